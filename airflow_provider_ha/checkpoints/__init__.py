@@ -1,0 +1,1 @@
+"""Spark checkpoint directories: read, verify, fork, pin, savepoint, restore. Pure Python."""

@@ -1,0 +1,247 @@
+"""The records of checkpoints and savepoints (design, sections 1 and 5).
+
+``N`` is the last committed batch of a cut, ``L`` the highest planned one; -1 where there is none.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import Enum
+from typing import ClassVar
+
+from airflow_provider_ha.records import Model, Record
+
+
+class BatchEntry(Model):
+    """What Spark recorded about one batch: enough to execute exactly this batch again.
+
+    :param batch: Its id.
+    :param offsets: Content of ``offsets/<batch>``.
+    :param commits: Content of ``commits/<batch>``; ``None`` while it is not committed.
+    :param sources: Source directory (``"0"``) -> the file source's own log lines of this batch, in order.
+    :param log_offsets: Source directory -> ``logOffset`` that this batch ends with.
+    """
+
+    batch: int
+    offsets: str
+    commits: str | None = None
+    sources: dict[str, tuple[str, ...]] = {}
+    log_offsets: dict[str, int] = {}
+
+
+class SinkKind(str, Enum):
+    """How a sink treats a batch id that it has already seen."""
+
+    FILE = "file"  # skips it without executing the plan (_spark_metadata)
+    FOREACH_BATCH = "foreach_batch"  # executes it again
+    OTHER = "other"
+
+
+class QuerySink(Model):
+    """Where a query writes.
+
+    :param format: As the script named it.
+    :param path: Directory of a file sink, absolute.
+    :param max_batch: Highest batch in the file sink's log; -1 for none.
+    """
+
+    kind: SinkKind
+    format: str | None = None
+    path: str | None = None
+    max_batch: int = -1
+
+
+class QueryCut(Model):
+    """One query's part of a cut.
+
+    :param batch: N.
+    :param sink: What its sink had at that time.
+    :param entries: What was recorded since the previous checkpoint (all batches up to L, ascending).
+    :param files: Relative path -> size, of the closure.
+    """
+
+    batch: int
+    sink: QuerySink
+    entries: tuple[BatchEntry, ...] = ()
+    files: dict[str, int] = {}
+
+
+class CheckpointKind(str, Enum):
+    """Why a checkpoint was taken."""
+
+    PERIODIC = "periodic"
+    STOP = "stop"  # sharp: nothing in flight, nothing to replay
+
+
+class Checkpoint(Record):
+    """Payload of one checkpoint: a job-wide cut, all from one epoch. Self-describing: ZooKeeper can be rebuilt from it.
+
+    :param number: Never repeats within a job.
+    :param pin: Key of the directory with its closure, one directory per query; ``None`` while it is only live.
+    :param directory: Key of the working directory that it was taken from.
+    :param graph: Digest of the job graph that wrote it.
+    """
+
+    kind: ClassVar[str] = "checkpoint"
+
+    job_id: str
+    number: int
+    run: int
+    epoch: int
+    reason: CheckpointKind
+    created_at: datetime
+    queries: dict[str, QueryCut]
+    directory: str
+    pin: str | None
+    graph: str
+    spark_version: str
+
+
+class CheckpointPointer(Record):
+    """``checkpoints/<number>``: refers to a payload.
+
+    :param payload: Key of the payload.
+    :param sha256: Digest of the payload's bytes.
+    :param cut: Query -> N, for listings.
+    """
+
+    kind: ClassVar[str] = "checkpoint-pointer"
+
+    number: int
+    epoch: int
+    run: int
+    reason: CheckpointKind
+    payload: str
+    sha256: str
+    size: int
+    cut: dict[str, int]
+    created_at: datetime
+
+
+class ManifestFile(Model):
+    """One file of a savepoint.
+
+    :param size: Bytes.
+    :param sha256: Digest of its bytes.
+    """
+
+    size: int
+    sha256: str
+
+
+class SavepointState(str, Enum):
+    """State of a savepoint; only COMPLETED ones can be restored."""
+
+    IN_PROGRESS = "IN_PROGRESS"
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+
+
+class Savepoint(Record):
+    """``manifest.json`` of a savepoint; written last. What has none is not a savepoint.
+
+    :param files: Path relative to the savepoint (``<query>/offsets/12``, ``sinks/<query>/_spark_metadata/12``) -> size
+        and digest.
+    :param queries: The cut. Entries hold what is recorded of the batches of its closure.
+    :param shares_inodes: Whether its files are hard links of live ones.
+    :param schedule: Name of the schedule that made it and may remove it; ``None`` when a user owns it.
+    """
+
+    kind: ClassVar[str] = "savepoint"
+
+    savepoint_id: str
+    job_id: str
+    run: int
+    epoch: int
+    created_at: datetime
+    label: str = ""
+    schedule: str | None = None
+    queries: dict[str, QueryCut]
+    files: dict[str, ManifestFile]
+    shares_inodes: bool = False
+    graph: str
+    spark_version: str
+
+
+class SavepointPointer(Record):
+    """``savepoints/<id>``: refers to a savepoint's directory."""
+
+    kind: ClassVar[str] = "savepoint-pointer"
+
+    savepoint_id: str
+    directory: str
+    manifest_sha256: str
+    size: int
+    cut: dict[str, int]
+    schedule: str | None = None
+    label: str = ""
+    created_at: datetime
+
+
+class Verdict(str, Enum):
+    """What a restore would do to the output."""
+
+    SAFE = "SAFE"
+    DUPLICATES_POSSIBLE = "DUPLICATES_POSSIBLE"
+    LOSS_POSSIBLE = "LOSS_POSSIBLE"
+    IMPOSSIBLE = "IMPOSSIBLE"
+
+
+class Candidate(Model):
+    """One checkpoint or savepoint that was looked at.
+
+    :param source: ``checkpoint-12`` or ``savepoint-<id>``.
+    :param accepted: Whether it can be restored.
+    :param file: The file that is bad, relative to the candidate's directory.
+    :param reason: Why it was rejected; empty when it was accepted.
+    """
+
+    source: str
+    number: int | None = None
+    savepoint_id: str | None = None
+    cut: dict[str, int]
+    created_at: datetime
+    accepted: bool
+    file: str | None = None
+    reason: str = ""
+
+
+class QueryPlan(Model):
+    """What a restore does to one query.
+
+    :param batch: N of the chosen cut.
+    :param replay: Recorded batches N+1..., ascending and without a gap: executed again with their own boundaries.
+    :param sink: What the sink has, as far as it was known when the plan was made.
+    :param set_aside: Batches of the file sink's log that a drain wrote: batch -> sha256 of exactly that entry.
+    :param rows: Input rows to be read again, when the source tells.
+    """
+
+    batch: int
+    replay: tuple[BatchEntry, ...] = ()
+    sink: QuerySink
+    set_aside: dict[int, str] = {}
+    input_files: int = 0
+
+
+class RestorePlan(Record):
+    """What a restore will do, readable before anything is changed.
+
+    :param directory: Key of the directory with the chosen closure.
+    :param candidates: Everything that was looked at, newest first.
+    :param age_seconds: Age of the chosen cut when the plan was made.
+    """
+
+    kind: ClassVar[str] = "restore-plan"
+
+    job_id: str
+    source_job: str
+    source: str
+    source_id: str
+    directory: str
+    verdict: Verdict
+    reasons: tuple[str, ...] = ()
+    queries: dict[str, QueryPlan]
+    candidates: tuple[Candidate, ...] = ()
+    age_seconds: float
+    created_at: datetime
+    same_output: bool = True

@@ -1,0 +1,183 @@
+"""How to reach one cluster: ZooKeeper, storage, timings. Validated once, then passed around as a value."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
+
+from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.names import check_name
+
+
+class Timings(BaseModel):
+    """Who may believe what for how long (design, contract 3).
+
+    :param session_timeout: T, seconds: after this ZooKeeper gives the lock of a silent leader away.
+    :param heartbeat_interval: h, seconds between two guarded writes of the leader.
+    :param heartbeat_timeout: Seconds until an unanswered heartbeat drops the connection.
+    :param connect_timeout: Seconds for one attempt to connect to one server.
+    :param margin: m, seconds that the lease ends before T.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    session_timeout: float = Field(default=10.0, gt=0)
+    heartbeat_interval: float = Field(default=1.0, gt=0)
+    heartbeat_timeout: float = Field(default=1.0, gt=0)
+    connect_timeout: float = Field(default=1.0, gt=0)
+    margin: float = Field(default=0.5, ge=0)
+
+    def tolerated_cut(self, hosts: int) -> float:
+        """Return for how many seconds a leader may be cut off without losing its job.
+
+        :raises ConfigurationError: The figures contradict each other for an ensemble of *hosts* servers.
+        """
+        needed = 2 * self.heartbeat_interval + self.heartbeat_timeout + hosts * self.connect_timeout + self.margin
+        if needed >= self.session_timeout:
+            raise ConfigurationError(
+                f"session timeout {self.session_timeout:g} s is too short for {hosts} ZooKeeper server(s): "
+                f"2 x heartbeat interval + heartbeat timeout + servers x connect timeout + margin = {needed:g} s",
+                next_step="Raise session_timeout or lower the other timings",
+            )
+        return self.session_timeout - 2 * self.heartbeat_interval - self.margin
+
+
+class S3Options(BaseModel):
+    """How to reach an S3 endpoint; credentials left out come from boto3's own chain."""
+
+    model_config = ConfigDict(frozen=True)
+
+    endpoint_url: str | None = None
+    region: str = "us-east-1"
+    path_style: bool = True
+    access_key: SecretStr | None = None
+    secret_key: SecretStr | None = None
+
+
+class HaConfig(BaseModel):
+    """One cluster and how to reach it.
+
+    :param zookeeper: Hosts of the ensemble: ``"zk1:2181,zk2:2181"``.
+    :param storage_root: URI of blobs, graphs and records: ``file:///shared/ha`` or ``s3://bucket/prefix``.
+    :param cluster_id: Namespace of the jobs; usually one environment in one site.
+    :param root: Root znode of all clusters.
+    :param work_root: URI of working directories, pins and savepoints; only needed when *storage_root* is no file URI.
+    :param digest_auth: ``user:password`` for ZooKeeper; when given, every node is protected by it.
+    :param s3: Options for ``s3://`` roots.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    zookeeper: str
+    storage_root: str
+    cluster_id: str = "default"
+    root: str = "spark-ha"
+    work_root: str | None = None
+    digest_auth: SecretStr | None = None
+    s3: S3Options | None = None
+    timings: Timings = Timings()
+
+    @field_validator("zookeeper")
+    @classmethod
+    def _hosts(cls, value: str) -> str:
+        hosts = [host.strip() for host in value.split(",") if host.strip()]
+        if not hosts:
+            raise ValueError("no ZooKeeper host is named; write host:port,host:port")
+        for host in hosts:
+            _, _, port = host.rpartition(":")
+            if "/" in host or (":" in host and not port.isdigit()):
+                raise ValueError(f"ZooKeeper host {host!r} is not of the form host:port")
+        return ",".join(hosts)
+
+    @field_validator("storage_root", "work_root")
+    @classmethod
+    def _uri(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        parts = urlsplit(value)
+        if parts.scheme not in ("file", "s3"):
+            raise ValueError(
+                f"storage URI {value!r} has no scheme that is known; write file:///path or s3://bucket/prefix"
+            )
+        if parts.scheme == "file" and not parts.path.startswith("/"):
+            raise ValueError(f"storage URI {value!r} has no absolute path; write file:///path")
+        if parts.scheme == "s3" and not parts.netloc:
+            raise ValueError(f"storage URI {value!r} names no bucket; write s3://bucket/prefix")
+        return value.rstrip("/")
+
+    @field_validator("cluster_id")
+    @classmethod
+    def _cluster(cls, value: str) -> str:
+        return check_name(value, "cluster id")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> HaConfig:
+        if not self.storage_root.startswith("file:") and not (self.work_root or "").startswith("file:"):
+            raise ValueError(
+                "working directories need a file system; give work_root as a file:// URI beside an s3:// storage root"
+            )
+        self.timings.tolerated_cut(len(self.zookeeper.split(",")))
+        return self
+
+    @property
+    def work_path(self) -> Path:
+        """Directory of working directories, pins and savepoints of this cluster."""
+        uri = self.work_root or self.storage_root
+        return Path(unquote(urlsplit(uri).path)) / self.cluster_id
+
+    @classmethod
+    def build(cls, **values: Any) -> HaConfig:
+        """Validate *values*.
+
+        :raises ConfigurationError: With one sentence per value that cannot work; never pydantic's own error.
+        """
+        try:
+            return cls.model_validate({key: value for key, value in values.items() if value not in (None, "")})
+        except ValidationError as error:
+            reasons = "; ".join(_reason(item) for item in error.errors(include_url=False, include_input=False))
+            raise ConfigurationError(f"the connection to the HA cluster cannot be used: {reasons}") from None
+
+    @classmethod
+    def from_env(cls, **overrides: Any) -> HaConfig:
+        """Read ``SPARK_HA_*`` from the environment; *overrides* that are not ``None`` win.
+
+        :raises ConfigurationError: Something needed is missing or wrong.
+        """
+        names = {
+            "zookeeper": "SPARK_HA_ZOOKEEPER",
+            "storage_root": "SPARK_HA_STORAGE_ROOT",
+            "cluster_id": "SPARK_HA_CLUSTER_ID",
+            "root": "SPARK_HA_ROOT",
+            "work_root": "SPARK_HA_WORK_ROOT",
+            "digest_auth": "SPARK_HA_DIGEST_AUTH",
+        }
+        values = {field: os.environ.get(name) for field, name in names.items()}
+        values |= {field: value for field, value in overrides.items() if value is not None}
+        for field in ("zookeeper", "storage_root"):
+            if not values.get(field):
+                option = "--" + field.replace("_", "-")
+                raise ConfigurationError(f"{field} is not set", next_step=f"Set {names[field]} or give {option}")
+        return cls.build(**values)
+
+    def to_private_json(self) -> str:
+        """Return the JSON with its secrets in clear, for a file that only its owner can read."""
+
+        def reveal(value: Any) -> Any:
+            if isinstance(value, SecretStr):
+                return value.get_secret_value()
+            if isinstance(value, dict):
+                return {key: reveal(item) for key, item in value.items()}
+            return value
+
+        import json  # noqa: PLC0415  # one use
+
+        return json.dumps(reveal(self.model_dump(mode="python")))
+
+
+def _reason(item: Any) -> str:
+    place = ".".join(str(part) for part in item["loc"]) or "the values together"
+    return f"{place}: {str(item['msg']).removeprefix('Value error, ')}"

@@ -1,0 +1,1 @@
+"""ZooKeeper: session, election, fencing, pointers, counters and the paths of every znode."""

@@ -1,0 +1,141 @@
+"""The seam to ZooKeeper: what a coordinator can do, in terms that a fake can keep as well.
+
+Reads return nodes with their versions. Writes are transactions: a list of operations that all happen or none does.
+There is no write that does not go through :meth:`Coordinator.commit`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+
+ANY_VERSION = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A znode as it was read.
+
+    :param path: Its path.
+    :param data: Its bytes.
+    :param version: How often its data was set since it was created.
+    :param modified_zxid: Transaction that last changed it: grows over the whole ensemble.
+    :param ephemeral_owner: Session that owns it; 0 for a persistent node.
+    """
+
+    path: str
+    data: bytes
+    version: int
+    modified_zxid: int
+    ephemeral_owner: int
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The node exists and has this version (any when ``ANY_VERSION``)."""
+
+    path: str
+    version: int = ANY_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """The node is created; it must not exist."""
+
+    path: str
+    data: bytes = b""
+    ephemeral: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetData:
+    """The node's data is replaced when it has this version (any when ``ANY_VERSION``)."""
+
+    path: str
+    data: bytes
+    version: int = ANY_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """The node is removed when it has this version (any when ``ANY_VERSION``)."""
+
+    path: str
+    version: int = ANY_VERSION
+
+
+Op = Check | Create | SetData | Delete
+
+
+class SessionState(Enum):
+    """What is known about the session (design, contract 3: SUSPENDED is not LOST)."""
+
+    CONNECTED = "connected"
+    SUSPENDED = "suspended"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionCredentials:
+    """What closes a session from outside once its owner is proven dead. The password never reaches a log."""
+
+    session_id: int
+    password: bytes
+
+    def __repr__(self) -> str:
+        return f"SessionCredentials(session_id=0x{self.session_id:x})"
+
+
+class Coordinator(Protocol):
+    """One session with an ensemble. Safe to call from several threads; not across a fork."""
+
+    @property
+    def state(self) -> SessionState:
+        """What is known about the session now."""
+
+    @property
+    def session(self) -> SessionCredentials | None:
+        """The current session; ``None`` while there is none."""
+
+    @property
+    def negotiated_timeout(self) -> float:
+        """T in seconds, as the server granted it."""
+
+    def get(self, path: str, *, watch: Callable[[], None] | None = None) -> Node:
+        """Read a node; *watch* is called once, from the event thread, when it may have changed.
+
+        :raises NodeMissingError: It does not exist.
+        """
+
+    def find(self, path: str, *, watch: Callable[[], None] | None = None) -> Node | None:
+        """Read a node, or return ``None`` when it does not exist (a *watch* then waits for its creation)."""
+
+    def children(self, path: str, *, watch: Callable[[], None] | None = None) -> list[str]:
+        """Return the names of a node's children, sorted; empty when the node does not exist."""
+
+    def ensure(self, *paths: str) -> None:
+        """Create the persistent nodes that do not exist yet, parents included."""
+
+    def commit(self, *ops: Op) -> list[int]:
+        """Apply all *ops* in one transaction, or none.
+
+        Returns the new version of each node that was set, 0 for a created one, -1 for checks and deletes.
+
+        :raises NodeMissingError: A checked, set or deleted node does not exist (or a created one's parent).
+        :raises NodeExistsError: A created node exists.
+        :raises VersionConflictError: A node has another version.
+        :raises NotConnectedError: Nothing was sent.
+        :raises OutcomeUnknownError: Sent, but not answered: read back.
+        """
+
+    def add_state_listener(self, listener: Callable[[SessionState], None]) -> None:
+        """Call *listener* on each change of state, from the event thread: it must not block."""
+
+    def drop_connection(self) -> None:
+        """Drop the connection and try the next server; the session lives on."""
+
+    def close(self) -> None:
+        """End the session. Idempotent."""

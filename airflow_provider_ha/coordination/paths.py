@@ -1,0 +1,183 @@
+"""Where everything lies in ZooKeeper. No other module writes a znode path by hand (design, section 3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_provider_ha.names import check_job_id, check_name
+
+
+CHECKPOINT_DIGITS = 19  # zero-padded, so that text order is number order (FLINK-6284)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPaths:
+    """Paths of one cluster: a namespace of jobs.
+
+    :param root: Root of all clusters, without slashes at the ends.
+    :param cluster_id: Name of this cluster.
+    """
+
+    root: str
+    cluster_id: str
+
+    @property
+    def base(self) -> str:
+        """Parent of every job."""
+        return f"/{self.root.strip('/')}/{self.cluster_id}"
+
+    @property
+    def resource_manager_lock(self) -> str:
+        """Lock of the cluster leader."""
+        return f"{self.base}/resource_manager_lock"
+
+    def job(self, job_id: str) -> JobPaths:
+        """Return the paths of one job.
+
+        :raises ConfigurationError: The id is not a valid one.
+        """
+        return JobPaths(f"{self.base}/{check_job_id(job_id)}", job_id)
+
+
+@dataclass(frozen=True, slots=True)
+class JobPaths:
+    """Paths of one job.
+
+    :param base: The job's own node.
+    :param job_id: The job's id.
+    """
+
+    base: str
+    job_id: str
+
+    @property
+    def lock(self) -> str:
+        """Parent of the nodes that decide who leads."""
+        return f"{self.base}/job_manager_lock"
+
+    @property
+    def epoch(self) -> str:
+        """Persistent, never deleted: its version is the epoch."""
+        return f"{self.lock}/epoch"
+
+    @property
+    def leader(self) -> str:
+        """Ephemeral: exists while somebody leads."""
+        return f"{self.lock}/leader"
+
+    @property
+    def heartbeat(self) -> str:
+        """Written by the leader to prove that it still reaches a quorum."""
+        return f"{self.lock}/heartbeat"
+
+    @property
+    def job_graph(self) -> str:
+        """Pointer to the job graph; exists if and only if a new leader has to recover the job."""
+        return f"{self.base}/persisted_job_graph"
+
+    @property
+    def runs(self) -> str:
+        """Parent of the runs."""
+        return f"{self.base}/runs"
+
+    def run(self, number: int) -> str:
+        """Node of run *number*."""
+        return f"{self.runs}/{number}"
+
+    def run_result(self, number: int) -> str:
+        """Result of run *number*; exists once the run has one."""
+        return f"{self.run(number)}/result"
+
+    def submissions(self, number: int) -> str:
+        """Parent of the submissions of run *number* to the engine."""
+        return f"{self.run(number)}/submissions"
+
+    def submission(self, number: int, attempt: int) -> str:
+        """Node of one submission: *attempt* counts from 1."""
+        return f"{self.submissions(number)}/{attempt}"
+
+    def submission_started(self, number: int, attempt: int) -> str:
+        """What the engine said when it took the submission (process id, host)."""
+        return f"{self.submission(number, attempt)}/started"
+
+    def submission_exit(self, number: int, attempt: int) -> str:
+        """How the submission's processes ended; written by their supervisor after all of them are dead."""
+        return f"{self.submission(number, attempt)}/exit"
+
+    @property
+    def recoveries(self) -> str:
+        """Parent of the recovery claims."""
+        return f"{self.base}/recoveries"
+
+    def recovery(self, lost_epoch: int) -> str:
+        """Who recovers the loss of *lost_epoch*; created once."""
+        return f"{self.recoveries}/{lost_epoch}"
+
+    @property
+    def generation(self) -> str:
+        """Which working directory is current."""
+        return f"{self.base}/generation"
+
+    @property
+    def checkpoints(self) -> str:
+        """Parent of the pointers of completed checkpoints."""
+        return f"{self.base}/checkpoints"
+
+    def checkpoint(self, number: int) -> str:
+        """Pointer of checkpoint *number*."""
+        return f"{self.checkpoints}/{number:0{CHECKPOINT_DIGITS}d}"
+
+    @property
+    def checkpoint_id_counter(self) -> str:
+        """Highest checkpoint number given out so far."""
+        return f"{self.base}/checkpoint_id_counter"
+
+    @property
+    def savepoints(self) -> str:
+        """Parent of the pointers of savepoints."""
+        return f"{self.base}/savepoints"
+
+    def savepoint(self, savepoint_id: str) -> str:
+        """Pointer of one savepoint."""
+        return f"{self.savepoints}/{check_name(savepoint_id, 'savepoint id')}"
+
+    def leases(self, what: str) -> str:
+        """Parent of the leases on *what*, for example ``checkpoint-12``."""
+        return f"{self.base}/leases/{check_name(what, 'lease name')}"
+
+    @property
+    def operations(self) -> str:
+        """Parent of the requested operations."""
+        return f"{self.base}/operations"
+
+    def operation(self, operation_id: str) -> str:
+        """Node of one operation: its request, then its state and result."""
+        return f"{self.operations}/{check_name(operation_id, 'operation id')}"
+
+    @property
+    def watchers(self) -> str:
+        """Parent of the claims of Airflow tasks."""
+        return f"{self.base}/watchers"
+
+    def watcher(self, watcher_id: str) -> str:
+        """One task's claim; its own version, never the leader's epoch."""
+        return f"{self.watchers}/{check_name(watcher_id, 'watcher id')}"
+
+    @property
+    def status(self) -> str:
+        """State of the job, written by its leader when it changes."""
+        return f"{self.base}/status"
+
+    @property
+    def skeleton(self) -> tuple[str, ...]:
+        """Parents that are made once, before anything else of the job."""
+        return (
+            self.lock,
+            self.runs,
+            self.recoveries,
+            self.checkpoints,
+            self.savepoints,
+            f"{self.base}/leases",
+            self.operations,
+            self.watchers,
+        )

@@ -1,0 +1,163 @@
+"""Every error this package raises.
+
+One condition per leaf; the bases are what a caller can handle. Whether a retry can help is a property of the type,
+never a matter of the message. Foreign exceptions are translated at one place per library: kazoo's in
+``coordination/_kazoo.py``, boto3's in ``storage/s3.py``, Spark's in ``driver/``. They become Airflow's only in the
+Airflow layer, and exit codes only in ``driver/`` and ``cli/``::
+
+    HaError
+    |- ConfigurationError                what the user wrote cannot work
+    |- CoordinationError
+    |  |- NotConnectedError              (retry) no ZooKeeper server answered
+    |  |- OutcomeUnknownError            (retry after reading back) sent, but no answer came
+    |  |- NodeMissingError | NodeExistsError | VersionConflictError      a transaction was rejected, nothing was changed
+    |  `- LeadershipError
+    |     |- LeadershipLostError         the lease ran out or the session ended
+    |     `- FencedError                 another epoch owns the job
+    |- StorageError
+    |  |- ObjectMissingError             it is not there
+    |  |- ObjectExistsError              a conditional write lost the race
+    |  `- StorageUnavailableError        (retry) it could not be read or written: says nothing about what is there
+    |- RecordCorruptError                a record was read, but it is not what was written
+    |- CheckpointError
+    |  |- CheckpointCorruptError         known bad, with the file and the reason
+    |  |- CheckpointMissingError         there is none, or not that one
+    |  `- RestoreRefusedError            the plan is not SAFE and nobody asked for it by name
+    `- JobError
+       |- UnknownJobError
+       |- JobStateError                  the job is not in a state that allows this
+       |- ApplicationRefusedError        the user's script cannot be made highly available as it is
+       `- OperationFailedError           the driver was asked, and said why it could not
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class HaError(Exception):
+    """Root of all errors of this package.
+
+    The text of an error says what is wrong, with which object, and what to do next.
+
+    :param message: What is wrong and with which object, as one sentence without a final stop.
+    :param next_step: What the reader can do about it, as one sentence without a final stop.
+    """
+
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str, *, next_step: str = "") -> None:
+        self.message = message
+        self.next_step = next_step
+        super().__init__(f"{message}. {next_step}." if next_step else f"{message}.")
+
+
+class ConfigurationError(HaError, ValueError):
+    """What the user wrote cannot work: a wrong URI, an unreachable timing, a missing option."""
+
+
+class CoordinationError(HaError):
+    """ZooKeeper said no, or did not answer."""
+
+
+class NotConnectedError(CoordinationError):
+    """No ZooKeeper server answered; nothing was sent."""
+
+    retryable = True
+
+
+class OutcomeUnknownError(CoordinationError):
+    """A write was sent and no answer came: it may or may not have been applied. Read back before doing anything."""
+
+    retryable = True
+
+
+class NodeMissingError(CoordinationError):
+    """A node that has to exist does not; the transaction changed nothing."""
+
+
+class NodeExistsError(CoordinationError):
+    """A node that must not exist does; the transaction changed nothing."""
+
+
+class VersionConflictError(CoordinationError):
+    """A node changed since it was read; the transaction changed nothing."""
+
+
+class LeadershipError(CoordinationError):
+    """This process may no longer act as the leader."""
+
+
+class LeadershipLostError(LeadershipError):
+    """The lease ran out or the session ended."""
+
+
+class FencedError(LeadershipError):
+    """Another epoch owns the job. Final: the process has to exit (design, contract 1)."""
+
+
+class StorageError(HaError):
+    """The file system or object store said no, or did not answer."""
+
+
+class ObjectMissingError(StorageError):
+    """The object is not there: the store answered and said so."""
+
+
+class ObjectExistsError(StorageError):
+    """A conditional write found another object under its name."""
+
+
+class StorageUnavailableError(StorageError):
+    """The store could not be read or written. Says nothing about what is there: nothing may be deleted for it."""
+
+    retryable = True
+
+
+class RecordCorruptError(HaError):
+    """A record was read, but it is not what was written: wrong checksum, not JSON, unknown version."""
+
+
+class CheckpointError(HaError):
+    """Something is wrong with a checkpoint or savepoint."""
+
+
+class CheckpointCorruptError(CheckpointError):
+    """A checkpoint is known to be bad.
+
+    :param path: The file that is bad, relative to the checkpoint.
+    :param reason: What was expected and what was found.
+    """
+
+    def __init__(self, path: str, reason: str, *, next_step: str = "") -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(f"checkpoint file {path!r} is bad: {reason}", next_step=next_step)
+
+
+class CheckpointMissingError(CheckpointError):
+    """There is no checkpoint, or not the one that was named."""
+
+
+class RestoreRefusedError(CheckpointError):
+    """A restore would lose or repeat rows, and nobody asked for that by name."""
+
+
+class JobError(HaError):
+    """Something is wrong with a job."""
+
+
+class UnknownJobError(JobError):
+    """No job of that id is known in this cluster."""
+
+
+class JobStateError(JobError):
+    """The job is not in a state that allows what was asked."""
+
+
+class ApplicationRefusedError(JobError):
+    """The user's script cannot be made highly available as it is (unnamed query, own checkpoint location)."""
+
+
+class OperationFailedError(JobError):
+    """The driver was asked for an operation and said why it could not do it."""

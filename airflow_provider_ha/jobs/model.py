@@ -1,0 +1,380 @@
+"""The records of a job, as they lie in ZooKeeper and storage (design, sections 1, 3 and 5)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import Enum
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from airflow_provider_ha.records import Model, Record
+
+
+class JobState(str, Enum):
+    """State of a job as its leader, or its result, says it."""
+
+    SUBMITTED = "SUBMITTED"
+    STARTING = "STARTING"
+    RUNNING = "RUNNING"
+    STOPPING = "STOPPING"
+    LOST = "LOST"
+    FINISHED = "FINISHED"
+    CANCELED = "CANCELED"
+    FAILED = "FAILED"
+
+    @property
+    def terminal(self) -> bool:
+        """Whether the run is over for good: only these states clean up (design, contract 5)."""
+        return self in (JobState.FINISHED, JobState.CANCELED, JobState.FAILED)
+
+
+class Blob(Model):
+    """A content-addressed blob.
+
+    :param sha256: Its digest and name.
+    :param size: Bytes.
+    """
+
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    size: int = Field(ge=0)
+
+
+class Artifact(Model):
+    """A file that travels with the application.
+
+    :param name: File name on the driver's side, without directories.
+    :param blob: Its bytes.
+    :param unpack: Whether it is a zipped package directory that is unpacked beside the application.
+    """
+
+    name: str
+    blob: Blob
+    unpack: bool = False
+
+
+class HaOptions(Model):
+    """What a user can say about a job's high availability.
+
+    :param checkpoint_interval: Seconds between two checkpoint pointers; batches in between are coalesced.
+    :param retained_checkpoints: How many completed checkpoints are kept; at least 1.
+    :param restart_attempts: How often a lost driver is submitted again before the run fails; -1 for ever.
+    :param restart_delay: Seconds before the first re-submission; doubles with each, up to *restart_delay_max*.
+    :param restart_delay_max: Upper bound of the delay in seconds.
+    :param restart_reset_after: Seconds of life after which the counter of attempts begins again.
+    :param min_batches_to_retain: Spark's ``spark.sql.streaming.minBatchesToRetain``.
+    """
+
+    checkpoint_interval: float = Field(default=10.0, ge=0)
+    retained_checkpoints: int = Field(default=3, ge=1)
+    restart_attempts: int = Field(default=10, ge=-1)
+    restart_delay: float = Field(default=1.0, ge=0)
+    restart_delay_max: float = Field(default=60.0, ge=0)
+    restart_reset_after: float = Field(default=600.0, ge=0)
+    min_batches_to_retain: int = Field(default=100, ge=10)
+
+
+class JobGraph(Record):
+    """Everything needed to start a run on another host tomorrow. Lies in storage, never in ZooKeeper.
+
+    :param application: The script.
+    :param arguments: Its arguments, templates already rendered.
+    :param modules: Sibling modules and zipped packages, put beside the script.
+    :param py_files: ``--py-files``: zips, eggs, wheels, modules.
+    :param files: ``--files``: data files, found in the driver's working directory.
+    :param jars: ``--jars``.
+    :param packages: ``--packages``, Maven coordinates.
+    :param conf: Spark conf; travels in a file that only its owner can read.
+    :param env: Environment of the driver.
+    :param master: ``--master``.
+    :param driver_memory: ``--driver-memory``.
+    """
+
+    kind: ClassVar[str] = "job-graph"
+
+    job_id: str
+    name: str
+    application: Artifact
+    arguments: tuple[str, ...] = ()
+    modules: tuple[Artifact, ...] = ()
+    py_files: tuple[Artifact, ...] = ()
+    files: tuple[Artifact, ...] = ()
+    jars: tuple[Artifact, ...] = ()
+    packages: tuple[str, ...] = ()
+    conf: dict[str, str] = {}
+    env: dict[str, str] = {}
+    master: str = "local[*]"
+    driver_memory: str | None = None
+    options: HaOptions = HaOptions()
+
+
+class GraphPointer(Record):
+    """``persisted_job_graph``: exists if and only if a new leader has to recover the job.
+
+    :param graph: Blob of the job graph.
+    :param run: The run it belongs to.
+    """
+
+    kind: ClassVar[str] = "graph-pointer"
+
+    graph: Blob
+    run: int
+
+
+class StartKind(str, Enum):
+    """What a run starts from."""
+
+    FRESH = "fresh"
+    CHECKPOINT = "checkpoint"
+    SAVEPOINT = "savepoint"
+
+
+class OutputMode(str, Enum):
+    """What a restored file sink's log holds when the output directory is another one.
+
+    ``CONTINUE`` copies the entries up to the cut (the new directory alone reads as the whole truth), ``FRESH`` makes
+    empty ones (the new directory holds only what is new).
+    """
+
+    CONTINUE = "continue"
+    FRESH = "fresh"
+
+
+class StartPoint(Model):
+    """What a run starts from, decided before it was created.
+
+    :param kind: Fresh, a checkpoint or a savepoint.
+    :param source_job: Job that the checkpoint or savepoint belongs to.
+    :param source_id: Number of the checkpoint, or id of the savepoint.
+    :param plan: Blob of the restore plan (``checkpoints.model.RestorePlan``).
+    :param output: For file sinks whose directory is not the one that the source wrote to.
+    """
+
+    kind: StartKind = StartKind.FRESH
+    source_job: str | None = None
+    source_id: str | None = None
+    plan: Blob | None = None
+    output: OutputMode = OutputMode.CONTINUE
+
+
+class Run(Record):
+    """``runs/<n>``: one submission of a job, with its own graph and its own result.
+
+    :param number: Counts from 1 per job.
+    :param graph: Blob of the job graph.
+    :param start: What it starts from.
+    :param request_id: Who asked; the same request never makes two runs.
+    """
+
+    kind: ClassVar[str] = "run"
+
+    number: int
+    graph: Blob
+    start: StartPoint
+    request_id: str
+    created_at: datetime
+
+
+class RunResult(Record):
+    """``runs/<n>/result``: none -> DIRTY -> CLEAN. A run with a result is never run again.
+
+    :param state: FINISHED, CANCELED or FAILED.
+    :param cleanup: DIRTY until everything that the run no longer needs is removed.
+    :param epoch: Epoch of the leader that wrote it.
+    :param reason: For people.
+    :param checkpoint: Number of the last checkpoint.
+    :param drained: Query -> what the drain wrote, when the run was terminated.
+    """
+
+    kind: ClassVar[str] = "run-result"
+
+    state: Literal[JobState.FINISHED, JobState.CANCELED, JobState.FAILED]
+    cleanup: Literal["DIRTY", "CLEAN"] = "DIRTY"
+    epoch: int
+    reason: str = ""
+    checkpoint: int | None = None
+    drained: dict[str, DrainedQuery] = {}
+    at: datetime
+
+
+class DrainedQuery(Model):
+    """What a drain wrote beyond the sharp checkpoint before it.
+
+    :param batch: The drain's batch.
+    :param sink_path: Directory of the file sink, when the query has one.
+    :param sink_entry_sha256: Digest of the sink's log entry of that batch; only exactly this one is set aside later.
+    """
+
+    batch: int
+    sink_path: str | None = None
+    sink_entry_sha256: str | None = None
+
+
+class Submission(Record):
+    """``runs/<n>/submissions/<k>``: created once, before the engine is asked.
+
+    :param attempt: Counts from 1 per run; only the newest one may lead.
+    :param submission_id: Our own id, in the process's environment and in the engine's tags.
+    :param requested_by: Who submits: request id, host, pid.
+    :param lost_epoch: Epoch whose loss this recovers; ``None`` for the first.
+    """
+
+    kind: ClassVar[str] = "submission"
+
+    attempt: int
+    submission_id: str
+    requested_by: str
+    engine: str
+    lost_epoch: int | None = None
+    created_at: datetime
+
+
+class SubmissionStarted(Record):
+    """What the engine said when it took the submission."""
+
+    kind: ClassVar[str] = "submission-started"
+
+    host: str
+    pid: int
+    process_started: float
+    log: str
+
+
+class SubmissionExit(Record):
+    """How a submission's processes ended. Written only after all of them are dead: it is the proof of death.
+
+    :param code: Exit code of the driver; negative for a signal.
+    :param pids: Every process that could have written for the job, all gone.
+    :param reason: For people, with the last lines that matter.
+    """
+
+    kind: ClassVar[str] = "submission-exit"
+
+    code: int
+    pids: tuple[int, ...] = ()
+    reason: str = ""
+    log: str = ""
+    at: datetime
+
+
+class Recovery(Record):
+    """``recoveries/<lost epoch>``: who recovers that loss; created once (design, contract 9)."""
+
+    kind: ClassVar[str] = "recovery"
+
+    lost_epoch: int
+    run: int
+    attempt: int
+    by: str
+    at: datetime
+
+
+class Generation(Record):
+    """``generation``: which working directory is current; one fenced write.
+
+    :param run: Run that works there.
+    :param epoch: Epoch that made it.
+    :param directory: Key of the working directory.
+    """
+
+    kind: ClassVar[str] = "generation"
+
+    run: int
+    epoch: int
+    directory: str
+
+
+class LeaderInfo(Record):
+    """Data of the leader node: who leads, for people and sensors. Holds no secret.
+
+    :param epoch: Epoch of this leadership.
+    """
+
+    kind: ClassVar[str] = "leader"
+
+    epoch: int
+    run: int
+    attempt: int
+    host: str
+    pid: int
+    since: datetime
+
+
+class QueryStatus(Model):
+    """Where one query stands.
+
+    :param planned: Highest batch in ``offsets/``.
+    :param committed: Highest batch in ``commits/``.
+    """
+
+    planned: int
+    committed: int
+    sink: str | None = None
+    replayed: int = 0
+
+
+class Status(Record):
+    """``status``: state of the job, written by its leader when it changes."""
+
+    kind: ClassVar[str] = "status"
+
+    state: JobState
+    run: int
+    epoch: int
+    queries: dict[str, QueryStatus] = {}
+    checkpoint: int | None = None
+    message: str = ""
+    at: datetime
+
+
+class OperationKind(str, Enum):
+    """What can be asked of a running job."""
+
+    SAVEPOINT = "savepoint"
+    STOP = "stop"
+    CANCEL = "cancel"
+    DISPOSE = "dispose"
+
+
+class OperationState(str, Enum):
+    """State of an operation."""
+
+    REQUESTED = "REQUESTED"
+    RUNNING = "RUNNING"
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+    ABANDONED = "ABANDONED"
+
+    @property
+    def final(self) -> bool:
+        """Whether it will not change any more."""
+        return self in (OperationState.COMPLETED, OperationState.FAILED, OperationState.ABANDONED)
+
+
+class Operation(Record):
+    """``operations/<id>``: the request, written once by who asks; then state and result, written by the leader.
+
+    :param operation_id: The request's own id: asking twice with one id is asking once.
+    :param arguments: ``savepoint``: ``schedule``, ``retain``, ``label``; ``stop``: ``mode`` (``suspend`` or
+        ``terminate``) and ``savepoint`` (bool); ``dispose``: ``savepoint_id``.
+    :param run: Run it was asked of; another run abandons it.
+    :param epoch: Epoch that took it up.
+    :param result: ``savepoint``: ``savepoint_id``, ``path``; ``stop``: ``checkpoint``, ``savepoint_id``, ``path``.
+    """
+
+    kind: ClassVar[str] = "operation"
+
+    operation_id: str
+    operation: OperationKind
+    arguments: dict[str, Any] = {}
+    run: int
+    requested_by: str
+    requested_at: datetime
+    state: OperationState = OperationState.REQUESTED
+    epoch: int | None = None
+    result: dict[str, Any] = {}
+    error: str = ""
+    finished_at: datetime | None = None
+
+
+RunResult.model_rebuild()

@@ -1,0 +1,54 @@
+"""Which names may become znodes and paths.
+
+A job id is a directory, a znode and a word in messages. Names that come from users or from storage are checked here
+before they become any of these.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from airflow_provider_ha.errors import ConfigurationError
+
+
+# Children of the cluster node that are not jobs.
+RESERVED_JOB_IDS = frozenset({"resource_manager_lock", "to_delete", "quarantine", "zookeeper"})
+
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,126}[A-Za-z0-9])?")
+
+
+def check_job_id(job_id: str) -> str:
+    """Return *job_id* when it may name a job.
+
+    :raises ConfigurationError: It is reserved or not 1 to 128 letters, digits, dots, dashes or underscores.
+    """
+    check_name(job_id, "job id")
+    if job_id in RESERVED_JOB_IDS:
+        raise ConfigurationError(
+            f"job id {job_id!r} is reserved", next_step=f"Choose another one; reserved are {sorted(RESERVED_JOB_IDS)}"
+        )
+    return job_id
+
+
+def check_name(name: str, what: str) -> str:
+    """Return *name* when it is safe as a znode and as a file name.
+
+    :param name: The name to check.
+    :param what: What it names, for the error: ``"job id"``, ``"query name"``.
+    :raises ConfigurationError: It is not a safe name.
+    """
+    if not _NAME.fullmatch(name) or ".." in name:
+        raise ConfigurationError(
+            f"{what} {name!r} is not a valid name",
+            next_step="Use 1 to 128 letters, digits, dots, dashes or underscores; the first and last a letter or digit",
+        )
+    return name
+
+
+def safe_segment(text: str) -> str:
+    """Return *text* as one path segment: unsafe parts become dashes, and a digest tells apart what that made equal."""
+    cleaned = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._") or "x"
+    if cleaned == text and len(text) <= 100:  # noqa: PLR2004  # leaves room for suffixes below 128
+        return text
+    return f"{cleaned[:80]}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"

@@ -1,0 +1,72 @@
+"""Versioned, checksummed JSON: the form of everything that lies in ZooKeeper or storage.
+
+Never pickle. A record read back is either exactly what was written or a ``RecordCorruptError`` that names where it came
+from. Old versions stay readable: a field that is added gets a default, a field is never renamed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from typing_extensions import Self
+
+from airflow_provider_ha.errors import RecordCorruptError
+
+
+class Model(BaseModel):
+    """A frozen value that is part of a record."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Record(Model):
+    """A value that is written by itself, with its kind, its version and a checksum.
+
+    :cvar kind: Name of the record in its JSON; what is read under another name is refused.
+    :cvar format_version: Highest version this code writes and reads.
+    """
+
+    kind: ClassVar[str]
+    format_version: ClassVar[int] = 1
+
+    def to_bytes(self) -> bytes:
+        """Return the JSON of the record: sorted keys, so that equal records have equal bytes."""
+        body = self.model_dump(mode="json")
+        envelope = {"kind": self.kind, "version": self.format_version, "checksum": checksum(body), "body": body}
+        return json.dumps(envelope, sort_keys=True, separators=(",", ":")).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes, *, source: str) -> Self:
+        """Read a record.
+
+        :param data: What was found.
+        :param source: Where it was found, for the error.
+        :raises RecordCorruptError: It is not what was written, or a newer release wrote it.
+        """
+        try:
+            envelope = json.loads(data)
+            kind, version, body = envelope["kind"], envelope["version"], envelope["body"]
+            expected = envelope["checksum"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise RecordCorruptError(f"{source} does not hold a {cls.kind} record ({error})") from error
+        if kind != cls.kind:
+            raise RecordCorruptError(f"{source} holds a {kind!r} record where a {cls.kind!r} record is expected")
+        if version > cls.format_version:
+            raise RecordCorruptError(
+                f"{source} was written by a newer release (version {version} of {cls.kind!r})",
+                next_step="Upgrade airflow-provider-ha on this host",
+            )
+        if checksum(body) != expected:
+            raise RecordCorruptError(f"{source} has a wrong checksum")
+        try:
+            return cls.model_validate(body)
+        except ValidationError as error:
+            raise RecordCorruptError(f"{source} is not a valid {cls.kind} record ({error})") from error
+
+
+def checksum(body: Any) -> str:
+    """Return the sha256 of the canonical JSON of *body*, as 64 hex digits."""
+    return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

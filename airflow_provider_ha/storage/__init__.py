@@ -1,0 +1,1 @@
+"""Bytes: local file system and S3, content-addressed blobs, conditional writes."""

@@ -1,0 +1,55 @@
+"""Where everything lies in storage. No other module builds a key by hand (design, section 3).
+
+Keys are relative to the cluster's part of the storage root. Names that writers may race for carry the epoch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_provider_ha.names import check_job_id, check_name
+
+
+def blob(sha256: str) -> str:
+    """Key of a content-addressed blob."""
+    return f"blobs/sha256/{sha256[:2]}/{sha256}"
+
+
+@dataclass(frozen=True, slots=True)
+class JobKeys:
+    """Keys of one job. Directories are keys without a final slash."""
+
+    job_id: str
+
+    def __post_init__(self) -> None:
+        check_job_id(self.job_id)
+
+    @property
+    def base(self) -> str:
+        """Everything of the job."""
+        return f"jobs/{self.job_id}"
+
+    @property
+    def payloads(self) -> str:
+        """Prefix of the checkpoint payloads: self-describing, listed when ZooKeeper's content is gone."""
+        return f"{self.base}/checkpoints/payloads/"
+
+    def payload(self, number: int, epoch: int) -> str:
+        """Payload of one checkpoint."""
+        return f"{self.payloads}{number:019d}-e{epoch}.json"
+
+    def pin(self, number: int, epoch: int) -> str:
+        """Directory of a pinned checkpoint: one directory per query below it."""
+        return f"{self.base}/checkpoints/pins/{number:019d}-e{epoch}"
+
+    def savepoint(self, savepoint_id: str) -> str:
+        """Directory of a savepoint: one directory per query, and ``manifest.json``."""
+        return f"{self.base}/savepoints/{check_name(savepoint_id, 'savepoint id')}"
+
+    def working_directory(self, epoch: int, unique: str) -> str:
+        """Working directory of one epoch: one directory per query below it."""
+        return f"{self.base}/live/e{epoch}-{unique}"
+
+    def application(self, run: int, attempt: int) -> str:
+        """Directory of one submission's own files: logs, downloaded artifacts."""
+        return f"{self.base}/submissions/{run}-{attempt}"
