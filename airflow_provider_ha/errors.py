@@ -13,6 +13,7 @@ Airflow layer, and exit codes only in ``driver/`` and ``cli/``::
     |  |- NodeMissingError | NodeExistsError | VersionConflictError      a transaction was rejected, nothing was changed
     |  `- LeadershipError
     |     |- LeadershipLostError         the lease ran out or the session ended
+    |     |- LeadershipUnavailableError  somebody else leads and does not give way
     |     `- FencedError                 another epoch owns the job
     |- StorageError
     |  |- ObjectMissingError             it is not there
@@ -57,7 +58,12 @@ class ConfigurationError(HaError, ValueError):
 
 
 class CoordinationError(HaError):
-    """ZooKeeper said no, or did not answer."""
+    """ZooKeeper said no, or did not answer.
+
+    :ivar path: The node for which a transaction was rejected; empty for everything else.
+    """
+
+    path: str = ""
 
 
 class NotConnectedError(CoordinationError):
@@ -90,6 +96,10 @@ class LeadershipError(CoordinationError):
 
 class LeadershipLostError(LeadershipError):
     """The lease ran out or the session ended."""
+
+
+class LeadershipUnavailableError(LeadershipError):
+    """Another process leads the job and did not give way in time, or the wait was called off."""
 
 
 class FencedError(LeadershipError):

@@ -119,8 +119,11 @@ class Coordinator(Protocol):
     def ensure(self, *paths: str) -> None:
         """Create the persistent nodes that do not exist yet, parents included."""
 
-    def commit(self, *ops: Op) -> list[int]:
+    def commit(self, *ops: Op, timeout: float | None = None) -> list[int]:
         """Apply all *ops* in one transaction, or none.
+
+        :param ops: What to do, in this order.
+        :param timeout: Seconds to wait for a connection, and again for the answer; by default the session timeout.
 
         Returns the new version of each node that was set, 0 for a created one, -1 for checks and deletes.
 

@@ -1,0 +1,31 @@
+"""Run a command that the kernel kills when the process that wanted it dies.
+
+Started as a script (``python -I -S _die_with_parent.py <pid of the parent> <command...>``) and not as ``preexec_fn``:
+code that runs between fork and exec of a process with threads can dead-lock. The request survives ``exec``; it is bound
+to the *thread* that started the process, so start such processes from a thread that lives as long as they should.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+
+
+PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent(parent: int) -> None:
+    """Ask the kernel to kill this process when its parent dies.
+
+    :param parent: The expected parent; when it is gone already, this process ends at once.
+    """
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it died before the request was made
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    die_with_parent(int(sys.argv[1]))
+    os.execvp(sys.argv[2], sys.argv[2:])  # noqa: S606  # the command is ours: the embedded server

@@ -1,0 +1,73 @@
+"""Find Java and ZooKeeper's jars on this machine, or say in one sentence what is missing.
+
+PySpark ships a complete ZooKeeper server among its jars, so whoever can run Spark can run the embedded server.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from airflow_provider_ha.errors import ConfigurationError
+
+
+OLDEST_JAVA = 17  # what Spark 4 needs; ZooKeeper 3.9 is content with less
+_JAR_PATTERNS = ("zookeeper-*", "netty-*", "metrics-core-*", "snappy-java-*", "slf4j-api-*", "log4j-*")
+
+
+def find_java() -> str:
+    """Return the path of a Java that is new enough: that of ``JAVA_HOME``, else the one on ``PATH``.
+
+    :raises ConfigurationError: There is none, or it is too old.
+    """
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
+    if java is None:
+        place = f"JAVA_HOME={home}" if home else "PATH"
+        raise ConfigurationError(
+            f"no Java was found by {place}", next_step=f"Install Java {OLDEST_JAVA} and set JAVA_HOME to it"
+        )
+    answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60)
+    version = java_version(answer.stderr + answer.stdout)
+    if version is None or version < OLDEST_JAVA:
+        raise ConfigurationError(
+            f"{java} is Java {version or 'of an unknown version'}, at least {OLDEST_JAVA} is needed",
+            next_step=f"Install Java {OLDEST_JAVA} and set JAVA_HOME to it",
+        )
+    return java
+
+
+def java_version(text: str) -> int | None:
+    """Return the major version in the answer of ``java -version``; ``None`` when there is none (1.8 is 8)."""
+    found = re.search(r'version "(?:1\.)?(\d+)', text)
+    return int(found.group(1)) if found else None
+
+
+def find_jars(jars: Path | None) -> list[Path]:
+    """Return the jars that a ZooKeeper server needs.
+
+    :param jars: Where to look; by default ``SPARK_HOME/jars``, then the jars of the installed PySpark.
+    :raises ConfigurationError: There is no ZooKeeper among them.
+    """
+    tried = [jars] if jars else _usual_places()
+    for place in tried:
+        if next(place.glob("zookeeper-[0-9]*.jar"), None):
+            return sorted(jar for pattern in _JAR_PATTERNS for jar in place.glob(f"{pattern}.jar"))
+    raise ConfigurationError(
+        f"no ZooKeeper jar was found (looked in {', '.join(map(str, tried)) or 'no place at all'})",
+        next_step="Install pyspark in this environment or set SPARK_HOME",
+    )
+
+
+def _usual_places() -> list[Path]:
+    places = []
+    if home := os.environ.get("SPARK_HOME"):
+        places.append(Path(home) / "jars")
+    found = importlib.util.find_spec("pyspark")  # finds the package without running it: importing it takes a second
+    if found and found.submodule_search_locations:
+        places += [Path(location) / "jars" for location in found.submodule_search_locations]
+    return places

@@ -1,0 +1,299 @@
+"""ZooKeeper by kazoo. Invariant: no kazoo exception and no kazoo type leaves this module.
+
+Threads: public methods may be called from any thread of the process that connected. Watches and state listeners run on
+kazoo's own threads and must not block. Reads are repeated until they succeed or time is up. A transaction is sent
+once: whether it may be repeated is for the caller to decide, who reads back first.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from kazoo.exceptions import (  # noqa: TID253  # with _kazoo_client.py the one place that imports kazoo
+    ConnectionLoss,
+    KazooException,
+    NoNodeError,
+    OperationTimeoutError,
+    SessionExpiredError,
+    SessionMovedError,
+)
+from kazoo.handlers.threading import KazooTimeoutError  # noqa: TID253  # as above
+from kazoo.protocol.states import KazooState  # noqa: TID253  # as above
+from typing_extensions import Self
+
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination._kazoo_client import make_client
+from airflow_provider_ha.coordination._kazoo_transaction import build_transaction, translate, versions_of
+from airflow_provider_ha.coordination.coordinator import (
+    Coordinator,
+    Create,
+    Node,
+    Op,
+    SessionCredentials,
+    SessionState,
+)
+from airflow_provider_ha.errors import (
+    CoordinationError,
+    NodeExistsError,
+    NodeMissingError,
+    NotConnectedError,
+    OutcomeUnknownError,
+)
+
+
+_log = logging.getLogger(__name__)
+
+_STATES = {
+    KazooState.CONNECTED: SessionState.CONNECTED,
+    KazooState.SUSPENDED: SessionState.SUSPENDED,
+    KazooState.LOST: SessionState.LOST,
+}
+# After these nobody knows whether the server got the request, or whether it will still get it.
+_NO_ANSWER = (ConnectionLoss, SessionExpiredError, OperationTimeoutError, SessionMovedError, KazooTimeoutError)
+_CLOSE_TIMEOUT = 5.0
+
+
+@dataclass(frozen=True)
+class _Watch:
+    """Calls back on any event, also on those of type NONE (the connection is gone, and kazoo's watches with it).
+
+    Equal for equal callbacks: kazoo keeps watches in a set, so arming one again and again does not pile up.
+    """
+
+    callback: Callable[[], None]
+
+    def __call__(self, event: Any) -> None:  # noqa: ARG002  # an event is only a reason to read again
+        self.callback()
+
+
+class KazooCoordinator(Coordinator):
+    """One session with an ensemble; see :class:`Coordinator`.
+
+    :param config: The cluster. Use :meth:`connect`, which also waits for the session.
+    """
+
+    def __init__(self, config: HaConfig) -> None:
+        self._hosts = config.zookeeper
+        self._timeout = config.timings.session_timeout
+        self._pid = os.getpid()
+        self._client = make_client(config)
+        self._state = SessionState.LOST
+        self._session: SessionCredentials | None = None
+        self._connected = threading.Event()
+        self._closed = False
+        self._unsure = False
+        self._listeners: list[Callable[[SessionState], None]] = []
+        self._client.add_listener(self._on_state)
+
+    @classmethod
+    def connect(cls, config: HaConfig, *, timeout: float = 15.0) -> Self:
+        """Open a session.
+
+        :param config: The cluster.
+        :param timeout: Seconds to wait for a server.
+        :raises NotConnectedError: No server answered; names the hosts.
+        """
+        coordinator = cls(config)
+        coordinator._client.start_async()
+        if not coordinator._connected.wait(timeout):
+            coordinator.close()
+            raise NotConnectedError(
+                f"no ZooKeeper server of {config.zookeeper} answered within {timeout:g} s",
+                next_step="Check the hosts, and that a majority of the ensemble runs",
+            )
+        return coordinator
+
+    @property
+    def state(self) -> SessionState:
+        """What is known about the session now."""
+        return self._state
+
+    @property
+    def session(self) -> SessionCredentials | None:
+        """The current session, also while it is suspended; ``None`` while there is none."""
+        return self._session
+
+    @property
+    def negotiated_timeout(self) -> float:
+        """T in seconds, as the server granted it."""
+        granted: float = self._client._connection.negotiated_timeout  # noqa: SLF001  # our own class, see make_client
+        return granted
+
+    def get(self, path: str, *, watch: Callable[[], None] | None = None) -> Node:
+        """Read a node; see :meth:`Coordinator.get`."""
+        try:
+            data, stat = self._read(path, lambda: self._client.get_async(path, watch=_watch(watch)))
+        except NoNodeError:
+            raise _missing(path) from None
+        return Node(path, data, stat.version, stat.mzxid, stat.ephemeralOwner)
+
+    def find(self, path: str, *, watch: Callable[[], None] | None = None) -> Node | None:
+        """Read a node or return ``None``; see :meth:`Coordinator.find`."""
+        while True:
+            try:
+                return self.get(path, watch=watch)
+            except NodeMissingError:  # noqa: PERF203  # it may come and go while we look
+                # Only ``exists`` can watch a node that is not there. When it came meanwhile, read it after all.
+                if watch is None or not self._read(path, lambda: self._client.exists_async(path, watch=_watch(watch))):
+                    return None
+
+    def children(self, path: str, *, watch: Callable[[], None] | None = None) -> list[str]:
+        """Return the names of a node's children, sorted; see :meth:`Coordinator.children`."""
+        while True:
+            try:
+                names = self._read(path, lambda: self._client.get_children_async(path, watch=_watch(watch)))
+            except NoNodeError:  # noqa: PERF203  # it may come and go while we look
+                if watch is None or not self._read(path, lambda: self._client.exists_async(path, watch=_watch(watch))):
+                    return []
+            else:
+                return sorted(names)
+
+    def ensure(self, *paths: str) -> None:
+        """Create the persistent nodes that do not exist yet, parents included."""
+        for path in paths:
+            missing = [node for node in _lineage(path) if self.find(node) is None]
+            for node in missing:
+                self._ensure_one(node)
+
+    def commit(self, *ops: Op, timeout: float | None = None) -> list[int]:
+        """Apply all *ops* in one transaction, or none; see :meth:`Coordinator.commit`."""
+        limit = self._timeout if timeout is None else timeout
+        self._wait_until_connected(limit)
+        try:
+            results = build_transaction(self._client, ops).commit_async().get(timeout=limit)
+        except _NO_ANSWER as error:
+            self._unsure = True
+            raise OutcomeUnknownError(
+                f"ZooKeeper ({self._hosts}) did not answer a write of {', '.join(op.path for op in ops)} "
+                f"({type(error).__name__})",
+                next_step="Read back before writing again",
+            ) from None
+        except KazooException as error:
+            raise translate(error, ops[0].path, self._hosts) from None
+        return versions_of(results, ops, self._hosts)
+
+    def add_state_listener(self, listener: Callable[[SessionState], None]) -> None:
+        """Call *listener* on each change of state, from the event thread: it must not block."""
+        self._listeners.append(listener)
+
+    def drop_connection(self) -> None:
+        """Drop the connection and try the next server; the session lives on."""
+        _log.warning("dropping the connection to ZooKeeper (%s): it does not answer", self._hosts)
+        self._client._connection.shut_down_socket()  # noqa: SLF001  # our own class, see make_client
+
+    def close(self) -> None:
+        """End the session within a few seconds, whatever kazoo does. Idempotent; in a forked child it does nothing.
+
+        kazoo joins its threads when it stops, and can wait for ever for one that is stuck (kazoo #582).
+        """
+        if self._closed or os.getpid() != self._pid:
+            return
+        self._closed = True
+        helper = threading.Thread(target=self._stop, name="ha-close-session", daemon=True)
+        helper.start()
+        helper.join(_CLOSE_TIMEOUT)
+        if helper.is_alive():
+            _log.warning("the session with %s could not be ended in order; it ends by its timeout", self._hosts)
+            self._client._connection.shut_down_socket()  # noqa: SLF001  # our own class, see make_client
+            atexit.unregister(self._client.handler.stop)  # it would hang in the same place
+
+    def _stop(self) -> None:
+        try:
+            self._client.stop()
+            self._client.close()
+        except Exception:  # noqa: BLE001  # top of a helper thread; the process is about to go on without the session
+            _log.exception("the session with %s was not ended in order", self._hosts)
+
+    def _on_state(self, state: str) -> None:
+        self._state = _STATES[state]
+        if self._state is SessionState.CONNECTED:
+            self._session = SessionCredentials(*self._client.client_id)
+            self._connected.set()
+        else:
+            self._connected.clear()
+            if self._state is SessionState.LOST:
+                self._session = None
+        _log.info("ZooKeeper session %s: %s", self._session, self._state.value)
+        for listener in tuple(self._listeners):
+            try:
+                listener(self._state)
+            except Exception:  # noqa: BLE001, PERF203  # the others have to hear of it all the same
+                _log.exception("a listener of the session's state failed")
+
+    def _ensure_one(self, path: str) -> None:
+        end = time.monotonic() + self._timeout
+        while True:
+            try:
+                self.commit(Create(path))
+            except NodeExistsError:  # noqa: PERF203  # a retry is a try in a loop
+                return
+            except OutcomeUnknownError:  # doing it twice does no harm
+                if time.monotonic() > end:
+                    raise
+            else:
+                return
+
+    def _read(self, path: str, send: Callable[[], Any]) -> Any:
+        """Repeat a read until it is answered or the session timeout is over."""
+        last: Exception | None = None
+        for left in self._attempts():
+            try:
+                if self._unsure:
+                    # A member that lags behind could still show the state before the write that nobody answered.
+                    self._client.sync_async(path).get(timeout=left)
+                    self._unsure = False
+                return send().get(timeout=left)
+            except _NO_ANSWER as error:  # noqa: PERF203  # a retry is a try in a loop
+                last = error
+            except NoNodeError:
+                raise
+            except KazooException as error:
+                raise translate(error, path, self._hosts) from None
+        raise self._not_connected(f"did not answer a read of {path} ({type(last).__name__})")
+
+    def _attempts(self) -> Iterator[float]:
+        """Yield the seconds that are left, each time when there is a connection, until none are."""
+        end = time.monotonic() + self._timeout
+        while (left := end - time.monotonic()) > 0:
+            self._wait_until_connected(left)
+            yield max(0.01, end - time.monotonic())
+
+    def _wait_until_connected(self, timeout: float) -> None:
+        """Wait for a connection: a request that kazoo queues now could be sent under another session later."""
+        if os.getpid() != self._pid:
+            raise CoordinationError(
+                "a ZooKeeper session was used in a forked process, where its threads do not exist",
+                next_step="Connect again in the child process",
+            )
+        if self._closed:
+            raise CoordinationError(f"the session with {self._hosts} was closed", next_step="Connect again")
+        if not self._connected.wait(timeout):
+            raise self._not_connected(f"could not be reached for {timeout:.3g} s; nothing was sent")
+
+    def _not_connected(self, what: str) -> NotConnectedError:
+        return NotConnectedError(
+            f"ZooKeeper ({self._hosts}) {what}", next_step="Check that a majority of the ensemble runs, then try again"
+        )
+
+
+def _watch(callback: Callable[[], None] | None) -> _Watch | None:
+    return None if callback is None else _Watch(callback)
+
+
+def _missing(path: str) -> NodeMissingError:
+    error = NodeMissingError(f"znode {path} does not exist")
+    error.path = path
+    return error
+
+
+def _lineage(path: str) -> list[str]:
+    """Return *path* and its parents, the highest first."""
+    parts = path.strip("/").split("/")
+    return ["/" + "/".join(parts[: count + 1]) for count in range(len(parts))]

@@ -1,0 +1,43 @@
+"""Numbers that are never given out twice, kept in a node that is only ever raised.
+
+The leader raises a counter in the same transaction that uses the number, so neither can happen without the other.
+"""
+
+from __future__ import annotations
+
+from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Node, SetData
+from airflow_provider_ha.errors import RecordCorruptError
+
+
+def read_counter(coordinator: Coordinator, path: str) -> int:
+    """Return the highest number given out so far; 0 when none was.
+
+    :raises RecordCorruptError: The node does not hold a number.
+    """
+    return counter_value(coordinator.find(path))
+
+
+def counter_value(node: Node | None) -> int:
+    """Return the number that a counter's node holds; 0 for a node that does not exist or is empty.
+
+    :raises RecordCorruptError: It does not hold a number: guessing one would give numbers out twice.
+    """
+    if node is None or not node.data:
+        return 0
+    if not node.data.isdigit():
+        raise RecordCorruptError(f"znode {node.path} holds {node.data[:40]!r} where a number is expected")
+    return int(node.data)
+
+
+def counter_op(path: str, node: Node | None, value: int) -> Create | SetData:
+    """Return the operation that raises a counter to *value*; it fails when somebody else raised it meanwhile.
+
+    :param path: The counter's node.
+    :param node: The node as it was read; ``None`` when it does not exist.
+    :param value: The new number.
+    :raises ValueError: *value* is not above the current number.
+    """
+    if value <= counter_value(node):
+        raise ValueError(f"counter {path} stands at {counter_value(node)} and cannot be set to {value}")
+    data = str(value).encode()
+    return Create(path, data) if node is None else SetData(path, data, node.version)

@@ -1,0 +1,193 @@
+"""Taking the lock of a job: who gets it gets a new epoch, and no answer that is lost on the way can give it twice.
+
+The epoch is the version of the epoch node: made once with version 0, set by every acquisition in the same transaction
+that creates the leader's ephemeral node, so the first epoch is 1. It is never deleted, so an epoch never comes back.
+
+When the answer to that transaction is lost, the nodes are read back. The epoch node's data then tells whether this
+attempt was applied, and the leader node's owner whether it belongs to the *current* session: a node that only carries
+our name may belong to a session that is about to die (CURATOR-498, CURATOR-696).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from airflow_provider_ha.clock import Clock, new_id
+from airflow_provider_ha.config import Timings
+from airflow_provider_ha.coordination.coordinator import Check, Coordinator, Create, Delete, Node, SetData
+from airflow_provider_ha.coordination.leadership import Leadership
+from airflow_provider_ha.coordination.paths import JobPaths
+from airflow_provider_ha.errors import (
+    CoordinationError,
+    FencedError,
+    LeadershipUnavailableError,
+    NodeExistsError,
+    NotConnectedError,
+    OutcomeUnknownError,
+    VersionConflictError,
+)
+
+
+__all__ = ["Leadership", "acquire"]
+
+_log = logging.getLogger(__name__)
+
+
+def acquire(
+    coordinator: Coordinator,
+    paths: JobPaths,
+    *,
+    timings: Timings,
+    clock: Clock,
+    describe: Callable[[int], bytes],
+    timeout: float | None,
+    stop: threading.Event | None = None,
+    admit: Callable[[], None] | None = None,
+) -> Leadership:
+    """Wait until nobody leads the job, then lead it.
+
+    :param coordinator: The session; the leadership ends with it.
+    :param paths: The job.
+    :param timings: Heartbeats and lease.
+    :param clock: For the lease.
+    :param describe: Returns the data of the leader node for the epoch that would be won.
+    :param timeout: Seconds to wait; ``None`` waits for ever, also through outages of ZooKeeper; 0 tries once.
+    :param stop: Set by another thread to call the wait off; noticed within a heartbeat interval.
+    :param admit: Called before each attempt; what it raises ends the wait (the run has a result already).
+    :raises LeadershipUnavailableError: Somebody else still leads after *timeout*, or *stop* was set.
+    :raises NotConnectedError: ZooKeeper does not answer within *timeout*.
+    """
+    candidate = _Candidate(coordinator, paths, timings, clock, describe)
+    try:
+        return _wait_for_grant(candidate, timeout, stop, admit)
+    except BaseException:
+        candidate.withdraw()
+        raise
+
+
+def _wait_for_grant(
+    candidate: _Candidate, timeout: float | None, stop: threading.Event | None, admit: Callable[[], None] | None
+) -> Leadership:
+    paths, interval = candidate.paths, candidate.timings.heartbeat_interval
+    deadline = None if timeout is None else time.monotonic() + timeout
+    while True:
+        if stop is not None and stop.is_set():
+            raise LeadershipUnavailableError(f"the wait for job {paths.job_id!r} was called off")
+        try:
+            leadership = candidate.try_once(admit)
+        except (NotConnectedError, OutcomeUnknownError) as error:
+            if deadline is not None and time.monotonic() >= deadline:
+                raise
+            _log.warning("waiting for job %s: %s", paths.job_id, error)
+            leadership = None
+        if leadership is not None:
+            return leadership
+        left = interval if deadline is None else deadline - time.monotonic()
+        if left <= 0:
+            raise candidate.unavailable(timeout or 0.0)
+        candidate.changed.wait(min(left, interval))
+
+
+@dataclass
+class _Candidate:
+    """One process that wants to lead, and what it remembers between its attempts.
+
+    ``attempt`` is what it writes into the epoch node. It stays the same over all its attempts, so that a transaction
+    whose answer was lost is still recognised, and the epoch is not raised again for nothing.
+    """
+
+    coordinator: Coordinator
+    paths: JobPaths
+    timings: Timings
+    clock: Clock
+    describe: Callable[[int], bytes]
+    attempt: bytes = field(default_factory=lambda: new_id().encode())
+    changed: threading.Event = field(default_factory=threading.Event)
+    leader: Node | None = None
+    contended: bool = False
+
+    def try_once(self, admit: Callable[[], None] | None) -> Leadership | None:
+        """Take the lock when it is free; ``None`` when it is not, or when it is not known yet whether it was won."""
+        self.changed.clear()
+        epoch = self._read()
+        if self.leader is None:
+            if admit is not None:
+                admit()
+            self._contend(epoch)
+            epoch = self._read()
+        return self._judge(epoch, self.leader)
+
+    def withdraw(self) -> None:
+        """Remove the leader node when it is ours after all: a session that lives on must not block the job."""
+        if not self.contended:
+            return
+        try:
+            epoch = self._read()
+            if self._is_mine(epoch, self.leader):
+                self.coordinator.commit(Check(self.paths.epoch, epoch.version), Delete(self.paths.leader))
+        except CoordinationError as error:
+            _log.warning(
+                "the wait for job %s ended, its lock may be held until the session ends: %s", self.paths, error
+            )
+
+    def _read(self) -> Node:
+        """Return the epoch node; remember the leader node and watch it."""
+        epoch = self.coordinator.find(self.paths.epoch)
+        if epoch is None:
+            self.coordinator.ensure(self.paths.epoch, self.paths.heartbeat)
+            epoch = self.coordinator.get(self.paths.epoch)
+        self.leader = self.coordinator.find(self.paths.leader, watch=self.changed.set)
+        return epoch
+
+    def _contend(self, epoch: Node) -> None:
+        self.contended = True
+        try:
+            self.coordinator.commit(
+                Check(self.paths.epoch, epoch.version),
+                SetData(self.paths.epoch, self.attempt, epoch.version),
+                Create(self.paths.leader, self.describe(epoch.version + 1), ephemeral=True),
+            )
+        except (NodeExistsError, VersionConflictError):
+            _log.debug("somebody else was faster, or an earlier attempt of ours was applied late")
+        except OutcomeUnknownError:
+            _log.info("no answer to the acquisition of job %s; reading back", self.paths.job_id)
+
+    def _judge(self, epoch: Node, leader: Node | None) -> Leadership | None:
+        """Decide from what is there whether this candidate leads, and prove it with a first guarded write."""
+        if leader is None or not self._is_mine(epoch, leader):
+            return None
+        leadership = Leadership(
+            self.coordinator,
+            self.paths,
+            epoch=epoch.version,
+            session_id=leader.ephemeral_owner,
+            granted_at=self.clock.lease_time(),
+            timings=self.timings,
+            clock=self.clock,
+        )
+        try:
+            leadership.prove()
+        except FencedError:
+            return None
+        _log.info(
+            "leading job %s with epoch %d, session 0x%x", self.paths.job_id, epoch.version, leader.ephemeral_owner
+        )
+        return leadership
+
+    def _is_mine(self, epoch: Node, leader: Node | None) -> bool:
+        session = self.coordinator.session
+        if leader is None or session is None:
+            return False
+        return epoch.data == self.attempt and leader.ephemeral_owner == session.session_id
+
+    def unavailable(self, waited: float) -> LeadershipUnavailableError:
+        """Return the error for having waited in vain."""
+        owner = f"session 0x{self.leader.ephemeral_owner:x}" if self.leader else "somebody else"
+        return LeadershipUnavailableError(
+            f"job {self.paths.job_id!r} is still led by {owner} after {waited:g} s",
+            next_step="Stop or cancel the job first, or wait for its leader's session to end",
+        )

@@ -1,0 +1,238 @@
+"""A real ZooKeeper server for demos and tests, from the jars that PySpark ships.
+
+One server, on the loopback only, its data in a directory of the caller's. It can be killed, frozen and started again on
+the same data and port, which is what tests of an outage need. Not for production: one server is no ensemble, and it
+does not wait for the disk (``forceSync=no``), so that it survives its own death but not that of the machine.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+
+from typing_extensions import Self
+
+from airflow_provider_ha.coordination import _die_with_parent
+from airflow_provider_ha.coordination._java import find_jars, find_java
+from airflow_provider_ha.errors import ConfigurationError
+
+
+_log = logging.getLogger(__name__)
+
+_HOST = "127.0.0.1"
+_NEEDED_DISK = 200 * 1024 * 1024
+_START_TIMEOUT = 60.0
+_STOP_TIMEOUT = 10.0
+_MAX_SESSION_TIMEOUT_MS = 60_000  # ZooKeeper's own limit is 20 ticks: too short for usual timeouts when ticks are short
+
+
+class EmbeddedZooKeeper:
+    """One ZooKeeper server as a child process; dies with the process (thread) that started it.
+
+    :param data_dir: Where its data, configuration and log lie; made when it does not exist.
+    :param port: Port on the loopback; by default a free one, kept over restarts.
+    :param tick_ms: ZooKeeper's unit of time, milliseconds: sessions expire on a multiple of it.
+    :param jars: Directory with ZooKeeper's jars; by default those of Spark.
+    """
+
+    def __init__(
+        self, data_dir: Path, *, port: int | None = None, tick_ms: int = 500, jars: Path | None = None
+    ) -> None:
+        self.data_dir = data_dir
+        self._port = port
+        self._tick_ms = tick_ms
+        self._jars = jars
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def hosts(self) -> str:
+        """Connection string: ``127.0.0.1:<port>``.
+
+        :raises ConfigurationError: It was never started and has no port yet.
+        """
+        if self._port is None:
+            raise ConfigurationError("the embedded ZooKeeper has no port yet", next_step="Start it first")
+        return f"{_HOST}:{self._port}"
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the server; ``None`` while it does not run."""
+        return self._process.pid if self._process and self._process.poll() is None else None
+
+    def start(self) -> Self:
+        """Start the server and wait until it answers. Does nothing when it runs.
+
+        :raises ConfigurationError: No Java, no jars, port in use, no disk, or the server ended at once.
+        """
+        if self.pid is not None:
+            return self
+        java, jars = find_java(), find_jars(self._jars)
+        self._prepare_directory()
+        self._port = _claim_port(self._port)
+        configuration = self._write_configuration()
+        with self._log_file.open("ab") as log:
+            self._process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-I",
+                    "-S",
+                    _die_with_parent.__file__,
+                    str(os.getpid()),
+                    *_command(java, jars, configuration),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C is for us; we stop it in order
+            )
+        try:
+            self._wait_until_ready()
+        except BaseException:
+            self.kill()
+            raise
+        _log.info("embedded ZooKeeper %s runs as process %d in %s", self.hosts, self._process.pid, self.data_dir)
+        return self
+
+    def stop(self) -> None:
+        """End the server in order; its data stays. Idempotent."""
+        if self._process is None:
+            return
+        self._signal(signal.SIGCONT)  # a frozen process does not see the request to end
+        self._signal(signal.SIGTERM)
+        try:
+            self._process.wait(_STOP_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            self._signal(signal.SIGKILL)
+            self._process.wait()
+        self._process = None
+
+    def kill(self) -> None:
+        """Kill the server as a crash would (SIGKILL); :meth:`start` brings it back on the same port and data."""
+        if self._process is None:
+            return
+        self._signal(signal.SIGKILL)
+        self._process.wait()
+        self._process = None
+
+    def freeze(self) -> None:
+        """Stop the server's clock (SIGSTOP): connections stay open, nothing is answered."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let a frozen server go on."""
+        self._signal(signal.SIGCONT)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def _log_file(self) -> Path:
+        return self.data_dir / "zookeeper.log"
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(number)
+
+    def _prepare_directory(self) -> None:
+        try:
+            self.data_dir.mkdir(parents=True, exist_ok=True)
+            free = shutil.disk_usage(self.data_dir).free
+        except OSError as error:
+            raise ConfigurationError(
+                f"the directory {self.data_dir} of the embedded ZooKeeper cannot be made ({error.strerror})",
+                next_step="Give a directory that this user may write to",
+            ) from error
+        if free < _NEEDED_DISK:
+            raise ConfigurationError(
+                f"{self.data_dir} has {free // 2**20} MB left, the embedded ZooKeeper needs {_NEEDED_DISK // 2**20} MB",
+                next_step="Free some disk space or give another directory",
+            )
+
+    def _write_configuration(self) -> Path:
+        path = self.data_dir / "zoo.cfg"
+        path.write_text(
+            f"dataDir={self.data_dir.resolve()}\n"
+            f"tickTime={self._tick_ms}\n"
+            f"maxSessionTimeout={_MAX_SESSION_TIMEOUT_MS}\n"
+            f"clientPort={self._port}\n"
+            f"clientPortAddress={_HOST}\n"
+            "maxClientCnxns=0\n"
+            "admin.enableServer=false\n"
+            "4lw.commands.whitelist=*\n"
+            "autopurge.snapRetainCount=3\n"
+            "autopurge.purgeInterval=1\n",
+            encoding="utf-8",
+        )
+        return path
+
+    def _wait_until_ready(self) -> None:
+        end = time.monotonic() + _START_TIMEOUT
+        while _ask(self._port or 0, b"ruok") != b"imok":
+            if self.pid is None:
+                raise ConfigurationError(
+                    f"the embedded ZooKeeper ended while it started: {self._last_words()}",
+                    next_step=f"Look into {self._log_file}",
+                )
+            if time.monotonic() > end:
+                raise ConfigurationError(
+                    f"the embedded ZooKeeper did not answer within {_START_TIMEOUT:g} s",
+                    next_step=f"Look into {self._log_file}",
+                )
+            time.sleep(0.05)
+
+    def _last_words(self) -> str:
+        lines = self._log_file.read_text(errors="replace").split("\n")
+        return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")[:300]
+
+
+def _command(java: str, jars: list[Path], configuration: Path) -> list[str]:
+    return [
+        java,
+        "-Xmx256m",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",  # starts in 1.5 s instead of 4 s
+        "-Dlog4j2.level=WARN",
+        "-Dzookeeper.forceSync=no",
+        "-Dzookeeper.preAllocSize=1024",  # KB; the default of 64 MB per log file is much for a demo
+        "-cp",
+        ":".join(map(str, jars)),
+        "org.apache.zookeeper.server.ZooKeeperServerMain",
+        str(configuration),
+    ]
+
+
+def _claim_port(port: int | None) -> int:
+    """Return *port* when it is free, or any free one."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((_HOST, port or 0))
+        except OSError as error:
+            raise ConfigurationError(
+                f"port {port} of {_HOST} is in use, the embedded ZooKeeper cannot listen there",
+                next_step="Stop what uses it or give another port",
+            ) from error
+        return int(probe.getsockname()[1])
+
+
+def _ask(port: int, word: bytes) -> bytes:
+    """Return the server's answer to a four-letter word; empty while it does not answer."""
+    try:
+        with socket.create_connection((_HOST, port), timeout=1) as connection:
+            connection.sendall(word)
+            return connection.recv(64)
+    except OSError:
+        return b""

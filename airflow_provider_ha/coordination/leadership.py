@@ -1,0 +1,218 @@
+"""A leadership: one epoch of one job, held by one session, as long as its lease lasts.
+
+Invariants:
+
+- Every write is one transaction that checks the epoch and that the leader node exists (design, contract 1). kazoo may
+  send a request that was queued under a lost session again under the next one; it then fails at these checks.
+- One process, one leadership: once lost it never comes back (contract 8). The holder exits, a fresh process contends.
+
+Threads: :meth:`Leadership.commit` may be called from any thread. Heartbeats have a thread of their own, and only it
+calls ``on_lost``.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from types import TracebackType
+
+from typing_extensions import Self
+
+from airflow_provider_ha.clock import Clock
+from airflow_provider_ha.config import Timings
+from airflow_provider_ha.coordination.coordinator import Check, Coordinator, Delete, Op, SessionState, SetData
+from airflow_provider_ha.coordination.lease import Lease
+from airflow_provider_ha.coordination.paths import JobPaths
+from airflow_provider_ha.errors import (
+    CoordinationError,
+    FencedError,
+    LeadershipError,
+    LeadershipLostError,
+    NodeMissingError,
+    NotConnectedError,
+    OutcomeUnknownError,
+    VersionConflictError,
+)
+
+
+_log = logging.getLogger(__name__)
+
+_EXIT = "Exit: only a fresh process may contend for the job again"
+
+
+class Leadership:
+    """The right to change a job, until it is lost or released. Made by :func:`election.acquire`.
+
+    :param coordinator: The session that owns the leader node.
+    :param paths: The job.
+    :param epoch: The fencing token of this grant.
+    :param session_id: The session that the leader node belongs to.
+    :param granted_at: Lease time at which the first write of this epoch is sent.
+    :param timings: Heartbeats and margin.
+    :param clock: For the lease.
+    """
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        paths: JobPaths,
+        *,
+        epoch: int,
+        session_id: int,
+        granted_at: float,
+        timings: Timings,
+        clock: Clock,
+    ) -> None:
+        self.epoch = epoch
+        self.lost = threading.Event()
+        self._coordinator = coordinator
+        self._paths = paths
+        self._session_id = session_id
+        self._timings = timings
+        self._clock = clock
+        self._lease = Lease(timings, session_timeout=coordinator.negotiated_timeout, granted_at=granted_at, clock=clock)
+        self._reason = ""
+        self._released = False
+        self._stopping = threading.Event()
+        self._wake = threading.Event()
+        self._heartbeats: threading.Thread | None = None
+
+    def lease_left(self) -> float:
+        """Return the seconds for which this process may go on believing that it leads; 0 once it is lost."""
+        return 0.0 if self.lost.is_set() or self._released else max(0.0, self._lease.left())
+
+    def commit(self, *ops: Op) -> list[int]:
+        """Apply all *ops* in one transaction, or none, as this epoch's leader.
+
+        :returns: Versions as :meth:`Coordinator.commit` does, those of *ops* only.
+        :raises FencedError: Another epoch owns the job, or the leader node is gone. Nothing was changed.
+        :raises LeadershipLostError: The lease ran out or the session ended. Nothing was sent.
+        :raises NodeExistsError, NodeMissingError, VersionConflictError: One of *ops* was rejected; nothing was changed.
+        :raises NotConnectedError, OutcomeUnknownError: As :meth:`Coordinator.commit`.
+        """
+        self._require_lease()
+        return self._guarded(ops, timeout=self.lease_left())
+
+    def prove(self) -> None:
+        """Write one heartbeat now: only a guarded write proves that the lock is still held, reads prove nothing.
+
+        :raises LeadershipError, NotConnectedError, OutcomeUnknownError: As :meth:`commit`.
+        """
+        sent_at = self._clock.lease_time()
+        beat = SetData(self._paths.heartbeat, self._clock.now().isoformat().encode())
+        self._guarded((beat,), timeout=self._timings.heartbeat_timeout)
+        self._lease.acknowledge(sent_at)
+
+    def start_heartbeats(self, on_lost: Callable[[str], None]) -> None:
+        """Prove the leadership once per heartbeat interval, in a thread of its own.
+
+        :param on_lost: Called once, from that thread, with the reason, when the leadership is lost. A driver exits.
+        """
+        self._coordinator.add_state_listener(self._on_state)
+        self._heartbeats = threading.Thread(
+            target=self._beat_until_lost, args=(on_lost,), name=f"ha-heartbeat-{self._paths.job_id}", daemon=True
+        )
+        self._heartbeats.start()
+
+    def release(self) -> None:
+        """Stop the heartbeats and give the job up at once, instead of after the session timeout. Idempotent.
+
+        :raises NotConnectedError, OutcomeUnknownError: The leader node may still be there; it goes with the session.
+        """
+        if self._released:
+            return
+        self._stop_heartbeats()
+        while not self.lost.is_set():
+            try:
+                self._guarded((Delete(self._paths.leader),), timeout=self._timings.session_timeout)
+            except LeadershipError:  # noqa: PERF203  # a retry is a try in a loop
+                break  # it is no longer ours to remove
+            except (NotConnectedError, OutcomeUnknownError):
+                if self._lease.left() <= 0:
+                    raise
+            else:
+                _log.info("released job %s, epoch %d", self._paths.job_id, self.epoch)
+                break
+        self._released = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+    def _require_lease(self) -> None:
+        if self._released:
+            raise LeadershipLostError(f"epoch {self.epoch} of job {self._paths.job_id!r} was released")
+        reason = self._reason or self._own_doubt()
+        if reason:
+            self._lose(reason)
+            raise LeadershipLostError(reason, next_step=_EXIT)
+
+    def _own_doubt(self) -> str:
+        """Return why this process may no longer believe that it leads, from what it knows itself; empty when it may."""
+        job = f"job {self._paths.job_id!r}, epoch {self.epoch}"
+        if self._lease.left() <= 0:
+            return f"{job}: the lease ran out {-self._lease.left():.1f} s ago"
+        session = self._coordinator.session
+        if session is None or session.session_id != self._session_id:
+            return f"{job}: the session 0x{self._session_id:x} that held it has ended"
+        return ""
+
+    def _guarded(self, ops: tuple[Op, ...], *, timeout: float) -> list[int]:
+        guard = (Check(self._paths.epoch, self.epoch), Check(self._paths.leader))
+        try:
+            return self._coordinator.commit(*guard, *ops, timeout=timeout)[len(guard) :]
+        except (NodeMissingError, VersionConflictError) as error:
+            if error.path not in (self._paths.epoch, self._paths.leader):
+                raise
+            reason = f"job {self._paths.job_id!r} was taken from epoch {self.epoch} ({error.message})"
+            self._lose(reason)
+            raise FencedError(reason, next_step=_EXIT) from error
+
+    def _lose(self, reason: str) -> None:
+        if not self.lost.is_set() and not self._stopping.is_set():
+            self._reason = reason
+            self.lost.set()
+            self._wake.set()
+            _log.error("leadership lost: %s", reason)
+
+    def _on_state(self, state: SessionState) -> None:
+        """Wake the heartbeats on any change: after a cut the next heartbeat must not wait for its turn."""
+        del state
+        self._wake.set()
+
+    def _beat_until_lost(self, on_lost: Callable[[str], None]) -> None:
+        while not self._stopping.is_set() and not self.lost.is_set():
+            self._wake.clear()
+            doubt = self._own_doubt()
+            if doubt:
+                self._lose(doubt)
+                break
+            if self._coordinator.state is SessionState.CONNECTED:
+                self._beat()
+            self._wake.wait(min(self._timings.heartbeat_interval, max(0.0, self._lease.left())))
+        if self.lost.is_set():
+            on_lost(self._reason)
+
+    def _beat(self) -> None:
+        try:
+            self.prove()
+        except LeadershipError:
+            _log.debug("the loop ends with the reason")
+        except OutcomeUnknownError:
+            # kazoo takes its own requests for pings and would not notice a dead link by itself.
+            if self._coordinator.state is SessionState.CONNECTED:
+                self._coordinator.drop_connection()
+        except CoordinationError as error:
+            _log.warning("heartbeat of job %s, epoch %d: %s", self._paths.job_id, self.epoch, error)
+
+    def _stop_heartbeats(self) -> None:
+        self._stopping.set()
+        self._wake.set()
+        thread = self._heartbeats
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(self._timings.heartbeat_timeout * 3)

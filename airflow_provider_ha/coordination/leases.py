@@ -1,0 +1,101 @@
+"""Leases of readers: "I am reading this, do not delete it", for a time that the reader names.
+
+A lease is a persistent node: a reader that dies, or whose session ends, still protects what it reads until the lease
+expires, and a deposed leader holds none that could block a removal (design, contract 4).
+
+Removal goes: remove the pointer, *then* look for leases, *then* delete the files. A reader goes: take the lease, *then*
+read the pointer. Whatever the timing, either the reader finds no pointer or the remover finds the lease.
+
+Expiry is wall-clock time of two hosts: take leases that are longer than their clocks may differ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import ClassVar
+
+from airflow_provider_ha.clock import Clock, new_id
+from airflow_provider_ha.coordination.coordinator import Coordinator, Delete
+from airflow_provider_ha.coordination.paths import JobPaths
+from airflow_provider_ha.coordination.records import create_once, read_record
+from airflow_provider_ha.errors import NodeMissingError
+from airflow_provider_ha.records import Record
+
+
+class LeaseRecord(Record):
+    """What lies in a lease's node.
+
+    :param lease_id: Its own id: equal requests of one holder stay two leases.
+    :param holder: Who reads, for people.
+    :param expires_at: Until when it protects, UTC.
+    """
+
+    kind: ClassVar[str] = "reader-lease"
+
+    lease_id: str
+    holder: str
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderLease:
+    """A lease that this process took. Release it when done; else it ends by its expiry.
+
+    :param path: Its node.
+    :param record: What lies there.
+    """
+
+    coordinator: Coordinator
+    path: str
+    record: LeaseRecord
+
+    def release(self) -> None:
+        """End the lease. Idempotent."""
+        _remove(self.coordinator, self.path)
+
+
+def hold(
+    coordinator: Coordinator, paths: JobPaths, what: str, *, holder: str, seconds: float, clock: Clock
+) -> ReaderLease:
+    """Take a lease. Read the pointer of what it protects *after* that.
+
+    :param coordinator: The session; the lease outlives it.
+    :param paths: The job.
+    :param what: What is read: ``"checkpoint-12"``.
+    :param holder: Who reads, for people: host, task, command.
+    :param seconds: For how long, at most.
+    :param clock: For the expiry.
+    """
+    record = LeaseRecord(lease_id=new_id(), holder=holder, expires_at=clock.now() + timedelta(seconds=seconds))
+    parent = paths.leases(what)
+    coordinator.ensure(parent)
+    path = f"{parent}/{record.lease_id}"
+    create_once(coordinator, path, record)
+    return ReaderLease(coordinator, path, record)
+
+
+def active(coordinator: Coordinator, paths: JobPaths, what: str, clock: Clock) -> list[LeaseRecord]:
+    """Return the leases on *what* that have not expired, those that expire last first.
+
+    :raises RecordCorruptError: A lease cannot be read; it may protect something, so nothing may be deleted.
+    """
+    parent = paths.leases(what)
+    found = (read_record(coordinator, f"{parent}/{name}", LeaseRecord) for name in coordinator.children(parent))
+    leases = [item[0] for item in found if item is not None and item[0].expires_at > clock.now()]
+    return sorted(leases, key=lambda lease: lease.expires_at, reverse=True)
+
+
+def forget(coordinator: Coordinator, paths: JobPaths, what: str) -> None:
+    """Remove what is left of the leases on something that was deleted."""
+    parent = paths.leases(what)
+    for name in coordinator.children(parent):
+        _remove(coordinator, f"{parent}/{name}")
+    _remove(coordinator, parent)
+
+
+def _remove(coordinator: Coordinator, path: str) -> None:
+    try:
+        coordinator.commit(Delete(path))
+    except NodeMissingError:
+        return

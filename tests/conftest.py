@@ -1,0 +1,52 @@
+"""Fixtures that every level shares: one real ZooKeeper per session, a cluster of its own per test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ha.clock import new_id
+from airflow_provider_ha.config import HaConfig, Timings
+from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.coordination.paths import ClusterPaths
+
+
+# Short, so that a test of a lost leader takes seconds: T = 3 s, a cut of 2.2 s is survived.
+FAST = Timings(
+    session_timeout=3.0, heartbeat_interval=0.3, heartbeat_timeout=0.5, connect_timeout=0.5, margin=0.2
+)
+
+
+@pytest.fixture(scope="session")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Hosts of a real ZooKeeper, from PySpark's own jars."""
+    from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
+
+    with EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper"), tick_ms=200) as server:
+        yield server.hosts
+
+
+@pytest.fixture
+def config(zookeeper: str, tmp_path: Path) -> HaConfig:
+    """A cluster that nobody else uses."""
+    return HaConfig.build(
+        zookeeper=zookeeper, storage_root=f"file://{tmp_path}/storage", cluster_id=f"c-{new_id()[:12]}", timings=FAST
+    )
+
+
+@pytest.fixture
+def cluster_paths(config: HaConfig) -> ClusterPaths:
+    """Paths of that cluster."""
+    return ClusterPaths(config.root, config.cluster_id)
+
+
+@pytest.fixture
+def coordinator(config: HaConfig) -> Iterator[Coordinator]:
+    """A session with that ZooKeeper."""
+    from airflow_provider_ha.coordination._kazoo import KazooCoordinator
+
+    session = KazooCoordinator.connect(config)
+    yield session
+    session.close()

@@ -1,0 +1,133 @@
+"""Records, counters and readers' leases in ZooKeeper."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import ClassVar
+
+import pytest
+
+from airflow_provider_ha.clock import SystemClock
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination._kazoo import KazooCoordinator
+from airflow_provider_ha.coordination.coordinator import Create, SetData
+from airflow_provider_ha.coordination.counter import counter_op, read_counter
+from airflow_provider_ha.coordination.leases import active, forget, hold
+from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
+from airflow_provider_ha.coordination.records import create_once, read_record
+from airflow_provider_ha.errors import RecordCorruptError, VersionConflictError
+from airflow_provider_ha.records import Record
+from airflow_provider_ha.testing.proxy import FaultProxy
+from tests.coordination_helpers import HeldClock, session_through
+
+
+class Note(Record):
+    kind: ClassVar[str] = "note"
+
+    writer: str
+
+
+@pytest.fixture
+def paths(cluster_paths: ClusterPaths, coordinator: KazooCoordinator) -> JobPaths:
+    job = cluster_paths.job("flights")
+    coordinator.ensure(*job.skeleton)
+    return job
+
+
+def test_a_record_comes_back_with_the_version_of_its_node(coordinator: KazooCoordinator, paths: JobPaths) -> None:
+    assert read_record(coordinator, paths.status, Note) is None
+
+    create_once(coordinator, paths.status, Note(writer="a"))
+    coordinator.commit(SetData(paths.status, Note(writer="b").to_bytes()))
+
+    assert read_record(coordinator, paths.status, Note) == (Note(writer="b"), 1)
+
+
+def test_a_bad_record_names_its_node(coordinator: KazooCoordinator, paths: JobPaths) -> None:
+    coordinator.commit(Create(paths.status, b"{}"))
+
+    with pytest.raises(RecordCorruptError, match=f"znode {paths.status}"):
+        read_record(coordinator, paths.status, Note)
+
+
+def test_only_the_first_creator_is_told_so(coordinator: KazooCoordinator, paths: JobPaths) -> None:
+    first = create_once(coordinator, paths.recovery(1), Note(writer="a"))
+    second = create_once(coordinator, paths.recovery(1), Note(writer="b"))
+
+    assert (first, second) == (True, False)
+    assert read_record(coordinator, paths.recovery(1), Note) == (Note(writer="a"), 0)
+
+
+@pytest.mark.parametrize("moment", ["cut_before_transaction", "cut_after_transaction"])
+def test_a_creator_whose_answer_was_lost_recognises_its_own_record(
+    config: HaConfig, paths: JobPaths, moment: str
+) -> None:
+    """Fails without comparing the bytes: "exists" would be taken for somebody else's (FLINK-24543)."""
+    with FaultProxy(config.zookeeper) as proxy:
+        session = session_through(config, proxy.hosts)
+        getattr(proxy, moment)(containing=paths.recovery(1))
+
+        assert create_once(session, paths.recovery(1), Note(writer="a"))
+
+        assert proxy.hit.is_set()
+        session.close()
+
+
+def test_a_counter_is_raised_by_one_writer_at_a_time(coordinator: KazooCoordinator, paths: JobPaths) -> None:
+    counter = paths.checkpoint_id_counter
+    assert read_counter(coordinator, counter) == 0
+    coordinator.commit(counter_op(counter, None, 1))
+    node = coordinator.get(counter)
+    coordinator.commit(counter_op(counter, node, 2))
+
+    with pytest.raises(VersionConflictError):
+        coordinator.commit(counter_op(counter, node, 2))
+
+    assert read_counter(coordinator, counter) == 2
+
+
+def test_a_counter_never_goes_back(coordinator: KazooCoordinator, paths: JobPaths) -> None:
+    coordinator.commit(Create(paths.checkpoint_id_counter, b"7"))
+
+    with pytest.raises(ValueError, match="stands at 7"):
+        counter_op(paths.checkpoint_id_counter, coordinator.get(paths.checkpoint_id_counter), 7)
+
+
+def test_a_counter_that_is_no_number_is_not_guessed(coordinator: KazooCoordinator, paths: JobPaths) -> None:
+    coordinator.commit(Create(paths.checkpoint_id_counter, b"seven"))
+
+    with pytest.raises(RecordCorruptError, match="b'seven'"):
+        read_counter(coordinator, paths.checkpoint_id_counter)
+
+
+def test_a_lease_protects_until_it_is_released(coordinator: KazooCoordinator, paths: JobPaths) -> None:
+    lease = hold(coordinator, paths, "checkpoint-1", holder="restore", seconds=60, clock=SystemClock())
+    held = [item.holder for item in active(coordinator, paths, "checkpoint-1", SystemClock())]
+
+    lease.release()
+    lease.release()
+
+    assert held == ["restore"]
+    assert active(coordinator, paths, "checkpoint-1", SystemClock()) == []
+
+
+def test_a_lease_outlives_its_session_and_ends_by_its_expiry(
+    config: HaConfig, coordinator: KazooCoordinator, paths: JobPaths
+) -> None:
+    reader, clock = KazooCoordinator.connect(config), HeldClock()
+    hold(reader, paths, "checkpoint-1", holder="copy", seconds=60, clock=clock)
+    reader.close()
+    later = HeldClock()
+    later.now = lambda: clock.now() + timedelta(seconds=61)  # type: ignore[method-assign]  # the clock of another day
+
+    assert [item.holder for item in active(coordinator, paths, "checkpoint-1", clock)] == ["copy"]
+    assert active(coordinator, paths, "checkpoint-1", later) == []
+
+
+def test_leases_on_what_is_deleted_are_forgotten(coordinator: KazooCoordinator, paths: JobPaths) -> None:
+    hold(coordinator, paths, "checkpoint-1", holder="a", seconds=60, clock=SystemClock())
+
+    forget(coordinator, paths, "checkpoint-1")
+    forget(coordinator, paths, "checkpoint-1")
+
+    assert coordinator.find(paths.leases("checkpoint-1")) is None
