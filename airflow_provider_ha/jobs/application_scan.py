@@ -1,0 +1,98 @@
+"""Which files beside a script belong to it.
+
+``python app.py`` finds the modules in the script's directory because that directory is first on the path; so on another
+host they have to be there too. What is imported is found by reading the source, never by running it. Only the script's
+own directory is looked at: the rest is the environment's, or is given by name.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+
+from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.jobs._archives import package_files
+
+
+_DYNAMIC = frozenset({"import_module", "__import__"})
+
+
+def sibling_modules(script: Path) -> tuple[Path, ...]:
+    """Return the modules and package directories beside *script* that it imports, directly or through others; sorted.
+
+    Found are ``import`` and ``from`` statements anywhere in the source, and ``importlib.import_module`` with a literal
+    name. What only a name computed at run time tells has to be given as ``modules``.
+
+    :raises ConfigurationError: The script is not Python source.
+    """
+    found: set[Path] = set()
+    pending = list(_imported(script, _parse_script(script)))
+    while pending:
+        path = pending.pop()
+        if path in found or path == script:
+            continue
+        found.add(path)
+        for source in package_files(path) if path.is_dir() else [path]:
+            if source.suffix == ".py":
+                pending.extend(_imported(script, _parse(source)))
+    return tuple(sorted(found))
+
+
+def _parse_script(script: Path) -> ast.Module:
+    try:
+        return ast.parse(script.read_bytes(), filename=str(script))
+    except (SyntaxError, ValueError) as error:
+        raise ConfigurationError(
+            f"application {str(script)!r} is not a Python script: {error}",
+            next_step="Mend the script, or name the file that is one",
+        ) from error
+
+
+def _parse(source: Path) -> ast.Module | None:
+    """Parse a sibling. One that this Python cannot read travels all the same: it may be for another one, or unused."""
+    try:
+        return ast.parse(source.read_bytes(), filename=str(source))
+    except (SyntaxError, ValueError):
+        return None
+
+
+def _imported(script: Path, tree: ast.Module | None) -> Iterator[Path]:
+    if tree is None:
+        return
+    for name in sorted({name.partition(".")[0] for node in ast.walk(tree) for name in _names(node)}):
+        sibling = _sibling(script.parent, name)
+        if sibling is not None:
+            yield sibling
+
+
+def _names(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+        yield node.module
+    elif isinstance(node, ast.Call) and _called(node.func) in _DYNAMIC and node.args:
+        first = node.args[0]
+        if isinstance(first, ast.Constant) and isinstance(first.value, str):
+            yield first.value
+
+
+def _called(function: ast.expr) -> str | None:
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else None
+
+
+def _sibling(directory: Path, name: str) -> Path | None:
+    """Return what Python would import as *name* from *directory*, in Python's own order; ``None`` for nothing."""
+    package = directory / name
+    modules = [directory / f"{name}{suffix}" for suffix in (*EXTENSION_SUFFIXES, ".py")]
+    if (package / "__init__.py").is_file():
+        return package
+    for module in modules:
+        if module.is_file():
+            return module
+    if name and package.is_dir() and any(path.suffix == ".py" for path in package_files(package)):
+        return package  # a namespace package
+    return None

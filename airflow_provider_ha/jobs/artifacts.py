@@ -1,0 +1,133 @@
+"""The files of an application: into storage, and from there onto a host that never saw them.
+
+Invariant: after :func:`upload_application` nothing that a run needs is left on the submitting host only. On the way
+back every byte is checked against its digest, and every name before it becomes a path. File contents are never logged,
+and on the driver's host only their owner can read them: any of them may hold a secret that nobody declared as one.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from airflow_provider_ha.errors import RecordCorruptError
+from airflow_provider_ha.jobs._archives import pack, unpack
+from airflow_provider_ha.jobs.application_files import collect_application, unreadable
+from airflow_provider_ha.jobs.model import Artifact, Blob, JobGraph
+from airflow_provider_ha.storage.blobs import fetch_blob, put_blob
+from airflow_provider_ha.storage.durable import PRIVATE_DIRECTORY, make_directories
+from airflow_provider_ha.storage.store import ObjectStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplicationArtifacts:
+    """An application that is in storage: the fields of that name of a job graph."""
+
+    application: Artifact
+    modules: tuple[Artifact, ...] = ()
+    py_files: tuple[Artifact, ...] = ()
+    files: tuple[Artifact, ...] = ()
+    jars: tuple[Artifact, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchedApplication:
+    """An application on the driver's host.
+
+    :param script: The script; its modules and packages are beside it, in ``script.parent``.
+    :param files_directory: Directory of the data files: the driver's working directory, so that a script finds them by
+        their bare names as under ``spark-submit --files`` on a cluster.
+    """
+
+    script: Path
+    files_directory: Path
+    py_files: tuple[Path, ...] = ()
+    files: tuple[Path, ...] = ()
+    jars: tuple[Path, ...] = ()
+
+
+def upload_application(
+    store: ObjectStore,
+    *,
+    application: str | Path,
+    py_files: Sequence[str | Path] = (),
+    files: Sequence[str | Path] = (),
+    jars: Sequence[str | Path] = (),
+    modules: Sequence[str | Path] = (),
+) -> ApplicationArtifacts:
+    """Put all files of an application into storage, content-addressed: what is there already is not sent again.
+
+    :raises ConfigurationError: As :func:`collect_application`; nothing was written.
+    :raises StorageError: Storage could not be written.
+    """
+    found = collect_application(application=application, py_files=py_files, files=files, jars=jars, modules=modules)
+    try:
+        return ApplicationArtifacts(
+            application=_upload(store, found.application),
+            modules=tuple(_upload(store, path) for path in found.modules),
+            py_files=tuple(_upload(store, path) for path in found.py_files),
+            files=tuple(_upload(store, path) for path in found.files),
+            jars=tuple(_upload(store, path) for path in found.jars),
+        )
+    except OSError as error:
+        raise unreadable(found.application, error) from error
+
+
+def fetch_application(store: ObjectStore, graph: JobGraph, target: Path) -> FetchedApplication:
+    """Bring all files of a graph into *target*; what an earlier attempt left there is replaced.
+
+    :raises ObjectMissingError: A file is not in storage.
+    :raises RecordCorruptError: A file has another digest, or a name that would leave *target*.
+    :raises StorageUnavailableError: Storage could not be read, or *target* could not be written.
+    """
+    application = target / "application"
+    for directory in (application, target / "files"):
+        make_directories(directory)
+        directory.chmod(PRIVATE_DIRECTORY)
+    script = _fetch(store, graph.application, application)
+    for module in graph.modules:
+        if module.unpack:
+            _fetch_package(store, module, application)
+        else:
+            _fetch(store, module, application)
+    return FetchedApplication(
+        script=script,
+        files_directory=target / "files",
+        py_files=_fetch_all(store, graph.py_files, target / "py_files"),
+        files=_fetch_all(store, graph.files, target / "files"),
+        jars=_fetch_all(store, graph.jars, target / "jars"),
+    )
+
+
+def _upload(store: ObjectStore, path: Path) -> Artifact:
+    if not path.is_dir():
+        return Artifact(name=path.name, blob=_blob(store, path))
+    with tempfile.TemporaryDirectory(prefix="spark-ha-") as scratch:
+        archive = Path(scratch) / f"{path.name}.zip"
+        pack(path, archive)
+        return Artifact(name=archive.name, blob=_blob(store, archive), unpack=True)
+
+
+def _blob(store: ObjectStore, path: Path) -> Blob:
+    sha256, size = put_blob(store, path)
+    return Blob(sha256=sha256, size=size)
+
+
+def _fetch_all(store: ObjectStore, artifacts: Sequence[Artifact], directory: Path) -> tuple[Path, ...]:
+    return tuple(_fetch(store, artifact, directory) for artifact in artifacts)
+
+
+def _fetch(store: ObjectStore, artifact: Artifact, directory: Path) -> Path:
+    name = artifact.name
+    if name in ("", ".", "..") or "/" in name or "\\" in name or not name.isprintable():
+        raise RecordCorruptError(f"the job graph holds an artifact with the unsafe name {name!r}")
+    path = directory / name
+    fetch_blob(store, artifact.blob.sha256, path)
+    return path
+
+
+def _fetch_package(store: ObjectStore, artifact: Artifact, directory: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="spark-ha-") as scratch:
+        unpack(_fetch(store, artifact, Path(scratch)), directory, source=f"artifact {artifact.name!r}")

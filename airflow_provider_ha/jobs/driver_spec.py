@@ -1,0 +1,136 @@
+"""What a driver's supervisor is told, and where both of them put their files.
+
+The file is the only way in which secrets (digest auth, S3 keys) reach the driver: readable by its owner alone, never on
+a command line, never in an environment that the engine may publish.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination.coordinator import SessionCredentials
+from airflow_provider_ha.errors import ConfigurationError, RecordCorruptError
+from airflow_provider_ha.jobs.model import Blob
+from airflow_provider_ha.records import Model
+
+
+SPEC_VARIABLE = "SPARK_HA_DRIVER_SPEC"  # path of the spec file, in the environment of supervisor and driver
+SUBMISSION_VARIABLE = "SPARK_HA_SUBMISSION_ID"  # our own id, so that a lost answer is found instead of resubmitted
+
+OWNER_ONLY = 0o600
+
+
+class DriverSpec(Model):
+    """One submission of one run, as the supervisor and the driver need it.
+
+    :param config: How to reach the cluster.
+    :param submission_id: Our own id of the submission.
+    :param directory: The submission's own directory, absolute.
+    :param graph: Blob of the job graph.
+    :param python: Interpreter of the driver.
+    :param spark_home: Where ``bin/spark-submit`` is; ``None`` for the one of the installed pyspark.
+    """
+
+    config: HaConfig
+    job_id: str
+    run: int
+    attempt: int
+    submission_id: str
+    directory: Path
+    graph: Blob
+    python: str
+    spark_home: str | None = None
+
+    @property
+    def path(self) -> Path:
+        """The spec's own file."""
+        return self.directory / "driver.json"
+
+    @property
+    def application_directory(self) -> Path:
+        """Where the supervisor puts the application's files (``artifacts.fetch_application``)."""
+        return self.directory / "app"
+
+    @property
+    def properties(self) -> Path:
+        """Spark's properties file: conf never appears on a command line."""
+        return self.directory / "spark.properties"
+
+    @property
+    def session(self) -> Path:
+        """Where the driver leaves its ZooKeeper session, so that the supervisor can end it once the driver is dead."""
+        return self.directory / "session"
+
+    @property
+    def driver_pid(self) -> Path:
+        """Where the driver's Python leaves its process id.
+
+        It removes the file again at an orderly end, when nothing of the job writes any more. While the file is there,
+        the end of that process makes the supervisor kill everything at once.
+        """
+        return self.directory / "driver.pid"
+
+    @property
+    def driver_log(self) -> Path:
+        """Everything that spark-submit, the JVM and the driver print."""
+        return self.directory / "driver.log"
+
+    @property
+    def supervisor_log(self) -> Path:
+        """What the supervisor prints."""
+        return self.directory / "supervisor.log"
+
+    def write(self) -> Path:
+        """Write the spec to its file, complete or not at all, readable by its owner only. Returns the file."""
+        content = self.model_dump(mode="json", exclude={"config"})
+        content["config"] = json.loads(self.config.to_private_json())
+        write_private(self.path, json.dumps(content).encode())
+        return self.path
+
+    @classmethod
+    def read(cls, path: Path) -> DriverSpec:
+        """Read a spec.
+
+        :raises ConfigurationError: The file is not there.
+        :raises RecordCorruptError: It is not what was written. The message never holds the content: it is secret.
+        """
+        try:
+            return cls.model_validate_json(path.read_bytes())
+        except OSError as error:
+            raise ConfigurationError(
+                f"the driver's spec file {str(path)!r} cannot be read ({error.strerror})"
+            ) from error
+        except ValidationError:
+            raise RecordCorruptError(f"{path} does not hold a driver spec") from None
+
+
+def write_session(path: Path, credentials: SessionCredentials) -> None:
+    """Leave the credentials of the driver's ZooKeeper session for its supervisor."""
+    content = {"session_id": f"{credentials.session_id:x}", "password": credentials.password.hex()}
+    write_private(path, json.dumps(content).encode())
+
+
+def read_session(path: Path) -> SessionCredentials | None:
+    """Return what :func:`write_session` left, or ``None`` when there is nothing that can be used."""
+    try:
+        content = json.loads(path.read_bytes())
+        return SessionCredentials(int(content["session_id"], 16), bytes.fromhex(content["password"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Write *data* to *path*, complete or not at all, in a file that only its owner can read from its first byte on."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    aside.unlink(missing_ok=True)
+    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ONLY)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    aside.replace(path)

@@ -1,0 +1,20 @@
+"""Which jobs a cluster has, and how a job begins to exist."""
+
+from __future__ import annotations
+
+from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
+from airflow_provider_ha.names import RESERVED_JOB_IDS
+
+
+def list_jobs(coordinator: Coordinator, cluster_paths: ClusterPaths) -> list[str]:
+    """Return the ids of the cluster's jobs, sorted; empty when the cluster does not exist yet."""
+    return [name for name in coordinator.children(cluster_paths.base) if name not in RESERVED_JOB_IDS]
+
+
+def create_job(coordinator: Coordinator, paths: JobPaths) -> None:
+    """Make the parents of everything that the job will ever hold. Idempotent.
+
+    A job without a run is harmless: nothing recovers it, and the next submission uses it.
+    """
+    coordinator.ensure(*paths.skeleton)

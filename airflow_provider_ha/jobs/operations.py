@@ -1,0 +1,217 @@
+"""What is asked of a running job, and its answers.
+
+Who asks creates a node that nobody else may create under that name; from then on only the leader writes it, fenced by
+its epoch. So asking twice with one id is asking once, whoever asks, and an answer survives the death of everybody who
+waited for it.
+
+Invariant for the leader: the answer of an operation that ends the run (stop, cancel) is in the same transaction as the
+run's result (:func:`completed_op`), every other answer before it. An operation that is still open when the run has its
+result will not be done any more: it reads as ABANDONED (:func:`read`), although nobody was left to write that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from airflow_provider_ha.clock import Clock
+from airflow_provider_ha.coordination.coordinator import Coordinator, Delete, Op, SetData
+from airflow_provider_ha.coordination.paths import JobPaths
+from airflow_provider_ha.coordination.records import create_once, read_record
+from airflow_provider_ha.errors import JobStateError
+from airflow_provider_ha.jobs.model import Operation, OperationKind, OperationState, RunResult
+from airflow_provider_ha.jobs.runs import RunStore, RunView, live
+
+
+KEPT_FOR = timedelta(days=7)
+KEPT_AT_MOST = 100
+
+
+class Leader(Protocol):
+    """What a leader brings: its epoch, and transactions that only it can make (``election.Leadership``)."""
+
+    @property
+    def epoch(self) -> int:
+        """Epoch of its leadership."""
+
+    def commit(self, *ops: Op) -> list[int]:
+        """Apply *ops* if this is still the leader.
+
+        :raises LeadershipError: It is not any more; nothing was changed.
+        """
+
+
+def request(
+    coordinator: Coordinator,
+    paths: JobPaths,
+    kind: OperationKind,
+    *,
+    operation_id: str,
+    arguments: Mapping[str, Any],
+    requested_by: str,
+    clock: Clock,
+) -> Operation:
+    """Ask the job for an operation, or find again what was asked under this id, in whatever state it is.
+
+    :param operation_id: The request's own id; a retry of the request uses it again.
+    :param requested_by: For people, free text: DAG, task and run, or user and host.
+    :raises JobStateError: The job has no live run, or the id was used to ask for something else.
+    """
+    known = read(coordinator, paths, operation_id)
+    if known is None:
+        runs = RunStore(coordinator, paths)
+        run = _live_run(runs, paths, kind)
+        wanted = Operation(
+            operation_id=operation_id,
+            operation=kind,
+            arguments=dict(arguments),
+            run=run.run.number,
+            requested_by=requested_by,
+            requested_at=clock.now(),
+        )
+        create_once(coordinator, paths.operation(operation_id), wanted)
+        # Somebody else may have been faster, and the run may have ended meanwhile: what counts is what is there.
+        known = read(coordinator, paths, operation_id) or wanted
+    if known.operation is not kind or known.arguments != dict(arguments):
+        raise JobStateError(
+            f"operation {operation_id!r} of job {paths.job_id!r} is a {known.operation.value} with {known.arguments}, "
+            f"not a {kind.value} with {dict(arguments)}",
+            next_step="Use another operation id",
+        )
+    return known
+
+
+def read(coordinator: Coordinator, paths: JobPaths, operation_id: str) -> Operation | None:
+    """Return an operation as it has to be understood; ``None`` when it was never asked or is forgotten.
+
+    When the run turns out to have a result, the operation is read once more: the answer may have been written with it.
+    """
+    found = read_record(coordinator, paths.operation(operation_id), Operation)
+    if found is None or found[0].state.final:
+        return found and found[0]
+    result = RunStore(coordinator, paths).result(found[0].run)
+    if result is None:
+        return found[0]
+    again = read_record(coordinator, paths.operation(operation_id), Operation)
+    return settled(again[0], result) if again else None
+
+
+def settled(operation: Operation, result: RunResult | None) -> Operation:
+    """Return an operation as the result of its run leaves it: what is still open then was abandoned. Pure."""
+    if operation.state.final or result is None:
+        return operation
+    reason = f"run {operation.run} ended {result.state.value} before this was done"
+    return _answered(operation, OperationState.ABANDONED, result.at, error=reason)
+
+
+def list_operations(coordinator: Coordinator, paths: JobPaths) -> list[Operation]:
+    """Return all operations that are remembered, oldest request first."""
+    found = (read(coordinator, paths, operation_id) for operation_id in coordinator.children(paths.operations))
+    return sorted(
+        (operation for operation in found if operation is not None),
+        key=lambda operation: (operation.requested_at, operation.operation_id),
+    )
+
+
+def claim(leader: Leader, paths: JobPaths, operation: Operation) -> Operation:
+    """Take an operation up. One that an earlier epoch left RUNNING is taken over.
+
+    :raises JobStateError: It is final already.
+    :raises LeadershipError: This process does not lead any more.
+    """
+    if operation.state.final:
+        raise JobStateError(f"operation {operation.operation_id!r} is {operation.state.value}: it cannot be taken up")
+    taken = operation.model_copy(update={"state": OperationState.RUNNING, "epoch": leader.epoch})
+    leader.commit(_write(paths, taken))
+    return taken
+
+
+def complete(
+    leader: Leader, paths: JobPaths, operation: Operation, *, result: Mapping[str, Any], clock: Clock
+) -> Operation:
+    """Answer an operation that does not end the run.
+
+    :raises LeadershipError: This process does not lead any more; the operation is unanswered.
+    """
+    return _answer(leader, paths, _answered(operation, OperationState.COMPLETED, clock.now(), result=result))
+
+
+def fail(
+    leader: Leader,
+    paths: JobPaths,
+    operation: Operation,
+    *,
+    error: str,
+    clock: Clock,
+    result: Mapping[str, Any] | None = None,
+) -> Operation:
+    """Answer that an operation could not be done, why, and what is left of it in *result* (the path of a checkpoint).
+
+    :raises LeadershipError: This process does not lead any more; the operation is unanswered.
+    """
+    return _answer(leader, paths, _answered(operation, OperationState.FAILED, clock.now(), result=result, error=error))
+
+
+def abandon(leader: Leader, paths: JobPaths, operation: Operation, *, reason: str, clock: Clock) -> Operation:
+    """Answer that an operation will not be done, because it was asked of something that is over.
+
+    :raises LeadershipError: This process does not lead any more; the operation is unanswered.
+    """
+    return _answer(leader, paths, _answered(operation, OperationState.ABANDONED, clock.now(), error=reason))
+
+
+def completed_op(paths: JobPaths, operation: Operation, *, result: Mapping[str, Any], at: datetime) -> SetData:
+    """Return the write of an answer, for the transaction that ends the run."""
+    return _write(paths, _answered(operation, OperationState.COMPLETED, at, result=result))
+
+
+def expired(operations: Iterable[Operation], now: datetime) -> list[Operation]:
+    """Return what need not be remembered: final for more than 7 days, or final and not among the newest 100. Pure."""
+    newest_first = sorted(operations, key=lambda operation: operation.requested_at, reverse=True)
+    return [
+        operation
+        for rank, operation in enumerate(newest_first)
+        if operation.finished_at is not None and (rank >= KEPT_AT_MOST or now - operation.finished_at > KEPT_FOR)
+    ]
+
+
+def forget_op(paths: JobPaths, operation: Operation) -> Delete:
+    """Return the removal of an expired operation. Only in a leader's transaction."""
+    return Delete(paths.operation(operation.operation_id))
+
+
+def _live_run(runs: RunStore, paths: JobPaths, kind: OperationKind) -> RunView:
+    view = runs.latest()
+    if view is None:
+        raise JobStateError(
+            f"job {paths.job_id!r} has no run that a {kind.value} could be asked of", next_step="Submit the job first"
+        )
+    if not live(view):
+        state = view.result.state.value if view.result else ""
+        raise JobStateError(
+            f"run {view.run.number} of job {paths.job_id!r} is {state}: no {kind.value} can be asked of it",
+            next_step="Submit or restore the job first",
+        )
+    return view
+
+
+def _answered(
+    operation: Operation,
+    state: OperationState,
+    at: datetime,
+    *,
+    result: Mapping[str, Any] | None = None,
+    error: str = "",
+) -> Operation:
+    update = {"state": state, "result": dict(result or {}), "error": error, "finished_at": at}
+    return operation.model_copy(update=update)
+
+
+def _answer(leader: Leader, paths: JobPaths, answered: Operation) -> Operation:
+    leader.commit(_write(paths, answered))
+    return answered
+
+
+def _write(paths: JobPaths, operation: Operation) -> SetData:
+    return SetData(paths.operation(operation.operation_id), operation.to_bytes())

@@ -1,0 +1,133 @@
+"""Content-addressed blobs: a blob's name is the digest of its bytes.
+
+Invariant: bytes that are read under a digest have that digest. Whoever names a blob uploads it before (contract 2: blob
+first, pointer second); a collector removes only what nothing names and what is older than 24 hours, so an upload that
+finds its blob present renews its time instead.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from airflow_provider_ha.errors import (
+    ObjectExistsError,
+    ObjectMissingError,
+    RecordCorruptError,
+    StorageUnavailableError,
+)
+from airflow_provider_ha.storage import keys
+from airflow_provider_ha.storage.durable import COPY_BUFFER, make_directories, prepared
+from airflow_provider_ha.storage.store import ObjectStore
+
+
+class BlobRef(NamedTuple):
+    """A blob that is in the store.
+
+    :param sha256: Digest of its bytes, 64 hex digits; also its name.
+    :param size: Bytes.
+    """
+
+    sha256: str
+    size: int
+
+
+def put_blob(store: ObjectStore, content: bytes | Path) -> BlobRef:
+    """Put bytes, or a file as it is now, into the store, and return its digest and size.
+
+    :raises OSError: *content* is a file that cannot be read; nothing was written.
+    :raises StorageError: The store could not be written.
+    """
+    if isinstance(content, Path):
+        return _put_file(store, content)
+    blob = BlobRef(hashlib.sha256(content).hexdigest(), len(content))
+    try:
+        store.create(keys.blob(blob.sha256), content)
+    except ObjectExistsError:
+        if not _renewed(store, blob):
+            store.write(keys.blob(blob.sha256), content)
+    return blob
+
+
+def get_blob(store: ObjectStore, sha256: str) -> bytes:
+    """Return the bytes of a blob.
+
+    :raises ObjectMissingError: It is not there.
+    :raises RecordCorruptError: What is there has another digest.
+    :raises StorageUnavailableError: It could not be read.
+    """
+    data = store.read(keys.blob(sha256))
+    _check_digest(store, sha256, hashlib.sha256(data).hexdigest())
+    return data
+
+
+def fetch_blob(store: ObjectStore, sha256: str, target: Path) -> None:
+    """Copy a blob to a local file that appears complete, with the right digest and readable by its owner only.
+
+    :raises ObjectMissingError: It is not there.
+    :raises RecordCorruptError: What is there has another digest; *target* is as before.
+    :raises StorageUnavailableError: It could not be read.
+    """
+    make_directories(target.parent)
+    with prepared(target) as (temporary, stream):
+        stream.close()
+        store.download(keys.blob(sha256), temporary)
+        _check_digest(store, sha256, _digest(temporary))
+        temporary.replace(target)
+
+
+def _put_file(store: ObjectStore, source: Path) -> BlobRef:
+    with _frozen(source) as (copy, blob):
+        if not _renewed(store, blob):
+            store.upload(keys.blob(blob.sha256), copy)
+    return blob
+
+
+@contextmanager
+def _frozen(source: Path) -> Iterator[tuple[Path, BlobRef]]:
+    """Yield a private copy with its digest.
+
+    A file that is being edited while it is uploaded would otherwise end up under a digest that it does not have.
+    """
+    with source.open("rb") as original, tempfile.NamedTemporaryFile(prefix="spark-ha-") as copy:
+        digest = hashlib.sha256()
+        while chunk := original.read(COPY_BUFFER):
+            digest.update(chunk)
+            copy.write(chunk)
+        copy.flush()
+        yield Path(copy.name), BlobRef(digest.hexdigest(), copy.tell())
+
+
+def _digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while chunk := stream.read(COPY_BUFFER):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _renewed(store: ObjectStore, blob: BlobRef) -> bool:
+    """Renew the time of a blob that is there; whether it then is there, with its size.
+
+    Time first, look second: a collector that removed it in between is seen, and one that comes later sees the new time.
+    An unavailable store is not told apart here: the upload that follows meets the same fault and names it.
+    """
+    key = keys.blob(blob.sha256)
+    try:
+        store.touch(key)
+        found = store.info(key)
+    except (ObjectMissingError, StorageUnavailableError):
+        return False
+    return found is not None and found.size == blob.size
+
+
+def _check_digest(store: ObjectStore, expected: str, found: str) -> None:
+    if found != expected:
+        raise RecordCorruptError(
+            f"blob {expected} in {store.uri} is damaged: its bytes have the digest {found}",
+            next_step=f"Remove object {keys.blob(expected)!r}, then submit the same application again",
+        )

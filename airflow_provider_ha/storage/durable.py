@@ -1,0 +1,97 @@
+"""Files that survive a power cut, and that appear complete or not at all.
+
+A file is prepared under a dotted name in its own directory, flushed, and only then given its name. The directory is
+flushed as well: without that a crash may forget the name of a file whose bytes are safe.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from airflow_provider_ha.clock import new_id
+
+
+PREPARED = ".prepared-"
+PRIVATE_FILE = 0o600
+PRIVATE_DIRECTORY = 0o700
+COPY_BUFFER = 1024 * 1024
+
+
+@contextmanager
+def prepared(target: Path) -> Iterator[tuple[Path, IO[bytes]]]:
+    """Yield the path and the open file of an object in preparation; flushed at the end, removed whatever happens.
+
+    Only its owner can read it: an artifact may hold a secret that nobody declared as one.
+    """
+    temporary = target.parent / f"{PREPARED}{new_id()}"
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            yield temporary, stream
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def create_file(target: Path, data: bytes) -> None:
+    """Write a file that must not exist yet.
+
+    A hard link is the one operation of a file system (NFS included) that fails when its target exists and publishes
+    whole files: ``O_EXCL`` would show an empty file first.
+
+    :raises FileExistsError: It exists.
+    """
+    with prepared(target) as (temporary, stream):
+        stream.write(data)
+        flush(stream)
+        os.link(temporary, target)
+    flush_directory(target.parent)
+
+
+def replace_file(target: Path, content: bytes | Path) -> None:
+    """Write a file from bytes or from another file, replacing one that exists."""
+    with prepared(target) as (temporary, stream):
+        if isinstance(content, Path):
+            with content.open("rb") as source:
+                shutil.copyfileobj(source, stream, COPY_BUFFER)
+        else:
+            stream.write(content)
+        flush(stream)
+        temporary.replace(target)
+    flush_directory(target.parent)
+
+
+def make_directories(path: Path) -> None:
+    """Create a directory and its parents durably; existing ones are fine."""
+    missing = []
+    while not path.is_dir():
+        missing.append(path)
+        path = path.parent
+    for directory in reversed(missing):
+        try:
+            directory.mkdir(PRIVATE_DIRECTORY)
+        except FileExistsError:
+            # Somebody else may make it at the same time; a file of that name is another matter.
+            if not directory.is_dir():
+                raise NotADirectoryError(errno.ENOTDIR, "a file is in the way", str(directory)) from None
+        flush_directory(directory.parent)
+
+
+def flush(stream: IO[bytes]) -> None:
+    """Force the bytes of an open file to the disk."""
+    stream.flush()
+    os.fsync(stream.fileno())
+
+
+def flush_directory(path: Path) -> None:
+    """Force the names in a directory to the disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,34 @@
+"""Which keys may become paths. One check for every store, so that no record can name a file outside its root."""
+
+from __future__ import annotations
+
+from airflow_provider_ha.errors import ConfigurationError
+
+
+def check_key(key: str) -> str:
+    """Return *key* when it stays below the root of a store.
+
+    Segments that begin with a dot are refused as well: they are where a local store prepares its objects.
+
+    :raises ConfigurationError: It is empty, absolute, or has an empty, dotted or control-character segment.
+    """
+    segments = key.split("/")
+    if any(not segment or segment.startswith(".") or not segment.isprintable() for segment in segments):
+        raise ConfigurationError(
+            f"storage key {key!r} is not a relative path of plain names",
+            next_step="Use names that do not begin with a dot, with single slashes between them",
+        )
+    return key
+
+
+def check_prefix(prefix: str) -> str:
+    """Return *prefix* when a listing by it stays below the root: empty, or the beginning of a valid key.
+
+    :raises ConfigurationError: No valid key begins with it.
+    """
+    complete = prefix.removesuffix("/")
+    if complete:
+        check_key(complete)
+    elif prefix:
+        raise ConfigurationError("storage prefix '/' is absolute", next_step="Use a prefix without a leading slash")
+    return prefix

@@ -1,0 +1,200 @@
+"""Objects as files below one directory, usually a share that every host mounts.
+
+Invariant: an object appears complete or not at all, and what was written survives a power cut. A root that is gone is
+never read as "there is nothing": a share that is not mounted must not look like a cluster without checkpoints.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from pathlib import Path
+
+from airflow_provider_ha.errors import ObjectExistsError, ObjectMissingError, StorageUnavailableError
+from airflow_provider_ha.storage.durable import create_file, flush_directory, make_directories, replace_file
+from airflow_provider_ha.storage.key_names import check_key, check_prefix
+from airflow_provider_ha.storage.probe import probe
+from airflow_provider_ha.storage.store import ObjectInfo
+
+
+class LocalStore:
+    """An :class:`~airflow_provider_ha.storage.store.ObjectStore` on a file system. Safe in any thread and process.
+
+    :param root: Absolute directory; created by the first write, never by a read.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    @property
+    def uri(self) -> str:
+        """URI of the root."""
+        return self._root.as_uri()
+
+    def read(self, key: str) -> bytes:
+        """Return the bytes of an object.
+
+        :raises ObjectMissingError: It is not there.
+        :raises StorageUnavailableError: It could not be read, or the root is gone.
+        """
+        with self._finding(key, "read"):
+            return self._path(key).read_bytes()
+
+    def create(self, key: str, data: bytes) -> None:
+        """Write an object that must not exist yet.
+
+        :raises ObjectExistsError: It exists.
+        :raises StorageUnavailableError: It could not be written.
+        """
+        with self._translated(key, "created"):
+            target = self._target(key)
+            try:
+                create_file(target, data)
+            except FileExistsError as error:
+                raise ObjectExistsError(f"object {key!r} exists already in {self.uri}") from error
+
+    def write(self, key: str, data: bytes) -> None:
+        """Write an object, replacing one that exists.
+
+        :raises StorageUnavailableError: It could not be written.
+        """
+        with self._translated(key, "written"):
+            replace_file(self._target(key), data)
+
+    def upload(self, key: str, source: Path) -> None:
+        """Write an object from a local file, replacing one that exists.
+
+        :raises StorageUnavailableError: It could not be written, or *source* could not be read.
+        """
+        with self._translated(key, f"uploaded from {source}"):
+            replace_file(self._target(key), source)
+
+    def download(self, key: str, target: Path) -> None:
+        """Copy an object to a local file.
+
+        :raises ObjectMissingError: It is not there.
+        :raises StorageUnavailableError: It could not be read, or *target* could not be written.
+        """
+        source = self._path(key)
+        with self._finding(key, "opened"):
+            source.stat()
+        with self._translated(key, f"downloaded to {target}"):
+            make_directories(target.parent)
+            replace_file(target, source)
+
+    def info(self, key: str) -> ObjectInfo | None:
+        """Return what is known about an object, or ``None`` when it is not there.
+
+        :raises StorageUnavailableError: It could not be found out.
+        """
+        try:
+            with self._finding(key, "looked up"):
+                return _info(key, self._path(key).stat())
+        except ObjectMissingError:
+            return None
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        """Yield every object whose key begins with *prefix*, in the order of their keys.
+
+        Objects that appear or vanish meanwhile may or may not be among them.
+
+        :raises StorageUnavailableError: A directory could not be read: a part is never passed off as the whole.
+        """
+        directory, _, _ = check_prefix(prefix).rpartition("/")
+        with self._translated(prefix, "listed"):
+            self._check_root()
+            yield from self._walk(directory, prefix)
+            self._check_root()
+
+    def delete(self, key: str) -> None:
+        """Remove an object; one that is not there is no error.
+
+        :raises StorageUnavailableError: It could not be removed.
+        """
+        path = self._path(key)
+        try:
+            with self._finding(key, "removed"):
+                path.unlink()
+                flush_directory(path.parent)
+        except ObjectMissingError:
+            return
+
+    def touch(self, key: str) -> None:
+        """Renew the modification time of an object.
+
+        :raises ObjectMissingError: It is not there.
+        :raises StorageUnavailableError: It could not be found out.
+        """
+        with self._finding(key, "touched"):
+            os.utime(self._path(key))
+
+    def check_writable(self) -> None:
+        """Write, read and remove a probe.
+
+        :raises StorageUnavailableError: With the reason and what to do.
+        """
+        probe(self)
+
+    def _path(self, key: str) -> Path:
+        return self._root / check_key(key)
+
+    def _target(self, key: str) -> Path:
+        path = self._path(key)
+        make_directories(path.parent)
+        return path
+
+    def _check_root(self) -> None:
+        if not self._root.is_dir():
+            raise StorageUnavailableError(
+                f"storage root {self._root} does not exist",
+                next_step="Check that its file system is mounted on this host; the first submission creates it",
+            )
+
+    def _walk(self, directory: str, prefix: str) -> Iterator[ObjectInfo]:
+        for name, is_directory in _entries(self._root / directory):
+            key = f"{directory}/{name}" if directory else name
+            if is_directory:
+                if f"{key}/".startswith(prefix) or prefix.startswith(f"{key}/"):
+                    yield from self._walk(key, prefix)
+            elif key.startswith(prefix):
+                info = self.info(key)
+                if info is not None:
+                    yield info
+
+    @contextmanager
+    def _finding(self, key: str, verb: str) -> Iterator[None]:
+        """Translate for what needs the object to be there."""
+        with self._translated(key, verb):
+            try:
+                yield
+            except (FileNotFoundError, NotADirectoryError) as error:
+                self._check_root()
+                raise ObjectMissingError(f"object {key!r} is not in {self.uri}") from error
+
+    @contextmanager
+    def _translated(self, key: str, verb: str) -> Iterator[None]:
+        """Turn the file system's errors into ours: the one place."""
+        try:
+            yield
+        except OSError as error:
+            raise StorageUnavailableError(
+                f"object {key!r} in {self.uri} could not be {verb}: {error.strerror or error}",
+                next_step="Check the file system, its free space, and who may read and write there",
+            ) from error
+
+
+def _entries(directory: Path) -> list[tuple[str, bool]]:
+    """Return names and whether they are directories, in the order of their keys; what is in preparation is left out."""
+    try:
+        with os.scandir(directory) as scan:
+            found = [(item.name, item.is_dir()) for item in scan if not item.name.startswith(".")]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    # "a-b" sorts before "a/b": a directory takes part under its name with the slash.
+    return sorted(found, key=lambda item: f"{item[0]}/" if item[1] else item[0])
+
+
+def _info(key: str, stat: os.stat_result) -> ObjectInfo:
+    return ObjectInfo(key, stat.st_size, datetime.fromtimestamp(stat.st_mtime, timezone.utc))

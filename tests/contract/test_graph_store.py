@@ -1,0 +1,94 @@
+"""The pointer to a job graph: it exists if and only if a new leader has to recover the job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
+from airflow_provider_ha.errors import JobStateError, ObjectMissingError, RecordCorruptError, VersionConflictError
+from airflow_provider_ha.jobs.graph_store import JobGraphStore
+from airflow_provider_ha.jobs.jobs import create_job
+from airflow_provider_ha.jobs.model import Artifact, Blob, GraphPointer, JobGraph
+from airflow_provider_ha.storage import keys
+from airflow_provider_ha.storage.local import LocalStore
+from tests.jobs_helpers import BLOB
+
+
+OTHER = Blob(sha256="1" * 64, size=1)
+
+
+@pytest.fixture
+def paths(cluster_paths: ClusterPaths) -> JobPaths:
+    return cluster_paths.job("flights")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    return LocalStore(tmp_path / "store")
+
+
+@pytest.fixture
+def graphs(coordinator: Coordinator, store: LocalStore, paths: JobPaths) -> JobGraphStore:
+    create_job(coordinator, paths)
+    return JobGraphStore(coordinator, store, paths)
+
+
+def test_a_graph_is_read_back_and_equal_graphs_are_one_blob(graphs: JobGraphStore) -> None:
+    graph = JobGraph(job_id="flights", name="flights", application=Artifact(name="app.py", blob=BLOB), conf={"a": "b"})
+
+    blob = graphs.write_graph(graph)
+
+    assert graphs.read_graph(blob) == graph
+    assert graphs.write_graph(graph) == blob
+
+
+def test_a_graph_that_is_damaged_or_gone_is_an_error(graphs: JobGraphStore, store: LocalStore) -> None:
+    blob = graphs.write_graph(JobGraph(job_id="f", name="f", application=Artifact(name="app.py", blob=BLOB)))
+
+    store.write(keys.blob(blob.sha256), b"{}")
+    with pytest.raises(RecordCorruptError, match=blob.sha256):
+        graphs.read_graph(blob)
+
+    store.delete(keys.blob(blob.sha256))
+    with pytest.raises(ObjectMissingError, match=blob.sha256):
+        graphs.read_graph(blob)
+
+
+def test_a_newer_run_replaces_the_pointer_and_an_older_one_cannot(
+    coordinator: Coordinator, graphs: JobGraphStore
+) -> None:
+    coordinator.commit(graphs.pointer_op(GraphPointer(graph=BLOB, run=1)))
+    coordinator.commit(graphs.pointer_op(GraphPointer(graph=OTHER, run=2)))
+
+    assert graphs.pointer() == GraphPointer(graph=OTHER, run=2)
+    with pytest.raises(JobStateError, match="run 2"):
+        graphs.pointer_op(GraphPointer(graph=BLOB, run=1))
+    with pytest.raises(JobStateError, match="run 2"):
+        graphs.pointer_op(GraphPointer(graph=BLOB, run=2))
+
+
+def test_a_pointer_that_changed_since_it_was_read_is_not_overwritten(
+    coordinator: Coordinator, graphs: JobGraphStore
+) -> None:
+    coordinator.commit(graphs.pointer_op(GraphPointer(graph=BLOB, run=1)))
+    late = graphs.pointer_op(GraphPointer(graph=BLOB, run=2))
+    coordinator.commit(graphs.pointer_op(GraphPointer(graph=OTHER, run=3)))
+
+    with pytest.raises(VersionConflictError):
+        coordinator.commit(late)
+
+
+def test_a_run_removes_its_own_pointer_and_never_that_of_a_newer_run(
+    coordinator: Coordinator, graphs: JobGraphStore
+) -> None:
+    coordinator.commit(graphs.pointer_op(GraphPointer(graph=BLOB, run=2)))
+
+    assert graphs.remove_op(1) is None
+    removal = graphs.remove_op(2)
+    assert removal is not None
+    coordinator.commit(removal)
+    assert graphs.pointer() is None
+    assert graphs.remove_op(2) is None

@@ -1,0 +1,75 @@
+"""The claims of two live processes of one task instance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from airflow_provider_ha.coordination.coordinator import Coordinator, Op
+from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
+from airflow_provider_ha.errors import OutcomeUnknownError
+from airflow_provider_ha.jobs.jobs import create_job
+from airflow_provider_ha.jobs.watchers import WhenKilled, claim, is_mine, release
+
+
+@pytest.fixture
+def paths(coordinator: Coordinator, cluster_paths: ClusterPaths) -> JobPaths:
+    paths = cluster_paths.job("flights")
+    create_job(coordinator, paths)
+    return paths
+
+
+class LosesAnswers:
+    """A session whose writes are applied, but whose first answer never comes."""
+
+    def __init__(self, inner: Coordinator) -> None:
+        self._inner = inner
+        self._lose = True
+
+    def commit(self, *ops: Op) -> list[int]:
+        versions = self._inner.commit(*ops)
+        if self._lose:
+            self._lose = False
+            raise OutcomeUnknownError("the answer was lost")
+        return versions
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+def test_who_was_overtaken_has_nothing_to_kill(coordinator: Coordinator, paths: JobPaths) -> None:
+    first = claim(coordinator, paths, "w", ti_id="try-1", when_killed=WhenKilled.CANCEL)
+    second = claim(coordinator, paths, "w", ti_id="try-1", when_killed=WhenKilled.CANCEL)
+
+    assert not is_mine(coordinator, paths, "w", first)
+    assert not release(coordinator, paths, "w", first)
+    assert is_mine(coordinator, paths, "w", second)
+    assert release(coordinator, paths, "w", second)
+
+
+def test_a_claim_is_given_up_once(coordinator: Coordinator, paths: JobPaths) -> None:
+    version = claim(coordinator, paths, "w", ti_id="try-1", when_killed=WhenKilled.CANCEL)
+
+    assert release(coordinator, paths, "w", version)
+    assert not release(coordinator, paths, "w", version)
+    assert not is_mine(coordinator, paths, "w", version)
+
+
+def test_an_old_claim_never_looks_like_a_new_one(coordinator: Coordinator, paths: JobPaths) -> None:
+    """Fails when a release deletes the node: versions would begin again."""
+    old = claim(coordinator, paths, "w", ti_id="try-1", when_killed=WhenKilled.CANCEL)
+    release(coordinator, paths, "w", old)
+
+    claim(coordinator, paths, "w", ti_id="try-2", when_killed=WhenKilled.CANCEL)
+
+    assert not release(coordinator, paths, "w", old)
+
+
+def test_a_lost_answer_neither_loses_nor_doubles_a_claim(coordinator: Coordinator, paths: JobPaths) -> None:
+    version = claim(LosesAnswers(coordinator), paths, "w", ti_id="try-1", when_killed=WhenKilled.DETACH)
+
+    assert is_mine(coordinator, paths, "w", version)
+    assert coordinator.get(paths.watcher("w")).version == version
+    assert release(LosesAnswers(coordinator), paths, "w", version)
+    assert not release(coordinator, paths, "w", version)

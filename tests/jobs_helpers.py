@@ -1,0 +1,111 @@
+"""What tests of the jobs share: records that differ only in what a test is about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timezone
+from typing import Any
+
+from airflow_provider_ha.clock import SystemClock
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination.coordinator import Coordinator, Node
+from airflow_provider_ha.coordination.election import Leadership, acquire
+from airflow_provider_ha.coordination.paths import JobPaths
+from airflow_provider_ha.jobs.jobs import create_job
+from airflow_provider_ha.jobs.model import (
+    Blob,
+    JobState,
+    LeaderInfo,
+    Run,
+    RunResult,
+    StartPoint,
+    Status,
+    Submission,
+    SubmissionExit,
+    SubmissionStarted,
+)
+from airflow_provider_ha.jobs.runs import RunStore
+
+
+NOON = datetime(2013, 1, 1, 12, tzinfo=timezone.utc)
+BLOB = Blob(sha256="0" * 64, size=1)
+
+
+def a_run(number: int = 1, *, request_id: str = "request-1") -> Run:
+    return Run(number=number, graph=BLOB, start=StartPoint(), request_id=request_id, created_at=NOON)
+
+
+def a_submission(attempt: int = 1) -> Submission:
+    return Submission(
+        attempt=attempt, submission_id=f"s-{attempt}", requested_by="test", engine="local", created_at=NOON
+    )
+
+
+def a_start() -> SubmissionStarted:
+    return SubmissionStarted(host="host", pid=1, process_started=0.0, log="driver.log")
+
+
+def an_exit(code: int = -9) -> SubmissionExit:
+    return SubmissionExit(code=code, at=NOON)
+
+
+def a_result(state: Any = JobState.FINISHED) -> RunResult:
+    return RunResult(state=state, epoch=1, at=NOON)
+
+
+def a_leader(epoch: int = 1, *, run: int = 1, attempt: int = 1) -> LeaderInfo:
+    return LeaderInfo(epoch=epoch, run=run, attempt=attempt, host="host", pid=1, since=NOON)
+
+
+def a_status(state: JobState = JobState.RUNNING, *, epoch: int = 1, run: int = 1) -> Status:
+    return Status(state=state, run=run, epoch=epoch, at=NOON)
+
+
+def submit(coordinator: Coordinator, paths: JobPaths, number: int = 1, attempt: int = 1) -> None:
+    """Make a run with its first submission, or a further submission of it."""
+    create_job(coordinator, paths)
+    runs = RunStore(coordinator, paths)
+    creations = (runs.create_op(a_run(number, request_id=f"request-{number}")),) if attempt == 1 else ()
+    coordinator.commit(*creations, *runs.submission_ops(number, a_submission(attempt)))
+
+
+def lead(coordinator: Coordinator, paths: JobPaths, config: HaConfig, *, run: int = 1, attempt: int = 1) -> Leadership:
+    """Take the job's lock as the driver of that submission."""
+    return acquire(
+        coordinator,
+        paths,
+        timings=config.timings,
+        clock=SystemClock(),
+        describe=lambda epoch: a_leader(epoch, run=run, attempt=attempt).to_bytes(),
+        timeout=5,
+    )
+
+
+class Meanwhile:
+    """A session that lets something happen in the job just before one of its reads, once."""
+
+    def __init__(self, inner: Coordinator, event: Callable[[], Any], *, before_read: int) -> None:
+        self._inner = inner
+        self._event = event
+        self._before_read = before_read
+        self.reads = 0
+
+    def find(self, path: str, **options: Any) -> Node | None:
+        self._read()
+        return self._inner.find(path, **options)
+
+    def get(self, path: str, **options: Any) -> Node:
+        self._read()
+        return self._inner.get(path, **options)
+
+    def children(self, path: str, **options: Any) -> list[str]:
+        self._read()
+        return self._inner.children(path, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def _read(self) -> None:
+        if self.reads == self._before_read:
+            self._event()
+        self.reads += 1
