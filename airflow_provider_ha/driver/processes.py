@@ -1,0 +1,154 @@
+"""Process trees: start one that dies with us, and kill one so that nothing of it is left.
+
+Invariant: after :meth:`ProcessTree.kill` no process exists that was started by ours, directly or not, however it
+detached itself. This is what "proof of death" means (design, contract 10).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import psutil
+
+from airflow_provider_ha.errors import ConfigurationError
+
+
+log = logging.getLogger(__name__)
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_LIBC = ctypes.CDLL(None, use_errno=True)  # loaded before any fork: the child may not load libraries
+
+_KILL_INTERVAL = 0.02
+_REMIND_SECONDS = 10.0
+
+
+def become_subreaper() -> None:
+    """Adopt orphaned descendants, so that a process that detaches itself is still found and reaped.
+
+    :raises ConfigurationError: The system cannot do it (not Linux).
+    """
+    if _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise ConfigurationError(
+            f"this process cannot become a subreaper (errno {ctypes.get_errno()})",
+            next_step="Run drivers on Linux; without a subreaper their death cannot be proven",
+        )
+
+
+def _die_with(parent: int) -> None:
+    """In the child, before exec: SIGKILL when the thread that started it ends. Survives exec, not a fork."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it died before the request was made
+        os._exit(1)
+
+
+class ProcessTree:
+    """One child and everything that comes of it.
+
+    The caller must be a subreaper and start the tree from its main thread: PDEATHSIG follows the thread.
+
+    :param command: What to run.
+    :param env: Its whole environment.
+    :param directory: Its working directory.
+    :param log_file: Where its output is appended.
+    """
+
+    def __init__(self, command: Sequence[str], *, env: Mapping[str, str], directory: Path, log_file: Path) -> None:
+        parent = os.getpid()
+        with log_file.open("ab") as output:
+            self._child = subprocess.Popen(
+                list(command),
+                env=dict(env),
+                cwd=directory,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                preexec_fn=lambda: _die_with(parent),  # noqa: PLW1509  # one-threaded caller; there is no other way to set it
+            )
+        self.pid = self._child.pid
+        self.seen: set[int] = {self.pid}
+        self._code: int | None = None
+
+    @property
+    def code(self) -> int | None:
+        """Exit code of the child, negative for a signal; ``None`` while it lives."""
+        self.reap()
+        return self._code
+
+    def reap(self) -> None:
+        """Collect every dead child: an adopted orphan would otherwise stay a zombie and look alive."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            self.seen.add(pid)
+            if pid == self.pid:
+                self._code = os.waitstatus_to_exitcode(status)
+                self._child.returncode = self._code
+
+    def kill(self) -> tuple[int, ...]:
+        """Kill every descendant, again and again until none is left. Returns every process id that was ever seen.
+
+        Has no timeout: as long as one lives (a process in uninterruptible sleep), its death is not proven.
+        """
+        remind = time.monotonic() + _REMIND_SECONDS
+        while True:
+            self.reap()
+            alive = psutil.Process().children(recursive=True)
+            if not alive:
+                # A child that was born after the list was made is found by the kernel's own answer: no child at all.
+                if self._has_no_child():
+                    return tuple(sorted(self.seen))
+                continue
+            for process in alive:
+                self.seen.add(process.pid)
+                try:
+                    process.kill()
+                except psutil.NoSuchProcess:
+                    continue
+            if time.monotonic() > remind:
+                log.warning("still waiting for the death of %s", [process.pid for process in alive])
+                remind = time.monotonic() + _REMIND_SECONDS
+            time.sleep(_KILL_INTERVAL)
+
+    @staticmethod
+    def _has_no_child() -> bool:
+        try:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return True
+        return False
+
+
+class DeathWatch:
+    """Notices the end of a process that is not our child, even while its parent has not reaped it.
+
+    A pidfd refers to one process for ever: an id that is used again is not mistaken for it.
+
+    :param pid: The process.
+    :raises ProcessLookupError: It is gone already.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._descriptor = os.pidfd_open(pid)
+
+    def dead(self) -> bool:
+        """Whether it has ended."""
+        readable, _, _ = select.select([self._descriptor], [], [], 0)
+        return bool(readable)
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        os.close(self._descriptor)

@@ -1,0 +1,108 @@
+"""How spark-submit is called.
+
+Nothing of the user's is on the command line: every user of the host can read that (``ps``). Conf, names and paths
+travel in a properties file that only its owner can read, the script's arguments in the job graph.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.jobs.artifacts import FetchedApplication
+from airflow_provider_ha.jobs.driver_spec import SPEC_VARIABLE, SUBMISSION_VARIABLE, DriverSpec
+from airflow_provider_ha.jobs.model import JobGraph
+
+
+_FIRST_PRINTABLE, _LAST_PRINTABLE = 0x20, 0x7E
+
+
+def find_spark_home(configured: str | None) -> Path:
+    """Return the Spark whose ``bin/spark-submit`` starts the driver: *configured*, else that of the installed pyspark.
+
+    :raises ConfigurationError: There is none.
+    """
+    if configured is None:
+        found = importlib.util.find_spec("pyspark")
+        if found is None or found.origin is None:
+            raise ConfigurationError(
+                "pyspark is not installed for the interpreter that starts drivers",
+                next_step="Install airflow-provider-ha[spark] there or set SPARK_HOME",
+            )
+        configured = str(Path(found.origin).parent)
+    if not (Path(configured) / "bin" / "spark-submit").is_file():
+        raise ConfigurationError(f"there is no bin/spark-submit in {configured!r}", next_step="Correct SPARK_HOME")
+    return Path(configured)
+
+
+def command(spark_home: Path, spec: DriverSpec) -> list[str]:
+    """Return the command line: two file names, and nothing of the user's."""
+    bootstrap = Path(__file__).with_name("bootstrap.py")
+    return [str(spark_home / "bin" / "spark-submit"), "--properties-file", str(spec.properties), str(bootstrap)]
+
+
+def environment(spark_home: Path, spec: DriverSpec, graph: JobGraph, inherited: Mapping[str, str]) -> dict[str, str]:
+    """Return the driver's environment: what the supervisor has, the job's own, and where the spec is."""
+    values = {**inherited, **graph.env}
+    if graph.master.startswith("local"):
+        # Else Spark's ports (driver, UI, block manager) are open to the network.
+        values.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    values |= {
+        "SPARK_HOME": str(spark_home),
+        "PYSPARK_PYTHON": spec.python,
+        "PYSPARK_DRIVER_PYTHON": spec.python,
+        SPEC_VARIABLE: str(spec.path),
+        SUBMISSION_VARIABLE: spec.submission_id,
+    }
+    return values
+
+
+def properties(graph: JobGraph, application: FetchedApplication) -> dict[str, str]:
+    """Return Spark's conf: the user's, and what spark-submit would take from options."""
+    values = dict(graph.conf)
+    values |= {"spark.master": graph.master, "spark.app.name": graph.name, "spark.submit.deployMode": "client"}
+    if graph.driver_memory:
+        values["spark.driver.memory"] = graph.driver_memory
+    lists = {
+        "spark.submit.pyFiles": [str(path) for path in application.py_files],
+        "spark.files": [str(path) for path in application.files],
+        "spark.jars": [str(path) for path in application.jars],
+        "spark.jars.packages": list(graph.packages),
+    }
+    for key, items in lists.items():
+        own = [item for item in values.get(key, "").split(",") if item]
+        if own or items:
+            values[key] = ",".join([*own, *items])
+    return values
+
+
+def render(values: Mapping[str, str]) -> bytes:
+    """Return *values* as a Java properties file, escaped so that Java reads back exactly these strings.
+
+    :raises ConfigurationError: A key is not a Spark key; spark-submit would drop it in silence.
+    """
+    for key in values:
+        if not re.fullmatch(r"spark\.\S+", key):
+            raise ConfigurationError(
+                f"{key!r} is not a Spark conf key", next_step="Spark reads only keys that begin with 'spark.'"
+            )
+    return "".join(f"{_escape(key)}={_escape(value)}\n" for key, value in sorted(values.items())).encode("ascii")
+
+
+def _escape(text: str) -> str:
+    return "".join(_escape_unit(unit) for unit in _utf16_units(text))
+
+
+def _utf16_units(text: str) -> list[int]:
+    data = text.encode("utf-16-be", "surrogatepass")
+    return [int.from_bytes(data[index : index + 2], "big") for index in range(0, len(data), 2)]
+
+
+def _escape_unit(unit: int) -> str:
+    if not _FIRST_PRINTABLE <= unit <= _LAST_PRINTABLE:
+        return f"\\u{unit:04x}"
+    character = chr(unit)
+    return "\\" + character if character in "\\ :=#!" else character

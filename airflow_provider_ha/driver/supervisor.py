@@ -1,0 +1,199 @@
+"""Runs one submission of a driver, and proves its death.
+
+``python -m airflow_provider_ha.driver.supervisor <spec file>``. Order is everything (design, contract 10):
+
+1. the JVM or the driver's Python is gone
+2. kill every process that is left, until there is none
+3. end the dead driver's ZooKeeper session, so that nobody waits for its timeout
+4. write ``SubmissionExit``
+
+Nobody may read an exit while a process of the submission can still write. When the supervisor itself is killed, the JVM
+dies with it and there is no exit: the session then runs out by itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from airflow_provider_ha.clock import SystemClock
+from airflow_provider_ha.coordination._kazoo import KazooCoordinator
+from airflow_provider_ha.coordination.paths import ClusterPaths
+from airflow_provider_ha.coordination.records import create_once
+from airflow_provider_ha.coordination.session_close import close_session
+from airflow_provider_ha.driver import spark_submit
+from airflow_provider_ha.driver.processes import DeathWatch, ProcessTree, become_subreaper
+from airflow_provider_ha.errors import HaError
+from airflow_provider_ha.jobs.artifacts import fetch_application
+from airflow_provider_ha.jobs.driver_spec import DriverSpec, read_session, write_private
+from airflow_provider_ha.jobs.model import JobGraph, SubmissionExit
+from airflow_provider_ha.storage.blobs import get_blob
+from airflow_provider_ha.storage.open import open_store
+
+
+log = logging.getLogger("airflow_provider_ha.supervisor")
+
+NOT_STARTED = 70  # EX_SOFTWARE: there was never a driver
+ORDERLY_SECONDS = 30.0  # how long the JVM may clean up after an orderly end of the driver's Python
+POLL_SECONDS = 0.02
+REPORT_SECONDS = 3600.0  # how long a supervisor tries to write the exit while ZooKeeper is away
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How the processes of a submission ended; all of them are dead.
+
+    :param code: Exit code of the JVM, negative for a signal.
+    :param pids: Every process that was ever seen.
+    :param reason: What ended first.
+    """
+
+    code: int
+    pids: tuple[int, ...]
+    reason: str
+
+
+def main(arguments: list[str]) -> int:
+    """Run the submission of the spec file in *arguments*. Returns 0 once its exit is written."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    spec = DriverSpec.read(Path(arguments[0]))
+    stop = _StopFlag()
+    become_subreaper()
+    log.info("supervising %s run %d attempt %d as pid %d", spec.job_id, spec.run, spec.attempt, os.getpid())
+    ending = run(spec, stop)
+    log.info("all processes are dead: %s (exit code %d, pids %s)", ending.reason, ending.code, list(ending.pids))
+    return 0 if report(spec, ending) else 1
+
+
+def run(spec: DriverSpec, stop: _StopFlag) -> Ending:
+    """Start spark-submit, wait for its end, and kill what is left of it."""
+    try:
+        tree = start(spec)
+    except Exception as error:
+        # Whatever it was: there is no driver, and whoever waits for one has to read that.
+        log.exception("the driver could not be started")
+        return Ending(NOT_STARTED, (), f"the driver could not be started: {error}")
+    try:
+        reason = watch(tree, spec, stop)
+    except BaseException as error:
+        tree.kill()
+        reason = f"the supervisor failed: {error!r}"
+        log.exception("the supervisor failed")
+    pids = tree.kill()
+    return Ending(tree.code if tree.code is not None else NOT_STARTED, pids, reason)
+
+
+def start(spec: DriverSpec) -> ProcessTree:
+    """Fetch the application and start spark-submit among its data files.
+
+    :raises HaError: The graph or the application cannot be read.
+    """
+    store = open_store(spec.config)
+    graph = JobGraph.from_bytes(get_blob(store, spec.graph.sha256), source=f"job graph {spec.graph.sha256[:12]}")
+    spark_home = spark_submit.find_spark_home(spec.spark_home)
+    application = fetch_application(store, graph, spec.application_directory)
+    write_private(spec.properties, spark_submit.render(spark_submit.properties(graph, application)))
+    os.close(os.open(spec.driver_log, os.O_WRONLY | os.O_CREAT, 0o600))
+    return ProcessTree(
+        spark_submit.command(spark_home, spec),
+        env=spark_submit.environment(spark_home, spec, graph, os.environ),
+        directory=application.files_directory,
+        log_file=spec.driver_log,
+    )
+
+
+def watch(tree: ProcessTree, spec: DriverSpec, stop: _StopFlag) -> str:
+    """Return why, as soon as the submission is over. Kills nothing."""
+    python: DeathWatch | None = None
+    while True:
+        if tree.code is not None:
+            return f"the JVM (pid {tree.pid}) ended with code {tree.code}"
+        if stop.raised:
+            return f"the supervisor was told to stop (signal {stop.raised})"
+        if python is None:
+            python = _driver_python(spec, tree)
+        elif python.dead():
+            if not spec.driver_pid.exists():
+                _await_jvm(tree)
+                return f"the driver's Python (pid {python.pid}) ended in order"
+            return f"the driver's Python (pid {python.pid}) died; everything else was killed"
+        time.sleep(POLL_SECONDS)
+
+
+def _driver_python(spec: DriverSpec, tree: ProcessTree) -> DeathWatch | None:
+    try:
+        pid = int(spec.driver_pid.read_text())
+        tree.seen.add(pid)
+        return DeathWatch(pid)
+    except (FileNotFoundError, ValueError, ProcessLookupError):
+        return None  # not written yet, or gone already: then the JVM is about to follow
+
+
+def _await_jvm(tree: ProcessTree) -> None:
+    end = time.monotonic() + ORDERLY_SECONDS
+    while tree.code is None and time.monotonic() < end:
+        time.sleep(POLL_SECONDS)
+
+
+def report(spec: DriverSpec, ending: Ending) -> bool:
+    """End the dead session, then write the exit. Returns whether it is written."""
+    end = time.monotonic() + REPORT_SECONDS
+    pause = 0.2
+    while True:
+        try:
+            _end_session(spec)
+            _write_exit(spec, ending)
+        except HaError as error:  # noqa: PERF203  # a retry is a try in a loop
+            if not error.retryable or time.monotonic() > end:
+                log.exception("the exit of the submission could not be written")
+                return False
+            log.warning("ZooKeeper does not answer, trying again in %.1f s: %s", pause, error)
+            time.sleep(pause)
+            pause = min(pause * 2, 5.0)
+        else:
+            spec.session.unlink(missing_ok=True)
+            return True
+
+
+def _end_session(spec: DriverSpec) -> None:
+    credentials = read_session(spec.session)
+    if credentials is not None:
+        closed = close_session(spec.config, credentials)
+        log.info("session 0x%x of the dead driver: %s", credentials.session_id, "ended" if closed else "not ended")
+
+
+def _write_exit(spec: DriverSpec, ending: Ending) -> None:
+    paths = ClusterPaths(spec.config.root, spec.config.cluster_id).job(spec.job_id)
+    record = SubmissionExit(
+        code=ending.code,
+        pids=ending.pids,
+        reason=ending.reason,
+        log=str(spec.driver_log),
+        at=SystemClock().now(),
+    )
+    coordinator = KazooCoordinator.connect(spec.config)
+    try:
+        create_once(coordinator, paths.submission_exit(spec.run, spec.attempt), record)
+    finally:
+        coordinator.close()
+
+
+class _StopFlag:
+    """SIGTERM and SIGINT mean: kill all, then report. They never end the supervisor before its work is done."""
+
+    def __init__(self) -> None:
+        self.raised = 0
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._raise)
+
+    def _raise(self, number: int, _frame: object) -> None:
+        self.raised = number
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

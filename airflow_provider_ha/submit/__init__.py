@@ -1,0 +1,1 @@
+"""Submitting jobs: one adapter per engine, and the one object that Airflow and the command line open."""

@@ -1,0 +1,236 @@
+"""The one object that Airflow and the command line open: a cluster, and its jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+
+from typing_extensions import Self
+
+from airflow_provider_ha.checkpoints.model import RestorePlan
+from airflow_provider_ha.checkpoints.savepoints import SavepointStore
+from airflow_provider_ha.checkpoints.select import Selection
+from airflow_provider_ha.checkpoints.store import CheckpointStore
+from airflow_provider_ha.checkpoints.verify import Depth
+from airflow_provider_ha.clock import Clock, SystemClock
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination._kazoo import KazooCoordinator
+from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.coordination.paths import ClusterPaths
+from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.jobs import operations
+from airflow_provider_ha.jobs.jobs import list_jobs
+from airflow_provider_ha.jobs.model import Blob, JobGraph, Operation, OperationKind
+from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.names import check_job_id
+from airflow_provider_ha.storage.local import LocalStore
+from airflow_provider_ha.storage.open import open_store
+from airflow_provider_ha.submit import disposal, intervene, recovery, restore
+from airflow_provider_ha.submit.context import JobContext
+from airflow_provider_ha.submit.engine import Engine
+from airflow_provider_ha.submit.local import LocalEngine
+from airflow_provider_ha.submit.requests import LATEST, RestoreRequest, SubmitRequest, SubmittedRun
+
+
+class HaClient:
+    """A cluster of highly available jobs. Open it with :meth:`open`, in a ``with`` statement.
+
+    :param config: How the cluster is reached.
+    :param coordinator: The session with ZooKeeper.
+    :param owned: Whether :meth:`close` ends the session.
+    :param engine: What runs drivers.
+    :param clock: For records and deadlines.
+    """
+
+    def __init__(
+        self,
+        config: HaConfig,
+        coordinator: Coordinator,
+        *,
+        owned: bool = False,
+        engine: Engine | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.config = config
+        self.coordinator = coordinator
+        self.store = open_store(config)
+        self.engine: Engine = engine or LocalEngine()
+        self.clock: Clock = clock or SystemClock()
+        self._owned = owned
+
+    @classmethod
+    def open(cls, config: HaConfig, *, coordinator: Coordinator | None = None) -> HaClient:
+        """Connect to a cluster.
+
+        :param coordinator: A session to use; it stays its owner's to close.
+        :raises NotConnectedError: No ZooKeeper server answers.
+        """
+        return cls(config, coordinator or KazooCoordinator.connect(config), owned=coordinator is None)
+
+    def check(self) -> None:
+        """Do what a connection's Test button does: ZooKeeper answers, storage and work root are writable.
+
+        :raises CoordinationError: ZooKeeper does not answer, or refuses.
+        :raises StorageError: Storage cannot be written, with the reason.
+        """
+        self.list_jobs()
+        self.store.check_writable()
+        if self.config.work_root is not None:
+            LocalStore(self.config.work_path).check_writable()
+
+    def list_jobs(self) -> list[str]:
+        """Return the ids of the cluster's jobs, sorted."""
+        return list_jobs(self.coordinator, ClusterPaths(self.config.root, self.config.cluster_id))
+
+    def job(self, job_id: str) -> JobClient:
+        """Return a job, whether it exists or not. Reads nothing.
+
+        :raises ConfigurationError: The id is not a valid one.
+        """
+        context = JobContext(
+            job_id=check_job_id(job_id),
+            config=self.config,
+            coordinator=self.coordinator,
+            store=self.store,
+            engine=self.engine,
+            clock=self.clock,
+        )
+        return JobClient(context)
+
+    def close(self) -> None:
+        """End the session when it is this client's own. Idempotent."""
+        if self._owned:
+            self.coordinator.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class JobClient:
+    """What can be done with one job from outside its driver. Safe to use from several threads."""
+
+    def __init__(self, context: JobContext) -> None:
+        self._job = context
+
+    @property
+    def job_id(self) -> str:
+        """The job's id."""
+        return self._job.job_id
+
+    @property
+    def checkpoints(self) -> CheckpointStore:
+        """The job's checkpoints."""
+        return restore.checkpoint_store(self._job)
+
+    @property
+    def savepoints(self) -> SavepointStore:
+        """The job's savepoints."""
+        return restore.savepoint_store(self._job)
+
+    def snapshot(self) -> JobSnapshot:
+        """Read the job.
+
+        :raises UnknownJobError: The cluster has no such job.
+        """
+        return self._job.snapshot()
+
+    def graph(self, blob: Blob) -> JobGraph:
+        """Read a job graph, for example that of a run."""
+        return self._job.graph(blob)
+
+    def submit(self, request: SubmitRequest) -> SubmittedRun:
+        """Run a script as a new run of the job, or find the request's run again (``restore.submit_job``)."""
+        self._check_job(request.job_id)
+        return restore.submit_job(self._job, request)
+
+    def restore(self, request: RestoreRequest) -> SubmittedRun:
+        """Run the job from a checkpoint or savepoint (``restore.restore_job``)."""
+        self._check_job(request.job_id)
+        return restore.restore_job(self._job, request)
+
+    def plan_restore(self, request: RestoreRequest) -> RestorePlan:
+        """Return what :meth:`restore` would do.
+
+        :raises CheckpointMissingError: There is nothing that can be restored.
+        """
+        self._check_job(request.job_id)
+        return restore.plan_for(self._job, request)[1]
+
+    def select(self, *, want: str = LATEST, fallback: bool = True, depth: Depth = "full") -> Selection:
+        """Look at the job's checkpoints and savepoints, newest first, until one can be restored."""
+        return restore.select_checkpoint(self._job, want=want, fallback=fallback, depth=depth)
+
+    def recover(self, *, by: str, wait: bool = True) -> SubmittedRun:
+        """Submit the newest run again when its driver is lost (``recovery.recover``)."""
+        return recovery.recover(self._job, by=by, wait=wait)
+
+    def fail(self, reason: str, *, by: str) -> None:
+        """End a run that nobody drives as FAILED (``intervene.fail``)."""
+        intervene.fail(self._job, reason, by=by)
+
+    def request_savepoint(
+        self,
+        *,
+        operation_id: str,
+        requested_by: str,
+        schedule: str | None = None,
+        retain: int | None = None,
+        label: str = "",
+    ) -> Operation:
+        """Ask the driver for a savepoint.
+
+        :param schedule: Name of the schedule that owns it; it then may remove its own oldest ones.
+        :param retain: How many savepoints of the schedule are kept.
+        :raises JobStateError: The job has no live run.
+        """
+        arguments = {"schedule": schedule, "retain": retain, "label": label}
+        return self._request(OperationKind.SAVEPOINT, operation_id, arguments, requested_by)
+
+    def request_stop(
+        self, *, operation_id: str, requested_by: str, mode: str = "suspend", savepoint: bool = False
+    ) -> Operation:
+        """Ask the driver to stop with a checkpoint.
+
+        :param mode: ``"suspend"``, or ``"terminate"``: every open window is emitted first.
+        :raises ConfigurationError: There is no such mode.
+        :raises JobStateError: The job has no live run.
+        """
+        if mode not in ("suspend", "terminate"):
+            raise ConfigurationError(f"stop mode {mode!r} is not known", next_step="Use 'suspend' or 'terminate'")
+        return self._request(OperationKind.STOP, operation_id, {"mode": mode, "savepoint": savepoint}, requested_by)
+
+    def request_cancel(self, *, operation_id: str, requested_by: str) -> Operation:
+        """End the run at once, with or without a driver (``intervene.cancel``)."""
+        return intervene.cancel(self._job, operation_id=operation_id, requested_by=requested_by)
+
+    def operation(self, operation_id: str) -> Operation | None:
+        """Return an operation; ``None`` when it was never asked for, or is forgotten."""
+        return operations.read(self._job.coordinator, self._job.paths, operation_id)
+
+    def dispose_savepoint(self, savepoint_id: str, *, requested_by: str) -> None:
+        """Remove a savepoint (``disposal.dispose_savepoint``)."""
+        disposal.dispose_savepoint(self._job, self.savepoints, savepoint_id, requested_by=requested_by)
+
+    def _request(
+        self, kind: OperationKind, operation_id: str, arguments: Mapping[str, object], requested_by: str
+    ) -> Operation:
+        return operations.request(
+            self._job.coordinator,
+            self._job.paths,
+            kind,
+            operation_id=operation_id,
+            arguments=arguments,
+            requested_by=requested_by,
+            clock=self._job.clock,
+        )
+
+    def _check_job(self, job_id: str) -> None:
+        if job_id != self.job_id:
+            raise ConfigurationError(
+                f"the request is for job {job_id!r}, not for {self.job_id!r}", next_step="Ask the job that it names"
+            )

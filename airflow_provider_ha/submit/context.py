@@ -1,0 +1,76 @@
+"""What every action on one job needs, as one value."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from airflow_provider_ha.clock import Clock
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
+from airflow_provider_ha.jobs.graph_store import JobGraphStore
+from airflow_provider_ha.jobs.model import Blob, JobGraph
+from airflow_provider_ha.jobs.runs import RunStore
+from airflow_provider_ha.jobs.snapshot import JobSnapshot, read_snapshot
+from airflow_provider_ha.storage.keys import JobKeys
+from airflow_provider_ha.storage.store import ObjectStore
+from airflow_provider_ha.submit.engine import Engine
+
+
+@dataclass(frozen=True, slots=True)
+class JobContext:
+    """One job of one cluster, and the ways to reach it. Owns nothing.
+
+    :param sleep: Waits for some seconds; injected, so that a test need not wait.
+    """
+
+    job_id: str
+    config: HaConfig
+    coordinator: Coordinator
+    store: ObjectStore
+    engine: Engine
+    clock: Clock
+    sleep: Callable[[float], None] = time.sleep
+
+    @property
+    def paths(self) -> JobPaths:
+        """Where the job lies in ZooKeeper."""
+        return ClusterPaths(self.config.root, self.config.cluster_id).job(self.job_id)
+
+    @property
+    def keys(self) -> JobKeys:
+        """Where the job lies in storage."""
+        return JobKeys(self.job_id)
+
+    @property
+    def runs(self) -> RunStore:
+        """The job's runs."""
+        return RunStore(self.coordinator, self.paths)
+
+    @property
+    def graphs(self) -> JobGraphStore:
+        """The job's graphs."""
+        return JobGraphStore(self.coordinator, self.store, self.paths)
+
+    def snapshot(self) -> JobSnapshot:
+        """Read the job.
+
+        :raises UnknownJobError: There is no such job.
+        """
+        return read_snapshot(self.coordinator, self.paths)
+
+    def graph(self, blob: Blob) -> JobGraph:
+        """Read a job graph from storage; its digest is checked.
+
+        :raises ObjectMissingError: It is not there.
+        """
+        return self.graphs.read_graph(blob)
+
+
+def who(by: str) -> str:
+    """Return *by* with host and process: what the next engineer wants to know."""
+    return f"{by} on {socket.gethostname()} (pid {os.getpid()})"

@@ -1,0 +1,127 @@
+"""From a run to a driver: one submission node, one winner, one launch, however often and by whomever it is tried.
+
+The submission node is created before the engine is asked, so a crash in between leaves a trace: a submission that is
+not started. Whoever finds one looks for its process first (the answer may have been lost), and only when the launch is
+overdue makes the next attempt. Should the overdue one come up after all, its driver refuses itself: only the newest
+may lead.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+
+from airflow_provider_ha.clock import new_id
+from airflow_provider_ha.coordination.coordinator import Create, Op
+from airflow_provider_ha.coordination.records import create_once, read_record
+from airflow_provider_ha.errors import HaError, NodeExistsError, OutcomeUnknownError
+from airflow_provider_ha.jobs.driver_spec import DriverSpec
+from airflow_provider_ha.jobs.model import LeaderInfo, Run, Submission, SubmissionExit
+from airflow_provider_ha.jobs.runs import SubmissionView
+from airflow_provider_ha.submit.context import JobContext, who
+
+
+log = logging.getLogger(__name__)
+
+NOT_LAUNCHED = 70  # EX_SOFTWARE
+_POLL_SECONDS = 0.2
+
+
+def ensure_submitted(job: JobContext, run: int, *, by: str) -> int:
+    """Return the newest submission of a run, launching one when nobody does.
+
+    Does not look whether a submission that was started still lives: that is a loss, see ``submit.recovery``.
+
+    :param run: Number of the run.
+    :param by: Who asks.
+    """
+    while True:
+        view = job.runs.get(run)
+        newest = view.submissions[-1] if view.submissions else None
+        attempt = newest.submission.attempt if newest else 0
+        if view.result is not None or (newest and (_on_its_way(newest) or _await_start(job, run, newest.submission))):
+            return attempt
+        made = claim(job, run, attempt + 1, by=by)
+        if made is not None:
+            launch(job, view.run, made)
+            return attempt + 1
+
+
+def claim(
+    job: JobContext, run: int, attempt: int, *, by: str, also: tuple[Op, ...] = (), lost_epoch: int | None = None
+) -> Submission | None:
+    """Create the node of a submission; ``None`` when somebody else has made it.
+
+    :param also: Operations of the same transaction.
+    :param lost_epoch: Epoch whose loss this recovers.
+    """
+    submission = Submission(
+        attempt=attempt,
+        submission_id=new_id(),
+        requested_by=who(by),
+        engine=job.engine.name,
+        lost_epoch=lost_epoch,
+        created_at=job.clock.now(),
+    )
+    path = job.paths.submission(run, attempt)
+    try:
+        job.coordinator.commit(Create(path, submission.to_bytes()), *also)
+    except NodeExistsError:
+        return None
+    except OutcomeUnknownError:
+        # Sent, not answered: ours if and only if our own id is there.
+        found = read_record(job.coordinator, path, Submission)
+        return submission if found is not None and found[0] == submission else None
+    return submission
+
+
+def launch(job: JobContext, run: Run, submission: Submission) -> None:
+    """Start the driver of a submission that this process has created, and write down that it runs.
+
+    :raises ConfigurationError: It cannot be started on this host; the submission is closed with that reason.
+    """
+    spec = DriverSpec(
+        config=job.config,
+        job_id=job.job_id,
+        run=run.number,
+        attempt=submission.attempt,
+        submission_id=submission.submission_id,
+        directory=job.config.work_path / job.keys.application(run.number, submission.attempt),
+        graph=run.graph,
+        python=sys.executable,
+        spark_home=os.environ.get("SPARK_HOME"),
+    )
+    try:
+        started = job.engine.launch(spec)
+    except HaError as error:
+        refused = SubmissionExit(code=NOT_LAUNCHED, reason=f"it could not be launched: {error}", at=job.clock.now())
+        create_once(job.coordinator, job.paths.submission_exit(run.number, submission.attempt), refused)
+        raise
+    create_once(job.coordinator, job.paths.submission_started(run.number, submission.attempt), started)
+
+
+def _on_its_way(view: SubmissionView) -> bool:
+    return view.started is not None or view.exit is not None
+
+
+def _await_start(job: JobContext, run: int, submission: Submission) -> bool:
+    """Wait until a submission is started, adopting its process; ``False`` when its launch is overdue."""
+    paths, attempt = job.paths, submission.attempt
+    deadline = job.clock.lease_time() + job.engine.launch_seconds
+    while True:
+        found = job.engine.find(submission.submission_id)
+        if found is not None:
+            create_once(job.coordinator, paths.submission_started(run, attempt), found)
+            return True
+        if job.coordinator.find(paths.submission_started(run, attempt)) is not None:
+            return True
+        if job.coordinator.find(paths.submission_exit(run, attempt)) is not None:
+            return True
+        leader = read_record(job.coordinator, paths.leader, LeaderInfo)
+        if leader is not None and (leader[0].run, leader[0].attempt) == (run, attempt):
+            return True
+        if job.clock.lease_time() >= deadline:
+            log.warning("submission %d of %s run %d was never started", attempt, job.job_id, run)
+            return False
+        job.sleep(_POLL_SECONDS)

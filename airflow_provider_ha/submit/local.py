@@ -1,0 +1,105 @@
+"""Drivers as processes of this host, under a supervisor that outlives the Airflow task that started it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+
+from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.jobs.driver_spec import OWNER_ONLY, SUBMISSION_VARIABLE, DriverSpec
+from airflow_provider_ha.jobs.model import SubmissionStarted
+
+
+log = logging.getLogger(__name__)
+
+SUPERVISOR_MODULE = "airflow_provider_ha.driver.supervisor"
+
+# What a driver needs of its host. Everything else stays here: an Airflow worker's environment holds connections,
+# passwords and tokens, and whatever a driver inherits its Python workers inherit as well.
+_INHERITED = frozenset(
+    {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "JAVA_HOME", "PYTHONPATH"}
+    | {"VIRTUAL_ENV", "LD_LIBRARY_PATH", "HADOOP_HOME", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SSL_CERT_FILE"}
+    | {"SPARK_CONF_DIR", "SPARK_LOCAL_IP", "SPARK_LOCAL_DIRS", "SPARK_DIST_CLASSPATH", "KRB5CCNAME", "KRB5_CONFIG"}
+)
+
+
+class LocalEngine:
+    """Starts ``spark-submit`` in client mode on this host.
+
+    :param launch_seconds: How long a launch may take before somebody else takes it over.
+    """
+
+    name = "local"
+
+    def __init__(self, *, launch_seconds: float = 10.0) -> None:
+        self.launch_seconds = launch_seconds
+
+    def launch(self, spec: DriverSpec) -> SubmissionStarted:
+        """Start the supervisor, detached: in a session of its own, without our files and our environment."""
+        try:
+            spec.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            spec.write()
+            output = os.open(spec.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, OWNER_ONLY)
+        except OSError as error:
+            raise ConfigurationError(
+                f"the directory of the submission, {str(spec.directory)!r}, cannot be written ({error.strerror})",
+                next_step="Make the work root writable for the user that runs Airflow's workers",
+            ) from error
+        try:
+            process = subprocess.Popen(  # outlives this call
+                [spec.python, "-m", SUPERVISOR_MODULE, str(spec.path)],
+                cwd=spec.directory,
+                env={**_host_environment(), SUBMISSION_VARIABLE: spec.submission_id},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        finally:
+            os.close(output)
+        started = _started(psutil.Process(process.pid), spec.driver_log)
+        # Reaped by a thread: in a long-lived caller (a triggerer, a test) a dead supervisor must not look alive.
+        threading.Thread(target=process.wait, name=f"reap-{process.pid}", daemon=True).start()
+        log.info("started supervisor %d of %s run %d attempt %d", process.pid, spec.job_id, spec.run, spec.attempt)
+        return started
+
+    def find(self, submission_id: str) -> SubmissionStarted | None:
+        """Look for a supervisor with this id in its environment on this host."""
+        for process in _processes_of(submission_id):
+            try:
+                arguments = process.cmdline()
+                if SUPERVISOR_MODULE in arguments:
+                    return _started(process, Path(arguments[-1]).with_name("driver.log"))
+            except (psutil.NoSuchProcess, psutil.AccessDenied):  # noqa: PERF203  # each process may vanish
+                continue
+        return None
+
+    def is_gone(self, submission_id: str, started: SubmissionStarted) -> bool:
+        """Whether no process with this id is left; only known when it was started on this host."""
+        return started.host == socket.gethostname() and not any(_processes_of(submission_id))
+
+
+def _processes_of(submission_id: str) -> Iterator[psutil.Process]:
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get(SUBMISSION_VARIABLE) == submission_id:
+                yield process
+        except (psutil.NoSuchProcess, psutil.AccessDenied, OSError):  # noqa: PERF203  # each process may vanish
+            continue  # another user's, or gone: not ours
+
+
+def _started(process: psutil.Process, driver_log: Path) -> SubmissionStarted:
+    return SubmissionStarted(
+        host=socket.gethostname(), pid=process.pid, process_started=process.create_time(), log=str(driver_log)
+    )
+
+
+def _host_environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name in _INHERITED or name.startswith("LC_")}

@@ -1,0 +1,98 @@
+"""After a loss: read, decide, act in one transaction. Of many who want to recover it, one does (design, contract 9)."""
+
+from __future__ import annotations
+
+import logging
+
+from airflow_provider_ha.coordination.coordinator import Create, Op
+from airflow_provider_ha.errors import JobStateError
+from airflow_provider_ha.jobs.model import JobState, Recovery
+from airflow_provider_ha.jobs.runs import RunView
+from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.submit.context import JobContext, who
+from airflow_provider_ha.submit.intervene import conclude
+from airflow_provider_ha.submit.launch import claim, ensure_submitted, launch
+from airflow_provider_ha.submit.requests import SubmittedRun
+from airflow_provider_ha.submit.restart import Decision, GiveUp, Over, Resubmit, decide
+
+
+log = logging.getLogger(__name__)
+
+
+def recover(job: JobContext, *, by: str, wait: bool = True) -> SubmittedRun:
+    """Submit the newest run again when its driver is lost; find it again when somebody else did, or nothing is lost.
+
+    Waits for the delay of the restart strategy, then looks again. The driver is started from the persisted graph.
+
+    :param by: Who asks, for people.
+    :param wait: Whether to wait for the delay of the restart strategy; ``False`` for who has waited already.
+    :raises JobStateError: The run has a result, or has used up its attempts: then it is FAILED now.
+    """
+    waited: set[int] = set()
+    while True:
+        snapshot = job.snapshot()
+        run = _run(snapshot)
+        decision = _decide(job, snapshot, run)
+        log.info("job %s run %d: %s", job.job_id, run.run.number, decision)
+        if isinstance(decision, Over):
+            raise _over(job.job_id, run)
+        if isinstance(decision, GiveUp):
+            conclude(job, JobState.FAILED, reason=decision.reason, by=by)
+            raise _failed(job.job_id, decision)
+        if not isinstance(decision, Resubmit):
+            attempt = ensure_submitted(job, run.run.number, by=by)
+            return SubmittedRun(job_id=job.job_id, run=run.run.number, attempt=attempt, created=False)
+        if wait and decision.after > 0 and decision.attempt not in waited:
+            waited.add(decision.attempt)
+            job.sleep(decision.after)
+            continue
+        if _resubmit(job, run, decision, by):
+            return SubmittedRun(job_id=job.job_id, run=run.run.number, attempt=decision.attempt, created=True)
+
+
+def _run(snapshot: JobSnapshot) -> RunView:
+    if snapshot.run is None:
+        raise JobStateError(f"job {snapshot.job_id!r} has no run to recover", next_step="Submit it")
+    return snapshot.run
+
+
+def _decide(job: JobContext, snapshot: JobSnapshot, run: RunView) -> Decision:
+    options = job.graph(run.run.graph).options
+    newest = run.newest
+    gone = (
+        newest is not None
+        and newest.started is not None
+        and newest.exit is None
+        and job.engine.is_gone(newest.submission.submission_id, newest.started)
+    )
+    return decide(snapshot, options, now=job.clock.now(), newest_is_gone=gone)
+
+
+def _resubmit(job: JobContext, run: RunView, decision: Resubmit, by: str) -> bool:
+    number = run.run.number
+    also: tuple[Op, ...] = ()
+    if decision.lost_epoch is not None:
+        recovery = Recovery(
+            lost_epoch=decision.lost_epoch, run=number, attempt=decision.attempt, by=who(by), at=job.clock.now()
+        )
+        also = (Create(job.paths.recovery(decision.lost_epoch), recovery.to_bytes()),)
+    made = claim(job, number, decision.attempt, by=by, also=also, lost_epoch=decision.lost_epoch)
+    if made is None:
+        return False
+    launch(job, run.run, made)
+    return True
+
+
+def _over(job_id: str, run: RunView) -> JobStateError:
+    state = run.result.state.value if run.result else "over"
+    return JobStateError(
+        f"run {run.run.number} of job {job_id!r} is {state} and is never run again",
+        next_step="Submit or restore the job",
+    )
+
+
+def _failed(job_id: str, decision: GiveUp) -> JobStateError:
+    return JobStateError(
+        f"job {job_id!r} has FAILED: {decision.reason}",
+        next_step="Read the driver's log, then restore the job from its latest checkpoint",
+    )

@@ -1,0 +1,217 @@
+"""Restoring: choose a cut, plan what that does to the outputs, refuse or go on as an ordinary run with that plan.
+
+The plan is a blob before there is a run that names it, and the driver follows it instead of deciding again. Nothing of
+the source is changed, so a restore can be made any number of times.
+
+A job goes on with its own outputs; another job that restores its cut has outputs of its own. Two jobs that write to one
+output would repeat each other's batches.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from airflow_provider_ha.checkpoints.facts import LastDirectory, gather_facts
+from airflow_provider_ha.checkpoints.model import RestorePlan, Verdict
+from airflow_provider_ha.checkpoints.plan import plan_restore
+from airflow_provider_ha.checkpoints.savepoints import SavepointStore
+from airflow_provider_ha.checkpoints.select import Chosen, Selection, select
+from airflow_provider_ha.checkpoints.store import CheckpointStore
+from airflow_provider_ha.checkpoints.verify import Depth
+from airflow_provider_ha.coordination.leases import hold
+from airflow_provider_ha.errors import CheckpointMissingError, RestoreRefusedError
+from airflow_provider_ha.jobs.model import Blob, DrainedQuery, JobGraph, OutputMode, StartKind, StartPoint
+from airflow_provider_ha.storage.blobs import put_blob
+from airflow_provider_ha.submit.context import JobContext, who
+from airflow_provider_ha.submit.prepare import upload
+from airflow_provider_ha.submit.requests import FRESH, LATEST, RestoreRequest, SubmitRequest, SubmittedRun
+from airflow_provider_ha.submit.submission import Prepared, submit_run
+
+
+log = logging.getLogger(__name__)
+
+LEASE_SECONDS = 600.0  # from the plan until the new driver has forked the cut
+_CHOICES = 5
+
+
+def submit_job(job: JobContext, request: SubmitRequest) -> SubmittedRun:
+    """Run a script as a new run of the job, or find the request's run again.
+
+    :raises JobStateError: The job has a live run of another request; nothing was changed.
+    :raises CheckpointMissingError: What the run is to start from is not there, or known to be bad.
+    :raises RestoreRefusedError: It cannot be continued safely from there.
+    """
+
+    def prepare() -> Prepared:
+        start = _start_point(job, request)
+        return Prepared(graph=job.graphs.write_graph(upload(job, request)), start=start)
+
+    return submit_run(job, request.request_id, prepare)
+
+
+def restore_job(job: JobContext, request: RestoreRequest) -> SubmittedRun:
+    """Run a job from a checkpoint or savepoint as a new run, or find the request's run again.
+
+    :raises JobStateError: The job has a live run of another request; nothing was changed.
+    :raises CheckpointMissingError: There is nothing that can be restored; each candidate is named with its reason.
+    :raises RestoreRefusedError: The verdict of the plan is not among those that the request allows.
+    """
+
+    def prepare() -> Prepared:
+        chosen, plan = plan_for(job, request)
+        _refuse(plan, request.allow)
+        start = _start(job, plan, request.output)
+        return Prepared(graph=_graph(job, request, chosen), start=start)
+
+    return submit_run(job, request.request_id, prepare)
+
+
+def plan_for(job: JobContext, request: RestoreRequest) -> tuple[Chosen, RestorePlan]:
+    """Choose what *request* wants and plan it. Changes nothing but a reader's lease on what another job owns."""
+    source = dataclasses.replace(job, job_id=request.source_job or job.job_id)
+    selection, chosen = _choose(job, source, request)
+    snapshot = source.snapshot()
+    generation = snapshot.generation
+    last = LastDirectory(job.config.work_path / generation.directory, generation.epoch) if generation else None
+    facts = gather_facts(chosen, job.config.work_path / chosen.directory, checkpoint_store(source).payloads(), last)
+    plan = plan_restore(
+        chosen,
+        facts,
+        job_id=job.job_id,
+        source_job=source.job_id,
+        now=job.clock.now(),
+        drained=_drained(source, generation.run) if generation else {},
+        candidates=selection.candidates,
+        same_output=source.job_id == job.job_id,
+    )
+    log.info(
+        "restoring %s of %s as %s: %s %s", chosen.name, source.job_id, job.job_id, plan.verdict.value, plan.reasons
+    )
+    return chosen, plan
+
+
+def select_checkpoint(job: JobContext, *, want: str, fallback: bool, depth: Depth = "full") -> Selection:
+    """Look at the job's checkpoints and savepoints, newest first (``checkpoints.select``)."""
+    return select(
+        checkpoint_store(job), savepoint_store(job), job.config.work_path, want=want, fallback=fallback, depth=depth
+    )
+
+
+def checkpoint_store(job: JobContext) -> CheckpointStore:
+    """Return the job's checkpoints."""
+    return CheckpointStore(job.coordinator, job.store, job.paths, job.keys, job.config.work_path, clock=job.clock)
+
+
+def savepoint_store(job: JobContext) -> SavepointStore:
+    """Return the job's savepoints."""
+    return SavepointStore(job.coordinator, job.paths, job.keys, job.config.work_path, clock=job.clock)
+
+
+def _start_point(job: JobContext, request: SubmitRequest) -> StartPoint:
+    if request.start_from == FRESH or (request.start_from == LATEST and not _has_state(job)):
+        return StartPoint()
+    # Never an older one in silence: who submits has not seen that the newest is bad.
+    wanted = RestoreRequest(job_id=job.job_id, request_id=request.request_id, want=request.start_from, fallback=False)
+    _, plan = plan_for(job, wanted)
+    _refuse(plan, wanted.allow)
+    return _start(job, plan, wanted.output)
+
+
+def _has_state(job: JobContext) -> bool:
+    # By name: a pointer that cannot be read is state as well.
+    return bool(job.coordinator.children(job.paths.checkpoints) or job.coordinator.children(job.paths.savepoints))
+
+
+def _choose(job: JobContext, source: JobContext, request: RestoreRequest) -> tuple[Selection, Chosen]:
+    """Select, and keep what was selected from being removed by the leader of another job."""
+    for _ in range(_CHOICES):
+        selection = select_checkpoint(source, want=request.want, fallback=request.fallback)
+        chosen = selection.require()
+        if source.job_id == job.job_id:
+            return selection, chosen  # only a leader removes checkpoints, and a restore begins when there is none
+        lease = hold(
+            source.coordinator,
+            source.paths,
+            chosen.name,
+            holder=who(f"restore of {job.job_id} ({request.request_id})"),
+            seconds=LEASE_SECONDS,
+            clock=source.clock,
+        )
+        # The lease first, the pointer after it: then either we miss the pointer or the remover finds the lease.
+        if source.coordinator.find(_pointer(source, chosen)) is not None:
+            return selection, chosen
+        lease.release()
+    raise CheckpointMissingError(
+        f"the checkpoints of job {source.job_id!r} are removed faster than they can be verified",
+        next_step="Raise its retained_checkpoints, or restore from a savepoint",
+    )
+
+
+def _pointer(source: JobContext, chosen: Chosen) -> str:
+    if chosen.source == StartKind.CHECKPOINT.value:
+        return source.paths.checkpoint(int(chosen.source_id))
+    return source.paths.savepoint(chosen.source_id)
+
+
+def _drained(source: JobContext, run: int) -> Mapping[str, DrainedQuery]:
+    """Return what a drain wrote at the end of the last run that worked; runs that never came to work wrote nothing."""
+    result = source.runs.result(run)
+    return result.drained if result is not None else {}
+
+
+def _refuse(plan: RestorePlan, allow: frozenset[Verdict]) -> None:
+    if plan.verdict in allow and plan.verdict is not Verdict.IMPOSSIBLE:
+        return
+    reasons = "; ".join(plan.reasons) or "no reason is known"
+    raise RestoreRefusedError(
+        f"restoring {plan.source}-{plan.source_id} of job {plan.source_job!r} is {plan.verdict.value}: {reasons}",
+        next_step="Restore from another checkpoint"
+        if plan.verdict is Verdict.IMPOSSIBLE
+        else f"Restore from another checkpoint, or restore it with allow={plan.verdict.value}",
+    )
+
+
+def _start(job: JobContext, plan: RestorePlan, output: OutputMode) -> StartPoint:
+    sha256, size = put_blob(job.store, plan.to_bytes())
+    return StartPoint(
+        kind=StartKind(plan.source),
+        source_job=plan.source_job,
+        source_id=plan.source_id,
+        plan=Blob(sha256=sha256, size=size),
+        output=output,
+    )
+
+
+_FILES = ("application", "py_files", "files", "jars")
+
+
+def _graph(job: JobContext, request: RestoreRequest, chosen: Chosen) -> Blob:
+    """Return the graph of the new run: that which wrote the cut, with what the request replaces."""
+    source = job.graphs.read_graph(Blob(sha256=chosen.graph, size=0))
+    overrides: dict[str, Any] = {"job_id": job.job_id}
+    if source.name == source.job_id:
+        overrides["name"] = job.job_id
+    for name in ("name", "arguments", "packages", "conf", "env", "master", "driver_memory", "options"):
+        value = getattr(request, name)
+        if value is not None:
+            overrides[name] = tuple(value) if name in ("arguments", "packages") else value
+    overrides |= _files(job, request)
+    return job.graphs.write_graph(source.model_copy(update=overrides))
+
+
+def _files(job: JobContext, request: RestoreRequest) -> dict[str, Any]:
+    """Upload the files that the request replaces."""
+    given = {name: getattr(request, name) for name in _FILES if getattr(request, name) is not None}
+    if not given:
+        return {}
+    if "application" not in given:
+        raise RestoreRefusedError(
+            f"{sorted(given)} are replaced, but the application is not",
+            next_step="Name the application as well: its files are uploaded together",
+        )
+    uploaded: JobGraph = upload(job, SubmitRequest(job_id=job.job_id, request_id=request.request_id, **given))
+    replaced = {name: getattr(uploaded, name) for name in given}
+    return replaced | {"modules": uploaded.modules}

@@ -1,0 +1,183 @@
+"""The supervisor's proof of death, with real processes, real signals and a real ZooKeeper.
+
+"JVM", "Python" and "worker" are the stand-ins of ``tests.submit_helpers``; T is 3 s.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.jobs.model import SubmissionExit
+from airflow_provider_ha.submit.context import JobContext
+from airflow_provider_ha.testing.waiting import wait_until
+from tests import submit_helpers as helpers
+
+
+@pytest.fixture
+def job(
+    config: HaConfig, coordinator: Coordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[JobContext]:
+    monkeypatch.setenv("SPARK_HOME", str(helpers.stand_in_spark(tmp_path / "spark")))
+    context = helpers.context(config, coordinator)
+    yield context
+    helpers.kill_all(context)
+
+
+@pytest.fixture
+def start(job: JobContext, tmp_path: Path) -> Callable[[str], None]:
+    def start(mode: str) -> None:
+        helpers.submit(job, helpers.script(tmp_path), mode=mode)
+
+    return start
+
+
+def pids(job: JobContext) -> dict[str, int]:
+    """Wait until the whole tree is up, and return it."""
+    names = {"jvm": "jvm.pid", "python": "driver.pid", "worker": "worker.pid"}
+    for name in names.values():
+        wait_until(lambda name=name: helpers.pid_in(job, name), timeout=20, what=name)
+    tree = {role: helpers.pid_in(job, name) or 0 for role, name in names.items()}
+    started = job.runs.get(1).submissions[0].started
+    assert started is not None
+    return tree | {"supervisor": started.pid}
+
+
+def exit_of(job: JobContext) -> SubmissionExit | None:
+    return job.runs.get(1).submissions[0].exit
+
+
+def session_node(job: JobContext) -> str:
+    return f"/stand-in-{job.runs.get(1).submissions[0].submission.submission_id}"
+
+
+@pytest.mark.parametrize("victim", ["python", "jvm"])
+def test_whoever_of_the_two_dies_everything_is_dead_when_the_exit_can_be_read(
+    job: JobContext, start: Callable[[str], None], victim: str
+) -> None:
+    start("wait")
+    tree = pids(job)
+    driver = [tree["jvm"], tree["python"], tree["worker"]]
+
+    os.kill(tree[victim], signal.SIGKILL)
+    found = wait_until(lambda: exit_of(job), timeout=10, what="the exit")
+
+    assert not [pid for pid in driver if helpers.alive(pid)]
+    assert set(driver) <= set(found.pids)
+    assert found.code == -signal.SIGKILL
+    assert str(tree[victim]) in found.reason
+
+
+def test_the_dead_session_is_ended_before_the_exit_is_written(job: JobContext, start: Callable[[str], None]) -> None:
+    start("wait")
+    tree = pids(job)
+    assert job.coordinator.find(session_node(job)) is not None
+
+    os.kill(tree["python"], signal.SIGKILL)
+    killed = time.monotonic()
+    wait_until(lambda: exit_of(job), timeout=10, what="the exit")
+
+    assert job.coordinator.find(session_node(job)) is None
+    assert time.monotonic() - killed < job.config.timings.session_timeout - job.config.timings.heartbeat_interval
+    assert not (helpers.directory(job) / "session").exists()
+
+
+def test_sigterm_to_the_supervisor_kills_all_and_is_reported(job: JobContext, start: Callable[[str], None]) -> None:
+    start("wait")
+    tree = pids(job)
+
+    os.kill(tree["supervisor"], signal.SIGTERM)
+    found = wait_until(lambda: exit_of(job), timeout=10, what="the exit")
+
+    assert not [pid for role, pid in tree.items() if role != "supervisor" and helpers.alive(pid)]
+    assert "told to stop" in found.reason
+
+
+def test_the_jvm_dies_with_its_supervisor_and_nothing_is_claimed(job: JobContext, start: Callable[[str], None]) -> None:
+    start("wait")
+    tree = pids(job)
+
+    os.kill(tree["supervisor"], signal.SIGKILL)
+    wait_until(lambda: not helpers.alive(tree["jvm"]), timeout=5, what="the death of the JVM")
+
+    assert exit_of(job) is None
+
+
+def test_after_an_orderly_end_the_jvm_may_clean_up(job: JobContext, start: Callable[[str], None]) -> None:
+    start("orderly")
+
+    found = wait_until(lambda: exit_of(job), timeout=20, what="the exit")
+
+    assert found.code == 0
+    assert (helpers.directory(job) / "jvm.done").exists()
+    assert not helpers.alive(helpers.pid_in(job, "worker.pid") or 0)
+
+
+def test_a_driver_that_cannot_be_started_is_reported_with_the_reason(
+    job: JobContext, start: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path / "nothing-here"))
+
+    start("wait")
+    found = wait_until(lambda: exit_of(job), timeout=20, what="the exit")
+
+    assert found.code == 70
+    assert "spark-submit" in found.reason
+
+
+def test_no_secret_is_on_a_command_line_in_a_log_or_in_zookeeper(
+    job: JobContext, start: Callable[[str], None], coordinator: Coordinator
+) -> None:
+    start("wait")
+    pids(job)
+    submission = job.runs.get(1).submissions[0].submission
+
+    lines = json.dumps([process.cmdline() for process in helpers.processes_of(submission)])
+    logs = "".join(path.read_text() for path in helpers.directory(job).glob("*.log"))
+    nodes = "".join(_tree(coordinator, job.paths.base))
+
+    assert "spark-submit" in lines
+    for place in (lines, logs, nodes):
+        assert not [secret for secret in ("argument-secret", "conf-secret", "env-secret") if secret in place]
+
+
+def test_files_with_secrets_are_readable_by_their_owner_only(job: JobContext, start: Callable[[str], None]) -> None:
+    start("wait")
+    pids(job)
+
+    directory = helpers.directory(job)
+    for name in ("driver.json", "spark.properties", "session", "driver.log", "supervisor.log"):
+        assert stat.S_IMODE((directory / name).stat().st_mode) == 0o600, name
+    assert "conf-secret" in (directory / "spark.properties").read_text()
+
+
+def test_the_environment_of_the_submitter_stays_with_the_submitter(
+    job: JobContext, start: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_PRODUCTION", "postgres://user:password@host")
+    monkeypatch.setenv("SPARK_HA_DIGEST_AUTH", "user:password")
+
+    start("wait")
+    tree = pids(job)
+
+    for pid in tree.values():
+        inherited = psutil.Process(pid).environ()
+        assert not {"AIRFLOW_CONN_PRODUCTION", "SPARK_HA_DIGEST_AUTH"} & inherited.keys()
+    assert psutil.Process(tree["python"]).environ()["JOB_TOKEN"] == "env-secret"
+    assert psutil.Process(tree["python"]).environ()["SPARK_LOCAL_IP"] == "127.0.0.1"
+
+
+def _tree(coordinator: Coordinator, path: str) -> Iterator[str]:
+    yield path + coordinator.get(path).data.decode()
+    for name in coordinator.children(path):
+        yield from _tree(coordinator, f"{path}/{name}")

@@ -1,0 +1,176 @@
+"""Helpers of the tests of submit/ and of the supervisor: a real process tree in the shape of a Spark driver.
+
+The stand-in replaces spark-submit only: ``spark-submit`` plays the JVM, its child the driver's Python, and that one's
+detached, deaf child a Python worker. Supervisor, ZooKeeper, sessions and signals are real.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import psutil
+
+from airflow_provider_ha.clock import SystemClock
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.jobs.model import HaOptions, StartPoint, Submission
+from airflow_provider_ha.storage.open import open_store
+from airflow_provider_ha.submit.context import JobContext
+from airflow_provider_ha.submit.local import LocalEngine
+from airflow_provider_ha.submit.prepare import upload
+from airflow_provider_ha.submit.requests import SubmitRequest, SubmittedRun
+from airflow_provider_ha.submit.submission import Prepared, submit_run
+
+
+JVM = """#!{python}
+import os, subprocess, sys, time
+here = os.path.dirname(os.environ["SPARK_HA_DRIVER_SPEC"])
+open(here + "/jvm.pid", "w").write(str(os.getpid()))
+print("arguments", sys.argv[1:], flush=True)
+code = subprocess.call([sys.executable, {driver!r}])
+time.sleep(0.3)
+open(here + "/jvm.done", "w").write("cleaned up")
+sys.exit(code)
+"""
+
+DRIVER = """
+import os, signal, subprocess, sys, time
+from pathlib import Path
+from airflow_provider_ha.coordination._kazoo import KazooCoordinator
+from airflow_provider_ha.coordination.coordinator import Create
+from airflow_provider_ha.jobs.driver_spec import DriverSpec, write_session
+spec = DriverSpec.read(Path(os.environ["SPARK_HA_DRIVER_SPEC"]))
+mode = os.environ["STAND_IN"]
+if mode == "die":
+    sys.exit(3)
+if os.fork() == 0:                       # the worker: its own session, an orphan, deaf to SIGTERM
+    os.setsid()
+    if os.fork() == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        (spec.directory / "worker.pid").write_text(str(os.getpid()))
+        time.sleep(600)
+    os._exit(0)
+os.wait()
+session = KazooCoordinator.connect(spec.config)
+write_session(spec.session, session.session)
+session.commit(Create("/stand-in-" + spec.submission_id, b"", ephemeral=True))
+spec.driver_pid.write_text(str(os.getpid()))
+if mode == "orderly":
+    time.sleep(0.3)
+    session.close()
+    spec.driver_pid.unlink()
+    os._exit(0)
+time.sleep(600)
+"""
+
+
+def stand_in_spark(root: Path) -> Path:
+    """Make a Spark home whose spark-submit is the stand-in."""
+    (root / "bin").mkdir(parents=True)
+    driver = root / "driver.py"
+    driver.write_text(DRIVER)
+    jvm = root / "bin" / "spark-submit"
+    jvm.write_text(JVM.format(python=sys.executable, driver=str(driver)))
+    jvm.chmod(0o755)
+    return root
+
+
+def script(root: Path) -> Path:
+    """Make an application; the stand-in never runs it."""
+    path = root / "application" / "app.py"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("print('never run')\n")
+    return path
+
+
+def context(
+    config: HaConfig, coordinator: Coordinator, *, launch_seconds: float = 10.0, job_id: str = "flights"
+) -> JobContext:
+    """Return the context of a job."""
+    return JobContext(
+        job_id=job_id,
+        config=config,
+        coordinator=coordinator,
+        store=open_store(config),
+        engine=LocalEngine(launch_seconds=launch_seconds),
+        clock=SystemClock(),
+    )
+
+
+def request(
+    application: Path, *, request_id: str = "dag.task.run", mode: str = "wait", **values: object
+) -> SubmitRequest:
+    """Return a request for the stand-in, with a secret in its conf and its arguments."""
+    options = HaOptions(restart_delay=0.05, restart_attempts=2)
+    return SubmitRequest(
+        job_id="flights",
+        request_id=request_id,
+        application=str(application),
+        arguments=["--password", "argument-secret"],
+        conf={"spark.hadoop.fs.s3a.secret.key": "conf-secret"},
+        env={"STAND_IN": mode, "JOB_TOKEN": "env-secret"},
+        options=options,
+        **values,  # type: ignore[arg-type]
+    )
+
+
+def pid_in(job: JobContext, name: str, *, run: int = 1, attempt: int = 1) -> int | None:
+    """Return a process id that the stand-in has left, once it is there."""
+    path = directory(job, run=run, attempt=attempt) / name
+    text = path.read_text() if path.exists() else ""
+    return int(text) if text else None
+
+
+def directory(job: JobContext, *, run: int = 1, attempt: int = 1) -> Path:
+    """Return the directory of a submission."""
+    return job.config.work_path / job.keys.application(run, attempt)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; a zombie does not."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def processes_of(submission: Submission) -> list[psutil.Process]:
+    """Return every process that carries the id of a submission."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("SPARK_HA_SUBMISSION_ID") == submission.submission_id:
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def kill_all(job: JobContext) -> None:
+    """Kill what the submissions of a job have started, by their own ids."""
+    for number in job.runs.numbers():
+        for view in job.runs.get(number).submissions:
+            for process in processes_of(view.submission):
+                process.kill()
+
+
+def submit(job: JobContext, application: Path, **values: object) -> SubmittedRun:
+    """Submit the stand-in, from nothing."""
+    wanted = request(application, **values)  # type: ignore[arg-type]
+
+    def prepare() -> Prepared:
+        return Prepared(graph=job.graphs.write_graph(upload(job, wanted)), start=StartPoint())
+
+    return submit_run(job, wanted.request_id, prepare)
+
+
+def drivers(job: JobContext) -> list[int]:
+    """Return the process ids of all stand-in JVMs of the job that run."""
+    found = []
+    for number in job.runs.numbers():
+        for view in job.runs.get(number).submissions:
+            pid = pid_in(job, "jvm.pid", run=number, attempt=view.submission.attempt)
+            if pid is not None and alive(pid):
+                found.append(pid)
+    return found

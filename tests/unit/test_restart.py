@@ -1,0 +1,147 @@
+"""The restart strategy decides from a snapshot alone."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from airflow_provider_ha.jobs.model import (
+    Blob,
+    HaOptions,
+    JobState,
+    LeaderInfo,
+    Recovery,
+    Run,
+    RunResult,
+    StartPoint,
+    Submission,
+    SubmissionExit,
+    SubmissionStarted,
+)
+from airflow_provider_ha.jobs.runs import RunView, SubmissionView
+from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.submit.restart import GiveUp, Keep, Over, Resubmit, attempts_used, decide, delay
+
+
+NOW = datetime(2013, 1, 1, 12, tzinfo=timezone.utc)
+OPTIONS = HaOptions(restart_attempts=2, restart_delay=1, restart_delay_max=60, restart_reset_after=600)
+RUN = Run(number=1, graph=Blob(sha256="0" * 64, size=1), start=StartPoint(), request_id="r", created_at=NOW)
+
+
+def submission(
+    attempt: int, *, lived: float = 5, ended: bool = True, zxid: int = 10, died: float = 0
+) -> SubmissionView:
+    """A submission that lived for *lived* seconds and ended *died* seconds ago."""
+    end = NOW - timedelta(seconds=died)
+    made = Submission(
+        attempt=attempt,
+        submission_id=f"s{attempt}",
+        requested_by="test",
+        engine="local",
+        created_at=end - timedelta(seconds=lived),
+    )
+    return SubmissionView(
+        submission=made,
+        started=SubmissionStarted(host="h", pid=1, process_started=0, log="/log"),
+        exit=SubmissionExit(code=-9, reason="killed", at=end) if ended else None,
+        created_zxid=zxid,
+    )
+
+
+def snapshot(*submissions: SubmissionView, result: RunResult | None = None, **values: Any) -> JobSnapshot:
+    return JobSnapshot(
+        job_id="flights", run=RunView(run=RUN, result=result, submissions=submissions), **({"epoch": 1} | values)
+    )
+
+
+def leader(attempt: int) -> LeaderInfo:
+    return LeaderInfo(epoch=1, run=1, attempt=attempt, host="h", pid=1, since=NOW)
+
+
+def test_a_run_with_a_result_is_never_run_again() -> None:
+    result = RunResult(state=JobState.FAILED, epoch=1, at=NOW)
+
+    assert decide(snapshot(submission(1), result=result, epoch_zxid=20), OPTIONS, now=NOW) == Over()
+
+
+def test_a_leader_is_left_alone() -> None:
+    assert decide(snapshot(submission(1, ended=False), leader=leader(1), epoch_zxid=20), OPTIONS, now=NOW) == Keep()
+
+
+def test_a_submission_that_nobody_led_yet_is_left_alone() -> None:
+    """The epoch is an earlier run's: its leadership was granted before this submission was made."""
+    assert decide(snapshot(submission(1, ended=False), epoch_zxid=5), OPTIONS, now=NOW) == Keep()
+
+
+def test_a_vanished_leader_is_recovered_with_a_claim_on_its_epoch() -> None:
+    decision = decide(snapshot(submission(1, ended=False), epoch_zxid=20), OPTIONS, now=NOW)
+
+    assert decision == Resubmit(attempt=2, lost_epoch=1, after=1)
+
+
+def test_a_driver_that_died_before_it_led_is_submitted_again_without_a_claim() -> None:
+    decision = decide(snapshot(submission(1), epoch_zxid=5), OPTIONS, now=NOW)
+
+    assert decision == Resubmit(attempt=2, lost_epoch=None, after=1)
+
+
+def test_a_recovery_that_died_before_it_led_does_not_claim_the_same_loss_again() -> None:
+    recovery = Recovery(lost_epoch=1, run=1, attempt=2, by="somebody", at=NOW)
+    lost_twice = snapshot(submission(1, zxid=10), submission(2, zxid=30), epoch_zxid=20, recovery=recovery)
+
+    assert decide(lost_twice, OPTIONS, now=NOW) == Resubmit(attempt=3, lost_epoch=None, after=2)
+
+
+def test_a_process_that_the_engine_has_proven_dead_is_lost_although_nobody_wrote_an_exit() -> None:
+    killed_supervisor = snapshot(submission(1, ended=False), epoch_zxid=5)
+
+    decision = decide(killed_supervisor, OPTIONS, now=NOW, newest_is_gone=True)
+
+    assert decision == Resubmit(attempt=2, lost_epoch=None, after=1)
+
+
+def test_the_run_is_given_up_when_its_attempts_are_used() -> None:
+    decision = decide(snapshot(*(submission(attempt) for attempt in (1, 2, 3)), epoch_zxid=20), OPTIONS, now=NOW)
+
+    assert isinstance(decision, GiveUp)
+    assert "lost 3 times" in decision.reason
+    assert "killed" in decision.reason
+
+
+def test_no_attempts_means_not_even_one() -> None:
+    options = OPTIONS.model_copy(update={"restart_attempts": 0, "restart_reset_after": 1})
+
+    assert isinstance(decide(snapshot(submission(1, lived=9999), epoch_zxid=20), options, now=NOW), GiveUp)
+
+
+def test_minus_one_means_for_ever() -> None:
+    options = OPTIONS.model_copy(update={"restart_attempts": -1})
+
+    decision = decide(snapshot(*(submission(n) for n in range(1, 60)), epoch_zxid=20), options, now=NOW)
+
+    assert decision == Resubmit(attempt=60, lost_epoch=1, after=60)
+
+
+def test_a_long_life_resets_the_count() -> None:
+    views = (submission(1), submission(2), submission(3, lived=601), submission(4))
+
+    assert attempts_used(views, OPTIONS, NOW) == 1
+
+
+def test_what_has_passed_since_the_death_is_not_waited_for_again() -> None:
+    decision = decide(snapshot(submission(1, died=0.75), epoch_zxid=20), OPTIONS, now=NOW)
+
+    assert decision == Resubmit(attempt=2, lost_epoch=1, after=0.25)
+
+
+def test_a_clock_that_is_behind_does_not_prolong_the_wait() -> None:
+    decision = decide(snapshot(submission(1, died=-3600), epoch_zxid=20), OPTIONS, now=NOW)
+
+    assert decision == Resubmit(attempt=2, lost_epoch=1, after=1)
+
+
+@pytest.mark.parametrize(("used", "seconds"), [(0, 1), (1, 2), (3, 8), (7, 60), (5000, 60)])
+def test_the_delay_doubles_up_to_its_maximum(used: int, seconds: float) -> None:
+    assert delay(used, OPTIONS) == seconds
