@@ -1,0 +1,1 @@
+"""Airflow's hook for the connection type ``spark_ha``."""

@@ -1,0 +1,90 @@
+"""From an Airflow connection to a cluster's configuration: pure, so that a form field has one meaning.
+
+Invariant: every secret of the connection is known to Airflow's masker before anything can log it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from airflow_provider_ha.config import HaConfig, Timings
+from airflow_provider_ha.errors import ConfigurationError
+
+
+DEFAULT_PORT = 2181  # ZooKeeper's own
+
+_S3_FIELDS = {
+    "s3_endpoint_url": "endpoint_url",
+    "s3_region": "region",
+    "s3_path_style": "path_style",
+    "s3_access_key": "access_key",
+    "s3_secret_key": "secret_key",
+}
+_TEXT_FIELDS = ("storage_root", "cluster_id", "root", "work_root")
+
+
+class ConnectionFields(Protocol):
+    """The part of an Airflow connection that is read here."""
+
+    conn_id: str
+    host: str | None
+    port: int | None
+    login: str | None
+    password: str | None
+
+
+def config_of(connection: ConnectionFields, extra: Mapping[str, Any]) -> HaConfig:
+    """Build the configuration that a connection describes.
+
+    :param connection: Host (one or more ZooKeeper servers, comma-separated), port, login and password.
+    :param extra: Its extra fields, decoded.
+    :raises ConfigurationError: Something is missing or cannot work; names the connection and the field.
+    """
+    if not connection.host:
+        raise ConfigurationError(
+            f"connection {connection.conn_id!r} names no ZooKeeper host",
+            next_step="Fill in Host, for example zk1:2181,zk2:2181,zk3:2181",
+        )
+    if not extra.get("storage_root"):
+        raise ConfigurationError(
+            f"connection {connection.conn_id!r} has no storage root",
+            next_step="Fill in Storage root, for example file:///shared/spark-ha or s3://bucket/prefix",
+        )
+    try:
+        return HaConfig.build(
+            zookeeper=_hosts(connection.host, connection.port),
+            digest_auth=_digest(connection),
+            s3={field: extra[name] for name, field in _S3_FIELDS.items() if extra.get(name) not in (None, "")} or None,
+            timings=_timings(extra),
+            **{name: extra.get(name) for name in _TEXT_FIELDS},
+        )
+    except ConfigurationError as error:
+        raise ConfigurationError(
+            f"connection {connection.conn_id!r}: {error.message}", next_step=error.next_step or "Edit the connection"
+        ) from error
+
+
+def secrets_of(connection: ConnectionFields, extra: Mapping[str, Any]) -> list[str]:
+    """Return what must never reach a log."""
+    values = (connection.password, extra.get("s3_access_key"), extra.get("s3_secret_key"))
+    return [str(value) for value in values if value]
+
+
+def _hosts(host: str, port: int | None) -> str:
+    """Give every server without a port the connection's, so that ``zk1,zk2`` with port 2181 means both."""
+    servers = [server.strip() for server in host.split(",") if server.strip()]
+    return ",".join(server if ":" in server else f"{server}:{port or DEFAULT_PORT}" for server in servers)
+
+
+def _digest(connection: ConnectionFields) -> str | None:
+    if not connection.login and not connection.password:
+        return None
+    if not connection.login or not connection.password:
+        raise ConfigurationError("login and password go together", next_step="Fill in both, or neither")
+    return f"{connection.login}:{connection.password}"
+
+
+def _timings(extra: Mapping[str, Any]) -> Timings | dict[str, Any] | None:
+    given = extra.get("session_timeout")
+    return None if given in (None, "") else {"session_timeout": given}

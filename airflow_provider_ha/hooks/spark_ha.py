@@ -1,0 +1,91 @@
+"""The hook: an Airflow connection of type ``spark_ha`` becomes a client of one cluster.
+
+Invariant: importing this module loads neither kazoo nor boto3; what needs them is imported where it is used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseHook
+from airflow.sdk.log import mask_secret
+
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.errors import HaError
+from airflow_provider_ha.hooks.connection import config_of, secrets_of
+
+
+if TYPE_CHECKING:
+    from airflow_provider_ha.submit.client import HaClient
+
+
+DEFAULT_CONN_ID = "spark_ha_default"
+
+
+class SparkHaHook(BaseHook):
+    """Reach the high-availability cluster of Spark jobs that a connection names.
+
+    .. code-block:: python
+
+        with SparkHaHook().get_client() as client:
+            client.job("flights").snapshot().state
+
+    :param spark_ha_conn_id: Connection of type ``spark_ha``: ZooKeeper hosts, storage root, cluster id.
+    """
+
+    conn_name_attr = "spark_ha_conn_id"
+    default_conn_name = DEFAULT_CONN_ID
+    conn_type = "spark_ha"
+    hook_name = "Spark HA"
+
+    def __init__(self, spark_ha_conn_id: str = DEFAULT_CONN_ID, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.spark_ha_conn_id = spark_ha_conn_id
+
+    def get_config(self) -> HaConfig:
+        """Read the connection.
+
+        :raises ConfigurationError: A field is missing or cannot work.
+        :raises airflow.sdk.exceptions.AirflowNotFoundException: There is no such connection.
+        """
+        connection = self.get_connection(self.spark_ha_conn_id)
+        extra = connection.extra_dejson
+        for secret in secrets_of(connection, extra):
+            mask_secret(secret)
+        return config_of(connection, extra)
+
+    async def aget_config(self) -> HaConfig:
+        """Read the connection from an event loop: same result and errors as :meth:`get_config`."""
+        from airflow.sdk.log import amask_secret  # noqa: PLC0415  # only the triggerer needs it
+
+        connection = await self.aget_connection(self.spark_ha_conn_id)
+        extra = await connection.aextra_dejson()
+        for secret in secrets_of(connection, extra):
+            await amask_secret(secret)
+        return config_of(connection, extra)
+
+    def get_client(self) -> HaClient:
+        """Open a session; the caller closes it (it is a context manager).
+
+        :raises NotConnectedError: No ZooKeeper server answered.
+        :raises ConfigurationError: The connection cannot be used.
+        """
+        from airflow_provider_ha.submit.client import HaClient  # noqa: PLC0415  # brings kazoo and boto3
+
+        return HaClient.open(self.get_config())
+
+    def get_conn(self) -> HaClient:
+        """Airflow's name for :meth:`get_client`."""
+        return self.get_client()
+
+    def test_connection(self) -> tuple[bool, str]:
+        """Do what the Test button promises: connect to ZooKeeper, then write, read and remove a probe in storage."""
+        try:
+            with self.get_client() as client:
+                client.check()
+                config = client.config
+        except HaError as error:
+            return False, str(error)
+        except Exception as error:  # noqa: BLE001  # the form shows a sentence, never a stack trace
+            return False, f"{type(error).__name__}: {error}"
+        return True, f"ZooKeeper {config.zookeeper} answers and {config.storage_root} is writable."

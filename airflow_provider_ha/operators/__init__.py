@@ -1,0 +1,1 @@
+"""Airflow operators: submit, savepoint, stop, cancel, select a checkpoint, restore."""

@@ -1,0 +1,78 @@
+"""What all operators of this package share: the connection, the job, and who asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID, SparkHaHook
+from airflow_provider_ha.operators.failures import airflow_errors
+
+
+if TYPE_CHECKING:
+    from airflow_provider_ha.submit.client import HaClient
+
+
+_WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False, "none": False, "": False}
+
+
+class SparkHaBaseOperator(BaseOperator):
+    """Base of the operators; not for DAGs.
+
+    There is no ``on_kill``: Airflow calls it for every SIGTERM of a worker, a deploy or an API server that is down, and
+    none of these is a reason to end a stream.
+
+    :param job_id: Stable id of the job.
+    :param spark_ha_conn_id: Connection of type ``spark_ha``.
+    :param poll_interval: Seconds between two looks of the trigger when no watch fires.
+    """
+
+    template_fields: Sequence[str] = ("job_id", "spark_ha_conn_id")
+
+    def __init__(
+        self, *, job_id: str, spark_ha_conn_id: str = DEFAULT_CONN_ID, poll_interval: float = 5.0, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.job_id = job_id
+        self.spark_ha_conn_id = spark_ha_conn_id
+        self.poll_interval = poll_interval
+
+    @contextmanager
+    def client(self) -> Iterator[HaClient]:
+        """Open a session for the time of the block; our errors become Airflow's."""
+        with airflow_errors(), SparkHaHook(self.spark_ha_conn_id).get_client() as client:
+            yield client
+
+    def trigger_kwargs(self) -> dict[str, Any]:
+        """Return the keyword arguments that every trigger takes."""
+        return {
+            "job_id": self.job_id,
+            "spark_ha_conn_id": self.spark_ha_conn_id,
+            "poll_interval": self.poll_interval,
+        }
+
+
+def refuse_error(event: dict[str, Any]) -> None:
+    """Fail for good when a trigger reports what waiting cannot mend.
+
+    :raises airflow.sdk.exceptions.AirflowFailException: The event is ``error``.
+    """
+    if event["status"] == "error":
+        raise AirflowFailException(event["reason"])
+
+
+def as_flag(value: bool | str | None) -> bool:
+    """Return a flag that may have come through a template, where ``False`` becomes ``"False"``.
+
+    :raises airflow.sdk.exceptions.AirflowFailException: It is neither true nor false.
+    """
+    if isinstance(value, str):
+        word = value.strip().lower()
+        if word not in _WORDS:
+            raise AirflowFailException(f"{value!r} is neither true nor false.")
+        return _WORDS[word]
+    return bool(value)

@@ -1,0 +1,41 @@
+"""End a job at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import AirflowException
+
+from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.operators.operation import SparkHaOperationOperator
+
+
+if TYPE_CHECKING:
+    from airflow_provider_ha.jobs.model import Operation
+    from airflow_provider_ha.submit.client import JobClient
+
+
+class SparkHaCancelOperator(SparkHaOperationOperator):
+    """End a job at once, in the middle of a batch if need be. Works without a live driver too.
+
+    The latest checkpoint stays; a restore from it reads the sources again from there.
+
+    :param job_id: Stable id of the job.
+    :param wait_timeout: Longest wait for the answer; ``None`` for ever. The operation itself is not withdrawn.
+    :param spark_ha_conn_id: Connection of type ``spark_ha``.
+    :param poll_interval: Seconds between two looks of the trigger when no watch fires.
+    """
+
+    until_ended = True
+
+    def ask(self, job: JobClient, operation_id: str, requested_by: str) -> Operation:
+        """Ask for the cancellation."""
+        return job.request_cancel(operation_id=operation_id, requested_by=requested_by)
+
+    def check_end(self, operation: Operation, event: dict[str, Any]) -> None:
+        """Succeed only when the run is CANCELED."""
+        if event.get("state") != JobState.CANCELED.value:
+            raise AirflowException(
+                f"job {self.job_id!r} was to be cancelled, but run {operation.run} ended {event.get('state')}: "
+                f"{event.get('run_reason', '')}."
+            )

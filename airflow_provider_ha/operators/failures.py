@@ -1,0 +1,24 @@
+"""Our errors become Airflow's here, and nowhere else.
+
+Whether a retry can help is a property of the error's type. What cannot get better by itself fails the task for good: a
+retry would only hide the message behind five copies of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from airflow_provider_ha.errors import HaError
+
+
+@contextmanager
+def airflow_errors() -> Iterator[None]:
+    """Raise ``AirflowException`` for what a retry can mend and ``AirflowFailException`` for the rest."""
+    try:
+        yield
+    except HaError as error:
+        kind = AirflowException if error.retryable else AirflowFailException
+        raise kind(str(error)) from error

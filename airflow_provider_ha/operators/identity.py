@@ -1,0 +1,21 @@
+"""Who asks: one id per task of one DAG run, the same for every try of it.
+
+Invariant: a retry, a clear and a second live process of the same task ask with one id, so what was asked for is found
+again instead of being done twice (design, section 6).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_provider_ha.names import safe_segment
+
+
+def request_id(context: Any) -> str:
+    """Return the id of the task of *context*: safe as a znode, readable, and unlike that of any other task."""
+    instance = context["ti"]
+    index = getattr(instance, "map_index", -1)
+    parts = [instance.dag_id, instance.run_id, instance.task_id]
+    if index is not None and index >= 0:
+        parts.append(str(index))
+    return safe_segment("/".join(parts))

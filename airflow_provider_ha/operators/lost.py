@@ -1,0 +1,66 @@
+"""What to do about a lost driver: wait, submit again, or give up. The restart strategy decides, this carries it out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_provider_ha.errors import HaError, JobStateError, LeadershipError
+from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.submit.restart import Resubmit, decide
+
+
+if TYPE_CHECKING:
+    from airflow_provider_ha.submit.client import HaClient
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What was done, and what comes next.
+
+    :param sentence: For the log, and for the error when it is over.
+    :param wait: Seconds until the loss is to be recovered; ``None`` when it need not be.
+    """
+
+    sentence: str
+    wait: float | None = None
+
+
+def after_loss(client: HaClient, job_id: str, *, run: int, due: bool, by: str) -> Step:
+    """Recover the loss of the newest submission of *run*, or say how long to wait before that.
+
+    Several watchers may do this at one time: a loss is claimed once in ZooKeeper, and who comes second finds the
+    recovery of the first. A run that has used up its attempts gets the result FAILED here; the trigger then reports it.
+
+    :param due: Whether the delay of the restart strategy has passed already.
+    :param by: Who asks.
+    :raises HaError: A retryable one leaves everything as it was.
+    """
+    job = client.job(job_id)
+    snapshot = job.snapshot()
+    if snapshot.run is None or snapshot.run.run.number != run:
+        return Step(f"Run {run} is not the newest run of job {job_id!r} any more")
+    delay = 0.0 if due else _delay(client, snapshot)
+    if delay > 0:
+        return Step(f"Run {run} of job {job_id!r} is submitted again in {delay:.1f} s", wait=delay)
+    try:
+        submitted = job.recover(by=by, wait=False)
+    except (JobStateError, LeadershipError) as error:
+        # Ended, given up or recovered between the look and the act: the next look of the trigger will see which.
+        return Step(f"Nothing to submit again: {error}")
+    made = "was submitted again from its persisted graph" if submitted.created else "needs no new submission"
+    return Step(f"Run {run} of job {job_id!r} {made}: attempt {submitted.attempt}")
+
+
+def _delay(client: HaClient, snapshot: JobSnapshot) -> float:
+    """Return the seconds that the restart strategy wants to wait first: the trigger waits, not a worker."""
+    if snapshot.run is None:
+        return 0.0
+    options = client.job(snapshot.job_id).graph(snapshot.run.run.graph).options
+    decision = decide(snapshot, options, now=client.clock.now())
+    return decision.after if isinstance(decision, Resubmit) else 0.0
+
+
+def later(error: HaError, seconds: float) -> Step:
+    """Return the step for a cluster that cannot be reached just now: no Airflow retry is spent on that."""
+    return Step(f"The loss cannot be recovered yet, trying again in {seconds:.0f} s: {error}", wait=seconds)

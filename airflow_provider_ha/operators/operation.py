@@ -1,0 +1,105 @@
+"""Ask the job's leader for an operation and wait for its answer: what savepoint, stop and cancel share.
+
+Invariant: one task of one DAG run leads to one operation. A retry or a clear finds it again by its id; only one that
+FAILED or was ABANDONED is asked for again, under the next id.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import AirflowException
+
+from airflow_provider_ha.jobs.model import Operation, OperationState
+from airflow_provider_ha.operators.base import SparkHaBaseOperator, refuse_error
+from airflow_provider_ha.operators.identity import request_id
+from airflow_provider_ha.triggers.operation import SparkHaOperationTrigger
+
+
+if TYPE_CHECKING:
+    from airflow_provider_ha.submit.client import JobClient
+
+
+_REPEATABLE = (OperationState.FAILED, OperationState.ABANDONED)
+
+
+class SparkHaOperationOperator(SparkHaBaseOperator):
+    """Base of the operators that ask a running job for something; not for DAGs.
+
+    :param wait_timeout: Longest wait for the answer; ``None`` for ever. The operation itself is not withdrawn.
+    """
+
+    until_ended = False
+
+    def __init__(self, *, wait_timeout: timedelta | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.wait_timeout = wait_timeout
+
+    def ask(self, job: JobClient, operation_id: str, requested_by: str) -> Operation:
+        """Write the request, or find it again.
+
+        :raises JobStateError: The job has no live run.
+        """
+        raise NotImplementedError
+
+    def execute(self, context: Any) -> dict[str, Any]:
+        """Ask, then defer until the answer is there."""
+        base = request_id(context)
+        with self.client() as client:
+            job = client.job(self.job_id)
+            operation = self.ask(job, open_operation_id(job, base), base)
+        self.log.info(
+            "%s of job %s is %s: operation %s of run %d",
+            operation.operation.value.capitalize(),
+            self.job_id,
+            operation.state.value,
+            operation.operation_id,
+            operation.run,
+        )
+        self.defer(
+            trigger=SparkHaOperationTrigger(
+                operation_id=operation.operation_id,
+                run=operation.run,
+                until_ended=self.until_ended,
+                **self.trigger_kwargs(),
+            ),
+            method_name="execute_complete",
+            timeout=self.wait_timeout,
+        )
+
+    def execute_complete(self, context: Any, event: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002  # Airflow's signature
+        """Return the operation's result, or fail with what the leader said and every path that it left."""
+        refuse_error(event)
+        operation = Operation.model_validate(event["operation"])
+        if event["status"] != "completed":
+            raise AirflowException(self._sentence(operation, event["status"], event.get("reason", "")))
+        self.check_end(operation, event)
+        return {"job_id": self.job_id, "run": operation.run, "operation_id": operation.operation_id} | operation.result
+
+    def check_end(self, operation: Operation, event: dict[str, Any]) -> None:
+        """Check how the run ended, where the operation has to end it.
+
+        :raises airflow.sdk.exceptions.AirflowException: It ended otherwise.
+        """
+
+    def _sentence(self, operation: Operation, outcome: str, reason: str) -> str:
+        return (
+            f"{operation.operation.value} of job {self.job_id!r} (run {operation.run}, operation "
+            f"{operation.operation_id!r}) {outcome}: {reason or 'no reason was given'}.{left_behind(operation)}"
+        )
+
+
+def open_operation_id(job: JobClient, base: str) -> str:
+    """Return the first of *base*, *base*-2, *base*-3, … that did not fail: two processes of one task agree on it."""
+    number, candidate = 1, base
+    while (operation := job.operation(candidate)) is not None and operation.state in _REPEATABLE:
+        number += 1
+        candidate = f"{base}-{number}"
+    return candidate
+
+
+def left_behind(operation: Operation) -> str:
+    """Return a sentence about what an operation made before it failed: it can be restored from all the same."""
+    made = {key: operation.result[key] for key in ("checkpoint", "savepoint_id", "path") if operation.result.get(key)}
+    return f" It left {', '.join(f'{key} {value}' for key, value in made.items())}: restore from there." if made else ""

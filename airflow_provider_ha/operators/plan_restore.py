@@ -1,0 +1,75 @@
+"""Show what a restore would do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ha.errors import UnknownJobError
+from airflow_provider_ha.operators.identity import request_id
+from airflow_provider_ha.operators.restore import SparkHaRestoreOperator
+from airflow_provider_ha.operators.tables import table
+
+
+if TYPE_CHECKING:
+    from airflow_provider_ha.checkpoints.model import RestorePlan
+    from airflow_provider_ha.submit.client import JobClient
+
+
+class SparkHaPlanRestoreOperator(SparkHaRestoreOperator):
+    """Make the plan of a restore and show it. Changes nothing, and accepts every verdict: it is for reading.
+
+    Takes the parameters of :class:`SparkHaRestoreOperator`; *wait_for*, *when_killed* and *allow* have no effect.
+
+    Returns ``verdict``, ``reasons``, ``source``, ``age_seconds``, ``queries`` (``batch``, ``replayed`` batches,
+    what the sink has) and ``latest_number``, the highest checkpoint number of the target job so far.
+    """
+
+    def execute(self, context: Any) -> dict[str, Any]:
+        """Plan, log the table, return the plan."""
+        with self.client() as client:
+            job = client.job(self.job_id)
+            plan = job.plan_restore(self.restore_request(request_id(context)))
+            latest_number = _latest_number(job)
+        self.log.info("%s", plan_text(plan))
+        return plan_json(plan) | {"job_id": self.job_id, "latest_number": latest_number}
+
+
+def plan_json(plan: RestorePlan) -> dict[str, Any]:
+    """Return the figures of a plan as plain JSON."""
+    return {
+        "verdict": plan.verdict.value,
+        "reasons": list(plan.reasons),
+        "source": f"{plan.source}-{plan.source_id}" if plan.source in _KINDS else plan.source,
+        "age_seconds": round(plan.age_seconds, 1),
+        "queries": {
+            name: {
+                "batch": query.batch,
+                "replayed": [entry.batch for entry in query.replay],
+                "sink_batch": query.sink.max_batch,
+                "input_files": query.input_files,
+            }
+            for name, query in plan.queries.items()
+        },
+    }
+
+
+def plan_text(plan: RestorePlan) -> str:
+    """Return a plan for people: from where, how old, what is executed again, and what that does to the output."""
+    facts = plan_json(plan)
+    rows = [
+        (name, query["batch"], len(query["replayed"]), query["sink_batch"], query["input_files"])
+        for name, query in facts["queries"].items()
+    ]
+    queries = table(("query", "restored to batch", "batches replayed", "sink has batch", "files read again"), rows)
+    reasons = "".join(f"\n- {reason}" for reason in facts["reasons"])
+    return f"From {facts['source']}, {facts['age_seconds']} s old. Verdict: {facts['verdict']}{reasons}\n{queries}"
+
+
+_KINDS = ("checkpoint", "savepoint")
+
+
+def _latest_number(job: JobClient) -> int:
+    try:
+        return job.snapshot().checkpoint_counter
+    except UnknownJobError:
+        return 0

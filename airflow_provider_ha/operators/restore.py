@@ -1,0 +1,128 @@
+"""Run a job from a checkpoint or savepoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ha.checkpoints.model import Verdict
+from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.jobs.model import OutputMode
+from airflow_provider_ha.operators.run import SparkHaRunOperator
+from airflow_provider_ha.submit.requests import RestoreRequest, SubmittedRun
+
+
+if TYPE_CHECKING:
+    from airflow_provider_ha.submit.client import JobClient
+
+
+class SparkHaRestoreOperator(SparkHaRunOperator):
+    """Start a new run of a job from a checkpoint or savepoint, its own or another job's.
+
+    The plan is made first, and refused unless its verdict is in *allow*: ``SAFE`` means that no row is lost and none is
+    written twice. What is left out of the overrides is as in the graph that wrote the checkpoint.
+
+    Returns ``job_id``, ``run``, ``epoch`` and ``state``.
+
+    :param job_id: Job that gets the new run.
+    :param source_job: Job that the checkpoint belongs to; *job_id* when left out.
+    :param want: ``"latest"``, ``"checkpoint-<n>"`` or ``"savepoint-<id>"``.
+    :param fallback: Whether an older candidate may be taken when a newer one is known to be bad.
+    :param output_mode: For another output directory: ``"continue"`` (it alone reads as the whole truth) or
+        ``"fresh"`` (it holds only what is new).
+    :param allow: Verdicts that are accepted.
+    :param application: Path of another script.
+    :param arguments: Other arguments.
+    :param conf: Another Spark conf.
+    :param env: Another environment of the driver.
+    :param master: Another Spark master.
+    :param driver_memory: Another memory of the driver's JVM.
+    :param name: Another application name.
+    :param wait_for: ``"running"``: succeed once a leader is there, its epoch is known and it says RUNNING.
+        ``"finished"``: follow the run to its end, and submit it again whenever its driver is lost.
+    :param when_killed: What a user's mark-failed or mark-success of the waiting task does to the job: ``"detach"``
+        (nothing), ``"stop_with_checkpoint"`` or ``"cancel"``. A clear never touches it: the next try attaches again.
+    :param spark_ha_conn_id: Connection of type ``spark_ha``.
+    :param poll_interval: Seconds between two looks of the trigger when no watch fires.
+    """
+
+    template_fields: Sequence[str] = (
+        *SparkHaRunOperator.template_fields,
+        "source_job",
+        "want",
+        "output_mode",
+        "allow",
+        "application",
+        "arguments",
+        "conf",
+        "env",
+        "master",
+        "driver_memory",
+        "name",
+    )
+    template_fields_renderers = {"conf": "json", "env": "json"}
+
+    def __init__(
+        self,
+        *,
+        source_job: str | None = None,
+        want: str = "latest",
+        fallback: bool = True,
+        output_mode: str = "continue",
+        allow: Sequence[str] = ("SAFE",),
+        application: str | None = None,
+        arguments: Sequence[str] | None = None,
+        conf: Mapping[str, str] | None = None,
+        env: Mapping[str, str] | None = None,
+        master: str | None = None,
+        driver_memory: str | None = None,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.source_job = source_job
+        self.want = want
+        self.fallback = fallback
+        self.output_mode = output_mode
+        self.allow = allow
+        self.application = application
+        self.arguments = arguments
+        self.conf = conf
+        self.env = env
+        self.master = master
+        self.driver_memory = driver_memory
+        self.name = name
+
+    def start(self, job: JobClient, request: str) -> SubmittedRun:
+        """Plan and start the restore, or find its run again."""
+        return job.restore(self.restore_request(request))
+
+    def restore_request(self, request: str) -> RestoreRequest:
+        """Return what is asked for. A template that renders to nothing means "as it was".
+
+        :raises ConfigurationError: *output_mode* or *allow* names what does not exist.
+        """
+        try:
+            output, allow = OutputMode(self.output_mode), frozenset(Verdict(verdict) for verdict in self.allow)
+        except ValueError as error:
+            modes, verdicts = [mode.value for mode in OutputMode], [verdict.value for verdict in Verdict]
+            next_step = f"output_mode is one of {modes}, allow a list of {verdicts}"
+            raise ConfigurationError(
+                f"the restore of job {self.job_id!r} cannot be asked for: {error}", next_step=next_step
+            ) from error
+        return RestoreRequest(
+            job_id=self.job_id,
+            request_id=request,
+            source_job=self.source_job or None,
+            want=self.want,
+            fallback=self.fallback,
+            output=output,
+            allow=allow,
+            application=self.application or None,
+            name=self.name or None,
+            arguments=[str(argument) for argument in self.arguments] if self.arguments else None,
+            conf={key: str(value) for key, value in self.conf.items()} if self.conf else None,
+            env={key: str(value) for key, value in self.env.items()} if self.env else None,
+            master=self.master or None,
+            driver_memory=self.driver_memory or None,
+        )

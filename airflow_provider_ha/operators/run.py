@@ -1,0 +1,129 @@
+"""Follow a run until it is up, or until it is over: what submit and restore share.
+
+The loss of a driver is not the failure of a task. The operator submits it again from the persisted graph and defers
+again, as often as the job's restart strategy allows; Airflow's own retries are left for Airflow's own troubles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_provider_ha.coordination.paths import ClusterPaths
+from airflow_provider_ha.errors import ConfigurationError, HaError
+from airflow_provider_ha.hooks.spark_ha import SparkHaHook
+from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.watchers import WhenKilled, claim
+from airflow_provider_ha.operators.base import SparkHaBaseOperator, refuse_error
+from airflow_provider_ha.operators.failures import airflow_errors
+from airflow_provider_ha.operators.identity import request_id
+from airflow_provider_ha.operators.lost import after_loss, later
+from airflow_provider_ha.submit.requests import SubmittedRun
+from airflow_provider_ha.triggers.job import FINISHED, RUNNING, SparkHaJobTrigger
+
+
+if TYPE_CHECKING:
+    from airflow_provider_ha.submit.client import HaClient, JobClient
+
+
+class SparkHaRunOperator(SparkHaBaseOperator):
+    """Base of the operators that start a run; not for DAGs.
+
+    :param wait_for: ``"running"``: succeed once a leader is there, its epoch is known and it says RUNNING.
+        ``"finished"``: follow the run to its end, and submit it again whenever its driver is lost.
+    :param when_killed: What a user's mark-failed or mark-success of the waiting task does to the job: ``"detach"``
+        (nothing), ``"stop_with_checkpoint"`` or ``"cancel"``. A clear never touches it: the next try attaches again.
+    """
+
+    template_fields: Sequence[str] = (*SparkHaBaseOperator.template_fields, "wait_for", "when_killed")
+
+    def __init__(self, *, wait_for: str = RUNNING, when_killed: str = WhenKilled.DETACH.value, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.wait_for = wait_for
+        self.when_killed = when_killed
+
+    def start(self, job: JobClient, request: str) -> SubmittedRun:
+        """Start the run that *request* asks for, or find it again. Idempotent.
+
+        :raises JobStateError: The job has a live run of another request.
+        """
+        raise NotImplementedError
+
+    def execute(self, context: Any) -> dict[str, Any]:
+        """Claim the task, start the run or find it again, then defer."""
+        with airflow_errors():
+            _one_of("wait_for", self.wait_for, (RUNNING, FINISHED))
+            _one_of("when_killed", self.when_killed, [choice.value for choice in WhenKilled])
+        request = request_id(context)
+        with self.client() as client:
+            # First the claim, then the run: else the trigger of an earlier try could still stop what this try finds.
+            # A job that does not exist yet has no such trigger, and its claim has no parent to lie under.
+            version = self._claim(client, context, request)
+            run = self.start(client.job(self.job_id), request)
+            version = self._claim(client, context, request) if version is None else version
+        self.log.info(
+            "Run %d of job %s was %s (submission %d)",
+            run.run,
+            self.job_id,
+            "created" if run.created else "found again",
+            run.attempt,
+        )
+        self._wait(run.run, request, version)
+
+    def execute_complete(self, context: Any, event: dict[str, Any], claim: int | None = None) -> dict[str, Any]:
+        """Return where the job stands, submit it again, or fail."""
+        refuse_error(event)
+        if event["status"] in ("lost", "recover"):
+            self._recover(event, request_id(context), claim)
+        if event["status"] == "ended" and event["state"] != JobState.FINISHED.value:
+            raise AirflowFailException(
+                f"Run {event['run']} of job {self.job_id!r} ended {event['state']}: "
+                f"{event.get('reason') or 'no reason was given'}. "
+                f"Its latest checkpoint: {event.get('checkpoint') or 'none'}."
+            )
+        kept = ("job_id", "run", "epoch", "state", "checkpoint", "reason")
+        return {key: event[key] for key in kept if event.get(key) is not None}
+
+    def _recover(self, event: dict[str, Any], request: str, claim: int | None) -> NoReturn:
+        """Do what the restart strategy says, then wait again."""
+        self.log.warning("The driver of run %d of job %s is gone: %s", event["run"], self.job_id, event.get("reason"))
+        try:
+            with SparkHaHook(self.spark_ha_conn_id).get_client() as client:
+                due = event["status"] == "recover"
+                step = after_loss(client, self.job_id, run=event["run"], due=due, by=request)
+        except HaError as error:
+            if not error.retryable:
+                raise AirflowFailException(str(error)) from error
+            step = later(error, self.poll_interval)
+        self.log.info("%s", step.sentence)
+        lost_attempt = None if step.wait is None else event["attempt"]
+        self._wait(event["run"], request, claim, recover_after=step.wait, lost_attempt=lost_attempt)
+
+    def _claim(self, client: HaClient, context: Any, request: str) -> int | None:
+        paths = ClusterPaths(client.config.root, client.config.cluster_id).job(self.job_id)
+        if client.coordinator.find(paths.watchers) is None:
+            return None
+        when_killed = WhenKilled(self.when_killed)
+        return claim(client.coordinator, paths, request, ti_id=str(context["ti"].id), when_killed=when_killed)
+
+    def _wait(self, run: int, request: str, claim: int | None, **recovery: Any) -> NoReturn:
+        self.defer(
+            trigger=SparkHaJobTrigger(
+                run=run,
+                wait_for=self.wait_for,
+                when_killed=self.when_killed,
+                watcher_id=request,
+                claim=claim,
+                **recovery,
+                **self.trigger_kwargs(),
+            ),
+            method_name="execute_complete",
+            kwargs={"claim": claim},
+        )
+
+
+def _one_of(parameter: str, value: str, allowed: Sequence[str]) -> None:
+    if value not in allowed:
+        raise ConfigurationError(f"{parameter}={value!r} is unknown", next_step=f"Use one of {', '.join(allowed)}")

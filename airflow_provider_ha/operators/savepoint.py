@@ -1,0 +1,53 @@
+"""Take a savepoint while the job runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ha.operators.operation import SparkHaOperationOperator
+
+
+if TYPE_CHECKING:
+    from airflow_provider_ha.jobs.model import Operation
+    from airflow_provider_ha.submit.client import JobClient
+
+
+class SparkHaSavepointOperator(SparkHaOperationOperator):
+    """Take a verified savepoint of a running job, without a pause.
+
+    Returns ``job_id``, ``run``, ``operation_id``, ``savepoint_id`` and ``path``.
+
+    :param job_id: Stable id of the job.
+    :param savepoint_label: Text for people, kept in the manifest.
+    :param schedule: Name of the schedule that the savepoint belongs to; savepoints without one are never disposed of.
+    :param retain: How many savepoints of *schedule* are kept; older ones are disposed of, never the last.
+    :param wait_timeout: Longest wait for the answer; ``None`` for ever. The operation itself is not withdrawn.
+    :param spark_ha_conn_id: Connection of type ``spark_ha``.
+    :param poll_interval: Seconds between two looks of the trigger when no watch fires.
+    """
+
+    template_fields: Sequence[str] = (
+        *SparkHaOperationOperator.template_fields,
+        "savepoint_label",
+        "schedule",
+        "retain",
+    )
+
+    def __init__(
+        self, *, savepoint_label: str = "", schedule: str | None = None, retain: int | str | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.savepoint_label = savepoint_label
+        self.schedule = schedule
+        self.retain = retain
+
+    def ask(self, job: JobClient, operation_id: str, requested_by: str) -> Operation:
+        """Ask for the savepoint."""
+        return job.request_savepoint(
+            operation_id=operation_id,
+            requested_by=requested_by,
+            schedule=self.schedule,
+            retain=None if self.retain in (None, "") else int(self.retain),
+            label=self.savepoint_label,
+        )

@@ -1,0 +1,97 @@
+"""Find the latest checkpoint that can really be restored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_provider_ha.operators.base import SparkHaBaseOperator
+from airflow_provider_ha.operators.failures import airflow_errors
+from airflow_provider_ha.operators.tables import table
+
+
+if TYPE_CHECKING:
+    from airflow_provider_ha.checkpoints.select import Selection
+    from airflow_provider_ha.checkpoints.verify import Depth
+
+
+class SparkHaSelectCheckpointOperator(SparkHaBaseOperator):
+    """Verify a job's checkpoints, newest first, and return the first one that can be restored. Changes nothing.
+
+    Returns ``chosen`` (``source``, ``cut``, ``run``, ``epoch``, ``created_at``), ``candidates`` (each with
+    ``accepted``, and for a rejected one ``file`` and ``reason``) and ``latest_number``, the highest checkpoint
+    number so far. The log shows them as a table. Fails when nothing can be restored.
+
+    :param job_id: Job whose checkpoints are looked at.
+    :param want: ``"latest"``, ``"checkpoint-<n>"`` or ``"savepoint-<id>"``.
+    :param fallback: Whether an older one may be chosen when a newer one is known to be bad.
+    :param depth: ``"full"`` reads every state file; ``"quick"`` looks at names, sizes and small files.
+    :param spark_ha_conn_id: Connection of type ``spark_ha``.
+    :param poll_interval: Not used: this operator does not wait.
+    """
+
+    template_fields: Sequence[str] = (*SparkHaBaseOperator.template_fields, "want", "depth")
+
+    def __init__(self, *, want: str = "latest", fallback: bool = True, depth: str = "full", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.want = want
+        self.fallback = fallback
+        self.depth = depth
+
+    def execute(self, context: Any) -> dict[str, Any]:  # noqa: ARG002  # Airflow's signature
+        """Verify, log the table, return the selection."""
+        depth = checked_depth(self.depth)
+        with self.client() as client:
+            job = client.job(self.job_id)
+            latest_number = job.snapshot().checkpoint_counter
+            selection = job.select(want=self.want, fallback=self.fallback, depth=depth)
+        result = selection_json(selection) | {"job_id": self.job_id, "latest_number": latest_number}
+        self.log.info("Candidates of job %s, newest first:\n%s", self.job_id, candidates_table(result["candidates"]))
+        with airflow_errors():
+            selection.require()
+        self.log.info("Chosen: %s", result["chosen"]["source"])
+        return result
+
+
+def selection_json(selection: Selection) -> dict[str, Any]:
+    """Return a selection as plain JSON."""
+    chosen = selection.chosen
+    return {
+        "chosen": chosen
+        and {
+            "source": chosen.name,
+            "cut": {query: cut.batch for query, cut in chosen.queries.items()},
+            "run": chosen.run,
+            "epoch": chosen.epoch,
+            "created_at": chosen.created_at.isoformat(),
+        },
+        "candidates": [candidate.model_dump(mode="json") for candidate in selection.candidates],
+    }
+
+
+def candidates_table(candidates: Sequence[dict[str, Any]]) -> str:
+    """Return the candidates as a table for people: what was rejected, and which file is to blame."""
+    rows = [
+        (
+            candidate["source"],
+            "accepted" if candidate["accepted"] else "rejected",
+            candidate["file"] or "",
+            candidate["reason"],
+        )
+        for candidate in candidates
+    ]
+    return table(("candidate", "verdict", "file", "reason"), rows)
+
+
+def checked_depth(depth: str) -> Depth:
+    """Return *depth* when it is one.
+
+    :raises airflow.sdk.exceptions.AirflowFailException: It is not.
+    """
+    if depth == "quick":
+        return "quick"
+    if depth == "full":
+        return "full"
+    raise AirflowFailException(f"depth={depth!r} is unknown. Use 'quick' or 'full'.")

@@ -1,0 +1,70 @@
+"""Stop a job so that it can be continued."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import AirflowException
+
+from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.jobs.model import JobState, Operation
+from airflow_provider_ha.operators.base import as_flag
+from airflow_provider_ha.operators.failures import airflow_errors
+from airflow_provider_ha.operators.operation import SparkHaOperationOperator, left_behind
+
+
+if TYPE_CHECKING:
+    from airflow_provider_ha.submit.client import JobClient
+
+
+STOP_MODES = ("suspend", "terminate")
+
+
+class SparkHaStopOperator(SparkHaOperationOperator):
+    """Stop a job with a sharp checkpoint: nothing in flight, nothing to be read again.
+
+    Succeeds once the run is FINISHED, not before. Returns ``job_id``, ``run``, ``operation_id``, ``checkpoint``
+    and, when asked for, ``savepoint_id`` and ``path``. An error after the checkpoint was taken names it: the job
+    can be restored from there.
+
+    :param job_id: Stable id of the job.
+    :param mode: ``"suspend"`` to go on later; ``"terminate"`` to drain first: the watermark moves to its maximum
+        and every open window is emitted.
+    :param savepoint: Whether a savepoint is taken besides the checkpoint.
+    :param wait_timeout: Longest wait for the answer; ``None`` for ever. The operation itself is not withdrawn.
+    :param spark_ha_conn_id: Connection of type ``spark_ha``.
+    :param poll_interval: Seconds between two looks of the trigger when no watch fires.
+    """
+
+    template_fields: Sequence[str] = (*SparkHaOperationOperator.template_fields, "mode", "savepoint")
+    until_ended = True
+
+    def __init__(self, *, mode: str = "suspend", savepoint: bool | str = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.mode = mode
+        self.savepoint = savepoint
+
+    def execute(self, context: Any) -> dict[str, Any]:
+        """Check the mode, ask, then defer until the run is FINISHED."""
+        with airflow_errors():
+            if self.mode not in STOP_MODES:
+                raise ConfigurationError(f"stop mode {self.mode!r} is unknown", next_step=f"Use one of {STOP_MODES}")
+        return super().execute(context)
+
+    def ask(self, job: JobClient, operation_id: str, requested_by: str) -> Operation:
+        """Ask for the stop."""
+        return job.request_stop(
+            operation_id=operation_id,
+            requested_by=requested_by,
+            mode=self.mode,
+            savepoint=as_flag(self.savepoint),
+        )
+
+    def check_end(self, operation: Operation, event: dict[str, Any]) -> None:
+        """Succeed only when the run is FINISHED."""
+        if event.get("state") != JobState.FINISHED.value:
+            raise AirflowException(
+                f"job {self.job_id!r} was asked to stop, but run {operation.run} ended {event.get('state')}: "
+                f"{event.get('run_reason', '')}.{left_behind(operation)}"
+            )

@@ -1,0 +1,133 @@
+"""Submit a PySpark script as a highly available job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ha.operators.options import ha_options
+from airflow_provider_ha.operators.run import SparkHaRunOperator
+from airflow_provider_ha.submit.requests import SubmitRequest, SubmittedRun
+
+
+if TYPE_CHECKING:
+    from airflow_provider_ha.submit.client import JobClient
+
+
+class SparkHaSubmitOperator(SparkHaRunOperator):
+    """Run a plain PySpark streaming script as a job that survives the loss of its driver.
+
+    The script names its queries and sets no checkpoint location. The task holds no worker slot while it waits. A
+    retry or a clear of the task finds the run again; only one that FAILED is submitted anew.
+
+    Returns ``job_id``, ``run``, ``epoch`` and ``state``.
+
+    :param job_id: Stable id of the job: epochs, checkpoints and savepoints belong to it.
+    :param application: Path of the script; the modules beside it that it imports travel with it.
+    :param arguments: The script's arguments.
+    :param py_files: Zips, wheels, eggs and modules for ``--py-files``.
+    :param files: Data files for ``--files``.
+    :param jars: Jars for ``--jars``.
+    :param packages: Maven coordinates for ``--packages``.
+    :param conf: Spark conf; travels in a file that only its owner can read.
+    :param env: Environment of the driver.
+    :param master: Spark master.
+    :param driver_memory: Memory of the driver's JVM: ``"1g"``.
+    :param name: Spark's application name; the job id when left out.
+    :param start_from: ``"latest"`` (from nothing when the job has no checkpoint), ``"fresh"`` (from nothing although
+        there is state), ``"checkpoint-<n>"`` or ``"savepoint-<id>"``.
+    :param wait_for: ``"running"``: succeed once a leader is there, its epoch is known and it says RUNNING.
+        ``"finished"``: follow the run to its end, and submit it again whenever its driver is lost.
+    :param when_killed: What a user's mark-failed or mark-success of the waiting task does to the job: ``"detach"``
+        (nothing), ``"stop_with_checkpoint"`` or ``"cancel"``. A clear never touches it: the next try attaches again.
+    :param restart_attempts: How often a lost driver is submitted again before the run fails; -1 for ever.
+    :param restart_delay: Time before the first of these; doubles with each.
+    :param checkpoint_interval: Time between two checkpoints.
+    :param retained_checkpoints: How many completed checkpoints are kept; at least 1.
+    :param spark_ha_conn_id: Connection of type ``spark_ha``.
+    :param poll_interval: Seconds between two looks of the trigger when no watch fires.
+    """
+
+    template_fields: Sequence[str] = (
+        *SparkHaRunOperator.template_fields,
+        "application",
+        "arguments",
+        "py_files",
+        "files",
+        "jars",
+        "packages",
+        "conf",
+        "env",
+        "master",
+        "driver_memory",
+        "name",
+        "start_from",
+    )
+    template_fields_renderers = {"conf": "json", "env": "json"}
+
+    def __init__(
+        self,
+        *,
+        application: str,
+        arguments: Sequence[str] = (),
+        py_files: Sequence[str] = (),
+        files: Sequence[str] = (),
+        jars: Sequence[str] = (),
+        packages: Sequence[str] = (),
+        conf: Mapping[str, str] | None = None,
+        env: Mapping[str, str] | None = None,
+        master: str = "local[*]",
+        driver_memory: str | None = None,
+        name: str | None = None,
+        start_from: str = "latest",
+        restart_attempts: int | None = None,
+        restart_delay: float | timedelta | None = None,
+        checkpoint_interval: float | timedelta | None = None,
+        retained_checkpoints: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.application = application
+        self.arguments = arguments
+        self.py_files = py_files
+        self.files = files
+        self.jars = jars
+        self.packages = packages
+        self.conf = conf
+        self.env = env
+        self.master = master
+        self.driver_memory = driver_memory
+        self.name = name
+        self.start_from = start_from
+        self.restart_attempts = restart_attempts
+        self.restart_delay = restart_delay
+        self.checkpoint_interval = checkpoint_interval
+        self.retained_checkpoints = retained_checkpoints
+
+    def start(self, job: JobClient, request: str) -> SubmittedRun:
+        """Submit the script, or find the run again."""
+        return job.submit(
+            SubmitRequest(
+                job_id=self.job_id,
+                request_id=request,
+                application=self.application,
+                name=self.name,
+                arguments=[str(argument) for argument in self.arguments],
+                py_files=list(self.py_files),
+                files=list(self.files),
+                jars=list(self.jars),
+                packages=list(self.packages),
+                conf={key: str(value) for key, value in (self.conf or {}).items()},
+                env={key: str(value) for key, value in (self.env or {}).items()},
+                master=self.master,
+                driver_memory=self.driver_memory,
+                options=ha_options(
+                    restart_attempts=self.restart_attempts,
+                    restart_delay=self.restart_delay,
+                    checkpoint_interval=self.checkpoint_interval,
+                    retained_checkpoints=self.retained_checkpoints,
+                ),
+                start_from=self.start_from,
+            )
+        )

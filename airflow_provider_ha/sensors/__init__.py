@@ -1,0 +1,1 @@
+"""Airflow sensors: leader, job status, checkpoint. All of them wait by deferring."""

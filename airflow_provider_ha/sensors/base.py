@@ -1,0 +1,81 @@
+"""What the sensors share: they look once, remember where they began, and wait by deferring."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseSensorOperator
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from airflow_provider_ha.errors import UnknownJobError
+from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID, SparkHaHook
+from airflow_provider_ha.operators.failures import airflow_errors
+from airflow_provider_ha.sensors.baseline import Baseline, baseline_of, first
+
+
+if TYPE_CHECKING:
+    from airflow_provider_ha.submit.client import HaClient
+    from airflow_provider_ha.triggers.base import SparkHaTrigger
+
+
+class SparkHaBaseSensor(BaseSensorOperator):
+    """Base of the sensors; not for DAGs.
+
+    :param job_id: Stable id of the job.
+    :param spark_ha_conn_id: Connection of type ``spark_ha``.
+    :param poll_interval: Seconds between two looks of the trigger when no watch fires.
+    """
+
+    template_fields: Sequence[str] = ("job_id", "spark_ha_conn_id")
+
+    def __init__(
+        self, *, job_id: str, spark_ha_conn_id: str = DEFAULT_CONN_ID, poll_interval: float = 5.0, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.job_id = job_id
+        self.spark_ha_conn_id = spark_ha_conn_id
+        self.poll_interval = poll_interval
+
+    def trigger(self, baseline: Baseline) -> SparkHaTrigger:
+        """Return the trigger that waits."""
+        raise NotImplementedError
+
+    def execute(self, context: Any) -> Any:
+        """Remember where the job stands, then defer."""
+        with self._client() as client:
+            baseline = first(context, self._look(client))
+        self.defer(
+            trigger=self.trigger(baseline),
+            method_name="execute_complete",
+            timeout=timedelta(seconds=self.timeout),
+        )
+
+    def execute_complete(self, context: Any, event: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002  # Airflow's signature
+        """Return the facts that were waited for, or fail with the reason why they will not come."""
+        if event["status"] == "error":
+            raise AirflowFailException(event["reason"])
+        if event["status"] != "success":
+            raise AirflowException(event["reason"])
+        return {key: value for key, value in event.items() if key != "status"}
+
+    def trigger_kwargs(self) -> dict[str, Any]:
+        """Return the keyword arguments that every trigger takes."""
+        return {
+            "job_id": self.job_id,
+            "spark_ha_conn_id": self.spark_ha_conn_id,
+            "poll_interval": self.poll_interval,
+        }
+
+    def _look(self, client: HaClient) -> Baseline:
+        try:
+            return baseline_of(client.job(self.job_id).snapshot())
+        except UnknownJobError:
+            return Baseline()  # the task that submits it may start in this very moment
+
+    @contextmanager
+    def _client(self) -> Iterator[HaClient]:
+        with airflow_errors(), SparkHaHook(self.spark_ha_conn_id).get_client() as client:
+            yield client

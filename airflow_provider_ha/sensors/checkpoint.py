@@ -1,0 +1,42 @@
+"""Wait for a new checkpoint."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ha.sensors.base import SparkHaBaseSensor
+from airflow_provider_ha.triggers.checkpoint import SparkHaCheckpointTrigger
+
+
+if TYPE_CHECKING:
+    from airflow_provider_ha.sensors.baseline import Baseline
+
+
+class SparkHaCheckpointSensor(SparkHaBaseSensor):
+    """Wait until a live job has a checkpoint with a higher number than at the sensor's first execution.
+
+    A checkpoint of a job that nobody leads does not pass. A job that is not known yet is waited for; a run that
+    ends while the sensor watches fails it.
+
+    Returns ``job_id``, ``run``, ``epoch`` and ``checkpoint``.
+
+    :param job_id: Stable id of the job.
+    :param newer_than: Number to exceed instead of the one at the first execution.
+    :param spark_ha_conn_id: Connection of type ``spark_ha``.
+    :param poll_interval: Seconds between two looks of the trigger when no watch fires.
+    """
+
+    template_fields = (*SparkHaBaseSensor.template_fields, "newer_than")
+
+    def __init__(self, *, newer_than: int | str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.newer_than = newer_than
+
+    def trigger(self, baseline: Baseline) -> SparkHaCheckpointTrigger:
+        """Return the trigger that waits."""
+        given = self.newer_than not in (None, "", "None")
+        return SparkHaCheckpointTrigger(
+            newer_than=int(self.newer_than or 0) if given else baseline.checkpoint,
+            ended_run=baseline.ended_run,
+            **self.trigger_kwargs(),
+        )

@@ -1,0 +1,44 @@
+"""Wait until a job is in a state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.operators.failures import airflow_errors
+from airflow_provider_ha.sensors.base import SparkHaBaseSensor
+from airflow_provider_ha.triggers.job_status import SparkHaJobStatusTrigger
+
+
+if TYPE_CHECKING:
+    from airflow_provider_ha.sensors.baseline import Baseline
+
+
+class SparkHaJobStatusSensor(SparkHaBaseSensor):
+    """Wait until the job's newest run is in one of some states. A terminal state that is not one of them fails at once.
+
+    Returns ``job_id``, ``run``, ``epoch`` and ``state``.
+
+    :param job_id: Stable id of the job.
+    :param target_states: Names of states: ``SUBMITTED``, ``STARTING``, ``RUNNING``, ``STOPPING``, ``LOST``,
+        ``FINISHED``, ``CANCELED``, ``FAILED``.
+    :param spark_ha_conn_id: Connection of type ``spark_ha``.
+    :param poll_interval: Seconds between two looks of the trigger when no watch fires.
+    """
+
+    template_fields = (*SparkHaBaseSensor.template_fields, "target_states")
+
+    def __init__(self, *, target_states: Sequence[str] = (JobState.RUNNING.value,), **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.target_states = target_states
+
+    def trigger(self, baseline: Baseline) -> SparkHaJobStatusTrigger:  # noqa: ARG002  # any terminal state is judged
+        """Return the trigger that waits."""
+        states = [self.target_states] if isinstance(self.target_states, str) else list(self.target_states)
+        known = [state.value for state in JobState]
+        with airflow_errors():
+            if not states or any(state not in known for state in states):
+                raise ConfigurationError(f"target states {states} are not all known", next_step=f"Choose from {known}")
+        return SparkHaJobStatusTrigger(target_states=states, **self.trigger_kwargs())

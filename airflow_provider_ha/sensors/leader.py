@@ -1,0 +1,44 @@
+"""Wait until a job is led."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ha.sensors.base import SparkHaBaseSensor
+from airflow_provider_ha.triggers.leader import SparkHaLeaderTrigger
+
+
+if TYPE_CHECKING:
+    from airflow_provider_ha.sensors.baseline import Baseline
+
+
+class SparkHaLeaderSensor(SparkHaBaseSensor):
+    """Wait until the job's newest run has a leader and its epoch is known.
+
+    A live fact: a leader of the past does not pass. A job that is not known yet is waited for. A run that ends
+    while the sensor watches fails it.
+
+    Returns ``job_id``, ``run``, ``epoch``, ``attempt``, ``host`` and ``pid``.
+
+    :param job_id: Stable id of the job.
+    :param min_epoch: Lowest epoch that passes.
+    :param min_run: Lowest run that passes.
+    :param spark_ha_conn_id: Connection of type ``spark_ha``.
+    :param poll_interval: Seconds between two looks of the trigger when no watch fires.
+    """
+
+    template_fields = (*SparkHaBaseSensor.template_fields, "min_epoch", "min_run")
+
+    def __init__(self, *, min_epoch: int | str = 1, min_run: int | str = 1, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.min_epoch = min_epoch
+        self.min_run = min_run
+
+    def trigger(self, baseline: Baseline) -> SparkHaLeaderTrigger:
+        """Return the trigger that waits."""
+        return SparkHaLeaderTrigger(
+            min_epoch=int(self.min_epoch),
+            min_run=int(self.min_run),
+            ended_run=baseline.ended_run,
+            **self.trigger_kwargs(),
+        )

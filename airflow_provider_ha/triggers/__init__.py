@@ -1,0 +1,1 @@
+"""Airflow triggers. All of one triggerer share one ZooKeeper session per connection through ``triggers/hub.py``."""

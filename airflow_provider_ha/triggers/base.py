@@ -1,0 +1,154 @@
+"""What every trigger of this package does: look, wait for a change, look again, say one thing.
+
+Invariants:
+
+* An event is derived from durable state, read after the watches were set; never from a watch event.
+* The one event is computed before it is yielded, with nothing left to do after the ``yield``: a trigger that goes on
+  running after its event gets ``on_kill`` (Airflow 3.3.2).
+* A deferred task outlives a deploy: every keyword has a default, none is ever renamed, none holds a secret.
+* ZooKeeper that cannot be reached says nothing about the job: the trigger goes on waiting, and says so once a minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
+from airflow_provider_ha.errors import HaError
+from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID, SparkHaHook
+from airflow_provider_ha.triggers.hub import Hub, Waiter, borrow
+
+
+if TYPE_CHECKING:
+    from airflow_provider_ha.submit.client import HaClient
+
+
+Event = dict[str, Any]
+
+LOG_EVERY = 60.0  # seconds between two lines about a ZooKeeper that does not answer
+
+
+class SparkHaTrigger(BaseTrigger):
+    """Wait until :meth:`look` sees something to report.
+
+    :param job_id: The job.
+    :param spark_ha_conn_id: Connection of type ``spark_ha``.
+    :param poll_interval: Seconds between two looks when no watch fires.
+    """
+
+    def __init__(
+        self, *, job_id: str = "", spark_ha_conn_id: str = DEFAULT_CONN_ID, poll_interval: float = 5.0, **_later: Any
+    ) -> None:
+        # What a later release may have stored is ignored rather than refused: a rollback must not fail every wait.
+        super().__init__()  # type: ignore[no-untyped-call]  # Airflow's triggers are not annotated
+        self.job_id = job_id
+        self.spark_ha_conn_id = spark_ha_conn_id
+        self.poll_interval = poll_interval
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return what makes this trigger again in another process."""
+        kind = type(self)
+        return f"{kind.__module__}.{kind.__qualname__}", self.kwargs()
+
+    def kwargs(self) -> dict[str, Any]:
+        """Return the keyword arguments, as plain JSON."""
+        return {
+            "job_id": self.job_id,
+            "spark_ha_conn_id": self.spark_ha_conn_id,
+            "poll_interval": self.poll_interval,
+        }
+
+    def nodes(self, paths: JobPaths) -> Sequence[str]:
+        """Return the znodes whose change is worth a look."""
+        raise NotImplementedError
+
+    def look(self, client: HaClient) -> Event | None:
+        """Read the durable state and return the event, or ``None`` to go on waiting. Called in a thread.
+
+        :raises HaError: A retryable one is waited out; any other becomes the event ``{"status": "error", ...}``.
+        """
+        raise NotImplementedError
+
+    def pause(self) -> float:
+        """Return the seconds until the next look when no watch fires."""
+        return self.poll_interval
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Yield exactly one event."""
+        yield TriggerEvent(await self._event())  # type: ignore[no-untyped-call]  # as above
+
+    async def config(self) -> HaConfig:
+        """Read the connection."""
+        return await SparkHaHook(self.spark_ha_conn_id).aget_config()
+
+    def paths(self, config: HaConfig) -> JobPaths:
+        """Return where the job lies."""
+        return ClusterPaths(config.root, config.cluster_id).job(self.job_id)
+
+    async def _event(self) -> Event:
+        try:
+            config = await self.config()
+            nodes = self.nodes(self.paths(config))
+        except HaError as error:
+            return error_event(error)
+        async with borrow(config) as hub, hub.waiter(nodes) as waiter:
+            return await self._wait(hub, waiter)
+
+    async def _wait(self, hub: Hub, waiter: Waiter) -> Event:
+        outage = Outage(self)
+        while True:
+            try:
+                event = await hub.read(waiter, self.look)
+                outage.over()
+            except asyncio.TimeoutError:
+                event = None
+                outage.goes_on("no answer in time")
+            except HaError as error:
+                event = None if error.retryable else error_event(error)
+                outage.goes_on(str(error))
+            if event is not None:
+                return event
+            # Jitter, so that a thousand triggers do not ask in one moment.
+            await waiter.wait(self.pause() * random.uniform(0.8, 1.2))  # noqa: S311  # not a secret
+
+
+class Outage:
+    """Says once a minute that something is still waited for, and once that it is over.
+
+    :param trigger: Whose log to write to.
+    :param what: What is wrong, as the beginning of a sentence.
+    """
+
+    def __init__(self, trigger: SparkHaTrigger, what: str = "The cluster does not answer") -> None:
+        self._trigger = trigger
+        self._what = what
+        self._since: float | None = None
+        self._said = 0.0
+
+    def goes_on(self, reason: str) -> None:
+        """Note one more look in vain."""
+        now = time.monotonic()
+        if self._since is None:
+            self._since = now
+        elif now - self._said < LOG_EVERY:
+            return
+        self._said = now
+        self._trigger.log.warning("%s; still waiting after %.0f s: %s", self._what, now - self._since, reason)
+
+    def over(self) -> None:
+        """Note a look that was answered."""
+        if self._since is not None:
+            self._trigger.log.info("Over after %.0f s: %s", time.monotonic() - self._since, self._what)
+            self._since = None
+
+
+def error_event(error: HaError) -> Event:
+    """Return the event of an error that waiting cannot mend."""
+    return {"status": "error", "reason": str(error)}

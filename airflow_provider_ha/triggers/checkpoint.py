@@ -1,0 +1,53 @@
+"""Wait for a checkpoint that is newer than one already known, of a job that is alive."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ha.coordination.paths import JobPaths
+from airflow_provider_ha.triggers.base import Event
+from airflow_provider_ha.triggers.job import leads
+from airflow_provider_ha.triggers.newer import NewerThanTrigger
+
+
+if TYPE_CHECKING:
+    from airflow_provider_ha.jobs.snapshot import JobSnapshot
+
+
+class SparkHaCheckpointTrigger(NewerThanTrigger):
+    """Wait for a checkpoint with a higher number and a live leader.
+
+    :param newer_than: Number that has to be exceeded: numbers never repeat, clocks of two hosts do.
+    """
+
+    def __init__(self, *, newer_than: int = 0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.newer_than = newer_than
+
+    def kwargs(self) -> dict[str, Any]:
+        """Return the keyword arguments, as plain JSON."""
+        return super().kwargs() | {"newer_than": self.newer_than}
+
+    def nodes(self, paths: JobPaths) -> Sequence[str]:
+        """Return the counter, which is set with each pointer, and the leader."""
+        return (paths.checkpoint_id_counter, paths.leader)
+
+    def passed(self, snapshot: JobSnapshot) -> Event | None:
+        """Return the event once a newer checkpoint is there and somebody leads."""
+        return checkpoint_event(snapshot, newer_than=self.newer_than)
+
+
+def checkpoint_event(snapshot: JobSnapshot, *, newer_than: int) -> Event | None:
+    """Decide whether a snapshot shows the checkpoint that is waited for."""
+    latest = snapshot.latest_checkpoint
+    if latest is None or latest <= newer_than or not leads(snapshot):
+        return None
+    assert snapshot.leader is not None  # noqa: S101  # what leads() has just said, for the type checker
+    return {
+        "status": "success",
+        "job_id": snapshot.job_id,
+        "run": snapshot.leader.run,
+        "epoch": snapshot.leader.epoch,
+        "checkpoint": latest,
+    }

@@ -1,0 +1,185 @@
+"""Follow one run of a job: until it runs, until it ends, or until its driver is lost.
+
+Invariant: killing the watcher leaves the stream alone unless ``when_killed`` says otherwise, and then only the
+holder of the watcher's claim may act (``triggers/kill.py``).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
+from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.runs import RunStore, RunView
+from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.jobs.watchers import WhenKilled
+from airflow_provider_ha.triggers.base import Event, SparkHaTrigger
+from airflow_provider_ha.triggers.kill import kill
+
+
+if TYPE_CHECKING:
+    from airflow_provider_ha.submit.client import HaClient
+
+
+RUNNING = "running"
+FINISHED = "finished"
+
+
+class SparkHaJobTrigger(SparkHaTrigger):
+    """Wait for one run of a job.
+
+    Events: ``running`` (leader present, epoch known, status RUNNING; only with ``wait_for="running"``), ``ended`` (the
+    run has a result), ``lost`` (its driver is gone), ``recover`` (it still is after *recover_after*, or nobody has
+    led for
+    *start_timeout*: then the engine has to be asked).
+
+    :param run: Number of the run.
+    :param wait_for: ``"running"`` or ``"finished"``.
+    :param recover_after: Seconds from now until the loss of *lost_attempt* is to be recovered. Relative, so that no two
+        hosts' clocks are compared; a move to another triggerer begins them again.
+    :param lost_attempt: Attempt of the submission whose loss is already known.
+    :param when_killed: ``"detach"``, ``"stop_with_checkpoint"`` or ``"cancel"``.
+    :param watcher_id: The task's node in ``watchers/``.
+    :param claim: Version of the task's claim on that node; ``None`` when it has none.
+    :param start_timeout: Seconds that a submission may take to lead.
+    """
+
+    def __init__(
+        self,
+        *,
+        run: int = 0,
+        wait_for: str = RUNNING,
+        recover_after: float | None = None,
+        lost_attempt: int | None = None,
+        when_killed: str = WhenKilled.DETACH.value,
+        watcher_id: str = "",
+        claim: int | None = None,
+        start_timeout: float = 120.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.number = run
+        self.wait_for = wait_for
+        self.recover_after = recover_after
+        self.lost_attempt = lost_attempt
+        self.when_killed = when_killed
+        self.watcher_id = watcher_id
+        self.claim = claim
+        self.start_timeout = start_timeout
+        self._created = time.monotonic()
+        self._led = self._created
+
+    def kwargs(self) -> dict[str, Any]:
+        """Return the keyword arguments, as plain JSON."""
+        return super().kwargs() | {
+            "run": self.number,
+            "wait_for": self.wait_for,
+            "recover_after": self.recover_after,
+            "lost_attempt": self.lost_attempt,
+            "when_killed": self.when_killed,
+            "watcher_id": self.watcher_id,
+            "claim": self.claim,
+            "start_timeout": self.start_timeout,
+        }
+
+    def nodes(self, paths: JobPaths) -> Sequence[str]:
+        """Return the leader, its status and the run's result."""
+        return (paths.leader, paths.status, paths.run_result(self.number))
+
+    def pause(self) -> float:
+        """Return the seconds until the next look: not later than a recovery that is due."""
+        remaining = self._until_recovery()
+        return min(self.poll_interval, remaining) if remaining > 0 else self.poll_interval
+
+    def look(self, client: HaClient) -> Event | None:
+        """Read the job, and the run itself when a newer one has taken its place."""
+        snapshot = client.job(self.job_id).snapshot()
+        view = snapshot.run
+        if view is not None and view.run.number > self.number:
+            return superseded_event(self.job_id, self._own_run(client))
+        event = run_event(snapshot, run=self.number, wait_for=self.wait_for)
+        if event is None:
+            return self._stalled(snapshot)
+        if event["status"] != "lost" or event["attempt"] != self.lost_attempt:
+            return event
+        return event | {"status": "recover"} if self._until_recovery() <= 0 else None
+
+    async def on_kill(self) -> None:
+        """Stop the job when a user ended the task and asked for that; see ``triggers/kill.py`` for every guard."""
+        if self.when_killed != WhenKilled.DETACH.value:
+            await kill(self)
+
+    def _stalled(self, snapshot: JobSnapshot) -> Event | None:
+        """Report a submission that neither leads nor ends: its submitter may have died before the engine was asked."""
+        now = time.monotonic()
+        if snapshot.leader is not None:
+            self._led = now
+        if snapshot.run is None or now - self._led < self.start_timeout:
+            return None
+        reason = f"nobody has led for {self.start_timeout:.0f} s"
+        return {"status": "recover", "reason": reason, **run_facts(snapshot, snapshot.run)}
+
+    def _own_run(self, client: HaClient) -> RunView:
+        paths = ClusterPaths(client.config.root, client.config.cluster_id).job(self.job_id)
+        return RunStore(client.coordinator, paths).get(self.number)
+
+    def _until_recovery(self) -> float:
+        return (self.recover_after or 0.0) - (time.monotonic() - self._created)
+
+
+def run_event(snapshot: JobSnapshot, *, run: int, wait_for: str) -> Event | None:
+    """Decide what a snapshot says about the newest run *run*; ``None`` for nothing yet."""
+    view = snapshot.run
+    if view is None or view.run.number != run:
+        return None
+    if view.result is not None:
+        return ended_event(snapshot.job_id, view)
+    facts = run_facts(snapshot, view)
+    if snapshot.state is JobState.LOST:
+        exited = view.newest.exit if view.newest else None
+        return {"status": "lost", "reason": exited.reason if exited else "its leader is gone", **facts}
+    if wait_for == RUNNING and leads(snapshot) and snapshot.state is JobState.RUNNING:
+        return {"status": "running", "state": JobState.RUNNING.value, **facts}
+    return None
+
+
+def run_facts(snapshot: JobSnapshot, view: RunView) -> Event:
+    """Return what every event about a live run carries."""
+    attempt = view.newest.submission.attempt if view.newest else 0
+    return {"job_id": snapshot.job_id, "run": view.run.number, "epoch": snapshot.epoch, "attempt": attempt}
+
+
+def leads(snapshot: JobSnapshot) -> bool:
+    """Whether the newest run is live and has a leader whose epoch is known.
+
+    The node of a leader that died after its run's result lingers until its session ends: it leads nothing any more.
+    """
+    leader, view = snapshot.leader, snapshot.run
+    if leader is None or view is None or view.result is not None:
+        return False
+    return leader.run == view.run.number and leader.epoch > 0
+
+
+def ended_event(job_id: str, view: RunView) -> Event:
+    """Return the event of a run with a result."""
+    result = view.result
+    assert result is not None, "a run without a result has not ended"  # noqa: S101  # checked by both callers
+    return {
+        "status": "ended",
+        "job_id": job_id,
+        "run": view.run.number,
+        "epoch": result.epoch,
+        "state": result.state.value,
+        "reason": result.reason,
+        "checkpoint": result.checkpoint,
+    }
+
+
+def superseded_event(job_id: str, view: RunView) -> Event:
+    """Return the event of a run that is not the newest one any more: it has a result, or a broken history."""
+    if view.result is not None:
+        return ended_event(job_id, view)
+    reason = f"run {view.run.number} of job {job_id!r} has no result, but a newer run exists"
+    return {"status": "error", "reason": reason}

@@ -1,0 +1,51 @@
+"""Wait until a job is in one of some states; a terminal state that is not one of them ends the wait at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ha.coordination.paths import JobPaths
+from airflow_provider_ha.triggers.base import Event
+from airflow_provider_ha.triggers.newer import NewerThanTrigger
+
+
+if TYPE_CHECKING:
+    from airflow_provider_ha.jobs.snapshot import JobSnapshot
+
+
+class SparkHaJobStatusTrigger(NewerThanTrigger):
+    """Wait for a state.
+
+    :param target_states: Names of :class:`~airflow_provider_ha.jobs.model.JobState`.
+    """
+
+    def __init__(self, *, target_states: Sequence[str] = (), **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.target_states = list(target_states)
+
+    def kwargs(self) -> dict[str, Any]:
+        """Return the keyword arguments, as plain JSON."""
+        return super().kwargs() | {"target_states": self.target_states}
+
+    def nodes(self, paths: JobPaths) -> Sequence[str]:
+        """Return the status and the leader."""
+        return (paths.status, paths.leader)
+
+    def passed(self, snapshot: JobSnapshot) -> Event | None:
+        """Return the event once the job is in one of the states."""
+        return status_event(snapshot, self.target_states)
+
+
+def status_event(snapshot: JobSnapshot, target_states: Sequence[str]) -> Event | None:
+    """Decide whether a snapshot shows a state that is waited for."""
+    view = snapshot.run
+    if view is None or snapshot.state.value not in target_states:
+        return None
+    return {
+        "status": "success",
+        "job_id": snapshot.job_id,
+        "run": view.run.number,
+        "epoch": snapshot.epoch,
+        "state": snapshot.state.value,
+    }

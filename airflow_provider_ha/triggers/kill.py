@@ -1,0 +1,81 @@
+"""What happens when a user ends a task that follows a job: by default nothing.
+
+``on_kill`` of Airflow 3.3.2 also fires when a trigger only moves to another triggerer (apache/airflow#73454), and
+it may come after the next try has attached to the same job (apache/airflow#72100). So three things must hold before
+the job is touched, each of them checked against what is true now:
+
+1. Airflow says that the task instance is over by a user's act. ``deferred`` is a move; a clear starts a new try,
+   and that try attaches to the job.
+2. The claim that this trigger carries is still the watcher's current one: every try claims anew, and first.
+3. The claim is given up by compare-and-set, so that of two triggers only one goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ha.coordination.paths import ClusterPaths
+from airflow_provider_ha.jobs.watchers import WhenKilled, release
+from airflow_provider_ha.triggers.hub import borrow
+
+
+if TYPE_CHECKING:
+    from airflow_provider_ha.submit.client import HaClient
+    from airflow_provider_ha.triggers.job import SparkHaJobTrigger
+
+
+ENDED_BY_USER = frozenset({"success", "failed", "skipped", "removed"})
+
+_STATE_TIMEOUT = 15.0  # measured: 13 s on a stalled host; Airflow gives on_kill 30 s in all
+
+
+async def kill(trigger: SparkHaJobTrigger) -> None:
+    """Stop or cancel the job of *trigger* if all three guards hold; else do nothing and say why."""
+    instance: Any = trigger.task_instance
+    if instance is None:
+        return
+    state = await task_state(instance)
+    if state not in ENDED_BY_USER:
+        trigger.log.info("The task is %s, not ended by a user: the job is left alone", state or "unknown")
+        return
+    config = await trigger.config()
+    async with borrow(config) as hub:
+        done = await hub.call(lambda client: end_job(client, trigger))
+    trigger.log.info("The job was asked to end" if done else "Another try follows the job: it is left alone")
+
+
+async def task_state(instance: Any) -> str | None:
+    """Return the state of a task instance as Airflow has it now; ``None`` when it has none or does not say in time."""
+    from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance  # noqa: PLC0415  # heavy; only here
+
+    index = getattr(instance, "map_index", -1)
+    asking = asyncio.to_thread(
+        RuntimeTaskInstance.get_task_states,
+        dag_id=instance.dag_id,
+        task_ids=[instance.task_id],
+        run_ids=[instance.run_id],
+        map_index=index if index is not None and index >= 0 else None,
+    )
+    try:
+        states = await asyncio.wait_for(asking, _STATE_TIMEOUT)
+    except asyncio.TimeoutError:
+        return None
+    return next(iter(states.get(instance.run_id, {}).values()), None)
+
+
+def end_job(client: HaClient, trigger: SparkHaJobTrigger) -> bool:
+    """Give up the trigger's claim, then ask the job to end. Blocks.
+
+    Returns ``False`` when the claim is not current any more: then nothing was done.
+    """
+    paths = ClusterPaths(client.config.root, client.config.cluster_id).job(trigger.job_id)
+    if trigger.claim is None or not release(client.coordinator, paths, trigger.watcher_id, trigger.claim):
+        return False
+    job = client.job(trigger.job_id)
+    operation_id = f"{trigger.watcher_id}-killed-{trigger.claim}"
+    if trigger.when_killed == WhenKilled.CANCEL.value:
+        job.request_cancel(operation_id=operation_id, requested_by=trigger.watcher_id)
+    else:
+        job.request_stop(operation_id=operation_id, requested_by=trigger.watcher_id, mode="suspend")
+    return True

@@ -1,0 +1,56 @@
+"""Wait until somebody leads a job: a live fact, never a memory of one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ha.coordination.paths import JobPaths
+from airflow_provider_ha.triggers.base import Event
+from airflow_provider_ha.triggers.job import leads
+from airflow_provider_ha.triggers.newer import NewerThanTrigger
+
+
+if TYPE_CHECKING:
+    from airflow_provider_ha.jobs.snapshot import JobSnapshot
+
+
+class SparkHaLeaderTrigger(NewerThanTrigger):
+    """Wait for a leader whose epoch is known.
+
+    :param min_epoch: Lowest epoch that passes.
+    :param min_run: Lowest run that passes.
+    """
+
+    def __init__(self, *, min_epoch: int = 1, min_run: int = 1, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.min_epoch = min_epoch
+        self.min_run = min_run
+
+    def kwargs(self) -> dict[str, Any]:
+        """Return the keyword arguments, as plain JSON."""
+        return super().kwargs() | {"min_epoch": self.min_epoch, "min_run": self.min_run}
+
+    def nodes(self, paths: JobPaths) -> Sequence[str]:
+        """Return the leader node."""
+        return (paths.leader,)
+
+    def passed(self, snapshot: JobSnapshot) -> Event | None:
+        """Return the event once the newest run is led, with a high enough epoch."""
+        return leader_event(snapshot, min_epoch=self.min_epoch, min_run=self.min_run)
+
+
+def leader_event(snapshot: JobSnapshot, *, min_epoch: int, min_run: int) -> Event | None:
+    """Decide whether a snapshot shows the leader that is waited for."""
+    leader = snapshot.leader
+    if leader is None or not leads(snapshot) or leader.epoch < min_epoch or leader.run < min_run:
+        return None
+    return {
+        "status": "success",
+        "job_id": snapshot.job_id,
+        "run": leader.run,
+        "epoch": leader.epoch,
+        "attempt": leader.attempt,
+        "host": leader.host,
+        "pid": leader.pid,
+    }

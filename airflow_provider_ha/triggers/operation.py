@@ -1,0 +1,69 @@
+"""Follow one operation (savepoint, stop, cancel) until it is final, and where it has to end the run: until it did."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
+from airflow_provider_ha.jobs.model import Operation, OperationState
+from airflow_provider_ha.jobs.runs import RunStore, RunView
+from airflow_provider_ha.triggers.base import Event, SparkHaTrigger
+
+
+if TYPE_CHECKING:
+    from airflow_provider_ha.submit.client import HaClient
+
+
+class SparkHaOperationTrigger(SparkHaTrigger):
+    """Wait for the answer to one operation.
+
+    Events: ``completed``, ``failed``, ``abandoned`` (the run ended before it was done). Each carries the operation.
+
+    :param operation_id: Its id.
+    :param run: Run that it was asked of.
+    :param until_ended: Whether success also needs the run's result (stop and cancel).
+    """
+
+    def __init__(self, *, operation_id: str = "", run: int = 0, until_ended: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.operation_id = operation_id
+        self.number = run
+        self.until_ended = until_ended
+
+    def kwargs(self) -> dict[str, Any]:
+        """Return the keyword arguments, as plain JSON."""
+        return super().kwargs() | {
+            "operation_id": self.operation_id,
+            "run": self.number,
+            "until_ended": self.until_ended,
+        }
+
+    def nodes(self, paths: JobPaths) -> Sequence[str]:
+        """Return the operation and the run's result."""
+        return (paths.operation(self.operation_id), paths.run_result(self.number))
+
+    def look(self, client: HaClient) -> Event | None:
+        """Read the operation and the run it was asked of."""
+        operation = client.job(self.job_id).operation(self.operation_id)
+        if operation is None:
+            return {"status": "error", "reason": f"operation {self.operation_id!r} of job {self.job_id!r} is gone"}
+        paths = ClusterPaths(client.config.root, client.config.cluster_id).job(self.job_id)
+        view = RunStore(client.coordinator, paths).get(self.number)
+        return operation_event(operation, view, until_ended=self.until_ended)
+
+
+def operation_event(operation: Operation, view: RunView, *, until_ended: bool) -> Event | None:
+    """Decide what an operation and its run say; ``None`` while the answer, or the run's end, is still to come."""
+    if not operation.state.final:
+        return None
+    event: Event = {
+        "status": operation.state.value.lower(),
+        "operation": operation.model_dump(mode="json"),
+        "reason": operation.error,
+    }
+    if view.result is not None:
+        event |= {"state": view.result.state.value, "run_reason": view.result.reason}
+    elif until_ended and operation.state is OperationState.COMPLETED:
+        return None
+    return event

@@ -1,0 +1,86 @@
+"""The runbook for a lost or damaged job: find the latest checkpoint that can be restored, and restore it.
+
+1. ``select_checkpoint`` verifies newest first; its log shows each rejected candidate with its file and the reason.
+2. ``plan`` shows what a restore would do: age, batches to execute again, what the sinks have, and the verdict.
+3. ``restore`` starts a new run from exactly what was selected and follows it to its end.
+4. Beside it, the sensors wait for a leader and for the first new checkpoint; ``report`` sums up.
+
+Nothing is changed before step 3. Run it as often as needed. To restore as another job, give another ``job_id``, and
+``arguments`` that name another output.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import DAG, Param, task
+
+from airflow_provider_ha.operators.plan_restore import SparkHaPlanRestoreOperator
+from airflow_provider_ha.operators.restore import SparkHaRestoreOperator
+from airflow_provider_ha.operators.select_checkpoint import SparkHaSelectCheckpointOperator
+from airflow_provider_ha.sensors.checkpoint import SparkHaCheckpointSensor
+from airflow_provider_ha.sensors.leader import SparkHaLeaderSensor
+
+
+log = logging.getLogger(__name__)
+
+with DAG(
+    dag_id="disaster_recovery",
+    doc_md=__doc__,
+    schedule=None,
+    catchup=False,
+    render_template_as_native_obj=True,  # lists stay lists
+    tags=["spark-ha"],
+    params={
+        "source_job": Param("flight_delays", type="string", description="Job to restore from"),
+        "job_id": Param("flight_delays", type="string", description="Job to restore as"),
+        "want": Param("latest", type="string", description="latest, checkpoint-<n> or savepoint-<id>"),
+        "output": Param(
+            "continue", type="string", enum=["continue", "fresh"], description="For another output directory"
+        ),
+        "allow": Param(["SAFE"], type="array", description="Verdicts to go on with; SAFE loses and repeats nothing"),
+        "application": Param(None, type=["null", "string"], description="Another script; empty: as it was"),
+        "arguments": Param(None, type=["null", "array"], description="Other arguments; empty: as they were"),
+    },
+) as dag:
+    select = SparkHaSelectCheckpointOperator(
+        task_id="select_checkpoint", job_id="{{ params.source_job }}", want="{{ params.want }}"
+    )
+
+    request: dict[str, Any] = {
+        "job_id": "{{ params.job_id }}",
+        "source_job": "{{ params.source_job }}",
+        # What was shown is what is restored.
+        "want": "{{ ti.xcom_pull(task_ids='select_checkpoint')['chosen']['source'] }}",
+        "fallback": False,
+        "output_mode": "{{ params.output }}",
+        "allow": "{{ params.allow }}",
+        "application": "{{ params.application }}",
+        "arguments": "{{ params.arguments }}",
+    }
+    plan = SparkHaPlanRestoreOperator(task_id="plan", **request)
+    restore = SparkHaRestoreOperator(task_id="restore", wait_for="finished", **request)
+
+    leader = SparkHaLeaderSensor(task_id="wait_for_leader", job_id="{{ params.job_id }}", timeout=timedelta(minutes=15))
+    checkpoint = SparkHaCheckpointSensor(
+        task_id="wait_for_checkpoint",
+        job_id="{{ params.job_id }}",
+        newer_than="{{ ti.xcom_pull(task_ids='plan')['latest_number'] }}",
+        timeout=timedelta(minutes=15),
+    )
+
+    @task
+    def report(selection: Any, planned: Any, led: Any, made: Any) -> None:
+        """Say in the log what was restored and that it works."""
+        rejected = [candidate for candidate in selection["candidates"] if not candidate["accepted"]]
+        log.info("Restored from %s, verdict %s", selection["chosen"]["source"], planned["verdict"])
+        for candidate in rejected:
+            log.info("Rejected %s: %s: %s", candidate["source"], candidate["file"], candidate["reason"])
+        log.info("Run %s is led by epoch %s on %s", led["run"], led["epoch"], led["host"])
+        log.info("Its first new checkpoint is number %s", made["checkpoint"])
+
+    select >> plan >> [restore, leader]
+    leader >> checkpoint
+    report(select.output, plan.output, leader.output, checkpoint.output)

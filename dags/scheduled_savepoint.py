@@ -1,0 +1,37 @@
+"""Take a savepoint of a running job every hour, and keep the newest three of this schedule.
+
+The job does not pause. A savepoint is a copy with a manifest, verified before the task succeeds; those taken by
+hand or by another schedule are never disposed of here.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+from airflow.sdk import DAG, Param
+
+from airflow_provider_ha.operators.savepoint import SparkHaSavepointOperator
+
+
+with DAG(
+    dag_id="scheduled_savepoint",
+    doc_md=__doc__,
+    schedule="0 * * * *",
+    start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
+    catchup=False,
+    max_active_runs=1,
+    tags=["spark-ha"],
+    params={
+        "job_id": Param("flight_delays", type="string", description="Job to take a savepoint of"),
+        "schedule": Param("hourly", type="string", description="Name that savepoints of this schedule bear"),
+        "retain": Param(3, type="integer", minimum=1, description="How many of them are kept"),
+    },
+) as dag:
+    SparkHaSavepointOperator(
+        task_id="savepoint",
+        job_id="{{ params.job_id }}",
+        schedule="{{ params.schedule }}",
+        retain="{{ params.retain }}",
+        savepoint_label="{{ dag_run.run_id }}",
+        wait_timeout=timedelta(minutes=30),
+    )

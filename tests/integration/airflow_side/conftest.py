@@ -1,0 +1,53 @@
+"""Airflow's home is set before anything of Airflow is imported; triggers read real state through a counted session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.coordination.paths import JobPaths
+from tests.airflow_helpers import connection_json, use_own_airflow_home
+
+
+use_own_airflow_home()
+
+
+@pytest.fixture
+def airflow_connection(config: HaConfig, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The default connection leads to the test's own cluster."""
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_HA_DEFAULT", connection_json(config))
+    return "spark_ha_default"
+
+
+@pytest.fixture
+def paths(cluster_paths: Any, coordinator: Coordinator) -> JobPaths:
+    """The job that triggers watch."""
+    made: JobPaths = cluster_paths.job("flights")
+    return made
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+    """Every client that the hub opened; real ones, only counted."""
+    from airflow_provider_ha.triggers import hub
+
+    real, clients = hub._open_client, []
+
+    def counted(config: HaConfig) -> Any:
+        client = real(config)
+        clients.append(client)
+        return client
+
+    monkeypatch.setattr(hub, "_open_client", counted)
+    yield clients
+    assert not hub._hubs, "every hub was given back"
+
+
+@pytest.fixture
+def task_instance() -> Any:
+    return SimpleNamespace(id="ti-1", dag_id="dag", task_id="task", run_id="run", map_index=-1, try_number=1)

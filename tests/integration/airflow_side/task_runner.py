@@ -1,0 +1,36 @@
+"""A task runner in one process: executes, runs the trigger of a deferral, resumes, until there is a result."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from airflow.sdk.exceptions import TaskDeferred
+
+
+def run_task(operator: Any, context: dict[str, Any], *, seconds: float = 60.0) -> tuple[Any, list[dict[str, Any]]]:
+    """Return the task's result and the events that it was resumed with."""
+    events: list[dict[str, Any]] = []
+    method, kwargs = "execute", {}
+    while True:
+        try:
+            return getattr(operator, method)(context, **kwargs), events
+        except TaskDeferred as deferred:
+            event = asyncio.run(asyncio.wait_for(_event(deferred.trigger), seconds))
+            events.append(event)
+            method, kwargs = deferred.method_name, (deferred.kwargs or {}) | {"event": event}
+
+
+def deferral(operator: Any, context: dict[str, Any]) -> TaskDeferred:
+    """Return what the first execution defers with."""
+    try:
+        operator.execute(context)
+    except TaskDeferred as deferred:
+        return deferred
+    raise AssertionError("the operator did not defer")
+
+
+async def _event(trigger: Any) -> dict[str, Any]:
+    events = [event.payload async for event in trigger.run()]
+    payload: dict[str, Any] = events[0]
+    return payload

@@ -1,0 +1,188 @@
+"""All triggers of one loop share one session, and wake when something changes."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination._kazoo import KazooCoordinator
+from airflow_provider_ha.coordination.coordinator import Coordinator, SessionState
+from airflow_provider_ha.coordination.paths import JobPaths
+from airflow_provider_ha.jobs.runs import RunStore
+from airflow_provider_ha.submit.client import HaClient
+from airflow_provider_ha.testing.waiting import wait_until
+from airflow_provider_ha.triggers import hub
+from airflow_provider_ha.triggers.checkpoint import SparkHaCheckpointTrigger
+from airflow_provider_ha.triggers.job import SparkHaJobTrigger
+from airflow_provider_ha.triggers.leader import SparkHaLeaderTrigger
+from tests.airflow_helpers import connection_json
+from tests.jobs_helpers import an_exit, lead, submit
+
+
+pytestmark = pytest.mark.usefixtures("airflow_connection")
+
+NEVER = 600.0  # a poll that no test waits for: what passes was woken by a watch
+
+
+async def first_event(trigger: Any) -> dict[str, Any]:
+    events = [event.payload async for event in trigger.run()]
+    assert len(events) == 1
+    return events[0]
+
+
+def no_hub_thread() -> bool:
+    return not any(thread.name.startswith("spark-ha-hub") for thread in threading.enumerate())
+
+
+async def until(predicate: Any, what: str) -> None:
+    await asyncio.to_thread(wait_until, predicate, timeout=20, what=what)
+
+
+def test_many_triggers_share_one_session_and_are_woken_by_a_watch(
+    config: HaConfig, coordinator: Coordinator, paths: JobPaths, opened: list[Any]
+) -> None:
+    submit(coordinator, paths)
+    triggers = [SparkHaLeaderTrigger(job_id="flights", poll_interval=NEVER) for _ in range(20)]
+
+    async def watch() -> list[dict[str, Any]]:
+        waiting = [asyncio.ensure_future(first_event(trigger)) for trigger in triggers]
+        await until(lambda: opened, "a session")
+        await asyncio.sleep(0.5)  # let every trigger look once: what comes now comes from a watch
+        leadership = await asyncio.to_thread(lead, coordinator, paths, config)
+        try:
+            return await asyncio.wait_for(asyncio.gather(*waiting), 10)
+        finally:
+            await asyncio.to_thread(leadership.release)
+
+    events = asyncio.run(watch())
+
+    assert {event["status"] for event in events} == {"success"}
+    assert {event["epoch"] for event in events} == {1}
+    assert len(opened) == 1
+    assert opened[0].coordinator.state is not SessionState.CONNECTED, "the last one closed the session"
+
+
+def test_a_trigger_that_is_cancelled_leaves_the_session_to_the_others(
+    config: HaConfig, coordinator: Coordinator, paths: JobPaths, opened: list[Any]
+) -> None:
+    submit(coordinator, paths)
+
+    async def watch() -> dict[str, Any]:
+        moved = asyncio.ensure_future(first_event(SparkHaLeaderTrigger(job_id="flights", poll_interval=NEVER)))
+        stays = asyncio.ensure_future(first_event(SparkHaLeaderTrigger(job_id="flights", poll_interval=NEVER)))
+        await asyncio.sleep(0)  # both have asked for the session, none has it
+        moved.cancel()
+        await until(lambda: opened, "a session")
+        leadership = await asyncio.to_thread(lead, coordinator, paths, config)
+        try:
+            return await asyncio.wait_for(stays, 10)
+        finally:
+            await asyncio.to_thread(leadership.release)
+
+    assert asyncio.run(watch())["status"] == "success"
+    assert len(opened) == 1
+
+
+def test_a_lost_session_is_replaced_with_its_watches(
+    config: HaConfig, coordinator: Coordinator, paths: JobPaths, opened: list[Any]
+) -> None:
+    submit(coordinator, paths)
+
+    async def watch() -> dict[str, Any]:
+        waiting = asyncio.ensure_future(first_event(SparkHaLeaderTrigger(job_id="flights", poll_interval=NEVER)))
+        await until(lambda: opened, "a session")
+        await asyncio.sleep(0.3)  # the trigger has looked
+        opened[0].coordinator.close()  # for good: no watch of this session will ever fire
+        await until(lambda: len(opened) == 2, "a second session")
+        leadership = await asyncio.to_thread(lead, coordinator, paths, config)
+        try:
+            return await asyncio.wait_for(waiting, 10)
+        finally:
+            await asyncio.to_thread(leadership.release)
+
+    assert asyncio.run(watch())["status"] == "success"
+
+
+def test_a_watch_is_set_once_however_often_a_trigger_looks(
+    coordinator: Coordinator, paths: JobPaths, opened: list[Any]
+) -> None:
+    submit(coordinator, paths)
+    watches: list[str] = []
+
+    async def watch() -> None:
+        waiting = asyncio.ensure_future(first_event(SparkHaLeaderTrigger(job_id="flights", poll_interval=0.01)))
+        await until(lambda: opened, "a session")
+        client = opened[0].coordinator
+        real = client.find
+
+        def counted(path: str, **options: Any) -> Any:
+            if options.get("watch"):
+                watches.append(path)
+            return real(path, **options)
+
+        client.find = counted
+        await asyncio.sleep(0.5)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+
+    asyncio.run(watch())
+
+    assert len(watches) <= 1
+
+
+def test_the_loop_is_never_blocked_while_the_cluster_does_not_answer(
+    config: HaConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = config.model_copy(update={"zookeeper": "127.0.0.1:1"})  # nobody listens there
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_HA_DEFAULT", connection_json(away))
+    monkeypatch.setattr(
+        hub, "_open_client", lambda config: HaClient(config, KazooCoordinator.connect(config, timeout=0.5))
+    )
+    gaps: list[float] = []
+
+    async def watch() -> bool:
+        waiting = asyncio.ensure_future(first_event(SparkHaLeaderTrigger(job_id="flights", poll_interval=0.1)))
+        for _ in range(40):
+            before = time.monotonic()
+            await asyncio.sleep(0.02)
+            gaps.append(time.monotonic() - before)
+        still_waiting = not waiting.done()
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        return still_waiting
+
+    assert asyncio.run(watch()), "an outage is waited out"
+    assert max(gaps) < 0.5
+    wait_until(no_hub_thread, timeout=10, what="the last attempt to connect to be over")
+
+
+def test_a_loss_is_due_again_after_its_delay_and_not_before(
+    coordinator: Coordinator, paths: JobPaths, opened: list[Any]
+) -> None:
+    submit(coordinator, paths)
+    coordinator.commit(RunStore(coordinator, paths).exit_op(1, 1, an_exit()))
+
+    def trigger(**kwargs: Any) -> SparkHaJobTrigger:
+        return SparkHaJobTrigger(job_id="flights", run=1, wait_for="finished", poll_interval=NEVER, **kwargs)
+
+    fresh = asyncio.run(first_event(trigger()))
+    before = time.monotonic()
+    due = asyncio.run(first_event(trigger(recover_after=0.5, lost_attempt=1)))
+    waited = time.monotonic() - before
+
+    assert (fresh["status"], due["status"]) == ("lost", "recover")
+    assert waited >= 0.4
+    assert len(opened) == 2
+
+
+def test_an_invalid_job_id_ends_the_wait_with_what_to_do(opened: list[Any]) -> None:
+    event = asyncio.run(first_event(SparkHaCheckpointTrigger(job_id="to_delete")))
+
+    assert event["status"] == "error"
+    assert "reserved" in event["reason"]
+    assert not opened

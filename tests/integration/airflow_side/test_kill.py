@@ -1,0 +1,88 @@
+"""Killing a watcher: each guard alone keeps the stream alive."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.coordination.paths import JobPaths
+from airflow_provider_ha.jobs import operations
+from airflow_provider_ha.jobs.watchers import WhenKilled, claim
+from airflow_provider_ha.triggers import kill
+from airflow_provider_ha.triggers.job import SparkHaJobTrigger
+from tests.jobs_helpers import submit
+
+
+pytestmark = pytest.mark.usefixtures("airflow_connection", "opened")
+
+
+def watching(task_instance: Any, version: int | None, when_killed: str) -> SparkHaJobTrigger:
+    trigger = SparkHaJobTrigger(job_id="flights", run=1, when_killed=when_killed, watcher_id="w", claim=version)
+    trigger.task_instance = task_instance
+    return trigger
+
+
+def kill_it(trigger: SparkHaJobTrigger, state: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def says(_: Any) -> str | None:
+        return state
+
+    monkeypatch.setattr(kill, "task_state", says)
+    asyncio.run(trigger.on_kill())
+
+
+def asked(coordinator: Coordinator, paths: JobPaths) -> list[str]:
+    return [operation.operation.value for operation in operations.list_operations(coordinator, paths)]
+
+
+def claimed(coordinator: Coordinator, paths: JobPaths) -> int:
+    return claim(coordinator, paths, "w", ti_id="ti-1", when_killed=WhenKilled.STOP_WITH_CHECKPOINT)
+
+
+def test_a_user_who_ends_the_task_stops_the_job_once_when_asked_for(
+    coordinator: Coordinator, paths: JobPaths, task_instance: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit(coordinator, paths)
+    trigger = watching(task_instance, claimed(coordinator, paths), "stop_with_checkpoint")
+
+    kill_it(trigger, "failed", monkeypatch)
+    kill_it(trigger, "failed", monkeypatch)
+
+    assert asked(coordinator, paths) == ["stop"]
+
+
+@pytest.mark.parametrize("state", ["deferred", "scheduled", "queued", "running", None])
+def test_a_move_to_another_triggerer_or_a_clear_leaves_the_job_alone(
+    coordinator: Coordinator, paths: JobPaths, task_instance: Any, monkeypatch: pytest.MonkeyPatch, state: str | None
+) -> None:
+    submit(coordinator, paths)
+    trigger = watching(task_instance, claimed(coordinator, paths), "stop_with_checkpoint")
+
+    kill_it(trigger, state, monkeypatch)
+
+    assert asked(coordinator, paths) == []
+
+
+def test_a_trigger_of_an_earlier_try_leaves_the_job_alone(
+    coordinator: Coordinator, paths: JobPaths, task_instance: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit(coordinator, paths)
+    earlier = watching(task_instance, claimed(coordinator, paths), "stop_with_checkpoint")
+    claimed(coordinator, paths)  # the next try
+
+    kill_it(earlier, "failed", monkeypatch)
+
+    assert asked(coordinator, paths) == []
+
+
+def test_detach_is_the_default_and_does_nothing(
+    coordinator: Coordinator, paths: JobPaths, task_instance: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit(coordinator, paths)
+    trigger = watching(task_instance, claimed(coordinator, paths), SparkHaJobTrigger().when_killed)
+
+    kill_it(trigger, "failed", monkeypatch)
+
+    assert asked(coordinator, paths) == []

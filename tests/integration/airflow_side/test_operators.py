@@ -1,0 +1,188 @@
+"""Operators against a real ZooKeeper and real processes; only spark-submit is a stand-in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from airflow_provider_ha.clock import SystemClock
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination.coordinator import Coordinator, Create
+from airflow_provider_ha.coordination.counter import counter_op
+from airflow_provider_ha.coordination.paths import JobPaths
+from airflow_provider_ha.jobs import operations
+from airflow_provider_ha.jobs.runs import RunStore
+from airflow_provider_ha.operators.cancel import SparkHaCancelOperator
+from airflow_provider_ha.operators.savepoint import SparkHaSavepointOperator
+from airflow_provider_ha.operators.stop import SparkHaStopOperator
+from airflow_provider_ha.operators.submit import SparkHaSubmitOperator
+from airflow_provider_ha.sensors.leader import SparkHaLeaderSensor
+from airflow_provider_ha.testing.waiting import wait_until
+from tests import submit_helpers as helpers
+from tests.airflow_helpers import context
+from tests.integration.airflow_side.task_runner import deferral, run_task
+from tests.jobs_helpers import a_status, lead, submit
+
+
+pytestmark = pytest.mark.usefixtures("airflow_connection", "opened")
+
+
+@pytest.fixture
+def application(
+    tmp_path: Path, config: HaConfig, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[str]:
+    """A script, and a Spark home whose spark-submit is the stand-in; every process of it is gone afterwards."""
+    monkeypatch.setenv("SPARK_HOME", str(helpers.stand_in_spark(tmp_path / "spark")))
+    yield str(helpers.script(tmp_path))
+    helpers.kill_all(helpers.context(config, coordinator))
+
+
+def submitting(application: str, *, mode: str = "wait", **kwargs: Any) -> SparkHaSubmitOperator:
+    return SparkHaSubmitOperator(
+        task_id="task",
+        job_id="flights",
+        application=application,
+        env={"STAND_IN": mode},
+        poll_interval=0.2,
+        restart_delay=0.05,
+        start_from="fresh",
+        **kwargs,
+    )
+
+
+def test_a_retry_and_a_second_process_find_the_run_again(
+    application: str, coordinator: Coordinator, paths: JobPaths
+) -> None:
+    operator = submitting(application)
+
+    first = deferral(operator, context(ti_id="try-1"))
+    second = deferral(operator, context(ti_id="try-2"))
+
+    assert first.trigger.number == second.trigger.number == 1
+    assert second.trigger.claim > first.trigger.claim, "the new try has overtaken the trigger of the old one"
+    view = RunStore(coordinator, paths).get(1)
+    assert RunStore(coordinator, paths).numbers() == [1]
+    assert len(view.submissions) == 1
+
+
+def test_another_task_is_refused_while_the_run_lives_and_burns_no_retry(application: str) -> None:
+    deferral(submitting(application), context())
+
+    with pytest.raises(AirflowFailException, match="already has a live run"):
+        submitting(application).execute(context(run_id="manual__2"))
+
+
+def test_a_lost_driver_is_submitted_again_without_an_airflow_retry_until_it_is_given_up(
+    application: str, coordinator: Coordinator, paths: JobPaths
+) -> None:
+    operator = submitting(application, mode="die", wait_for="finished", restart_attempts=2)
+
+    with pytest.raises(AirflowFailException, match="lost 3 times"):
+        run_task(operator, context())
+
+    view = RunStore(coordinator, paths).get(1)
+    assert [submission.submission.attempt for submission in view.submissions] == [1, 2, 3]
+    assert view.result is not None
+    assert view.result.state.value == "FAILED"
+
+
+def test_a_clear_after_a_failed_run_submits_a_new_one(
+    application: str, coordinator: Coordinator, paths: JobPaths
+) -> None:
+    failing = submitting(application, mode="die", restart_attempts=0)
+    with pytest.raises(AirflowFailException):
+        run_task(failing, context())
+
+    again = deferral(submitting(application), context(ti_id="cleared"))
+
+    assert again.trigger.number == 2
+    assert RunStore(coordinator, paths).numbers() == [1, 2]
+
+
+def test_submit_returns_once_the_leader_of_this_run_says_running(
+    application: str, coordinator: Coordinator, paths: JobPaths, config: HaConfig
+) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        task = pool.submit(run_task, submitting(application), context())
+        wait_until(lambda: coordinator.find(paths.submission(1, 1)), timeout=20, what="a submission")
+        with lead(coordinator, paths, config) as leadership:
+            leadership.commit(Create(paths.status, a_status().to_bytes()))
+            result, _ = task.result(timeout=30)
+
+    assert result == {"job_id": "flights", "run": 1, "epoch": 1, "state": "RUNNING"}
+
+
+def test_a_savepoint_is_asked_for_once_and_its_answer_is_the_result(
+    coordinator: Coordinator, paths: JobPaths, config: HaConfig
+) -> None:
+    submit(coordinator, paths)
+    operator = SparkHaSavepointOperator(task_id="task", job_id="flights", schedule="hourly", retain="3")
+    with ThreadPoolExecutor(1) as pool, lead(coordinator, paths, config) as leadership:
+        task = pool.submit(run_task, operator, context())
+        wait_until(lambda: operations.list_operations(coordinator, paths), timeout=20, what="the request")
+        [asked] = operations.list_operations(coordinator, paths)
+        answer = {"savepoint_id": "s1", "path": "/savepoints/s1"}
+        operations.complete(leadership, paths, asked, result=answer, clock=SystemClock())
+        result, _ = task.result(timeout=30)
+        again, _ = run_task(operator, context(ti_id="cleared"))
+
+    assert asked.arguments == {"schedule": "hourly", "retain": 3, "label": ""}
+    assert result == again
+    assert result["path"] == "/savepoints/s1"
+    assert len(operations.list_operations(coordinator, paths)) == 1
+
+
+def test_a_failed_savepoint_is_asked_for_again_by_the_retry(
+    coordinator: Coordinator, paths: JobPaths, config: HaConfig
+) -> None:
+    submit(coordinator, paths)
+    operator = SparkHaSavepointOperator(task_id="task", job_id="flights")
+    first = deferral(operator, context())
+    with lead(coordinator, paths, config) as leadership:
+        [asked] = operations.list_operations(coordinator, paths)
+        operations.fail(leadership, paths, asked, error="no space", clock=SystemClock())
+        second = deferral(operator, context(ti_id="try-2"))
+
+    with pytest.raises(AirflowException, match="no space"):
+        operator.execute_complete({}, {"status": "failed", "operation": asked.model_dump(), "reason": "no space"})
+    assert second.trigger.operation_id == f"{first.trigger.operation_id}-2"
+
+
+def test_cancel_works_without_a_driver(coordinator: Coordinator, paths: JobPaths) -> None:
+    submit(coordinator, paths)
+
+    result, _ = run_task(SparkHaCancelOperator(task_id="task", job_id="flights"), context())
+
+    assert result["run"] == 1
+    view = RunStore(coordinator, paths).get(1)
+    assert view.result is not None
+    assert view.result.state.value == "CANCELED"
+
+
+@pytest.mark.parametrize("operator_class", [SparkHaStopOperator, SparkHaSavepointOperator, SparkHaCancelOperator])
+def test_an_unknown_job_fails_for_good_and_nothing_is_created(
+    operator_class: Any, coordinator: Coordinator, paths: JobPaths
+) -> None:
+    with pytest.raises(AirflowFailException, match="flights"):
+        operator_class(task_id="task", job_id="flights").execute(context())
+
+    assert coordinator.find(paths.base) is None
+
+
+def test_a_sensor_waits_for_a_job_that_is_not_there_yet(
+    coordinator: Coordinator, paths: JobPaths, config: HaConfig
+) -> None:
+    sensor = SparkHaLeaderSensor(task_id="task", job_id="flights", poll_interval=0.2)
+    with ThreadPoolExecutor(1) as pool:
+        task = pool.submit(run_task, sensor, context())
+        submit(coordinator, paths)
+        coordinator.commit(counter_op(paths.checkpoint_id_counter, None, 3))
+        with lead(coordinator, paths, config):
+            result, _ = task.result(timeout=30)
+
+    assert (result["run"], result["epoch"]) == (1, 1)

@@ -1,0 +1,8 @@
+"""Airflow's home is set before anything of Airflow is imported."""
+
+from __future__ import annotations
+
+from tests.airflow_helpers import use_own_airflow_home
+
+
+use_own_airflow_home()

@@ -1,0 +1,57 @@
+"""What the fields of a connection mean."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.hooks.connection import config_of, secrets_of
+
+
+EXTRA = {"storage_root": "file:///shared/ha"}
+
+
+def connection(**fields: Any) -> Any:
+    values = {"conn_id": "prod", "host": "zk1,zk2", "port": None, "login": None, "password": None}
+    return SimpleNamespace(**(values | fields))
+
+
+def test_every_host_without_a_port_gets_the_connections_port() -> None:
+    assert config_of(connection(port=2281), EXTRA).zookeeper == "zk1:2281,zk2:2281"
+    assert config_of(connection(host="zk1:1, zk2"), EXTRA).zookeeper == "zk1:1,zk2:2181"
+
+
+def test_login_and_password_are_the_digest() -> None:
+    config = config_of(connection(login="user", password="pass"), EXTRA)
+
+    assert config.digest_auth is not None
+    assert config.digest_auth.get_secret_value() == "user:pass"
+    assert "pass" not in repr(config)
+
+
+@pytest.mark.parametrize(
+    ("fields", "extra", "says"),
+    [
+        ({"host": None}, EXTRA, "no ZooKeeper host"),
+        ({}, {}, "no storage root"),
+        ({}, {"storage_root": "/shared/ha"}, "no scheme"),
+        ({"login": "user"}, EXTRA, "go together"),
+        ({}, {"storage_root": "s3://bucket/ha"}, "work_root"),
+        ({}, EXTRA | {"session_timeout": 2}, "too short"),
+    ],
+)
+def test_what_cannot_work_names_the_connection_and_the_reason(fields: Any, extra: Any, says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says) as caught:
+        config_of(connection(**fields), extra)
+
+    assert "'prod'" in str(caught.value)
+    assert caught.value.next_step
+
+
+def test_all_secrets_are_known_to_be_secrets() -> None:
+    extra = EXTRA | {"s3_access_key": "key", "s3_secret_key": "secret"}
+
+    assert set(secrets_of(connection(password="pass"), extra)) == {"pass", "key", "secret"}

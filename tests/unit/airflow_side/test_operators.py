@@ -1,0 +1,164 @@
+"""What operators make of events, and who they say they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from airflow_provider_ha.errors import ConfigurationError, JobStateError, NotConnectedError
+from airflow_provider_ha.jobs.model import Operation, OperationKind, OperationState, OutputMode
+from airflow_provider_ha.operators.base import as_flag
+from airflow_provider_ha.operators.cancel import SparkHaCancelOperator
+from airflow_provider_ha.operators.failures import airflow_errors
+from airflow_provider_ha.operators.identity import request_id
+from airflow_provider_ha.operators.operation import open_operation_id
+from airflow_provider_ha.operators.options import ha_options
+from airflow_provider_ha.operators.restore import SparkHaRestoreOperator
+from airflow_provider_ha.operators.stop import SparkHaStopOperator
+from airflow_provider_ha.operators.submit import SparkHaSubmitOperator
+from airflow_provider_ha.operators.tables import table
+from tests.airflow_helpers import context
+from tests.jobs_helpers import NOON
+
+
+def operation(state: OperationState, **result: Any) -> dict[str, Any]:
+    made = Operation(
+        operation_id="o", operation=OperationKind.STOP, run=3, requested_by="t", requested_at=NOON, state=state
+    )
+    return made.model_copy(update={"result": result}).model_dump(mode="json")
+
+
+def test_every_try_of_a_task_asks_with_one_id_and_every_task_with_its_own() -> None:
+    assert request_id(context(ti_id="try-1")) == request_id(context(ti_id="try-2"))
+    ids = {request_id(context()), request_id(context(run_id="manual__2")), request_id(context(map_index=0))}
+    assert len(ids) == 3
+
+
+def test_a_request_id_is_safe_as_a_node_whatever_the_run_is_called() -> None:
+    made = request_id(context(run_id="scheduled__2026-01-01T00:00:00+00:00/#" + "x" * 200))
+
+    assert len(made) <= 100
+    assert not set("/:#+") & set(made)
+
+
+class Job:
+    """Knows some operations by their ids."""
+
+    def __init__(self, **states: OperationState) -> None:
+        self.states = {name.replace("_", "-"): state for name, state in states.items()}
+
+    def operation(self, operation_id: str) -> Any:
+        state = self.states.get(operation_id)
+        return state and Operation.model_validate(operation(state))
+
+
+def test_a_retry_finds_its_operation_and_repeats_only_a_failed_one() -> None:
+    def asks(**states: OperationState) -> str:
+        job: Any = Job(**states)
+        return open_operation_id(job, "o")
+
+    assert asks() == "o"
+    assert asks(o=OperationState.COMPLETED) == "o"
+    assert asks(o=OperationState.RUNNING) == "o"
+    assert asks(o=OperationState.FAILED) == "o-2"
+    assert asks(o=OperationState.FAILED, o_2=OperationState.ABANDONED) == "o-3"
+    assert asks(o=OperationState.FAILED, o_2=OperationState.REQUESTED) == "o-2"
+
+
+def test_a_stop_succeeds_only_when_the_run_is_finished() -> None:
+    stop = SparkHaStopOperator(task_id="t", job_id="flights")
+    done = {"status": "completed", "operation": operation(OperationState.COMPLETED, checkpoint=7, path="/cp/7")}
+
+    assert stop.execute_complete({}, done | {"state": "FINISHED"})["checkpoint"] == 7
+    with pytest.raises(AirflowException, match=r"ended FAILED.*path /cp/7"):
+        stop.execute_complete({}, done | {"state": "FAILED"})
+
+
+def test_a_stop_that_failed_after_its_checkpoint_names_the_path() -> None:
+    stop = SparkHaStopOperator(task_id="t", job_id="flights")
+    failed = {"status": "failed", "operation": operation(OperationState.FAILED, path="/cp/7"), "reason": "it hangs"}
+
+    with pytest.raises(AirflowException, match=r"it hangs.*path /cp/7") as caught:
+        stop.execute_complete({}, failed)
+
+    assert not isinstance(caught.value, AirflowFailException), "a retry may ask again"
+
+
+def test_a_cancel_succeeds_only_when_the_run_is_canceled() -> None:
+    cancel = SparkHaCancelOperator(task_id="t", job_id="flights")
+    done = {"status": "completed", "operation": operation(OperationState.COMPLETED)}
+
+    assert cancel.execute_complete({}, done | {"state": "CANCELED"})["run"] == 3
+    with pytest.raises(AirflowException, match="ended FINISHED"):
+        cancel.execute_complete({}, done | {"state": "FINISHED"})
+
+
+@pytest.mark.parametrize("state", ["FAILED", "CANCELED"])
+def test_a_run_that_ended_badly_fails_the_task_for_good(state: str) -> None:
+    submit = SparkHaSubmitOperator(task_id="t", job_id="flights", application="app.py")
+    event = {"status": "ended", "job_id": "flights", "run": 1, "state": state, "reason": "an unnamed query"}
+
+    with pytest.raises(AirflowFailException, match="an unnamed query"):
+        submit.execute_complete(context(), event)
+
+
+def test_a_finished_run_is_the_result_of_the_task() -> None:
+    submit = SparkHaSubmitOperator(task_id="t", job_id="flights", application="app.py")
+    event = {"status": "ended", "job_id": "flights", "run": 1, "epoch": 2, "state": "FINISHED", "attempt": 1}
+
+    expected = {"job_id": "flights", "run": 1, "epoch": 2, "state": "FINISHED"}
+    assert submit.execute_complete(context(), event) == expected
+
+
+@pytest.mark.parametrize(("name", "value"), [("wait_for", "ever"), ("when_killed", "kill")])
+def test_a_word_that_is_unknown_fails_before_anything_is_opened(name: str, value: str) -> None:
+    submit = SparkHaSubmitOperator(task_id="t", job_id="flights", application="app.py", **{name: value})
+
+    with pytest.raises(AirflowFailException, match=value):
+        submit.execute(context())
+
+
+def test_only_what_a_retry_can_mend_is_retried() -> None:
+    with pytest.raises(AirflowException) as caught, airflow_errors():
+        raise NotConnectedError("zk1 does not answer")
+    assert not isinstance(caught.value, AirflowFailException)
+
+    with pytest.raises(AirflowFailException, match="live run"), airflow_errors():
+        raise JobStateError("job has a live run", next_step="Stop it")
+
+
+def test_a_restore_leaves_out_what_a_template_rendered_to_nothing() -> None:
+    restore = SparkHaRestoreOperator(
+        task_id="t", job_id="copy", source_job="", application=None, arguments=None, output_mode="fresh"
+    )
+
+    request = restore.restore_request("r")
+
+    assert (request.source_job, request.application, request.arguments) == (None, None, None)
+    assert request.output is OutputMode.FRESH
+
+
+def test_a_restore_refuses_a_verdict_that_does_not_exist() -> None:
+    restore = SparkHaRestoreOperator(task_id="t", job_id="copy", allow=["MAYBE"])
+
+    with pytest.raises(ConfigurationError, match="MAYBE"):
+        restore.restore_request("r")
+
+
+def test_options_that_were_not_given_keep_their_defaults_and_wrong_ones_are_named() -> None:
+    assert ha_options(restart_attempts=None).restart_attempts == 10
+    with pytest.raises(ConfigurationError, match="retained_checkpoints"):
+        ha_options(retained_checkpoints=0)
+
+
+def test_a_flag_survives_a_template() -> None:
+    assert [as_flag(value) for value in (True, "True", "false", "", None)] == [True, True, False, False, False]
+    with pytest.raises(AirflowFailException):
+        as_flag("perhaps")
+
+
+def test_a_table_aligns_its_columns() -> None:
+    assert table(("a", "b"), [("long", 1)]).splitlines() == ["a     b", "----  -", "long  1"]
+    assert table(("a",), []).endswith("(none)")

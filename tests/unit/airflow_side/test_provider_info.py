@@ -1,0 +1,109 @@
+"""What Airflow is told about the package is true, and in the form that Airflow wants."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+from importlib.resources import files
+from typing import Any
+
+import jsonschema
+import pytest
+from airflow.sdk import BaseOperator
+from airflow.triggers.base import BaseTrigger
+
+from airflow_provider_ha.get_provider_info import get_provider_info
+
+
+INFO = get_provider_info()
+
+
+def modules(*kinds: str) -> list[str]:
+    return [name for kind in kinds for entry in INFO[kind] for name in entry["python-modules"]]
+
+
+def public_classes(*kinds: str) -> list[type]:
+    found = []
+    for name in modules(*kinds):
+        module = importlib.import_module(name)
+        found += [
+            value
+            for value in vars(module).values()
+            if inspect.isclass(value) and value.__module__ == name and value.__name__.startswith("SparkHa")
+        ]
+    return found
+
+
+OPERATORS = public_classes("operators", "sensors")
+
+
+def test_the_metadata_is_valid() -> None:
+    schema = json.loads((files("airflow") / "provider_info.schema.json").read_text())
+
+    jsonschema.validate(INFO, schema)
+
+
+def test_the_connection_form_is_drawn_from_new_style_metadata() -> None:
+    connection = INFO["connection-types"][0]
+    module, _, name = connection["hook-class-name"].rpartition(".")
+
+    hook = getattr(importlib.import_module(module), name)
+
+    assert hook.conn_type == connection["connection-type"]
+    assert "get_connection_form_widgets" not in vars(hook)
+    assert connection["conn-fields"]["s3_secret_key"]["schema"]["format"] == "password"
+    assert set(connection["ui-field-behaviour"]) == {"hidden-fields", "relabeling", "placeholders"}
+
+
+def test_every_kind_has_its_public_classes() -> None:
+    assert {cls.__name__ for cls in OPERATORS} >= {
+        "SparkHaSubmitOperator",
+        "SparkHaRestoreOperator",
+        "SparkHaSavepointOperator",
+        "SparkHaStopOperator",
+        "SparkHaCancelOperator",
+        "SparkHaSelectCheckpointOperator",
+        "SparkHaLeaderSensor",
+        "SparkHaJobStatusSensor",
+        "SparkHaCheckpointSensor",
+    }
+    assert all(issubclass(cls, BaseTrigger) for cls in public_classes("triggers"))
+
+
+def own_parameters(cls: type) -> set[str]:
+    """Return the parameters of the classes of this package; those of Airflow are documented by Airflow."""
+    ours = [base for base in cls.__mro__ if base.__module__.startswith("airflow_provider_ha")]
+    signatures = [inspect.signature(base.__dict__["__init__"]) for base in ours if "__init__" in base.__dict__]
+    ignored = {"self", "args", "kwargs"}
+    return {name for signature in signatures for name in signature.parameters if name not in ignored}
+
+
+@pytest.mark.parametrize("cls", OPERATORS, ids=lambda cls: cls.__name__)
+def test_every_parameter_is_documented_and_keyword_only(cls: type) -> None:
+    documented = cls.__doc__ or ""
+    if cls.__name__ == "SparkHaPlanRestoreOperator":
+        documented += cls.__mro__[1].__doc__ or ""
+
+    missing = {name for name in own_parameters(cls) if f":param {name}:" not in documented}
+
+    assert not missing
+    for name, parameter in inspect.signature(cls).parameters.items():
+        assert parameter.kind in (parameter.KEYWORD_ONLY, parameter.VAR_KEYWORD), name
+
+
+@pytest.mark.parametrize("cls", OPERATORS, ids=lambda cls: cls.__name__)
+def test_every_template_field_is_a_parameter(cls: type[BaseOperator]) -> None:
+    assert set(cls.template_fields) <= own_parameters(cls)
+
+
+@pytest.mark.parametrize("cls", public_classes("triggers"), ids=lambda cls: cls.__name__)
+def test_a_stored_trigger_is_made_again_whatever_release_stored_it(cls: Any) -> None:
+    path, kwargs = cls(job_id="flights").serialize()
+    module, _, name = path.rpartition(".")
+
+    again = getattr(importlib.import_module(module), name)
+
+    assert again(**json.loads(json.dumps(kwargs))).serialize() == (path, kwargs)
+    assert again().serialize()[0] == path
+    assert again(**kwargs, of_a_later_release=1).serialize() == (path, kwargs)
