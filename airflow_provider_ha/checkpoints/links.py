@@ -1,0 +1,118 @@
+"""Directories made of hard links, complete or not there.
+
+Invariant: nothing below a link is ever edited. Links share inodes with the directory that they were made from, so what
+has to differ is written aside and renamed over (main-job-spikes section 1, condition 1). A directory is built under a
+hidden name and renamed when it is complete: a half-made one is never mistaken for a whole one.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from airflow_provider_ha.clock import new_id
+from airflow_provider_ha.errors import ObjectExistsError
+
+
+_BUFFER = 1024 * 1024
+
+
+@contextmanager
+def building(target: Path) -> Iterator[Path]:
+    """Yield a hidden directory that becomes *target*, flushed to disk, when the block ends without an error.
+
+    :raises ObjectExistsError: *target* exists.
+    """
+    _refuse_existing(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    hidden = target.parent / f".{target.name}.{new_id()}.tmp"
+    hidden.mkdir()
+    try:
+        yield hidden
+        flush_tree(hidden)
+        _refuse_existing(target)
+        hidden.rename(target)
+    except BaseException:
+        shutil.rmtree(hidden, ignore_errors=True)
+        raise
+    flush_directory(target.parent)
+
+
+def link(source: Path, target: Path) -> None:
+    """Give a file a second name, or copy it when the target is on another device.
+
+    :raises FileNotFoundError: The file is not there (any more).
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(source, target)
+    except OSError as error:
+        # EMLINK: some file systems allow few names per file; EPERM: some allow none.
+        if error.errno not in (errno.EXDEV, errno.EMLINK, errno.EPERM):
+            raise
+        with source.open("rb") as reader, target.open("xb") as writer:
+            shutil.copyfileobj(reader, writer, _BUFFER)
+            writer.flush()
+            os.fsync(writer.fileno())
+
+
+def write_aside(path: Path, data: bytes) -> None:
+    """Write a file durably under a temporary name that Spark ignores, then give it its name.
+
+    The checksum file that Hadoop may have left beside an older file of this name is removed first: it would not fit.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.parent / f".{path.name}.{new_id()}.tmp"
+    try:
+        with aside.open("xb") as writer:
+            writer.write(data)
+            writer.flush()
+            os.fsync(writer.fileno())
+        hidden_checksum(path).unlink(missing_ok=True)
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
+    flush_directory(path.parent)
+
+
+def hidden_checksum(path: Path) -> Path:
+    """Path of the checksum that Hadoop's local file system keeps beside a file."""
+    return path.parent / f".{path.name}.crc"
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a directory: renamed to a hidden name first, so that nobody reads a half-removed one."""
+    hidden = path.parent / f".{path.name}.{new_id()}.removed"
+    try:
+        path.rename(hidden)
+    except FileNotFoundError:
+        return
+    flush_directory(path.parent)
+    shutil.rmtree(hidden)
+
+
+def flush_tree(root: Path) -> None:
+    """Force the names of every directory below *root* to the disk, *root* last."""
+    for directory, _, _ in os.walk(root, topdown=False):
+        flush_directory(Path(directory))
+
+
+def flush_directory(path: Path) -> None:
+    """Force the names in a directory to the disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _refuse_existing(target: Path) -> None:
+    if target.exists():
+        raise ObjectExistsError(
+            f"directory {target} exists already",
+            next_step="Each epoch and each checkpoint makes a directory of its own",
+        )

@@ -1,0 +1,80 @@
+"""What differs between releases of Spark when a checkpoint is damaged (spark-checkpoints.md, section 2b).
+
+Invariant: each difference was seen by starting that release on a damaged copy. A release that nobody tried is judged as
+the nearest older one that was.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+from dataclasses import dataclass
+
+from airflow_provider_ha.errors import ConfigurationError
+
+
+_VERSION = re.compile(r"(\d+)\.(\d+)(?:\.\d+)?\S*")
+# Judged when no Spark is installed and none was named.
+_DEFAULT = "4.2.0"
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """How one release of Spark treats damage.
+
+    :param version: ``(major, minor)``.
+    """
+
+    version: tuple[int, int]
+
+    @property
+    def needs_query_id(self) -> bool:
+        """Whether a missing ``metadata`` is refused (SPARK-55058); older releases make a new query id."""
+        return self.version >= (4, 2)
+
+    @property
+    def refuses_state_without_offsets(self) -> bool:
+        """Whether state or commits without any offsets are refused instead of overwritten."""
+        return self.version >= (4, 1)
+
+    @property
+    def falls_back(self) -> bool:
+        """Whether a store whose newest snapshot is bad is loaded from an older one and the changes since."""
+        return self.version >= (4, 2)
+
+    @property
+    def refuses_unfinished_repartition(self) -> bool:
+        """Whether a repartition that was begun and not committed is refused."""
+        return self.version >= (4, 2)
+
+    @property
+    def accepts_empty_spark_crc(self) -> bool:
+        """Whether an empty checksum file counts as none."""
+        return self.version == (4, 1)
+
+    def checks_spark_crc(self, *, by_id: bool) -> bool:
+        """Whether Spark's visible checksum files are enforced.
+
+        :param by_id: Whether the file belongs to checkpoint format 2: since 4.2 only those are checked.
+        """
+        return self.version == (4, 1) or (by_id and self.version >= (4, 2))
+
+
+def release(version: str | None) -> Release:
+    """Return the release of *version*.
+
+    :param version: As ``4.2.0``; ``None`` for the installed pyspark.
+    :raises ConfigurationError: It is not a version of Spark.
+    """
+    match = _VERSION.fullmatch(version or installed_version())
+    if not match:
+        raise ConfigurationError(f"{version!r} is not a version of Spark", next_step="Write it as 4.2.0")
+    return Release((int(match[1]), int(match[2])))
+
+
+def installed_version() -> str:
+    """Return the version of the installed pyspark, read without importing it; the default when there is none."""
+    try:
+        return importlib.metadata.version("pyspark")
+    except importlib.metadata.PackageNotFoundError:
+        return _DEFAULT

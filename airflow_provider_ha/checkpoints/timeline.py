@@ -1,0 +1,47 @@
+"""One history out of the records of several epochs.
+
+Invariant: a batch of the history is what the sinks were given last. A later epoch that was recovered or replayed has
+the same entry for the same batch; one that was rewound and planned afresh has another one, and then everything that
+older epochs recorded from there on belongs to a timeline that was given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from airflow_provider_ha.checkpoints.model import BatchEntry
+
+
+def merge(recordings: Mapping[int, Iterable[BatchEntry]]) -> dict[int, BatchEntry]:
+    """Return batch -> entry of the one history, ascending; it may have gaps.
+
+    :param recordings: Epoch -> what it recorded of one query.
+    """
+    history: dict[int, BatchEntry] = {}
+    for epoch in sorted(recordings):
+        newer = {entry.batch: entry for entry in recordings[epoch]}
+        turned = _first_difference(history, newer)
+        if turned is not None:
+            history = {batch: entry for batch, entry in history.items() if batch < turned}
+        # The newer entry of an equal batch may know its commit, which a planned one does not.
+        history.update(newer)
+    return dict(sorted(history.items()))
+
+
+def following(history: Mapping[int, BatchEntry], batch: int) -> tuple[BatchEntry, ...]:
+    """Return the entries after *batch* up to the first gap."""
+    entries = []
+    while batch + 1 in history:
+        batch += 1
+        entries.append(history[batch])
+    return tuple(entries)
+
+
+def _first_difference(older: Mapping[int, BatchEntry], newer: Mapping[int, BatchEntry]) -> int | None:
+    shared = sorted(older.keys() & newer.keys())
+    different = [batch for batch in shared if older[batch].offsets != newer[batch].offsets]
+    if not different:
+        return None
+    agreed = [batch for batch in shared if batch < different[0]]
+    # Between the last batch that both agree on and the first difference nobody knows where the newer one turned.
+    return agreed[-1] + 1 if agreed else min(newer)

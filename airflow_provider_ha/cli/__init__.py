@@ -1,0 +1,1 @@
+"""The ``spark-ha`` command, and the same verbs under ``airflow ha``."""

@@ -1,0 +1,43 @@
+"""The verbs of ``spark-ha`` under ``airflow ha``.
+
+Airflow imports this module for every ``airflow`` command, so it imports nothing heavy: the words after the noun are
+handed to ``spark-ha`` as they are. The cluster is the one of connection ``spark_ha_default`` unless options or the
+environment name another.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from airflow.cli.cli_config import ActionCommand, Arg, CLICommand, GroupCommand, lazy_load_command
+
+
+_WORDS = Arg(  # type: ignore[no-untyped-call]  # Airflow's Arg has no annotations
+    ("words",), nargs=argparse.REMAINDER, help="verb and options, as after `spark-ha`"
+)
+
+_NOUNS = {
+    "job": "look at jobs, stop and cancel them: list, show, graph, stop, cancel",
+    "checkpoint": "list, show and verify checkpoints",
+    "savepoint": "list, show, trigger and dispose of savepoints",
+    "leader": "who leads a job: show",
+}
+
+
+def get_ha_cli_commands() -> list[CLICommand]:
+    """Return the ``ha`` group for Airflow's command line."""
+    return [
+        GroupCommand(
+            name="ha",
+            help="High availability of Spark streaming jobs",
+            subcommands=[
+                ActionCommand(
+                    name=noun,
+                    help=text,
+                    func=lazy_load_command("airflow_provider_ha.cli.airflow_entry.run_words"),
+                    args=(_WORDS,),
+                )
+                for noun, text in _NOUNS.items()
+            ],
+        )
+    ]

@@ -1,0 +1,18 @@
+"""Where ``airflow ha`` enters ``spark-ha``: loaded only when one of the commands is really called."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from airflow_provider_ha.cli.app import run
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.hooks.spark_ha import SparkHaHook
+
+
+def run_words(args: Namespace) -> None:
+    """Run ``spark-ha <noun> <words>`` for ``airflow ha <noun> <words>``."""
+    run([args.subcommand, *args.words], prog_name="airflow ha", fallback=_default_connection)
+
+
+def _default_connection() -> HaConfig:
+    return SparkHaHook().get_config()

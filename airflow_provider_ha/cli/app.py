@@ -1,0 +1,73 @@
+"""``spark-ha``: look at jobs, checkpoints and savepoints, and act on them, without Airflow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated
+
+import typer
+
+from airflow_provider_ha import __version__
+from airflow_provider_ha.cli import checkpoint, job, leader, savepoint
+from airflow_provider_ha.cli.session import Target
+from airflow_provider_ha.config import HaConfig
+
+
+app = typer.Typer(
+    name="spark-ha",
+    help=(
+        "High availability of Spark Structured Streaming jobs. Exit codes: 0 done or true, 1 the answer is no, "
+        "2 it could not be found out."
+    ),
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(job.app, name="job")
+app.add_typer(checkpoint.app, name="checkpoint")
+app.add_typer(savepoint.app, name="savepoint")
+app.add_typer(leader.app, name="leader")
+
+
+def _print_version(value: bool) -> None:
+    if value:
+        typer.echo(f"spark-ha {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    context: typer.Context,
+    zookeeper: Annotated[
+        str | None, typer.Option(help="ZooKeeper hosts, host:port,host:port. [env: SPARK_HA_ZOOKEEPER]")
+    ] = None,
+    storage_root: Annotated[
+        str | None, typer.Option(help="file:///path or s3://bucket/prefix. [env: SPARK_HA_STORAGE_ROOT]")
+    ] = None,
+    cluster_id: Annotated[str | None, typer.Option(help="Namespace of the jobs. [env: SPARK_HA_CLUSTER_ID]")] = None,
+    root: Annotated[str | None, typer.Option(help="Root znode of all clusters. [env: SPARK_HA_ROOT]")] = None,
+    work_root: Annotated[
+        str | None, typer.Option(help="file:///path of working directories beside s3://. [env: SPARK_HA_WORK_ROOT]")
+    ] = None,
+    version: Annotated[  # noqa: ARG001  # handled by its callback
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Name the cluster. Credentials come from SPARK_HA_DIGEST_AUTH only: a command line is readable by everyone."""
+    target: Target = context.ensure_object(Target)
+    target.options.update(
+        zookeeper=zookeeper, storage_root=storage_root, cluster_id=cluster_id, root=root, work_root=work_root
+    )
+
+
+def run(arguments: Sequence[str], *, prog_name: str, fallback: Callable[[], HaConfig] | None = None) -> None:
+    """Run the command with *arguments* and exit.
+
+    :param fallback: Where the cluster is found when neither options nor environment name one.
+    """
+    app(args=list(arguments), prog_name=prog_name, obj=Target(fallback=fallback))
+
+
+def main() -> None:
+    """Entry point of ``spark-ha``."""
+    app(prog_name="spark-ha", obj=Target())

@@ -1,0 +1,86 @@
+"""What the command prints: tables for people, one JSON document for programs, errors on stderr."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, is_dataclass
+from typing import Any
+
+from pydantic import BaseModel
+from rich.console import Console
+from rich.table import Table
+
+from airflow_provider_ha.checkpoints.listing import UnreadablePointer
+from airflow_provider_ha.errors import HaError
+
+
+out = Console(soft_wrap=True, highlight=False)
+err = Console(stderr=True, soft_wrap=True, highlight=False)
+
+
+def print_json(document: Any) -> None:
+    """Print *document* as JSON; records are written with their fields."""
+    out.out(json.dumps(plain(document), indent=2, default=str))
+
+
+def plain(value: Any) -> Any:
+    """Return *value* with records as dictionaries."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if is_dataclass(value) and not isinstance(value, type):
+        return plain(asdict(value))
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:
+    """Print *rows*, or the sentence *empty* when there are none."""
+    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
+    count = 0
+    for row in rows:
+        table.add_row(*(_cell(item) for item in row))
+        count += 1
+    if count:
+        out.print(table)
+    else:
+        out.print(empty)
+
+
+def print_fields(fields: dict[str, object]) -> None:
+    """Print names and values below each other."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for name, value in fields.items():
+        table.add_row(name, _cell(value))
+    out.print(table)
+
+
+def print_error(error: HaError, *, as_json: bool) -> None:
+    """Print what is wrong and what to do: on stderr for people, and as a document on stdout for programs."""
+    err.print(f"[bold red]error[/] {_escaped(str(error))}")
+    if as_json:
+        print_json({"error": {"type": type(error).__name__, "message": error.message, "next_step": error.next_step}})
+
+
+def print_unreadable(pointers: Iterable[UnreadablePointer]) -> None:
+    """Print the pointers that are there and cannot be read: one of them may be the newest."""
+    for pointer in pointers:
+        err.print(f"[bold red]unreadable[/] {_escaped(pointer.name)}: {_escaped(pointer.reason)}")
+
+
+def cut_text(cut: dict[str, int]) -> str:
+    """Return a cut as ``query=batch`` words."""
+    return " ".join(f"{query}={batch}" for query, batch in sorted(cut.items()))
+
+
+def _cell(value: object) -> str:
+    return "-" if value is None else _escaped(str(value))
+
+
+def _escaped(text: str) -> str:
+    return text.replace("[", "\\[")

@@ -1,0 +1,147 @@
+"""``spark-ha job``: look at jobs, stop and cancel them."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated, Any
+
+import typer
+
+from airflow_provider_ha.cli import console
+from airflow_provider_ha.cli.requests import WaitSeconds, await_operation, operation_id, who
+from airflow_provider_ha.cli.session import AsJson, JobId, cluster
+from airflow_provider_ha.errors import HaError, UnknownJobError
+from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.submit.client import HaClient, JobClient
+
+
+app = typer.Typer(help="Look at jobs, stop and cancel them.", no_args_is_help=True)
+
+
+class StopMode(str, Enum):
+    """How a job is stopped."""
+
+    SUSPEND = "suspend"
+    TERMINATE = "terminate"
+
+
+@app.command("list")
+def list_jobs(context: typer.Context, as_json: AsJson = False) -> None:
+    """List the jobs of the cluster with their state. Exit 0, also when there is none."""
+    with cluster(context, as_json=as_json) as client:
+        rows = [_summary(client, job_id) for job_id in client.list_jobs()]
+    if as_json:
+        console.print_json({"jobs": rows})
+        return
+    console.print_table(
+        ("JOB", "STATE", "RUN", "EPOCH", "LEADER", "CHECKPOINT"),
+        ([row["job_id"], row["state"], row["run"], row["epoch"], row["leader"], row["checkpoint"]] for row in rows),
+        empty="no job is known in this cluster",
+    )
+
+
+@app.command()
+def show(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
+    """Show one job: state, leader, run, queries. Exit 1: there is no such job."""
+    with cluster(context, as_json=as_json) as client:
+        document = _document(client.job(job_id).snapshot())
+    if as_json:
+        console.print_json(document)
+        return
+    queries = document.pop("queries")
+    console.print_fields(document)
+    console.print_table(
+        ("QUERY", "COMMITTED", "PLANNED", "SINK"),
+        ([name, query["committed"], query["planned"], query["sink"]] for name, query in queries.items()),
+        empty="no query has started yet",
+    )
+
+
+@app.command()
+def graph(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
+    """Show the persisted job graph. Values of Spark conf and environment are not shown: they may be secrets."""
+    with cluster(context, as_json=as_json) as client:
+        job = client.job(job_id)
+        document = _graph_document(job, job.snapshot())
+    if as_json:
+        console.print_json(document)
+    else:
+        console.print_fields(document)
+
+
+@app.command()
+def stop(
+    context: typer.Context,
+    job_id: JobId,
+    mode: Annotated[StopMode, typer.Option(help="suspend: stop with a checkpoint; terminate: drain first.")] = (
+        StopMode.SUSPEND
+    ),
+    savepoint: Annotated[bool, typer.Option("--savepoint", help="Take a savepoint as well.")] = False,
+    wait: WaitSeconds = 600.0,
+    as_json: AsJson = False,
+) -> None:
+    """Stop a job at a batch boundary. Exit 0: its run is FINISHED; 1: it could not be stopped, with the reason."""
+    with cluster(context, as_json=as_json) as client:
+        job = client.job(job_id)
+        operation = job.request_stop(
+            operation_id=operation_id("stop"), requested_by=who(), mode=mode.value, savepoint=savepoint
+        )
+        await_operation(job, operation, seconds=wait, as_json=as_json)
+
+
+@app.command()
+def cancel(context: typer.Context, job_id: JobId, wait: WaitSeconds = 120.0, as_json: AsJson = False) -> None:
+    """Cancel a job at once; its latest checkpoint stays. Exit 0: its run is CANCELED."""
+    with cluster(context, as_json=as_json) as client:
+        job = client.job(job_id)
+        operation = job.request_cancel(operation_id=operation_id("cancel"), requested_by=who())
+        await_operation(job, operation, seconds=wait, as_json=as_json)
+
+
+def _summary(client: HaClient, job_id: str) -> dict[str, Any]:
+    # One job that cannot be read must not hide the others (FLINK-5193).
+    try:
+        snapshot = client.job(job_id).snapshot()
+    except HaError as error:
+        return dict.fromkeys(("run", "epoch", "leader", "checkpoint")) | {
+            "job_id": job_id,
+            "state": "UNREADABLE",
+            "error": str(error),
+        }
+    return {
+        "job_id": job_id,
+        "state": snapshot.state.value,
+        "run": snapshot.run.run.number if snapshot.run else None,
+        "epoch": snapshot.epoch,
+        "leader": f"{snapshot.leader.host}:{snapshot.leader.pid}" if snapshot.leader else None,
+        "checkpoint": snapshot.latest_checkpoint,
+        "error": None,
+    }
+
+
+def _document(snapshot: JobSnapshot) -> dict[str, Any]:
+    run = snapshot.run
+    return {
+        "job_id": snapshot.job_id,
+        "state": snapshot.state.value,
+        "run": run.run.number if run else None,
+        "started_from": run.run.start.kind.value if run else None,
+        "epoch": snapshot.epoch,
+        "leader": console.plain(snapshot.leader),
+        "result": console.plain(run.result) if run else None,
+        "checkpoint": snapshot.latest_checkpoint,
+        "message": snapshot.status.message if snapshot.status else "",
+        "queries": console.plain(snapshot.status.queries) if snapshot.status else {},
+    }
+
+
+def _graph_document(job: JobClient, snapshot: JobSnapshot) -> dict[str, Any]:
+    if snapshot.run is None:
+        raise UnknownJobError(f"job {job.job_id!r} has no run yet", next_step="Submit it first")
+    graph = job.graph(snapshot.run.run.graph)
+    document = graph.model_dump(mode="json", exclude={"conf", "env"})
+    document["conf_keys"] = sorted(graph.conf)
+    document["env_keys"] = sorted(graph.env)
+    document["sha256"] = snapshot.run.run.graph.sha256
+    document["recovered_by_a_new_leader"] = snapshot.graph is not None
+    return document

@@ -1,0 +1,34 @@
+"""Exit codes: 0 done or true, 1 the answer is no, 2 it could not be found out.
+
+A script that asks ``spark-ha leader show`` must be able to tell "nobody leads" from "ZooKeeper did not answer": only
+the first is a reason to act.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from airflow_provider_ha import errors
+
+
+class Exit(IntEnum):
+    """What the command found out."""
+
+    YES = 0
+    NO = 1
+    UNKNOWN = 2
+
+
+# Somebody answered, and the answer is no. Every other error leaves the question open.
+_ANSWERED_NO = (
+    errors.JobError,
+    errors.CheckpointMissingError,
+    errors.CheckpointCorruptError,
+    errors.RestoreRefusedError,
+    errors.NodeMissingError,
+)
+
+
+def exit_code(error: errors.HaError) -> Exit:
+    """Return the exit code that an error stands for."""
+    return Exit.NO if isinstance(error, _ANSWERED_NO) else Exit.UNKNOWN

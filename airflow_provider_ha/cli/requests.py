@@ -1,0 +1,68 @@
+"""Asking a running driver for something, and waiting for its answer."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+from typing import Annotated
+
+import typer
+from tenacity import Retrying, retry_if_result, stop_after_delay, wait_exponential
+
+from airflow_provider_ha.cli import console
+from airflow_provider_ha.cli.session import answer
+from airflow_provider_ha.clock import new_id
+from airflow_provider_ha.errors import OutcomeUnknownError
+from airflow_provider_ha.jobs.model import Operation, OperationState
+from airflow_provider_ha.submit.client import JobClient
+
+
+WaitSeconds = Annotated[float, typer.Option(help="Seconds to wait for the answer; 0 asks and returns.", min=0)]
+
+
+def operation_id(verb: str) -> str:
+    """Return an id for a request that is made now: each call of the command is a request of its own."""
+    return f"cli-{verb}-{new_id()[:12]}"
+
+
+def who() -> str:
+    """Return who asks: it is written into the operation, so that the next engineer can read it."""
+    return f"spark-ha:{getpass.getuser()}@{socket.gethostname()}:{os.getpid()}"
+
+
+def await_operation(job: JobClient, operation: Operation, *, seconds: float, as_json: bool) -> None:
+    """Wait for the end of *operation*, print it, and exit with what it says.
+
+    :raises OutcomeUnknownError: There was no answer in time; the operation may still be carried out.
+    """
+    if seconds:
+        operation = _final(job, operation, seconds)
+    if as_json:
+        console.print_json(operation)
+    else:
+        console.print_fields(
+            {
+                "operation": operation.operation_id,
+                "state": operation.state.value,
+                **operation.result,
+                **({"error": operation.error} if operation.error else {}),
+            }
+        )
+    answer(yes=operation.state is OperationState.COMPLETED or not seconds)
+
+
+def _final(job: JobClient, operation: Operation, seconds: float) -> Operation:
+    waiting = Retrying(
+        stop=stop_after_delay(seconds),
+        wait=wait_exponential(multiplier=0.1, max=2),
+        retry=retry_if_result(lambda found: found is None or not found.state.final),
+        retry_error_callback=lambda state: state.outcome.result() if state.outcome else None,
+    )
+    found = waiting(job.operation, operation.operation_id)
+    if found is None or not found.state.final:
+        raise OutcomeUnknownError(
+            f"operation {operation.operation_id!r} of job {job.job_id!r} was not answered within {seconds:g} s",
+            next_step=f"Look with `spark-ha job show {job.job_id}` whether somebody leads the job; the request stays",
+        )
+    return found

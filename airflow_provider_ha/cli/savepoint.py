@@ -1,0 +1,101 @@
+"""``spark-ha savepoint``: list, show, trigger and dispose of savepoints."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from airflow_provider_ha.cli import console
+from airflow_provider_ha.cli.requests import WaitSeconds, await_operation, operation_id, who
+from airflow_provider_ha.cli.session import AsJson, JobId, cluster
+
+
+app = typer.Typer(help="List, show, trigger and dispose of savepoints.", no_args_is_help=True)
+
+SavepointId = Annotated[str, typer.Argument(help="Id of the savepoint.", metavar="SAVEPOINT")]
+
+
+@app.command("list")
+def list_savepoints(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
+    """List the savepoints of a job, newest first."""
+    with cluster(context, as_json=as_json) as client:
+        job = client.job(job_id)
+        job.snapshot()  # an unknown job is an error, not an empty list
+        listing = job.savepoints.list()
+    if as_json:
+        console.print_json(
+            {"job_id": job_id, "savepoints": list(listing.pointers), "unreadable": list(listing.unreadable)}
+        )
+        return
+    console.print_table(
+        ("SAVEPOINT", "TAKEN", "CUT", "BYTES", "SCHEDULE", "LABEL"),
+        (
+            [point.savepoint_id, point.created_at, console.cut_text(point.cut), point.size, point.schedule, point.label]
+            for point in listing.pointers
+        ),
+        empty=f"job {job_id} has no savepoint",
+    )
+    console.print_unreadable(listing.unreadable)
+
+
+@app.command()
+def show(context: typer.Context, job_id: JobId, savepoint_id: SavepointId, as_json: AsJson = False) -> None:
+    """Show one savepoint with its cut and its files. Exit 1: there is no such savepoint."""
+    with cluster(context, as_json=as_json) as client:
+        savepoint = client.job(job_id).savepoints.load(savepoint_id)
+    if as_json:
+        console.print_json(savepoint)
+        return
+    console.print_fields(
+        {
+            "savepoint": savepoint.savepoint_id,
+            "job": savepoint.job_id,
+            "taken": savepoint.created_at,
+            "epoch": savepoint.epoch,
+            "cut": console.cut_text({name: query.batch for name, query in savepoint.queries.items()}),
+            "files": len(savepoint.files),
+            "bytes": sum(file.size for file in savepoint.files.values()),
+            "shares inodes": savepoint.shares_inodes,
+            "schedule": savepoint.schedule,
+            "label": savepoint.label,
+        }
+    )
+
+
+@app.command()
+def trigger(
+    context: typer.Context,
+    job_id: JobId,
+    label: Annotated[str, typer.Option(help="A word for people, for example the ticket.")] = "",
+    wait: WaitSeconds = 600.0,
+    as_json: AsJson = False,
+) -> None:
+    """Take a savepoint while the job runs. Exit 0: it is complete and verified; 1: it failed, with the reason."""
+    with cluster(context, as_json=as_json) as client:
+        job = client.job(job_id)
+        operation = job.request_savepoint(
+            operation_id=operation_id("savepoint"), requested_by=who(), schedule=None, retain=None, label=label
+        )
+        await_operation(job, operation, seconds=wait, as_json=as_json)
+
+
+@app.command()
+def dispose(
+    context: typer.Context,
+    job_id: JobId,
+    savepoint_id: SavepointId,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Remove a savepoint for good. Exit 1: there is no such savepoint."""
+    with cluster(context, as_json=as_json) as client:
+        job = client.job(job_id)
+        job.savepoints.load(savepoint_id)
+        if not yes:
+            typer.confirm(f"Remove savepoint {savepoint_id} of job {job_id} for good?", abort=True)
+        job.dispose_savepoint(savepoint_id, requested_by=who())
+    if as_json:
+        console.print_json({"job_id": job_id, "savepoint_id": savepoint_id, "disposed": True})
+    else:
+        console.out.print(f"savepoint {savepoint_id} of job {job_id} is removed")

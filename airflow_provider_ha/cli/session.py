@@ -1,0 +1,68 @@
+"""Which cluster a command talks to, and how its errors become exit codes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import typer
+
+from airflow_provider_ha.cli import console
+from airflow_provider_ha.cli.outcome import Exit, exit_code
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.errors import HaError
+from airflow_provider_ha.submit.client import HaClient
+
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")]
+JobId = Annotated[str, typer.Argument(help="Id of the job.", metavar="JOB")]
+
+
+@dataclass(slots=True)
+class Target:
+    """Where to find the cluster: options first, then ``SPARK_HA_*``, then *fallback* (Airflow's connection).
+
+    :param options: Values of the command line; ``None`` where nothing was said.
+    :param fallback: Gives the configuration when neither options nor environment name a cluster.
+    """
+
+    options: dict[str, Any] = field(default_factory=dict)
+    fallback: Callable[[], HaConfig] | None = None
+
+    def config(self) -> HaConfig:
+        """Return the validated configuration.
+
+        :raises ConfigurationError: Nothing names a cluster, or a value is wrong.
+        """
+        try:
+            return HaConfig.from_env(**self.options)
+        except HaError:
+            if self.fallback is None or any(self.options.values()):
+                raise
+            return self.fallback()
+
+
+@contextmanager
+def cluster(context: typer.Context, *, as_json: bool) -> Iterator[HaClient]:
+    """Open the cluster, and turn errors into one clear sentence and an exit code."""
+    with reported(as_json=as_json):
+        target: Target = context.obj
+        with HaClient.open(target.config()) as client:
+            yield client
+
+
+@contextmanager
+def reported(*, as_json: bool) -> Iterator[None]:
+    """Turn errors of this package into a message and an exit code; a user never sees a stack trace for a mistake."""
+    try:
+        yield
+    except HaError as error:
+        console.print_error(error, as_json=as_json)
+        raise typer.Exit(exit_code(error)) from error
+
+
+def answer(*, yes: bool) -> None:
+    """End the command with 0 or 1."""
+    raise typer.Exit(Exit.YES if yes else Exit.NO)

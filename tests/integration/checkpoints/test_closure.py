@@ -1,0 +1,140 @@
+"""Closures of checkpoints that a real Spark wrote."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ha.checkpoints.closure import closure
+from airflow_provider_ha.checkpoints.content import deep_reader
+from airflow_provider_ha.checkpoints.layout import batches, progress, queries
+from airflow_provider_ha.checkpoints.releases import release
+from airflow_provider_ha.checkpoints.verify import verify
+from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError
+from tests.corpus import checkpoint_copy, corpus
+from tests.damage import ALL, STATEFUL, halve, newest_sst, remove
+
+
+# Whoever comes first makes the corpus, which takes half a minute of two idle cores.
+pytestmark = pytest.mark.timeout(300)
+
+
+def visible(files: dict[str, int]) -> set[str]:
+    """Leave out checksum files."""
+    return {path for path in files if not path.endswith(".crc")}
+
+
+def put_together(source: Path, target: Path, files: dict[str, int]) -> Path:
+    """Copy exactly *files*."""
+    for path in files:
+        (target / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(source / path, target / path)
+    return target
+
+
+@pytest.mark.parametrize("shape", ALL)
+def test_the_closure_alone_is_a_checkpoint_that_can_be_started(shape: str, tmp_path: Path) -> None:
+    source = corpus() / shape / "checkpoint"
+    for batch in batches(source, "commits"):
+        alone = put_together(source, tmp_path / str(batch), closure(source, batch, with_planned=False).files)
+        report = verify(alone)
+        assert (report.startable, report.findings) == (True, ())
+        assert report.latest_restorable == batch
+
+
+def test_the_closure_leaves_behind_what_belongs_to_later_batches() -> None:
+    source = corpus() / "rocksdb2" / "checkpoint"
+    files = visible(closure(source, 5, with_planned=False).files)
+    assert {path for path in files if path.startswith(("offsets", "commits", "sources"))} == {
+        "offsets/4", "offsets/5", "commits/5", "sources/0/3.compact", "sources/0/4", "sources/0/5",
+    }  # fmt: skip
+    assert {Path(path).name.split("_")[0] for path in files if path.endswith(".zip")} == {"6"}
+
+
+def test_the_closure_with_the_planned_batch_reaches_its_source_entry() -> None:
+    found = closure(corpus() / "rocksdb2" / "checkpoint", 5, with_planned=True)
+    assert found.planned == 6
+    assert {"offsets/6", "sources/0/6"} <= set(found.files)
+    assert "commits/6" not in found.files
+
+
+def test_nothing_committed_is_a_closure_of_the_first_planned_batch() -> None:
+    found = closure(corpus() / "hdfs" / "checkpoint", -1, with_planned=True)
+    assert visible(found.files) == {"metadata", "offsets/0", "sources/0/0"}
+    assert found.planned == 0
+
+
+def test_the_closure_holds_both_kinds_of_checksum_files() -> None:
+    files = closure(corpus() / "rocksdb2" / "checkpoint", 8, with_planned=False).files
+    (zip_path,) = [path for path in files if path.startswith("state/0/0/9_") and path.endswith(".zip")]
+    parent, name = zip_path.rsplit("/", 1)
+    assert {f"{zip_path}.crc", f"{parent}/.{name}.crc", f"{parent}/.{name}.crc.crc"} <= set(files)
+
+
+def test_the_hdfs_chain_begins_at_the_newest_snapshot_and_is_complete() -> None:
+    files = closure(corpus() / "hdfs" / "checkpoint", 6, with_planned=False).files
+    names = {Path(path).name for path in visible(files) if path.startswith("state/0/0/") and "_metadata" not in path}
+    assert names == {"4.snapshot", "5.delta", "6.delta", "7.delta"}
+
+
+@pytest.mark.parametrize("shape", STATEFUL)
+def test_a_missing_partition_is_named(shape: str, tmp_path: Path) -> None:
+    copy = checkpoint_copy(shape, tmp_path / "c")
+    remove("state/0/1")(copy)
+    with pytest.raises(CheckpointCorruptError, match="state/0/1/"):
+        closure(copy, 8, with_planned=False)
+
+
+def test_an_sst_of_another_size_than_its_zip_says_is_refused(tmp_path: Path) -> None:
+    copy = checkpoint_copy("rocksdb2", tmp_path / "c")
+    newest_sst(copy).write_bytes(newest_sst(copy).read_bytes()[:-1])
+    with pytest.raises(CheckpointCorruptError, match=r"SSTs/.*9_.*zip says"):
+        closure(copy, 8, with_planned=False)
+
+
+def test_the_closure_goes_round_a_lost_file_where_an_older_snapshot_carries_on(tmp_path: Path) -> None:
+    copy = checkpoint_copy("rocksdb2-changelog", tmp_path / "c")
+    newest_sst(copy).unlink()
+    alone = put_together(copy, tmp_path / "alone", closure(copy, 8, with_planned=False).files)
+    assert verify(alone).findings == ()
+
+
+def test_a_deep_reader_goes_round_a_file_that_is_whole_only_by_its_size(tmp_path: Path) -> None:
+    copy = checkpoint_copy("hdfs", tmp_path / "c")
+    halve("state/0/0/8.snapshot")(copy)
+    found = closure(copy, 8, with_planned=False, reader=deep_reader(copy, release("4.2.0")))
+    assert "state/0/0/8.snapshot" not in found.files
+    assert "state/0/0/4.snapshot" in found.files
+
+
+def test_a_batch_that_was_purged_is_missing_and_not_corrupt(tmp_path: Path) -> None:
+    copy = checkpoint_copy("rocksdb2", tmp_path / "c")
+    remove("offsets/[0-3]")(copy)
+    for batch in (3, 4):
+        with pytest.raises(CheckpointMissingError):
+            closure(copy, batch, with_planned=False)
+
+
+def test_progress_ignores_remains_of_a_crash(tmp_path: Path) -> None:
+    copy = checkpoint_copy("stateless", tmp_path / "live" / "q1")
+    remove("commits/8")(copy)
+    (copy / "offsets" / ".9.0aa5.tmp").touch()
+    (copy / "commits" / "8.crc").touch()
+    assert (progress(copy).planned, progress(copy).committed) == (8, 7)
+    assert progress(copy).in_flight
+    assert queries(tmp_path / "live") == ["q1"]
+
+
+def test_a_name_in_a_zip_never_leads_out_of_the_checkpoint(tmp_path: Path) -> None:
+    copy = checkpoint_copy("rocksdb1", tmp_path / "c")
+    outside = tmp_path / "secret.sst"
+    outside.write_bytes(b"x")
+    inner = {"sstFiles": [{"localFileName": "1.sst", "dfsSstFileName": "../../../../../secret.sst", "sizeBytes": 1}]}
+    with zipfile.ZipFile(copy / "state/0/0/9.zip", "w") as archive:
+        archive.writestr("metadata", "v1\n" + json.dumps(inner))
+    with pytest.raises(CheckpointCorruptError, match="leads out"):
+        closure(copy, 8, with_planned=False)

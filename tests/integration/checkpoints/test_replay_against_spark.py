@@ -1,0 +1,111 @@
+"""Restores of a real stateful query with a file sink that is ahead: what Spark makes of our directories."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ha.checkpoints.drain import write_drain_entry
+from airflow_provider_ha.checkpoints.facts import LastDirectory, gather_facts
+from airflow_provider_ha.checkpoints.fork import fork
+from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, RestorePlan, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.pins import pin, sink_directory
+from airflow_provider_ha.checkpoints.plan import plan_restore
+from airflow_provider_ha.checkpoints.prepare import prepare_restore
+from airflow_provider_ha.checkpoints.select import Chosen
+from airflow_provider_ha.checkpoints.sinks import FileSinkLog
+from airflow_provider_ha.jobs.model import DrainedQuery
+from tests.recorded_job import (
+    FILES,
+    MORE,
+    QUERY,
+    assert_exact,
+    continue_query,
+    copy_live,
+    copy_output,
+    truth,
+    written,
+)
+
+
+CUT, LAST = 8, 13
+
+
+def plan_for(
+    live: Path, pinned: Path, out: Path, *, batch: int = CUT, drained: DrainedQuery | None = None, same: bool = True
+) -> RestorePlan:
+    """Pin *batch* of *live* and plan its restore."""
+    pin(live, pinned, {QUERY: batch}, sinks={QUERY: out})
+    sink = QuerySink(kind=SinkKind.FILE, format="json", path=str(out))
+    now = datetime.now(timezone.utc)
+    chosen = Chosen("checkpoint", "1", "pin", {QUERY: QueryCut(batch=batch, sink=sink)}, 1, 1, "g", "4.2.0", now)
+    facts = gather_facts(chosen, pinned, [], LastDirectory(live, epoch=1))
+    told = {QUERY: drained} if drained else {}
+    return plan_restore(chosen, facts, job_id="j", source_job="j", now=now, drained=told, same_output=same)
+
+
+def job(tmp_path: Path, name: str) -> tuple[Path, Path]:
+    """Return a copy of the working directory and of the output."""
+    return copy_live(tmp_path / name / "live"), copy_output(tmp_path / name / "out")
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(500)
+def test_every_restore_ends_exactly_at_the_truth(tmp_path: Path) -> None:
+    spec = []
+
+    # Rewound by five batches that the sink has; the newest state is damaged as well.
+    live, rewound = job(tmp_path, "rewound")
+    plan = plan_for(live, tmp_path / "rewound" / "pin", rewound)
+    assert (plan.verdict, [entry.batch for entry in plan.queries[QUERY].replay]) == (Verdict.SAFE, list(range(9, 14)))
+    prepare_restore(tmp_path / "rewound" / "pin", plan, tmp_path / "rewound" / "e2")
+    recorded = [entry.model_dump() for entry in plan.queries[QUERY].replay]
+    spec.append({"checkpoint": tmp_path / "rewound" / "e2" / QUERY, "out": rewound, "recorded": recorded})
+
+    # The crash window: the sink has the batch that is planned and not committed.
+    live, window = job(tmp_path, "window")
+    (live / QUERY / "commits" / str(LAST)).unlink()
+    fork(live / QUERY, tmp_path / "window" / "e2" / QUERY, keep_planned=True)
+    spec.append({"checkpoint": tmp_path / "window" / "e2" / QUERY, "out": window})
+
+    # As another job, whose new output either goes on with the old entries or begins empty.
+    outputs = {}
+    for mode in ("continue", "fresh"):
+        live, old = job(tmp_path, mode)
+        plan = plan_for(live, tmp_path / mode / "pin", old, same=False)
+        assert plan.verdict is Verdict.SAFE
+        prepare_restore(tmp_path / mode / "pin", plan, tmp_path / mode / "e2")
+        outputs[mode] = tmp_path / mode / "new"
+        log = sink_directory(tmp_path / mode / "pin", QUERY) / "_spark_metadata"
+        FileSinkLog.seed(outputs[mode], CUT, mode, log)
+        spec.append({"checkpoint": tmp_path / mode / "e2" / QUERY, "out": outputs[mode]})
+
+    # Drained after a sharp stop.
+    live, drained = job(tmp_path, "drained")
+    fork(live / QUERY, tmp_path / "drained" / "drain" / QUERY, keep_planned=False)
+    write_drain_entry(tmp_path / "drained" / "drain" / QUERY)
+    spec.append({"checkpoint": tmp_path / "drained" / "drain" / QUERY, "out": drained, "once": True})
+
+    continue_query(spec, tmp_path)
+
+    for out in (rewound, window, outputs["continue"]):
+        assert_exact(out, FILES + MORE)
+    # The batch of the cut closed the windows of the files before it.
+    new = {(hour, key): count for hour, key, count in written(outputs["fresh"])}
+    assert new == dict(truth(FILES + MORE) - truth(CUT))
+    assert len(written(drained)) == len(truth(FILES)) + 3
+    _restore_after_the_drain(tmp_path, live, drained)
+
+
+def _restore_after_the_drain(tmp_path: Path, live: Path, out: Path) -> None:
+    """Go back to the sharp checkpoint: the half-full windows of the drain must not stay in the output."""
+    told = DrainedQuery(batch=LAST + 1, sink_path=str(out), sink_entry_sha256=FileSinkLog(out).digest(LAST + 1))
+    plan = plan_for(live, tmp_path / "drained" / "pin", out, batch=LAST, drained=told)
+    assert plan.verdict is Verdict.SAFE
+    prepare_restore(tmp_path / "drained" / "pin", plan, tmp_path / "drained" / "e2")
+
+    continue_query([{"checkpoint": tmp_path / "drained" / "e2" / QUERY, "out": out}], tmp_path)
+
+    assert_exact(out, FILES + MORE)

@@ -1,0 +1,164 @@
+"""Verdicts on damaged copies of real checkpoints. That Spark agrees is the business of the test beside this one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ha.checkpoints.verify import verify
+from airflow_provider_ha.errors import ConfigurationError
+from tests.corpus import checkpoint_copy
+from tests.damage import DAMAGES, Damage, halve, last_commit_lost, newest_sst, remove, wrong_spark_crc
+
+
+# Whoever comes first makes the corpus, which takes half a minute of two idle cores.
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.id)
+def test_the_verdict_and_its_reason(damage: Damage, tmp_path: Path) -> None:
+    copy = checkpoint_copy(damage.shape, tmp_path / "c")
+    damage.apply(copy)
+    report = verify(copy, spark_version="4.2.0")
+    codes = {finding.code.value for finding in report.findings}
+    assert report.startable is damage.startable, report.findings
+    assert codes == set() if damage.code is None else damage.code in codes
+
+
+def test_a_damaged_newest_batch_leaves_the_older_ones_restorable(tmp_path: Path) -> None:
+    copy = checkpoint_copy("rocksdb2", tmp_path / "c")
+    halve("state/0/0/9_*.zip")(copy)
+    report = verify(copy)
+    assert (report.startable, report.restorable) == (False, list(range(8)))
+    assert report.to_json()["latest_restorable"] == 7
+    assert report.to_json()["findings"][0]["batch"] == 8
+    assert report.to_json()["findings"][0]["path"].startswith("state/0/0/9_")
+
+
+def test_a_hole_in_the_offsets_takes_both_batches_that_need_it(tmp_path: Path) -> None:
+    copy = checkpoint_copy("rocksdb2", tmp_path / "c")
+    remove("offsets/4")(copy)
+    assert verify(copy).restorable == [0, 1, 2, 3, 6, 7, 8]
+
+
+def test_a_lost_delta_takes_every_batch_up_to_the_next_snapshot(tmp_path: Path) -> None:
+    copy = checkpoint_copy("hdfs", tmp_path / "c")
+    remove("state/0/0/6.delta")(copy)
+    report = verify(copy)
+    assert report.startable is True
+    assert report.restorable == [0, 1, 2, 3, 4, 7, 8]
+
+
+def test_only_the_full_depth_looks_into_the_files(tmp_path: Path) -> None:
+    copy = checkpoint_copy("hdfs", tmp_path / "c")
+    halve("state/0/0/9.delta")(copy)
+    assert verify(copy, depth="quick").startable is True
+    assert verify(copy, depth="full").startable is False
+
+
+def test_the_quick_depth_finds_what_is_missing_empty_or_of_another_size(tmp_path: Path) -> None:
+    copy = checkpoint_copy("rocksdb2", tmp_path / "c")
+    newest_sst(copy).write_bytes(newest_sst(copy).read_bytes()[:-1])
+    assert verify(copy, depth="quick").startable is False
+
+
+def test_state_of_an_older_timeline_is_refused_with_format_1_only(tmp_path: Path) -> None:
+    for shape, startable in (("hdfs", False), ("rocksdb1", False), ("rocksdb2", True)):
+        copy = checkpoint_copy(shape, tmp_path / shape)
+        for log in ("offsets", "commits"):
+            remove(f"{log}/[678]")(copy)
+        report = verify(copy)
+        assert report.startable is startable, shape
+        assert ("STATE_STALE" in {finding.code.value for finding in report.findings}) is not startable
+
+
+@pytest.mark.parametrize(
+    ("spark_version", "startable"), [("3.5.1", True), ("4.0.0", True), ("4.1.0", True), ("4.2.0", False)]
+)
+def test_a_missing_query_id_depends_on_the_release(spark_version: str, *, startable: bool, tmp_path: Path) -> None:
+    copy = checkpoint_copy("rocksdb2", tmp_path / "c")
+    remove("metadata")(copy)
+    assert verify(copy, spark_version=spark_version).startable is startable
+
+
+@pytest.mark.parametrize(("spark_version", "startable"), [("4.0.0", True), ("4.1.0", False), ("4.2.0", False)])
+def test_a_wrong_spark_checksum_depends_on_the_release(spark_version: str, *, startable: bool, tmp_path: Path) -> None:
+    copy = checkpoint_copy("rocksdb2", tmp_path / "c")
+    wrong_spark_crc("state/0/0/9_*.zip.crc")(copy)
+    assert verify(copy, spark_version=spark_version).startable is startable
+
+
+def test_an_older_release_does_not_fall_back(tmp_path: Path) -> None:
+    copy = checkpoint_copy("rocksdb1-changelog", tmp_path / "c")
+    halve("state/0/0/9.zip")(copy)
+    report = verify(copy, spark_version="4.0.0")
+    assert report.startable is False
+    assert 8 in report.restorable  # a fork leaves the bad zip behind
+
+
+def test_a_version_that_is_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="not a version"):
+        verify(tmp_path, spark_version="latest")
+
+
+@pytest.mark.parametrize("names", [(), (".hidden",), ("metadata",)])
+def test_an_empty_directory_is_a_fresh_start(names: tuple[str, ...], tmp_path: Path) -> None:
+    for name in names:
+        (tmp_path / name).write_text('{"id":"3f8a"}')
+    report = verify(tmp_path)
+    assert (report.startable, report.restorable) == (True, [])
+    assert [finding.code.value for finding in report.findings] == ["EMPTY"]
+
+
+def test_what_is_not_there_is_not_judged(tmp_path: Path) -> None:
+    report = verify(tmp_path / "nowhere")
+    assert (report.startable, report.findings[0].code.value) == (None, "UNREADABLE")
+
+
+def test_what_is_no_checkpoint_is_not_judged(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("x")
+    report = verify(tmp_path)
+    assert (report.startable, report.findings[0].code.value) == (None, "NOT_A_CHECKPOINT")
+
+
+@contextlib.contextmanager
+def unprivileged() -> Iterator[None]:
+    """Act as a user who may not read everything: tests may be run by root."""
+    user = os.geteuid()
+    os.seteuid(65534 if user == 0 else user)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+
+
+def test_what_cannot_be_read_is_not_judged() -> None:
+    with tempfile.TemporaryDirectory() as place:  # pytest's own directories are closed to other users
+        Path(place).chmod(0o755)
+        copy = checkpoint_copy("rocksdb2", Path(place) / "c")
+        (copy / "offsets" / "8").chmod(0)
+        with unprivileged():
+            report = verify(copy)
+    assert (report.startable, report.restorable) == (None, [])
+    assert (report.findings[0].code.value, report.findings[0].path) == ("UNREADABLE", "offsets/8")
+
+
+def test_a_link_out_of_the_directory_is_not_followed(tmp_path: Path) -> None:
+    copy = checkpoint_copy("stateless", tmp_path / "c")
+    (tmp_path / "outside").write_bytes((copy / "commits" / "8").read_bytes())
+    (copy / "commits" / "8").unlink()
+    (copy / "commits" / "8").symlink_to(tmp_path / "outside")
+    assert verify(copy).startable is False
+
+
+def test_nothing_is_written(tmp_path: Path) -> None:
+    copy = checkpoint_copy("rocksdb2-changelog", tmp_path / "c")
+    last_commit_lost(copy)
+    before = {path: path.lstat().st_mtime_ns for path in copy.rglob("*")}
+    verify(copy)
+    assert {path: path.lstat().st_mtime_ns for path in copy.rglob("*")} == before

@@ -1,0 +1,120 @@
+"""``spark-ha`` as a program sees it: exit codes 0, 1 and 2, and one JSON document on stdout."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from airflow_provider_ha.cli.app import app
+from airflow_provider_ha.cli.session import Target
+from airflow_provider_ha.config import HaConfig
+
+
+YES, NO, UNKNOWN = 0, 1, 2
+
+
+@pytest.fixture
+def spark_ha(config: HaConfig, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Call the command against a cluster of the test's own; returns (exit code, stdout, stderr)."""
+    monkeypatch.setenv("SPARK_HA_ZOOKEEPER", config.zookeeper)
+    monkeypatch.setenv("SPARK_HA_STORAGE_ROOT", config.storage_root)
+    monkeypatch.setenv("SPARK_HA_CLUSTER_ID", config.cluster_id)
+
+    def call(*words: str) -> tuple[int, str, str]:
+        done = CliRunner().invoke(app, list(words), obj=Target())
+        assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+        return done.exit_code, done.stdout, done.stderr
+
+    return call
+
+
+def test_listing_an_empty_cluster_is_an_answer(spark_ha: Any) -> None:
+    code, stdout, _ = spark_ha("job", "list", "--json")
+
+    assert (code, json.loads(stdout)) == (YES, {"jobs": []})
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("job", "show", "nobody"),
+        ("job", "graph", "nobody"),
+        ("job", "stop", "nobody"),
+        ("job", "cancel", "nobody"),
+        ("leader", "show", "nobody"),
+        ("checkpoint", "list", "nobody"),
+        ("checkpoint", "show", "nobody", "1"),
+        ("savepoint", "list", "nobody"),
+        ("savepoint", "show", "nobody", "s1"),
+        ("savepoint", "trigger", "nobody"),
+        ("savepoint", "dispose", "nobody", "s1", "--yes"),
+    ],
+    ids=" ".join,
+)
+def test_an_unknown_job_is_a_no_that_names_it(spark_ha: Any, words: tuple[str, ...]) -> None:
+    code, stdout, stderr = spark_ha(*words, "--json")
+
+    assert code == NO
+    assert "nobody" in stderr or "s1" in stderr
+    assert json.loads(stdout)["error"]["message"]
+
+
+def test_a_zookeeper_that_does_not_answer_is_not_a_no(spark_ha: Any) -> None:
+    code, _, stderr = spark_ha("--zookeeper", "127.0.0.1:1", "leader", "show", "job")
+
+    assert code == UNKNOWN
+    assert "127.0.0.1:1" in stderr
+
+
+def test_a_wrong_storage_root_is_one_sentence_and_no_stack_trace(spark_ha: Any) -> None:
+    code, _, stderr = spark_ha("--storage-root", "no-scheme", "job", "list")
+
+    assert code == UNKNOWN
+    assert "no-scheme" in stderr
+    assert "Traceback" not in stderr
+
+
+def test_a_reserved_job_id_is_refused(spark_ha: Any) -> None:
+    code, _, stderr = spark_ha("job", "show", "quarantine")
+
+    assert code == UNKNOWN
+    assert "reserved" in stderr
+
+
+def test_verifying_what_is_not_there_cannot_be_answered(spark_ha: Any, tmp_path: Path) -> None:
+    code, stdout, _ = spark_ha("checkpoint", "verify", str(tmp_path / "absent"), "--json")
+
+    document = json.loads(stdout)
+    assert (code, document["startable"]) == (UNKNOWN, None)
+
+
+def test_an_empty_directory_is_startable_and_said_to_be_empty(spark_ha: Any, tmp_path: Path) -> None:
+    code, stdout, _ = spark_ha("checkpoint", "verify", str(tmp_path), "--json")
+
+    document = json.loads(stdout)
+    assert (code, document["startable"], document["restorable"], document["latest_restorable"]) == (YES, True, [], None)
+    assert [finding["code"] for finding in document["findings"]] == ["EMPTY"]
+
+
+def test_a_damaged_checkpoint_is_a_no_with_the_file(spark_ha: Any, tmp_path: Path) -> None:
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "metadata").write_text('{"id":"9b2d3f0a-6f0c-4a7c-9d5e-0a1b2c3d4e5f"}', encoding="utf-8")
+    (tmp_path / "offsets" / "0").write_text("", encoding="utf-8")
+
+    code, stdout, _ = spark_ha("checkpoint", "verify", str(tmp_path), "--json")
+
+    document = json.loads(stdout)
+    assert (code, document["startable"]) == (NO, False)
+    assert "offsets/0" in {finding["path"] for finding in document["findings"]}
+    assert {"code", "path", "batch", "message"} <= set(document["findings"][0])
+
+
+def test_a_spark_version_that_is_none_is_refused(spark_ha: Any, tmp_path: Path) -> None:
+    code, _, stderr = spark_ha("checkpoint", "verify", str(tmp_path), "--spark-version", "soon")
+
+    assert code == UNKNOWN
+    assert "soon" in stderr
