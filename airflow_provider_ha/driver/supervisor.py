@@ -27,6 +27,7 @@ from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.coordination.records import create_once
 from airflow_provider_ha.coordination.session_close import close_session
 from airflow_provider_ha.driver import spark_submit
+from airflow_provider_ha.driver.failure import read_failure
 from airflow_provider_ha.driver.processes import DeathWatch, ProcessTree, become_subreaper
 from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.jobs.artifacts import fetch_application
@@ -169,10 +170,11 @@ def _end_session(spec: DriverSpec) -> None:
 
 def _write_exit(spec: DriverSpec, ending: Ending) -> None:
     paths = ClusterPaths(spec.config.root, spec.config.cluster_id).job(spec.job_id)
+    told = read_failure(spec.directory)
     record = SubmissionExit(
         code=ending.code,
         pids=ending.pids,
-        reason=ending.reason,
+        reason=f"{told} ({ending.reason})" if told else ending.reason,
         log=str(spec.driver_log),
         at=SystemClock().now(),
     )

@@ -1,0 +1,118 @@
+"""How a run, or only this driver, ends: by the script, by a stop, by a cancel, by a refusal or by a failure.
+
+Invariant: a result is written when nothing can help the run any more or nothing more is wanted of it; every other end
+leaves the run to the restart strategy. The lock is given back only when every query has ended: otherwise it stays until
+the supervisor has proven that all processes are dead (contract 10).
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from airflow_provider_ha.checkpoints.model import CheckpointKind
+from airflow_provider_ha.driver.drain_run import DrainStarter
+from airflow_provider_ha.driver.exit_codes import ExitCode
+from airflow_provider_ha.driver.lead import Led
+from airflow_provider_ha.driver.leaving import Exit
+from airflow_provider_ha.driver.origin import OriginKind
+from airflow_provider_ha.driver.parts import Parts
+from airflow_provider_ha.driver.stop_job import stop_all
+from airflow_provider_ha.errors import ApplicationRefusedError, HaError, OperationFailedError
+from airflow_provider_ha.jobs import operations
+from airflow_provider_ha.jobs.driver_spec import DriverSpec
+from airflow_provider_ha.jobs.model import DrainedQuery, JobState, Operation, OperationKind
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The ends of one driver. None of them returns, but :meth:`drain`."""
+
+    spec: DriverSpec
+    led: Led
+    way_out: Exit
+    parts: Parts
+
+    def conclude(self, failure: str | None) -> NoReturn:
+        """End with what came of the script; on the main thread.
+
+        :param failure: Why the script failed.
+        """
+        parts = self.parts
+        if parts.lifecycle.refusal is not None:
+            self._refuse(parts.lifecycle.refusal)
+        if not parts.lifecycle.claim_end():  # a stop has the run
+            parts.main_thread.serve()
+            self._leave_finished()
+        reason = failure or parts.registry.failure()
+        if reason is not None:
+            self.way_out.leave(ExitCode.FAILED, reason)
+        if not parts.registry.started:
+            self._refuse(ApplicationRefusedError("the script ended without a streaming query"))
+        self._finish()
+
+    def stopped(self, failure: str | None) -> None:
+        """End after a stop; on the operations' thread.
+
+        :param failure: Why the stop failed after the first query was asked to end: the run is then started again.
+        """
+        if failure is not None:
+            self.way_out.leave(ExitCode.RESTART_WANTED, failure)
+        if not self.parts.lifecycle.script_ended.is_set():
+            self._leave_finished()  # the main thread is still the script's
+        self.parts.main_thread.finish()
+
+    def cancel(self, operation: Operation) -> NoReturn:
+        """End at once: the run is CANCELED, its checkpoints stay."""
+        latest = self.parts.publisher.latest
+        answers = {operation.operation_id: (operation, {"checkpoint": latest})}
+        self.parts.writer.end(JobState.CANCELED, reason="canceled", checkpoint=latest, answers=answers)
+        self.way_out.leave(ExitCode.DONE)
+
+    def drain(self, fork: Path) -> Mapping[str, DrainedQuery]:
+        """Run the script a second time, each query for its last batch; on the main thread.
+
+        :raises OperationFailedError: The script or one of its queries failed.
+        """
+        starter = DrainStarter(fork, self.parts.calls)
+        self.parts.patches.starter = starter
+        failure = self.parts.script.run()
+        if failure is not None:
+            raise OperationFailedError(f"the drain failed: {failure}")
+        shutil.rmtree(fork)
+        return starter.drained
+
+    def _refuse(self, refusal: HaError) -> NoReturn:
+        """No restart can help a script that is refused; an output that has changed may be looked at once more."""
+        if isinstance(refusal, ApplicationRefusedError) or self.parts.origin.kind is not OriginKind.RECOVERY:
+            self.parts.writer.end(JobState.FAILED, reason=str(refusal))
+            self.way_out.leave(ExitCode.REFUSED, str(refusal))
+        self.way_out.leave(ExitCode.FAILED, str(refusal))
+
+    def _finish(self) -> NoReturn:
+        """The script has ended well: a sharp checkpoint, and the run is finished."""
+        parts = self.parts
+        parts.lifecycle.stopping.set()
+        stop_all(parts.registry)
+        checkpoint = parts.publisher.publish(CheckpointKind.STOP)
+        result: dict[str, Any] = {"checkpoint": checkpoint.number, "path": checkpoint.pin}
+        answers = {
+            operation.operation_id: (operation, result)
+            for operation in operations.list_operations(self.led.coordinator, self.led.paths)
+            if operation.operation is OperationKind.STOP and not operation.state.final
+        }
+        parts.writer.end(JobState.FINISHED, reason="the script ended", checkpoint=checkpoint.number, answers=answers)
+        self._leave_finished()
+
+    def _leave_finished(self) -> NoReturn:
+        """Every query has ended: nothing of this process can write for the job, so the lock is given back at once."""
+        self.parts.lifecycle.leaving.set()
+        self.parts.publishing.stop()
+        self.led.leadership.release()
+        self.led.coordinator.close()
+        self.spec.session.unlink(missing_ok=True)
+        self.spec.driver_pid.unlink(missing_ok=True)  # an orderly end: the supervisor lets the JVM clean up
+        self.way_out.leave(ExitCode.DONE)

@@ -1,0 +1,19 @@
+"""How a driver's Python ends, as its exit code says it. The supervisor records the code; the reason lies in a file."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """Exit codes of a managed driver.
+
+    Below 64 and not 1 or 2, which Python and shells use for themselves: a code that stands here was chosen.
+    """
+
+    DONE = 0  # the run has a result
+    FAILED = 10  # a query or the script failed; the restart strategy decides
+    REFUSED = 11  # the run has the result FAILED: no restart can help
+    NOT_ADMITTED = 12  # the run is over, or a newer submission leads
+    LEADERSHIP_LOST = 13  # the lease ran out, or another epoch owns the job
+    RESTART_WANTED = 14  # queries were stopped, but the stop could not be completed: start the run again

@@ -1,0 +1,148 @@
+"""What the driver writes about its run: where it works, how it stands, how it ended. Every write is fenced.
+
+Invariant: a run's result, the removal of its graph pointer, the answer to the operation that ended it and the last
+status are one transaction. A pointer that outlived its run would resurrect it (FLINK-10011).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from airflow_provider_ha.clock import Clock
+from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Op, SetData
+from airflow_provider_ha.coordination.election import Leadership
+from airflow_provider_ha.coordination.paths import JobPaths
+from airflow_provider_ha.driver.origin import Origin
+from airflow_provider_ha.driver.queries import QueryRegistry
+from airflow_provider_ha.errors import OutcomeUnknownError
+from airflow_provider_ha.jobs.graph_store import JobGraphStore
+from airflow_provider_ha.jobs.model import (
+    DrainedQuery,
+    Generation,
+    JobState,
+    Operation,
+    RunResult,
+    Status,
+)
+from airflow_provider_ha.jobs.operations import completed_op
+from airflow_provider_ha.jobs.runs import RunStore
+from airflow_provider_ha.records import Record
+
+
+log = logging.getLogger(__name__)
+TerminalState = Literal[JobState.FINISHED, JobState.CANCELED, JobState.FAILED]
+
+
+class JobWriter:
+    """The fenced writes of one driver. Its methods may be called from several threads."""
+
+    def __init__(
+        self,
+        *,
+        coordinator: Coordinator,
+        paths: JobPaths,
+        graphs: JobGraphStore,
+        leadership: Leadership,
+        registry: QueryRegistry,
+        run: int,
+        clock: Clock,
+    ) -> None:
+        self._coordinator = coordinator
+        self._paths = paths
+        self._graphs = graphs
+        self._runs = RunStore(coordinator, paths)
+        self._leadership = leadership
+        self._registry = registry
+        self._run = run
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._state = JobState.STARTING
+        self._message = ""
+        self._written: tuple[JobState, int | None, str] | None = None
+        self._ended = False
+
+    def begin(self, origin: Origin) -> None:
+        """Make the working directory current."""
+        generation = Generation(run=self._run, epoch=self._leadership.epoch, directory=origin.key)
+        message = f"from {origin.source}" if origin.source else "fresh"
+        with self._lock:
+            self._message = message
+            status = self._status(None)
+            self._leadership.commit(
+                self._put(self._paths.generation, generation), self._put(self._paths.status, status)
+            )
+            self._written = (self._state, None, message)
+
+    def set_state(self, state: JobState, message: str = "") -> None:
+        """Note the state; :meth:`publish_status` writes it. What comes after the end is ignored."""
+        with self._lock:
+            if not self._ended:
+                self._state, self._message = state, message
+
+    def publish_status(self, checkpoint: int | None) -> None:
+        """Write the status when the state, the message or the newest checkpoint changed."""
+        with self._lock:
+            now = (self._state, checkpoint, self._message)
+            if now != self._written and not self._ended:
+                self._leadership.commit(self._put(self._paths.status, self._status(checkpoint)))
+                self._written = now
+
+    def end(
+        self,
+        state: TerminalState,
+        *,
+        reason: str = "",
+        checkpoint: int | None = None,
+        drained: Mapping[str, DrainedQuery] | None = None,
+        answers: Mapping[str, tuple[Operation, dict[str, Any]]] | None = None,
+    ) -> None:
+        """Write the run's result, and all that ends with it.
+
+        :param answers: Operation id -> operation and its result, of the operations that this end completes.
+        :raises LeadershipError: This process does not lead any more; the run has no result.
+        """
+        at = self._clock.now()
+        result = RunResult(
+            state=state,
+            epoch=self._leadership.epoch,
+            reason=reason,
+            checkpoint=checkpoint,
+            drained=dict(drained or {}),
+            at=at,
+        )
+        with self._lock:
+            self._state, self._message = state, reason
+            ops: list[Op] = [
+                self._runs.result_op(self._run, result),
+                self._put(self._paths.status, self._status(checkpoint)),
+                *(completed_op(self._paths, op, result=value, at=at) for op, value in (answers or {}).values()),
+            ]
+            if (removal := self._graphs.remove_op(self._run)) is not None:
+                ops.append(removal)
+            try:
+                self._leadership.commit(*ops)
+            except OutcomeUnknownError:
+                if self._runs.result(self._run) != result:
+                    raise
+            self._ended = True
+        log.info("run %d is %s: %s", self._run, state.value, reason or "done")
+
+    def _status(self, checkpoint: int | None) -> Status:
+        return Status(
+            state=self._state,
+            run=self._run,
+            epoch=self._leadership.epoch,
+            queries={query.name: query.status() for query in self._registry.started},
+            checkpoint=checkpoint,
+            message=self._message,
+            at=self._clock.now(),
+        )
+
+    def _put(self, path: str, record: Record) -> Op:
+        node = self._coordinator.find(path)
+        if node is None:
+            return Create(path, record.to_bytes())
+        return SetData(path, record.to_bytes(), node.version)

@@ -1,0 +1,94 @@
+"""Becoming the leader of the run that this process was submitted for, or finding out that it may not.
+
+Only the newest submission of a run without a result may lead, and only while the job's graph pointer belongs to that
+run: this is what keeps a run that is over, or a driver that was given up, from coming back.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass
+
+from airflow_provider_ha.clock import Clock
+from airflow_provider_ha.coordination._kazoo import KazooCoordinator
+from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.coordination.election import Leadership, acquire
+from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
+from airflow_provider_ha.errors import JobStateError, NotConnectedError
+from airflow_provider_ha.jobs.driver_spec import DriverSpec, write_private, write_session
+from airflow_provider_ha.jobs.graph_store import JobGraphStore
+from airflow_provider_ha.jobs.model import GraphPointer, JobGraph, LeaderInfo, Run
+from airflow_provider_ha.jobs.runs import RunStore, RunView
+from airflow_provider_ha.storage.open import open_store
+from airflow_provider_ha.storage.store import ObjectStore
+
+
+CONNECT_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Led:
+    """What a driver has once it leads."""
+
+    coordinator: Coordinator
+    store: ObjectStore
+    paths: JobPaths
+    graphs: JobGraphStore
+    leadership: Leadership
+    run: Run
+    graph: JobGraph
+
+
+def lead(spec: DriverSpec, clock: Clock) -> Led:
+    """Connect, take the job's lock, and read what is to be run. Waits for as long as another leader holds the lock.
+
+    :raises JobStateError: This submission may not lead (any more).
+    :raises NotConnectedError: ZooKeeper did not answer.
+    """
+    coordinator = KazooCoordinator.connect(spec.config, timeout=CONNECT_SECONDS)
+    if coordinator.session is None:
+        raise NotConnectedError("ZooKeeper answered, but there is no session")
+    write_session(spec.session, coordinator.session)
+    write_private(spec.driver_pid, str(os.getpid()).encode())
+    store = open_store(spec.config)
+    paths = ClusterPaths(spec.config.root, spec.config.cluster_id).job(spec.job_id)
+    runs, graphs = RunStore(coordinator, paths), JobGraphStore(coordinator, store, paths)
+    leadership = acquire(
+        coordinator,
+        paths,
+        timings=spec.config.timings,
+        clock=clock,
+        describe=lambda epoch: _leader_info(spec, epoch, clock).to_bytes(),
+        timeout=None,
+        admit=lambda: check_admission(runs.get(spec.run), graphs.pointer(), spec.attempt),
+    )
+    run = runs.get(spec.run).run
+    return Led(coordinator, store, paths, graphs, leadership, run, graphs.read_graph(run.graph))
+
+
+def check_admission(view: RunView, pointer: GraphPointer | None, attempt: int) -> None:
+    """Refuse a submission that may not lead. Pure.
+
+    :raises JobStateError: The run has a result, a newer submission exists, or the job's graph is another run's.
+    """
+    number = view.run.number
+    if view.result is not None:
+        raise JobStateError(f"run {number} is {view.result.state.value}: it is never run again")
+    newest = view.newest
+    if newest is None or newest.submission.attempt != attempt:
+        found = newest.submission.attempt if newest else None
+        raise JobStateError(f"submission {attempt} of run {number} is not the newest one ({found})")
+    if pointer is None or pointer.run != number:
+        raise JobStateError(f"the job's graph pointer is {pointer and pointer.run}, not that of run {number}")
+
+
+def _leader_info(spec: DriverSpec, epoch: int, clock: Clock) -> LeaderInfo:
+    return LeaderInfo(
+        epoch=epoch,
+        run=spec.run,
+        attempt=spec.attempt,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        since=clock.now(),
+    )

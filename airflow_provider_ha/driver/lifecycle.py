@@ -1,0 +1,42 @@
+"""What the script, the patched calls and the operations know of each other: one object per driver.
+
+The script runs on the main thread and believes that it is alone. Who stops its queries sets ``stopping`` first and
+``ended`` last; a patched call that finds ``stopping`` set waits for ``ended``, so that the script can neither interrupt
+another query nor take the session away (SPARK: ``spark.stop()`` cancels the job of a batch that is half written).
+"""
+
+from __future__ import annotations
+
+import threading
+
+from airflow_provider_ha.errors import HaError
+
+
+class Lifecycle:
+    """Flags of one run of the script."""
+
+    def __init__(self) -> None:
+        self.stopping = threading.Event()  # every query is being stopped together
+        self.ended = threading.Event()  # and all of them have ended
+        self.script_ended = threading.Event()
+        self.leaving = threading.Event()  # the run has its result, the session is about to be closed
+        self.refusal: HaError | None = None
+        self._end_claimed = False
+        self._lock = threading.Lock()
+
+    def refuse(self, error: HaError) -> HaError:
+        """Remember why the script cannot be run, also when it swallows the error. Returns *error*; the first stays."""
+        with self._lock:
+            self.refusal = self.refusal or error
+        return error
+
+    def claim_end(self) -> bool:
+        """Return whether the caller is the one who ends the run: a stop, or the script by itself, never both."""
+        with self._lock:
+            first, self._end_claimed = not self._end_claimed, True
+        return first
+
+    def wait_when_stopping(self) -> None:
+        """Return when no stop is under way, or when it is over."""
+        if self.stopping.is_set():
+            self.ended.wait()

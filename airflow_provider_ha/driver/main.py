@@ -1,0 +1,205 @@
+"""The driver: lead, make the working directory, run the script, publish, serve, end.
+
+Order matters: the lock before anything of the job is touched, the working directory before the generation names it, the
+generation before Spark's conf, Spark's conf before the script makes its session.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from pathlib import Path
+
+from airflow_provider_ha.checkpoints.savepoints import SavepointStore
+from airflow_provider_ha.checkpoints.store import CheckpointStore
+from airflow_provider_ha.clock import Clock, SystemClock, new_id
+from airflow_provider_ha.coordination.records import read_record
+from airflow_provider_ha.driver import context
+from airflow_provider_ha.driver.ending import Ending
+from airflow_provider_ha.driver.exit_codes import ExitCode
+from airflow_provider_ha.driver.job_writer import JobWriter
+from airflow_provider_ha.driver.lead import Led, lead
+from airflow_provider_ha.driver.leaving import Exit
+from airflow_provider_ha.driver.lifecycle import Lifecycle
+from airflow_provider_ha.driver.operations_loop import Handlers, OperationsLoop
+from airflow_provider_ha.driver.origin import Origin
+from airflow_provider_ha.driver.parts import Parts
+from airflow_provider_ha.driver.patches import Patches
+from airflow_provider_ha.driver.publish_loop import PublishLoop
+from airflow_provider_ha.driver.publisher import Provenance, Publisher
+from airflow_provider_ha.driver.queries import QueryRegistry
+from airflow_provider_ha.driver.query_start import QueryStarter, WriterCalls
+from airflow_provider_ha.driver.savepoint_job import SavepointJob
+from airflow_provider_ha.driver.script import Script
+from airflow_provider_ha.driver.spark_conf import gateway, prepare_conf
+from airflow_provider_ha.driver.start_point import prepare_start
+from airflow_provider_ha.driver.stop_job import MainThread, StopJob
+from airflow_provider_ha.errors import (
+    ApplicationRefusedError,
+    HaError,
+    JobStateError,
+    LeadershipError,
+    RestoreRefusedError,
+)
+from airflow_provider_ha.jobs.driver_spec import SPEC_VARIABLE, DriverSpec
+from airflow_provider_ha.jobs.model import Generation, JobState
+from airflow_provider_ha.storage.keys import JobKeys
+
+
+log = logging.getLogger(__name__)
+
+
+def main() -> None:
+    """Run the driver of the spec file that the environment names, and end the process."""
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    spec = DriverSpec.read(Path(os.environ[SPEC_VARIABLE]))
+    way_out = Exit(spec.directory)
+    try:
+        led = lead(spec, SystemClock())
+    except JobStateError as error:
+        way_out.leave(ExitCode.NOT_ADMITTED, str(error))
+    except HaError as error:
+        way_out.leave(ExitCode.FAILED, str(error))
+    led.leadership.start_heartbeats(way_out.leadership_lost)
+    try:
+        Driver(spec, led, way_out, SystemClock()).run()
+    except LeadershipError as error:
+        way_out.leadership_lost(str(error))
+    except Exception as error:
+        log.exception("the driver failed")
+        way_out.leave(ExitCode.FAILED, f"{type(error).__name__}: {error}")
+
+
+class Driver:
+    """One leadership of one run. :meth:`run` does not return: it ends the process."""
+
+    def __init__(self, spec: DriverSpec, led: Led, way_out: Exit, clock: Clock) -> None:
+        self._spec = spec
+        self._led = led
+        self._exit = way_out
+        self._clock = clock
+        self._keys = JobKeys(spec.job_id)
+        self._provenance = Provenance(spec.job_id, led.run.number, led.run.graph.sha256, spark_version())
+
+    def run(self) -> None:
+        """Run the script under leadership and end the process with what came of it."""
+        lifecycle = Lifecycle()
+        registry = QueryRegistry(self._clock)
+        writer = JobWriter(
+            coordinator=self._led.coordinator,
+            paths=self._led.paths,
+            graphs=self._led.graphs,
+            leadership=self._led.leadership,
+            registry=registry,
+            run=self._led.run.number,
+            clock=self._clock,
+        )
+        origin = self._prepare(writer)
+        try:
+            parts = self._assemble(origin, registry, lifecycle, writer)
+        except ApplicationRefusedError as error:
+            writer.end(JobState.FAILED, reason=str(error))
+            self._exit.leave(ExitCode.REFUSED, str(error))
+        parts.patches.apply()
+        self._install_context(origin)
+        parts.publishing.start()
+        ending = Ending(self._spec, self._led, self._exit, parts)
+        self._operations(parts, ending).start()
+        failure = parts.script.run()
+        lifecycle.script_ended.set()
+        ending.conclude(failure)
+
+    def _prepare(self, writer: JobWriter) -> Origin:
+        """Make this epoch's working directory, and make it current."""
+        known = read_record(self._led.coordinator, self._led.paths.generation, Generation)
+        previous = known[0] if known else None
+        key = self._keys.working_directory(self._led.leadership.epoch, new_id()[:12])
+        try:
+            origin = prepare_start(self._led.store, self._work_path, self._led.run, previous, key)
+        except RestoreRefusedError as error:
+            writer.end(JobState.FAILED, reason=str(error))
+            self._exit.leave(ExitCode.REFUSED, str(error))
+        writer.begin(origin)
+        log.info("epoch %d works in %s (%s %s)", self._led.leadership.epoch, key, origin.kind.value, origin.source)
+        return origin
+
+    def _assemble(self, origin: Origin, registry: QueryRegistry, lifecycle: Lifecycle, writer: JobWriter) -> Parts:
+        led = self._led
+        jvm = gateway()
+        self._exit.owns_jvm(int(jvm.java.lang.ProcessHandle.current().pid()))
+        prepare_conf(jvm, origin.directory, led.graph.options.min_batches_to_retain)
+        calls = WriterCalls.of_pyspark()
+        publisher = Publisher(
+            store=CheckpointStore(led.coordinator, led.store, led.paths, self._keys, self._work_path),
+            leadership=led.leadership,
+            registry=registry,
+            origin=origin,
+            provenance=self._provenance,
+            options=led.graph.options,
+            work_path=self._work_path,
+            clock=self._clock,
+        )
+        return Parts(
+            origin=origin,
+            registry=registry,
+            lifecycle=lifecycle,
+            writer=writer,
+            publisher=publisher,
+            publishing=PublishLoop(publisher, writer, registry, lifecycle, self._exit.thread_failed),
+            patches=Patches(lifecycle, registry, QueryStarter(origin, registry, lifecycle, calls)),
+            calls=calls,
+            script=Script(
+                self._spec.application_directory / "application" / led.graph.application.name, led.graph.arguments
+            ),
+            main_thread=MainThread(),
+        )
+
+    def _operations(self, parts: Parts, ending: Ending) -> OperationsLoop:
+        store = SavepointStore(self._led.coordinator, self._led.paths, self._keys, self._work_path, clock=self._clock)
+        savepoints = SavepointJob(
+            store, self._led.leadership, parts.registry, self._provenance, parts.origin.directory, store.directory
+        )
+        stop = StopJob(
+            writer=parts.writer,
+            publisher=parts.publisher,
+            registry=parts.registry,
+            lifecycle=parts.lifecycle,
+            main_thread=parts.main_thread,
+            working=parts.origin.directory,
+            savepoint=savepoints.create,
+            drain=ending.drain,
+        )
+        return OperationsLoop(
+            coordinator=self._led.coordinator,
+            paths=self._led.paths,
+            leadership=self._led.leadership,
+            lifecycle=parts.lifecycle,
+            handlers=Handlers(savepoints.create, savepoints.dispose, stop.run, ending.stopped, ending.cancel),
+            run=self._led.run.number,
+            clock=self._clock,
+            failed=self._exit.thread_failed,
+        )
+
+    def _install_context(self, origin: Origin) -> None:
+        context.install(
+            context.DriverContext(
+                job_id=self._spec.job_id,
+                run=self._led.run.number,
+                epoch=self._led.leadership.epoch,
+                restored_from=origin.source,
+                lease_left=self._led.leadership.lease_left,
+            )
+        )
+
+    @property
+    def _work_path(self) -> Path:
+        return self._spec.config.work_path
+
+
+def spark_version() -> str:
+    """Return the release of the installed pyspark."""
+    import pyspark  # pyspark is imported inside functions
+
+    return str(pyspark.__version__)

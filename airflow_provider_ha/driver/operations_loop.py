@@ -1,0 +1,152 @@
+"""Serves what is asked of the running job: savepoint, stop, cancel, dispose.
+
+Two threads: one looks for requests and cancels at once, the other works on one request after the other. So a stop that
+hangs can still be cancelled (design, section 5).
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_provider_ha.clock import Clock
+from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.coordination.election import Leadership
+from airflow_provider_ha.coordination.paths import JobPaths
+from airflow_provider_ha.driver.lifecycle import Lifecycle
+from airflow_provider_ha.driver.stop_job import StopFailedError
+from airflow_provider_ha.errors import HaError, LeadershipError
+from airflow_provider_ha.jobs import operations
+from airflow_provider_ha.jobs.model import Operation, OperationKind, OperationState
+
+
+log = logging.getLogger(__name__)
+POLL_SECONDS = 1.0  # beside the watch: a watch says that something may have changed, never that nothing has
+
+
+@dataclass(frozen=True, slots=True)
+class Handlers:
+    """What is done for each kind of operation.
+
+    :param savepoint: Returns the operation's result.
+    :param dispose: Returns the operation's result.
+    :param stop: Ends the run; the operation's answer is part of that.
+    :param stopped: Called after a stop, to end the process; gets the reason when the stop failed half way.
+    :param cancel: Ends the run and the process.
+    """
+
+    savepoint: Callable[[Operation], dict[str, Any]]
+    dispose: Callable[[Operation], dict[str, Any]]
+    stop: Callable[[Operation], None]
+    stopped: Callable[[str | None], None]
+    cancel: Callable[[Operation], None]
+
+
+@dataclass
+class OperationsLoop:
+    """Finds the operations of one run and has them done.
+
+    :param failed: Called with the error of a thread that cannot go on.
+    """
+
+    coordinator: Coordinator
+    paths: JobPaths
+    leadership: Leadership
+    lifecycle: Lifecycle
+    handlers: Handlers
+    run: int
+    clock: Clock
+    failed: Callable[[BaseException], None]
+    _changed: threading.Event = field(default_factory=threading.Event)
+    _work: queue.Queue[Operation] = field(default_factory=queue.Queue)
+    _taken: set[str] = field(default_factory=set)
+
+    def start(self) -> None:
+        """Start both threads; they end with the process."""
+        for name, body in (("operations", self._look_for_ever), ("operations-worker", self._work_for_ever)):
+            threading.Thread(target=self._guarded, args=(body,), name=name, daemon=True).start()
+
+    def look(self) -> None:
+        """Take up what was asked since the last look."""
+        self._changed.clear()
+        self.coordinator.children(self.paths.operations, watch=self._changed.set)
+        for operation in operations.list_operations(self.coordinator, self.paths):
+            if not operation.state.final and operation.operation_id not in self._taken:
+                self._take(operation)
+
+    def _take(self, operation: Operation) -> None:
+        reason = abandoned(operation, self.run, self.leadership.epoch)
+        if reason:
+            operations.abandon(self.leadership, self.paths, operation, reason=reason, clock=self.clock)
+            return
+        claimed = operations.claim(self.leadership, self.paths, operation)
+        self._taken.add(operation.operation_id)
+        log.info("operation %s: %s %s", operation.operation_id, operation.operation.value, operation.arguments)
+        if operation.operation is OperationKind.CANCEL:
+            self.handlers.cancel(claimed)
+        else:
+            self._work.put(claimed)
+
+    def _look_for_ever(self) -> None:
+        while not self.lifecycle.leaving.is_set():
+            try:
+                self.look()
+            except LeadershipError:
+                raise
+            except HaError as error:
+                log.warning("operations could not be read: %s", error)
+            self._changed.wait(POLL_SECONDS)
+
+    def _work_for_ever(self) -> None:
+        while True:
+            self._do(self._work.get())
+
+    def _do(self, operation: Operation) -> None:
+        try:
+            if operation.operation is OperationKind.STOP:
+                self._stop(operation)
+                return
+            handler = (
+                self.handlers.savepoint if operation.operation is OperationKind.SAVEPOINT else self.handlers.dispose
+            )
+            result = handler(operation)
+        except LeadershipError:
+            raise
+        except HaError as error:
+            log.exception("operation %s failed", operation.operation_id)
+            left = error.result if isinstance(error, StopFailedError) else None
+            operations.fail(self.leadership, self.paths, operation, error=str(error), result=left, clock=self.clock)
+            if self.lifecycle.stopping.is_set():
+                self.handlers.stopped(str(error))
+        else:
+            operations.complete(self.leadership, self.paths, operation, result=result, clock=self.clock)
+
+    def _stop(self, operation: Operation) -> None:
+        if not self.lifecycle.claim_end():
+            return  # the script has ended by itself: whoever writes the result answers this operation
+        self.handlers.stop(operation)
+        self.handlers.stopped(None)
+
+    def _guarded(self, body: Callable[[], None]) -> None:
+        try:
+            body()
+        except BaseException as error:  # noqa: BLE001  # a thread that dies in silence would leave requests unanswered
+            self.failed(error)
+
+
+def abandoned(operation: Operation, run: int, epoch: int) -> str:
+    """Return why an open operation will not be done; empty when it will.
+
+    A stop or cancel that an earlier epoch took up is still wanted. A savepoint is not: half of one is no savepoint, and
+    who asked decides whether a later moment is still what was meant.
+    """
+    if operation.run != run:
+        return f"it was asked of run {operation.run}; run {run} is running"
+    taken_before = operation.state is OperationState.RUNNING and (operation.epoch or 0) < epoch
+    if taken_before and operation.operation is OperationKind.SAVEPOINT:
+        return f"the driver of epoch {operation.epoch} died while it worked on it"
+    return ""

@@ -1,0 +1,35 @@
+"""What works together while the script runs, in one value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_provider_ha.driver.job_writer import JobWriter
+from airflow_provider_ha.driver.lifecycle import Lifecycle
+from airflow_provider_ha.driver.origin import Origin
+from airflow_provider_ha.driver.patches import Patches
+from airflow_provider_ha.driver.publish_loop import PublishLoop
+from airflow_provider_ha.driver.publisher import Publisher
+from airflow_provider_ha.driver.queries import QueryRegistry
+from airflow_provider_ha.driver.query_start import WriterCalls
+from airflow_provider_ha.driver.script import Script
+from airflow_provider_ha.driver.stop_job import MainThread
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The parts of one driver.
+
+    :param calls: pyspark's own calls, as they were before they were patched.
+    """
+
+    origin: Origin
+    registry: QueryRegistry
+    lifecycle: Lifecycle
+    writer: JobWriter
+    publisher: Publisher
+    publishing: PublishLoop
+    patches: Patches
+    calls: WriterCalls
+    script: Script
+    main_thread: MainThread

@@ -1,0 +1,227 @@
+"""The calls of pyspark that a managed script meets instead of pyspark's own.
+
+An unmodified script waits with ``awaitAnyTermination()`` and ends with ``spark.stop()``. Without these patches the
+first query that ends lets the script go on and take the session away from the others: their batch in flight is lost,
+and the process exits with 0 (``reference/main-job-spikes.md`` section 3).
+
+Patches only note, wait and hand over: what a start really does is the starter's business.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from airflow_provider_ha.driver.lifecycle import Lifecycle
+from airflow_provider_ha.driver.queries import QueryRegistry
+from airflow_provider_ha.driver.stopper import GracefulStop
+from airflow_provider_ha.driver.writer_notes import notes
+from airflow_provider_ha.errors import ApplicationRefusedError
+
+
+WAIT_SLICE = 0.5  # seconds: how long a wait stays inside the JVM before it looks for a stop
+OWN_STOP_SECONDS = 600.0  # for the batch in flight, when the script stops one of its queries itself
+
+
+class Starter(Protocol):
+    """Does what a patched ``start()`` is to do."""
+
+    def start(self, writer: Any, path: str | None) -> Any:
+        """Start the query of *writer*; return its handle."""
+
+
+class Patches:
+    """Puts the patched calls into pyspark and takes them out again.
+
+    :param starter: May be replaced between two runs of the script (the drain has its own).
+    """
+
+    def __init__(self, lifecycle: Lifecycle, registry: QueryRegistry, starter: Starter) -> None:
+        self.lifecycle = lifecycle
+        self.registry = registry
+        self.starter = starter
+        self._undo: list[Callable[[], None]] = []
+
+    def apply(self) -> None:
+        """Patch pyspark."""
+        from pyspark import SparkContext  # pyspark is imported inside functions
+        from pyspark.sql import SparkSession  # the same
+        from pyspark.sql.streaming.query import (  # the same
+            StreamingQuery,
+            StreamingQueryManager,
+        )
+        from pyspark.sql.streaming.readwriter import DataStreamWriter  # the same
+
+        self._patch(DataStreamWriter, "queryName", _note_name)
+        self._patch(DataStreamWriter, "format", _note_format)
+        self._patch(DataStreamWriter, "option", _note_option)
+        self._patch(DataStreamWriter, "options", _note_options)
+        self._patch(DataStreamWriter, "trigger", _note_trigger)
+        self._patch(DataStreamWriter, "foreachBatch", _note_sink("foreachBatch"))
+        self._patch(DataStreamWriter, "foreach", _note_sink("foreach"))
+        self._patch(DataStreamWriter, "start", self._start)
+        self._patch(DataStreamWriter, "toTable", self._to_table)
+        self._patch(StreamingQueryManager, "awaitAnyTermination", self._await_any)
+        self._patch(StreamingQuery, "awaitTermination", self._await_one)
+        self._patch(StreamingQuery, "stop", self._stop_query)
+        self._patch(SparkSession, "stop", self._stop_session)
+        self._patch(SparkContext, "stop", self._stop_session)
+
+    def undo(self) -> None:
+        """Give pyspark its own calls back."""
+        while self._undo:
+            self._undo.pop()()
+
+    def _patch(self, owner: type, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+        original = getattr(owner, name)
+        setattr(owner, name, functools.wraps(original)(make(original)))
+        self._undo.append(lambda: setattr(owner, name, original))
+
+    def _start(self, _: Callable[..., Any]) -> Callable[..., Any]:
+        def start(  # noqa: PLR0917  # its parameters are pyspark's own
+            writer: Any,
+            path: str | None = None,
+            format: str | None = None,  # noqa: A002  # pyspark's name
+            outputMode: str | None = None,  # noqa: N803  # pyspark's name
+            partitionBy: Any = None,  # noqa: N803  # pyspark's name
+            queryName: str | None = None,  # noqa: N803  # pyspark's name
+            **options: Any,
+        ) -> Any:
+            _apply_keywords(
+                writer, options, source=format, output_mode=outputMode, partition_by=partitionBy, name=queryName
+            )
+            return self.starter.start(writer, path)
+
+        return start
+
+    def _to_table(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def to_table(_writer: Any, tableName: str, *_: Any, **__: Any) -> Any:  # noqa: N803  # pyspark's name
+            raise self.lifecycle.refuse(
+                ApplicationRefusedError(
+                    f"a query writes to table {tableName!r} with toTable(): what the table already has cannot be "
+                    "told, so a restart could lose rows",
+                    next_step='Write with format("...").option("path", "...").start(), or with foreachBatch',
+                )
+            )
+
+        del original
+        return to_table
+
+    def _await_any(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def await_any(manager: Any, timeout: float | None = None) -> bool | None:
+            return self._wait(lambda seconds: original(manager, seconds), timeout)
+
+        return await_any
+
+    def _await_one(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def await_one(query: Any, timeout: float | None = None) -> bool | None:
+            return self._wait(lambda seconds: original(query, seconds), timeout)
+
+        return await_one
+
+    def _wait(self, ended_within: Callable[[float], bool], timeout: float | None) -> bool | None:
+        """Wait as the original does, in slices; an end that belongs to a stop is told when all queries have ended."""
+        self.registry.script_waits()
+        if timeout is not None and (isinstance(timeout, bool) or not timeout > 0):
+            ended_within(timeout)  # pyspark's own error
+        end = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = WAIT_SLICE if end is None else min(WAIT_SLICE, max(end - time.monotonic(), 0.001))
+            if ended_within(left):
+                self.lifecycle.wait_when_stopping()
+                return None if timeout is None else True
+            if end is not None and time.monotonic() >= end:
+                return False
+
+    def _stop_query(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def stop(handle: Any) -> None:
+            """At a batch boundary, whatever the script meant: a plan without its commit helps nobody."""
+            if self.lifecycle.stopping.is_set():
+                self.lifecycle.ended.wait()
+                return
+            query = self.registry.find(handle)
+            if query is None or not GracefulStop(query).run(OWN_STOP_SECONDS).ended:
+                original(handle)
+
+        return stop
+
+    def _stop_session(self, _: Callable[..., Any]) -> Callable[..., Any]:
+        def stop(__: Any) -> None:
+            """The session is ours to end: the queries of the script may still be on their way to a boundary."""
+            self.lifecycle.wait_when_stopping()
+
+        return stop
+
+
+def _apply_keywords(
+    writer: Any,
+    options: Mapping[str, Any],
+    *,
+    source: str | None,
+    output_mode: str | None,
+    partition_by: Any,
+    name: str | None,
+) -> None:
+    """Apply what ``start()`` takes beside the path, as pyspark itself does, so that it is noted."""
+    writer.options(**options)
+    if output_mode is not None:
+        writer.outputMode(output_mode)
+    if partition_by is not None:
+        writer.partitionBy(partition_by)
+    if source is not None:
+        writer.format(source)
+    if name is not None:
+        writer.queryName(name)
+
+
+def _note_name(original: Callable[..., Any]) -> Callable[..., Any]:
+    def query_name(writer: Any, queryName: str) -> Any:  # noqa: N803  # pyspark's name
+        notes(writer).name = queryName
+        return original(writer, queryName)
+
+    return query_name
+
+
+def _note_format(original: Callable[..., Any]) -> Callable[..., Any]:
+    def set_format(writer: Any, source: str) -> Any:
+        notes(writer).sink = source
+        return original(writer, source)
+
+    return set_format
+
+
+def _note_option(original: Callable[..., Any]) -> Callable[..., Any]:
+    def option(writer: Any, key: str, value: Any) -> Any:
+        notes(writer).options[key.lower()] = str(value)
+        return original(writer, key, value)
+
+    return option
+
+
+def _note_options(original: Callable[..., Any]) -> Callable[..., Any]:
+    def set_options(writer: Any, **options: Any) -> Any:
+        notes(writer).options.update({key.lower(): str(value) for key, value in options.items()})
+        return original(writer, **options)
+
+    return set_options
+
+
+def _note_trigger(original: Callable[..., Any]) -> Callable[..., Any]:
+    def trigger(writer: Any, **kind: Any) -> Any:
+        notes(writer).trigger = kind
+        return original(writer, **kind)
+
+    return trigger
+
+
+def _note_sink(source: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def set_sink(writer: Any, function: Any) -> Any:
+            notes(writer).sink = source
+            return original(writer, function)
+
+        return set_sink
+
+    return make

@@ -1,0 +1,74 @@
+"""The thread that records, publishes and reports, several times a second."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from airflow_provider_ha.driver.job_writer import JobWriter
+from airflow_provider_ha.driver.lifecycle import Lifecycle
+from airflow_provider_ha.driver.publisher import Publisher
+from airflow_provider_ha.driver.queries import QueryRegistry
+from airflow_provider_ha.errors import HaError, LeadershipError
+from airflow_provider_ha.jobs.model import JobState
+
+
+log = logging.getLogger(__name__)
+TICK_SECONDS = 0.15
+PAUSE_AFTER_FAILURE = 2.0
+
+
+class PublishLoop:
+    """Ticks until the process ends. What storage or ZooKeeper refuse is tried again; the status says so meanwhile.
+
+    :param failed: Called with the error of a thread that cannot go on.
+    """
+
+    def __init__(
+        self,
+        publisher: Publisher,
+        writer: JobWriter,
+        registry: QueryRegistry,
+        lifecycle: Lifecycle,
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        self._publisher = publisher
+        self._writer = writer
+        self._registry = registry
+        self._lifecycle = lifecycle
+        self._failed = failed
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="publisher", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread after its tick."""
+        self._stop.set()
+        self._thread.join()
+
+    def tick(self) -> float:
+        """Do what is due; returns the seconds until the next tick."""
+        try:
+            if not self._lifecycle.stopping.is_set():
+                self._publisher.tick()
+                if self._registry.settled:
+                    self._writer.set_state(JobState.RUNNING)
+            self._writer.publish_status(self._publisher.latest)
+        except LeadershipError:
+            raise
+        except HaError as error:
+            log.warning("no checkpoint: %s", error)
+            self._writer.set_state(JobState.RUNNING, f"no checkpoint: {error.message}")
+            return PAUSE_AFTER_FAILURE
+        return TICK_SECONDS
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.is_set():
+                self._stop.wait(self.tick())
+        except BaseException as error:  # noqa: BLE001  # without its checkpoints the job must not go on in silence
+            self._failed(error)

@@ -1,0 +1,201 @@
+"""Turns committed batches into checkpoints: cut, pin, payload, pointer, retention; off the path of the batches.
+
+Invariants: a cut belongs to one epoch; its closure is pinned before its payload is written, the payload before its
+pointer (contracts 2 and 7); a cut reads the commits of downstream queries before those of upstream ones, so that no
+query is ahead of what it read.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from airflow_provider_ha.checkpoints.layout import progress
+from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind, QueryCut, SinkKind
+from airflow_provider_ha.checkpoints.pins import pin
+from airflow_provider_ha.checkpoints.store import CheckpointStore
+from airflow_provider_ha.clock import Clock
+from airflow_provider_ha.coordination.election import Leadership
+from airflow_provider_ha.driver.origin import Origin
+from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
+from airflow_provider_ha.driver.recorder import BatchRecorder
+from airflow_provider_ha.errors import CheckpointError, CheckpointMissingError, HaError
+from airflow_provider_ha.jobs.model import HaOptions
+from airflow_provider_ha.storage.keys import JobKeys
+
+
+log = logging.getLogger(__name__)
+PIN_ATTEMPTS = 5  # a closure can be purged while it is linked; the next cut is newer
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """What every checkpoint of this driver has in common.
+
+    :param graph: Digest of the job graph.
+    """
+
+    job_id: str
+    run: int
+    graph: str
+    spark_version: str
+
+
+@dataclass(slots=True)
+class _Published:
+    """What the newest checkpoint holds."""
+
+    number: int | None = None
+    cut: dict[str, int] = field(default_factory=dict)
+    at: float = float("-inf")
+
+
+class Publisher:
+    """Takes checkpoints of the queries in *registry*. Its methods may be called from several threads.
+
+    :param work_path: Root of working directories and pins.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: CheckpointStore,
+        leadership: Leadership,
+        registry: QueryRegistry,
+        origin: Origin,
+        provenance: Provenance,
+        options: HaOptions,
+        work_path: Path,
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._leadership = leadership
+        self._registry = registry
+        self._origin = origin
+        self._provenance = provenance
+        self._options = options
+        self._work_path = work_path
+        self._clock = clock
+        self._recorders: dict[str, BatchRecorder] = {}
+        self._last = _Published()
+        self._unfinished: Checkpoint | None = None
+        self._tried = 0
+        self._lock = threading.RLock()
+
+    @property
+    def latest(self) -> int | None:
+        """Number of the newest checkpoint of this driver."""
+        return self._last.number
+
+    def tick(self) -> Checkpoint | None:
+        """Record what is new, and take a checkpoint when one is due. Returns it."""
+        with self._lock:
+            self.record()
+            return self.publish(CheckpointKind.PERIODIC) if self._due() else None
+
+    def record(self) -> None:
+        """Remember new batches of all queries."""
+        with self._lock:
+            for query in self._registry.started:
+                recorder = self._recorders.setdefault(query.name, BatchRecorder(query.directory))
+                recorder.poll()
+
+    def publish(self, reason: CheckpointKind) -> Checkpoint:
+        """Take a checkpoint now.
+
+        :raises CheckpointError: The closure could not be pinned.
+        :raises StorageError: The payload could not be written.
+        :raises LeadershipError: This process may no longer write for the job.
+        """
+        with self._lock:
+            if self._unfinished is not None:
+                finished = self._finish(self._unfinished)
+                if reason is CheckpointKind.PERIODIC:
+                    return finished
+            # A number that was tried and failed for good is not tried again: its names are taken.
+            number = max(self._store.next_number(), self._tried + 1)
+            return self._finish(self._pinned(number, reason))
+
+    def _finish(self, checkpoint: Checkpoint) -> Checkpoint:
+        """Write payload and pointer. What is refused for the moment is finished the next time, not pinned twice."""
+        self._unfinished, self._tried = checkpoint, checkpoint.number
+        try:
+            self._store.add(self._leadership, checkpoint)
+        except HaError as error:
+            if not error.retryable:
+                self._unfinished = None
+            raise
+        self._unfinished = None
+        self._remember(checkpoint)
+        self._store.retain(self._leadership, self._options.retained_checkpoints)
+        log.info("checkpoint %d (%s): %s", checkpoint.number, checkpoint.reason.value, self._last.cut)
+        return checkpoint
+
+    def _due(self) -> bool:
+        """Whether something was committed since the last checkpoint, and the interval is over."""
+        queries = self._registry.started
+        if not queries or not self._registry.settled:
+            return False
+        cut = {query.name: progress(query.directory).committed for query in queries}
+        if all(batch <= self._last.cut.get(name, -1) for name, batch in cut.items()):
+            return False
+        return self._clock.lease_time() - self._last.at >= self._options.checkpoint_interval
+
+    def _pinned(self, number: int, reason: CheckpointKind) -> Checkpoint:
+        """Cut and pin; a cut whose files were purged meanwhile is replaced by a newer one."""
+        pin_key = JobKeys(self._provenance.job_id).pin(number, self._leadership.epoch)
+        queries = self._registry.started
+        for attempt in range(1, PIN_ATTEMPTS + 1):
+            self.record()
+            cut = {query.name: progress(query.directory).committed for query in reversed(queries)}
+            try:
+                files = pin(self._origin.directory, self._work_path / pin_key, cut, sinks=_file_sinks(queries))
+            except CheckpointMissingError:
+                if attempt == PIN_ATTEMPTS:
+                    raise
+                continue
+            self.record()  # what the pin holds is at least recorded
+            return self._checkpoint(number, pin_key, reason, cut, files)
+        raise CheckpointError(f"checkpoint {number} could not be pinned")
+
+    def _checkpoint(
+        self, number: int, pin_key: str, reason: CheckpointKind, cut: dict[str, int], files: dict[str, dict[str, int]]
+    ) -> Checkpoint:
+        return Checkpoint(
+            job_id=self._provenance.job_id,
+            number=number,
+            run=self._provenance.run,
+            epoch=self._leadership.epoch,
+            reason=reason,
+            created_at=self._clock.now(),
+            queries={
+                query.name: QueryCut(
+                    batch=cut[query.name],
+                    sink=query.sink_now(),
+                    entries=self._recorders[query.name].entries(),
+                    files=files[query.name],
+                )
+                for query in self._registry.started
+                if query.name in cut
+            },
+            directory=self._origin.key,
+            pin=pin_key,
+            graph=self._provenance.graph,
+            spark_version=self._provenance.spark_version,
+        )
+
+    def _remember(self, checkpoint: Checkpoint) -> None:
+        for name, query in checkpoint.queries.items():
+            self._recorders[name].published(query.entries)
+        cut = {name: query.batch for name, query in checkpoint.queries.items()}
+        self._last = _Published(checkpoint.number, cut, self._clock.lease_time())
+
+
+def _file_sinks(queries: tuple[StartedQuery, ...]) -> dict[str, Path]:
+    return {
+        query.name: query.sink.path
+        for query in queries
+        if query.sink.kind is SinkKind.FILE and query.sink.path is not None
+    }

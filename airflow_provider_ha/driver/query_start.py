@@ -1,0 +1,185 @@
+"""What a patched ``start()`` does: check, bring the checkpoint up to what the sink has, then start for good.
+
+Invariant: the real sink never gets a batch id that its log already has. A file sink skips such a batch without
+executing the plan, so that its state is never written and the query dies with the next commit, or loses rows in silence
+(``reference/main-job-spikes.md`` section 0). So those batches are executed before, one by one, into a noop sink.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from airflow_provider_ha.checkpoints.archive import put_offsets
+from airflow_provider_ha.checkpoints.layout import progress
+from airflow_provider_ha.checkpoints.model import SinkKind
+from airflow_provider_ha.checkpoints.pins import sink_directory
+from airflow_provider_ha.checkpoints.sinks import LOG, FileSinkLog
+from airflow_provider_ha.checkpoints.start import ReplayStep, decide_start
+from airflow_provider_ha.driver.lifecycle import Lifecycle
+from airflow_provider_ha.driver.origin import Origin
+from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
+from airflow_provider_ha.driver.spark_conf import check_location, fit_state_format
+from airflow_provider_ha.driver.writer_notes import SinkSpec, check_options, checked_name, notes, sink_spec
+from airflow_provider_ha.errors import ApplicationRefusedError, JobStateError, RestoreRefusedError
+
+
+log = logging.getLogger(__name__)
+NOOP = "noop"
+
+
+@dataclass(frozen=True, slots=True)
+class WriterCalls:
+    """pyspark's own calls, as they were before they were patched."""
+
+    start: Callable[..., Any]
+    set_format: Callable[..., Any]
+    trigger: Callable[..., Any]
+
+    @classmethod
+    def of_pyspark(cls) -> WriterCalls:
+        """Take them from pyspark; to be called before the patches are applied."""
+        from pyspark.sql.streaming.readwriter import DataStreamWriter  # inside functions only
+
+        return cls(DataStreamWriter.start, DataStreamWriter.format, DataStreamWriter.trigger)
+
+    def run_once(self, writer: Any, path: str | None) -> None:
+        """Execute exactly the planned batch and wait for its end; pyspark raises when the query failed.
+
+        Trigger.Once, never AvailableNow: that goes on with new files (``reference/main-job-spikes.md`` section 4).
+        """
+        self.trigger(writer, once=True)
+        self.start(writer, path).awaitTermination()
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedWriter:
+    """A writer that may be started.
+
+    :param path: What the script gave to ``start()``.
+    """
+
+    writer: Any
+    path: str | None
+    name: str
+    sink: SinkSpec
+    trigger: dict[str, Any]
+
+
+def check_writer(writer: Any, path: str | None, root: Path, taken: frozenset[str]) -> CheckedWriter:
+    """Return the writer with everything that its notes say.
+
+    :param root: The epoch's working directory.
+    :param taken: Names of the queries that were already started.
+    :raises ApplicationRefusedError: Its query cannot be made highly available as it is.
+    """
+    noted = notes(writer)
+    session = writer._spark  # noqa: SLF001  # the session that made the writer; it has no public name
+    name = checked_name(noted, taken)
+    if path is not None:
+        noted.options["path"] = path
+    check_options(name, noted)
+    check_location(session, root)
+    sink = sink_spec(name, noted, session.conf.get("spark.sql.sources.default"))
+    return CheckedWriter(writer, path, name, sink, noted.trigger)
+
+
+class QueryStarter:
+    """Starts the queries of one epoch.
+
+    :param calls: pyspark's own calls.
+    """
+
+    def __init__(self, origin: Origin, registry: QueryRegistry, lifecycle: Lifecycle, calls: WriterCalls) -> None:
+        self._origin = origin
+        self._registry = registry
+        self._lifecycle = lifecycle
+        self._calls = calls
+
+    def start(self, writer: Any, path: str | None) -> Any:
+        """Start the query of *writer* where its sink and its checkpoint agree; returns pyspark's handle.
+
+        :raises ApplicationRefusedError: It cannot be made highly available as it is.
+        :raises RestoreRefusedError: The sink has batches whose boundaries are not known.
+        """
+        if self._lifecycle.stopping.is_set():
+            self._lifecycle.ended.wait()
+            raise JobStateError("the job is being stopped: no query is started any more")
+        try:
+            checked = check_writer(writer, path, self._origin.directory, self._registry.names)
+            steps = self._prepare(checked)
+        except (ApplicationRefusedError, RestoreRefusedError) as error:
+            raise self._lifecycle.refuse(error) from None
+        self._replay(checked, steps)
+        handle = self._calls.start(writer, path)
+        directory = self._origin.directory / checked.name
+        self._registry.add(StartedQuery(checked.name, handle, checked.sink, directory, replayed=len(steps)))
+        log.info("query %s started at %s after %d replayed batches", checked.name, progress(directory), len(steps))
+        return handle
+
+    def _prepare(self, checked: CheckedWriter) -> tuple[ReplayStep, ...]:
+        """Seed a new output directory, and decide what is to be executed before the start."""
+        directory = self._origin.directory / checked.name
+        fit_state_format(checked.writer._spark, directory)  # noqa: SLF001  # as above
+        reached = -1
+        if checked.sink.kind is SinkKind.FILE and checked.sink.path is not None:
+            self._seed(checked.name, checked.sink.path)
+            self._undo_drain(checked.name, checked.sink.path)
+            reached = FileSinkLog(checked.sink.path).max_batch()
+        recorded = self._origin.recorded(checked.name)
+        return decide_start(progress(directory), recorded, reached, query=checked.name)
+
+    def _seed(self, name: str, target: Path) -> None:
+        """Give a new output directory the log that Spark will look for at its next compaction."""
+        plan, source = self._origin.plans.get(name), self._origin.sinks
+        if plan is None or source is None or plan.batch < 0 or plan.sink.path == str(target):
+            return
+        if FileSinkLog(target).max_batch() < 0 and progress(self._origin.directory / name).committed <= plan.batch:
+            FileSinkLog.seed(target, plan.batch, self._origin.output.value, sink_directory(source, name) / LOG)
+
+    def _undo_drain(self, name: str, path: Path) -> None:
+        """Set aside what an unfinished drain of the previous epoch wrote.
+
+        Only the drain can have written it: the batch was planned in its fork and in no other directory.
+        """
+        if self._origin.drain is None:
+            return
+        batch, sink_log = progress(self._origin.drain / name).planned, FileSinkLog(path)
+        if batch != progress(self._origin.directory / name).planned + 1 or sink_log.max_batch() != batch:
+            return
+        digest = sink_log.digest(batch)
+        if digest is not None and sink_log.set_aside(batch, digest):
+            log.warning("query %s: batch %d of an unfinished drain was set aside in %s", name, batch, path)
+
+    def _replay(self, checked: CheckedWriter, steps: tuple[ReplayStep, ...]) -> None:
+        """Execute recorded batches one by one, then give the writer its own sink and trigger back."""
+        if not steps:
+            return
+        directory = self._origin.directory / checked.name
+        for step in steps:
+            log.info("query %s: batch %d is executed again into %s", checked.name, step.batch, step.into)
+            if step.entry is not None:
+                put_offsets(directory, step.entry)
+            self._calls.set_format(checked.writer, NOOP if step.into == NOOP else checked.sink.source)
+            self._calls.run_once(checked.writer, checked.path)
+            now = progress(directory)
+            if (now.planned, now.committed) != (step.batch, step.batch):
+                raise RestoreRefusedError(
+                    f"query {checked.name!r} stands at {now} after batch {step.batch} was executed again",
+                    next_step="Restore from an older checkpoint",
+                )
+        self._calls.set_format(checked.writer, checked.sink.source)
+        self._calls.trigger(checked.writer, **checked.trigger)
+        self._forget_replayed_runs(checked)
+
+    def _forget_replayed_runs(self, checked: CheckedWriter) -> None:
+        """Without this the script's ``awaitAnyTermination()`` returns at once: the replay "terminated".
+
+        It would also forget that a query which was started before has failed since.
+        """
+        if (failure := self._registry.failure()) is not None:
+            raise JobStateError(failure)
+        checked.writer._spark.streams.resetTerminated()  # noqa: SLF001  # as above

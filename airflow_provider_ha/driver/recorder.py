@@ -1,0 +1,41 @@
+"""Remembers what Spark recorded about each batch, before Spark purges it.
+
+With ten batches retained and 50 ms per batch an entry lives half a second; the payload of a checkpoint is written every
+few seconds. So the directories are read several times a second, and kept here until a payload holds them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from airflow_provider_ha.checkpoints.archive import record
+from airflow_provider_ha.checkpoints.model import BatchEntry
+
+
+class BatchRecorder:
+    """Entries of one query that no payload holds yet.
+
+    :param directory: The query's checkpoint location.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._entries: dict[int, BatchEntry] = {}
+        self._complete_up_to = -1  # every entry up to here was read with its commit
+
+    def poll(self) -> None:
+        """Read what is new; a batch that was only planned so far is read again."""
+        for entry in record(self._directory, after=self._complete_up_to):
+            self._entries[entry.batch] = entry
+            if entry.commits is not None and entry.batch > self._complete_up_to:
+                self._complete_up_to = entry.batch
+
+    def entries(self) -> tuple[BatchEntry, ...]:
+        """Return what no payload holds yet, ascending."""
+        return tuple(self._entries[batch] for batch in sorted(self._entries))
+
+    def published(self, entries: tuple[BatchEntry, ...]) -> None:
+        """Forget *entries*, which a payload holds now; one without its commit stays until it has been read with it."""
+        for entry in entries:
+            if entry.commits is not None:
+                self._entries.pop(entry.batch, None)

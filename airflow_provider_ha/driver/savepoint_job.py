@@ -1,0 +1,95 @@
+"""Savepoints of a running job: the store copies and verifies, this says of what, and how often to try."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from airflow_provider_ha.checkpoints.layout import progress
+from airflow_provider_ha.checkpoints.model import Savepoint
+from airflow_provider_ha.checkpoints.savepoints import SavepointRequest, SavepointStore
+from airflow_provider_ha.coordination.election import Leadership
+from airflow_provider_ha.driver.publisher import Provenance
+from airflow_provider_ha.driver.queries import QueryRegistry
+from airflow_provider_ha.errors import CheckpointMissingError, OperationFailedError
+from airflow_provider_ha.jobs.model import Operation, OperationKind
+
+
+COPY_ATTEMPTS = 3  # a cut can be purged while it is copied; the next one is newer
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointJob:
+    """Makes and disposes savepoints for operations.
+
+    :param live: The working directory.
+    :param directory: Where a savepoint lies, by its id; for the answer.
+    """
+
+    store: SavepointStore
+    leadership: Leadership
+    registry: QueryRegistry
+    provenance: Provenance
+    live: Path
+    directory: Callable[[str], Path]
+
+    def create(self, operation: Operation) -> dict[str, Any]:
+        """Make a savepoint without a pause of the job; returns the operation's result.
+
+        :raises OperationFailedError: No query was started yet.
+        :raises CheckpointError: The copy is damaged, or Spark purges faster than it can be copied.
+        """
+        if not self.registry.started:
+            raise OperationFailedError("the script has not started a query yet", next_step="Ask again later")
+        arguments = operation.arguments
+        savepoint = self._copy(self._id(operation), str(arguments.get("label") or ""), arguments.get("schedule"))
+        result: dict[str, Any] = {
+            "savepoint_id": savepoint.savepoint_id,
+            "path": str(self.directory(savepoint.savepoint_id)),
+        }
+        if savepoint.schedule is not None and arguments.get("retain") is not None:
+            keep = int(arguments["retain"])
+            result["disposed"] = list(self.store.retain(self.leadership.commit, savepoint.schedule, keep))
+        return result
+
+    def dispose(self, operation: Operation) -> dict[str, Any]:
+        """Remove the savepoint that the operation names.
+
+        :raises OperationFailedError: It names none.
+        :raises CheckpointMissingError: There is no such savepoint.
+        """
+        savepoint_id = operation.arguments.get("savepoint_id")
+        if not savepoint_id:
+            raise OperationFailedError("no savepoint_id is given", next_step="Name the savepoint that is to be removed")
+        self.store.dispose(self.leadership.commit, str(savepoint_id))
+        return {"savepoint_id": savepoint_id}
+
+    def _id(self, operation: Operation) -> str:
+        """A stop that is taken up by another epoch stops somewhere else, so its savepoint is another one."""
+        if operation.operation is OperationKind.STOP:
+            return f"{operation.operation_id}-e{self.leadership.epoch}"
+        return operation.operation_id
+
+    def _copy(self, savepoint_id: str, label: str, schedule: str | None) -> Savepoint:
+        for attempt in range(1, COPY_ATTEMPTS + 1):
+            queries = self.registry.started
+            request = SavepointRequest(
+                savepoint_id=savepoint_id,
+                run=self.provenance.run,
+                epoch=self.leadership.epoch,
+                # Downstream first: no query is ahead of what it read.
+                cut={query.name: progress(query.directory).committed for query in reversed(queries)},
+                sinks={query.name: query.sink_now() for query in queries},
+                graph=self.provenance.graph,
+                spark_version=self.provenance.spark_version,
+                label=label,
+                schedule=schedule,
+            )
+            try:
+                return self.store.create(self.leadership.commit, request, self.live)
+            except CheckpointMissingError:
+                if attempt == COPY_ATTEMPTS:
+                    raise
+        raise AssertionError("the loop returns or raises")

@@ -1,0 +1,86 @@
+"""Spark's conf of a managed driver, set before the script makes its session.
+
+It travels as system properties of the JVM: every ``SparkConf`` that the script makes reads them, and what the user said
+(spark-submit puts that there as well) is never replaced. Only the checkpoint location is ours alone.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from airflow_provider_ha.checkpoints.layout import progress
+from airflow_provider_ha.checkpoints.metadata_log import read_commits, read_offsets
+from airflow_provider_ha.errors import ApplicationRefusedError
+
+
+CHECKPOINT_LOCATION = "spark.sql.streaming.checkpointLocation"
+MIN_BATCHES = "spark.sql.streaming.minBatchesToRetain"
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+FORMAT_VERSION = "spark.sql.streaming.stateStore.checkpointFormatVersion"
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+
+def gateway() -> Any:
+    """Return the JVM of this driver, started by spark-submit."""
+    from pyspark import SparkContext  # pyspark is imported inside functions
+
+    SparkContext._ensure_initialized()  # noqa: SLF001  # the only way to the JVM before there is a session
+    return SparkContext._jvm  # noqa: SLF001  # the same
+
+
+def prepare_conf(jvm: Any, directory: Path, min_batches: int) -> None:
+    """Set the conf for a working directory.
+
+    :raises ApplicationRefusedError: The user's conf sets the checkpoint location.
+    """
+    system = jvm.java.lang.System
+    if system.getProperty(CHECKPOINT_LOCATION) is not None:
+        raise ApplicationRefusedError(
+            f"the Spark conf of the job sets {CHECKPOINT_LOCATION}",
+            next_step="Remove it: a managed job gets a checkpoint location of its own with every epoch",
+        )
+    system.setProperty(CHECKPOINT_LOCATION, directory.as_uri())
+    if system.getProperty(MIN_BATCHES) is None:
+        system.setProperty(MIN_BATCHES, str(min_batches))
+    if system.getProperty(PROVIDER) is None:
+        system.setProperty(PROVIDER, ROCKSDB)
+    # Format 2 names its files by attempt: a zombie can never replace what a commit refers to.
+    if system.getProperty(PROVIDER) == ROCKSDB and system.getProperty(FORMAT_VERSION) is None:
+        system.setProperty(FORMAT_VERSION, "2")
+
+
+def check_location(session: Any, directory: Path) -> None:
+    """Refuse a session whose script moved the checkpoint location.
+
+    :raises ApplicationRefusedError: It did.
+    """
+    found = session.conf.get(CHECKPOINT_LOCATION, None)
+    if found != directory.as_uri():
+        raise ApplicationRefusedError(
+            f"the script sets {CHECKPOINT_LOCATION} to {found!r}",
+            next_step="Remove it: a managed job gets a checkpoint location of its own with every epoch",
+        )
+
+
+def fit_state_format(session: Any, checkpoint: Path) -> None:
+    """Set the session's state format to what the query's checkpoint holds, or to what its provider can.
+
+    Spark reads the provider from the checkpoint, but takes the format from the session: a checkpoint of format 1 that
+    is opened with format 2 does not start, and a script that chose the HDFS provider cannot have format 2.
+    """
+    now = progress(checkpoint)
+    provider = session.conf.get(PROVIDER, None)
+    if now.planned >= 0:
+        provider = read_offsets(checkpoint, now.planned).conf.get(PROVIDER, provider)
+    if now.committed >= 0:
+        held = "2" if read_commits(checkpoint, now.committed).state_ids else None
+        version = held or ("1" if _has_state(checkpoint) else None)
+    else:
+        version = None if provider == ROCKSDB else "1"
+    if version is not None and session.conf.get(FORMAT_VERSION, None) != version:
+        session.conf.set(FORMAT_VERSION, version)
+
+
+def _has_state(checkpoint: Path) -> bool:
+    return (checkpoint / "state").is_dir()

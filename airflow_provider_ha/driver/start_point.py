@@ -1,0 +1,119 @@
+"""Makes the working directory of an epoch: empty, from the previous epoch, or from the run's restore plan.
+
+Order: fence, then look, then fork (``reference/main-job-spikes.md`` section 1, condition 3). Whatever came before is
+renamed first, so that a zombie of it dies at its next commit and adds nothing to what is read here.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+from airflow_provider_ha.checkpoints.fence import fence_directory
+from airflow_provider_ha.checkpoints.model import RestorePlan
+from airflow_provider_ha.checkpoints.prepare import prepare_recovery, prepare_restore
+from airflow_provider_ha.checkpoints.sinks import FileSinkLog, local_path
+from airflow_provider_ha.driver.origin import Origin, OriginKind
+from airflow_provider_ha.errors import CheckpointMissingError, RestoreRefusedError
+from airflow_provider_ha.jobs.model import Generation, Run, StartKind
+from airflow_provider_ha.storage.blobs import get_blob
+from airflow_provider_ha.storage.store import ObjectStore
+
+
+log = logging.getLogger(__name__)
+
+
+def drain_directory(working: Path) -> Path:
+    """Return where a stop forks the working directory *working* to drain it."""
+    return working.with_name(working.name + ".drain")
+
+
+def prepare_start(store: ObjectStore, work_path: Path, run: Run, previous: Generation | None, key: str) -> Origin:
+    """Make the working directory *key* for *run* and say where it comes from.
+
+    Repeatable: what a crashed attempt left lies under another key.
+
+    :param store: Holds the restore plan.
+    :param work_path: Root of all keys of directories.
+    :param previous: The job's current generation; ``None`` when there never was one.
+    :raises RestoreRefusedError: The outputs have changed since the restore was planned.
+    :raises CheckpointError: What it starts from is damaged or gone.
+    """
+    fenced = _fence(work_path, previous)
+    plan = _read_plan(store, run)
+    target = work_path / key
+    target.parent.mkdir(parents=True, exist_ok=True)
+    origin = Origin(OriginKind.FRESH, key, target)
+    if plan is not None:
+        origin = replace(
+            origin, plans=plan.queries, sinks=work_path / plan.directory, output=run.start.output, source=_name(run)
+        )
+    if previous is not None and previous.run == run.number:
+        if fenced is None:
+            raise CheckpointMissingError(
+                f"the working directory of epoch {previous.epoch} ({previous.directory}) is gone",
+                next_step="Restore the job from its latest checkpoint",
+            )
+        return _recover(origin, fenced, previous)
+    if plan is not None:
+        check_facts(plan)
+        prepare_restore(work_path / plan.directory, plan, target)
+        return replace(origin, kind=OriginKind.RESTORE)
+    target.mkdir(parents=True)
+    return origin
+
+
+def check_facts(plan: RestorePlan) -> None:
+    """Assert that the file sinks still have what they had when the plan was made.
+
+    :raises RestoreRefusedError: One of them has something else: its new batches would be skipped, or repeated.
+    """
+    for name, query in plan.queries.items():
+        if query.sink.path is None:
+            continue
+        reached = FileSinkLog(local_path(query.sink.path)).max_batch()
+        set_aside_before = bool(query.set_aside) and reached == min(query.set_aside) - 1
+        if reached != query.sink.max_batch and not set_aside_before:
+            raise RestoreRefusedError(
+                f"the output of query {name!r} ({query.sink.path}) has batches up to {reached}; "
+                f"the restore was planned with {query.sink.max_batch}",
+                next_step="Plan the restore again",
+            )
+
+
+def _fence(work_path: Path, previous: Generation | None) -> Path | None:
+    """Rename the previous working directory; ``None`` when there is none, or when it is gone."""
+    if previous is None:
+        return None
+    try:
+        return fence_directory(work_path / previous.directory)
+    except CheckpointMissingError:
+        return None
+
+
+def _read_plan(store: ObjectStore, run: Run) -> RestorePlan | None:
+    if run.start.kind is StartKind.FRESH or run.start.plan is None:
+        return None
+    data = get_blob(store, run.start.plan.sha256)
+    return RestorePlan.from_bytes(data, source=f"restore plan {run.start.plan.sha256}")
+
+
+def _recover(origin: Origin, fenced: Path, previous: Generation) -> Origin:
+    recorded = {name: query.replay for name, query in origin.plans.items()}
+    origin.directory.mkdir(parents=True)
+    committed = prepare_recovery(fenced, origin.directory, recorded=recorded)
+    log.info("epoch %d is continued from %s at %s", previous.epoch, fenced, committed)
+    # Not only the previous epoch's: one that should have cleaned up after a drain may have died before it could.
+    drains = sorted(fenced.parent.glob("*.drain"), key=lambda path: path.stat().st_mtime)
+    return replace(
+        origin,
+        kind=OriginKind.RECOVERY,
+        source=f"epoch {previous.epoch}",
+        drain=drains[-1] if drains else None,
+    )
+
+
+def _name(run: Run) -> str:
+    kind = run.start.kind.value
+    return f"{kind}-{run.start.source_id}"

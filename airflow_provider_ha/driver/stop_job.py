@@ -1,0 +1,182 @@
+"""A stop: every query at a batch boundary, a sharp checkpoint, then the end of the run.
+
+What fails leaves a job that keeps running. Queries that have ended cannot be started again under a script that believes
+they still run, so from the first stopped query on a failure means: the operation is FAILED, the driver ends without a
+result, and the restart strategy starts the run again from where its queries stand.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from airflow_provider_ha.checkpoints.layout import progress
+from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind
+from airflow_provider_ha.driver.drain_run import fork_for_drain
+from airflow_provider_ha.driver.job_writer import JobWriter
+from airflow_provider_ha.driver.lifecycle import Lifecycle
+from airflow_provider_ha.driver.publisher import Publisher
+from airflow_provider_ha.driver.queries import QueryRegistry
+from airflow_provider_ha.driver.start_point import drain_directory
+from airflow_provider_ha.driver.stopper import stop_together
+from airflow_provider_ha.errors import HaError, OperationFailedError
+from airflow_provider_ha.jobs.model import DrainedQuery, JobState, Operation
+
+
+log = logging.getLogger(__name__)
+SETTLE_POLL = 0.2
+STOP_SECONDS = 3600.0  # for the batches in flight; a cancel is possible meanwhile
+SCRIPT_END_SECONDS = 60.0  # for what the script does after its queries have ended
+
+
+@dataclass(frozen=True, slots=True)
+class StopRequest:
+    """What a stop operation asks for."""
+
+    terminate: bool
+    savepoint: bool
+
+    @classmethod
+    def of(cls, operation: Operation) -> StopRequest:
+        """Read the arguments.
+
+        :raises OperationFailedError: The mode is not known.
+        """
+        mode = operation.arguments.get("mode", "suspend")
+        if mode not in ("suspend", "terminate"):
+            raise OperationFailedError(f"stop mode {mode!r} is not known", next_step="Use suspend or terminate")
+        return cls(terminate=mode == "terminate", savepoint=bool(operation.arguments.get("savepoint", False)))
+
+
+class MainThread:
+    """Work for the main thread after the script has ended: the second run of the script."""
+
+    def __init__(self) -> None:
+        self._work: queue.Queue[Callable[[], None] | None] = queue.Queue()
+
+    def run(self, work: Callable[[], Any]) -> Any:
+        """Have *work* done by the main thread; returns what it returned, raises what it raised."""
+        done: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue()
+
+        def task() -> None:
+            try:
+                done.put((work(), None))
+            except BaseException as error:  # noqa: BLE001  # also SystemExit of the script: it goes to who asked
+                done.put((None, error))
+
+        self._work.put(task)
+        value, error = done.get()
+        if error is not None:
+            raise error
+        return value
+
+    def finish(self) -> None:
+        """Let :meth:`serve` return."""
+        self._work.put(None)
+
+    def serve(self) -> None:
+        """Do what is asked until nothing more is."""
+        while (task := self._work.get()) is not None:
+            task()
+
+
+@dataclass(frozen=True, slots=True)
+class StopJob:
+    """Everything a stop needs.
+
+    :param savepoint: Takes the additional savepoint: operation -> result of a savepoint operation.
+    :param drain: Runs the script a second time in a fork; query -> what it wrote. Called on the main thread.
+    """
+
+    writer: JobWriter
+    publisher: Publisher
+    registry: QueryRegistry
+    lifecycle: Lifecycle
+    main_thread: MainThread
+    working: Path
+    savepoint: Callable[[Operation], dict[str, Any]]
+    drain: Callable[[Path], Mapping[str, DrainedQuery]]
+
+    def run(self, operation: Operation) -> None:
+        """Stop the job and end its run.
+
+        :raises HaError: It could not be done; the queries may have been stopped.
+        """
+        request = StopRequest.of(operation)
+        self._stop_queries()
+        result: dict[str, Any] = {}
+        try:
+            checkpoint = self.publisher.publish(CheckpointKind.STOP)
+            result = {"checkpoint": checkpoint.number, "path": checkpoint.pin}
+            if request.savepoint:
+                result |= self.savepoint(operation)
+            drained = self._end_script(checkpoint, terminate=request.terminate)
+        except HaError as error:
+            raise StopFailedError(str(error), result) from error
+        self.writer.end(
+            JobState.FINISHED,
+            reason="terminated" if request.terminate else "suspended",
+            checkpoint=checkpoint.number,
+            drained=drained,
+            answers={operation.operation_id: (operation, result)},
+        )
+
+    def _stop_queries(self) -> None:
+        """Stop every query at a batch boundary, all at the same time.
+
+        :raises OperationFailedError: One of them failed, hangs, or did not end at a boundary.
+        """
+        while not (self.registry.settled or self.lifecycle.script_ended.wait(SETTLE_POLL)):
+            pass
+        self.lifecycle.stopping.set()
+        self.writer.set_state(JobState.STOPPING)
+        stop_all(self.registry)
+
+    def _end_script(self, checkpoint: Checkpoint, *, terminate: bool) -> Mapping[str, DrainedQuery]:
+        """Let the script go on to its end, and drain when that was asked for."""
+        self.lifecycle.ended.set()
+        ended = self.lifecycle.script_ended.wait(SCRIPT_END_SECONDS)
+        if not terminate:
+            return {}
+        if not ended:
+            raise OperationFailedError(
+                f"the script has not ended {SCRIPT_END_SECONDS:.0f} s after its queries, so it cannot be drained",
+                next_step="Let the script end after awaitAnyTermination()",
+            )
+        fork = drain_directory(self.working)
+        if fork.exists():
+            shutil.rmtree(fork)
+        fork_for_drain(self.working, fork, checkpoint.queries)
+        drained: Mapping[str, DrainedQuery] = self.main_thread.run(lambda: self.drain(fork))
+        return drained
+
+
+class StopFailedError(OperationFailedError):
+    """A stop that failed after the first query was asked to end.
+
+    :param result: What is left of it: the checkpoint, when there is one.
+    """
+
+    def __init__(self, reason: str, result: dict[str, Any]) -> None:
+        self.result = result
+        super().__init__(f"the job could not be stopped: {reason}", next_step="It is started again and keeps running")
+
+
+def stop_all(registry: QueryRegistry) -> None:
+    """Stop every query at a batch boundary, all at the same time, and assert that none has a batch in flight.
+
+    :raises StopFailedError: One of them failed, hangs, or did not end at a boundary.
+    """
+    for report in stop_together(registry.started, STOP_SECONDS):
+        if report.failure or not report.ended:
+            reason = report.failure or f"query {report.name!r} has not ended after {report.seconds:.0f} s"
+            raise StopFailedError(reason, {})
+    for query in registry.started:
+        now = progress(query.directory)
+        if now.planned != now.committed:
+            raise StopFailedError(f"query {query.name!r} ended at {now}, which is no batch boundary", {})

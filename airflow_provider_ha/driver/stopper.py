@@ -1,0 +1,140 @@
+"""Stop a query at a batch boundary: the batch in flight is finished, and none is planned after it.
+
+``StreamingQuery.stop()`` interrupts. Setting the query's state to TERMINATED lets the batch finish, but Spark
+interrupts itself when it sees that state between planning a batch and executing it (SPARK-57963): the plan is then on
+disk without its commit. So the query's own thread is looked at while its progress lock is held, and the state is set
+only where it is harmless (``reference/spark-checkpoints.md`` section 3).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from airflow_provider_ha.driver.queries import StartedQuery
+
+
+SAMPLE_SECONDS = 0.005
+JOIN_MILLISECONDS = 500
+
+
+class Moment(Enum):
+    """What a query's thread is doing."""
+
+    EXECUTING = "executing"  # past the check that would interrupt
+    WAITING = "waiting"  # for its next trigger: asleep until then
+    POLLING = "polling"  # found no data a moment ago
+    PLANNING = "planning"  # anything else: ask again
+
+
+def classify(frames: Sequence[str]) -> Moment:
+    """Return what the thread with this stack is doing.
+
+    :param frames: ``StackTraceElement.toString()`` of its frames.
+    """
+
+    def has(text: str) -> bool:
+        return any(text in frame for frame in frames)
+
+    if has("runBatch") and (has("withNewExecutionId") or has(".addBatch(") or has("withProgressLocked")):
+        return Moment.EXECUTING
+    if has("waitTillTime"):
+        return Moment.WAITING
+    if has("Thread.sleep") and has("executeOneBatch"):
+        return Moment.POLLING
+    return Moment.PLANNING
+
+
+@dataclass(frozen=True, slots=True)
+class StopReport:
+    """How one query ended.
+
+    :param ended: Whether its thread is gone.
+    :param failure: Its exception, when it died instead.
+    """
+
+    name: str
+    ended: bool
+    seconds: float
+    failure: str | None = None
+
+
+class GracefulStop:
+    """The stop of one query."""
+
+    def __init__(self, query: StartedQuery) -> None:
+        self._query = query
+        self._execution = query.handle._jsq.streamingQuery()  # noqa: SLF001  # the way to Spark's own execution object
+        self._thread = self._execution.queryExecutionThread()
+        self._terminated, self._active = _states()
+
+    def run(self, timeout: float) -> StopReport:
+        """Stop the query and wait until its thread is gone, at most *timeout* seconds."""
+        begin = time.monotonic()
+        end = begin + timeout
+        while self._thread.isAlive() and time.monotonic() < end and not self._try():
+            time.sleep(SAMPLE_SECONDS)
+        while self._thread.isAlive() and time.monotonic() < end:
+            # Not awaitTermination(t): it says "terminated" as soon as the state is, while the batch still runs.
+            self._thread.join(JOIN_MILLISECONDS)
+        return StopReport(
+            self._query.name, not self._thread.isAlive(), time.monotonic() - begin, failure=self._query.failure()
+        )
+
+    def _frames(self) -> list[str]:
+        return [str(frame) for frame in self._thread.getStackTrace()]
+
+    def _try(self) -> bool:
+        """Set the state when this moment allows it. Holding the lock, no offsets or commits entry can appear."""
+        lock, state = self._execution.awaitProgressLock(), self._execution.state()
+        lock.lock()
+        try:
+            moment = classify(self._frames())
+            if moment is Moment.PLANNING:
+                return False
+            state.set(self._terminated)
+            if moment is Moment.EXECUTING:
+                return True
+            still = classify(self._frames())
+            if still is Moment.WAITING:
+                self._thread.interrupt()  # else it would sleep until its next trigger, an hour perhaps
+                return True
+            if still is Moment.POLLING:
+                return True
+            state.set(self._active)
+            return False
+        finally:
+            lock.unlock()
+
+
+def _states() -> tuple[Any, Any]:
+    """Return Spark's TERMINATED and ACTIVE (package of Spark 4.1 and later)."""
+    from pyspark import SparkContext  # pyspark is imported inside functions
+
+    runtime = SparkContext._jvm.org.apache.spark.sql.execution.streaming.runtime  # type: ignore[union-attr]  # noqa: SLF001  # the gateway has no public name
+    return getattr(getattr(runtime, "TERMINATED$"), "MODULE$"), getattr(getattr(runtime, "ACTIVE$"), "MODULE$")
+
+
+def stop_together(queries: Sequence[StartedQuery], timeout: float) -> list[StopReport]:
+    """Stop all *queries* at the same time, one thread each; returns when all have ended or *timeout* is over."""
+    reports: list[StopReport] = []
+    lock = threading.Lock()
+
+    def stop(query: StartedQuery) -> None:
+        try:
+            report = GracefulStop(query).run(timeout)
+        except Exception as error:  # noqa: BLE001  # any failure of py4j is a stop that failed, and is reported as such
+            report = StopReport(query.name, ended=False, seconds=0.0, failure=f"could not be asked to stop: {error}")
+        with lock:
+            reports.append(report)
+
+    threads = [threading.Thread(target=stop, args=(query,), name=f"stop-{query.name}") for query in queries]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return reports

@@ -1,0 +1,96 @@
+"""A plain script under the driver: checkpoints appear, stops are sharp, drains emit every window."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider_ha.checkpoints.model import CheckpointKind
+from airflow_provider_ha.jobs.model import JobState, OperationKind, OperationState
+from airflow_provider_ha.testing.waiting import wait_until
+from tests.driver_helpers import APPS, PATIENCE, ManagedJob, Stream, finished
+
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+QUERIES = ("windows", "rows")
+
+
+def test_running_script_publishes_checkpoints_and_suspends_at_a_batch_boundary(job: ManagedJob, stream: Stream) -> None:
+    stream.feed(8)
+    run = job.submit(APPS / "counts.py", [*stream.arguments, "0.3"])
+    process = job.start(run)
+    wait_until(lambda: job.newest_checkpoint(), timeout=PATIENCE, what="the first checkpoint")
+    wait_until(lambda: job.status and job.status.state is JobState.RUNNING, timeout=PATIENCE, what="RUNNING")
+    job.await_consumed(process, QUERIES, 2)
+
+    answer = job.await_operation(job.ask(OperationKind.STOP, mode="suspend", savepoint=True))
+
+    assert answer.state is OperationState.COMPLETED, answer.error
+    assert process.wait(PATIENCE) == 0, job.log(run)
+    for query in QUERIES:
+        now = job.progress(query)
+        assert now.planned == now.committed >= 2
+    result = finished(job.result(run))
+    newest = job.newest_checkpoint()
+    assert newest is not None
+    assert (newest.number, newest.reason) == (result.checkpoint, CheckpointKind.STOP)
+    assert newest.cut == {query: job.progress(query).committed for query in QUERIES}
+    assert answer.result["checkpoint"] == newest.number
+    assert answer.result["savepoint_id"]
+    assert job.coordinator.find(job.paths.job_graph) is None
+    assert job.coordinator.find(job.paths.leader) is None
+
+
+def test_terminate_emits_every_open_window_and_keeps_the_sharp_checkpoint(job: ManagedJob, stream: Stream) -> None:
+    stream.feed(5)
+    run = job.submit(APPS / "counts.py", [*stream.arguments, "0"])
+    process = job.start(run)
+    job.await_consumed(process, QUERIES, 4)
+    assert (job.working, stream.windows().keys()) != (None, stream.expected_windows(5).keys())
+
+    answer = job.await_operation(job.ask(OperationKind.STOP, mode="terminate"))
+
+    assert answer.state is OperationState.COMPLETED, answer.error
+    assert process.wait(PATIENCE) == 0, job.log(run)
+    assert stream.windows() == stream.expected_windows(5)
+    result = finished(job.result(run))
+    newest = job.newest_checkpoint()
+    assert newest is not None
+    assert newest.number == result.checkpoint
+    for query in QUERIES:
+        assert result.drained[query].batch == newest.cut[query] + 1
+    assert result.drained["windows"].sink_path == str(stream.output)
+    assert result.drained["windows"].sink_entry_sha256
+    assert job.working is not None
+    assert not job.working.with_name(job.working.name + ".drain").exists()
+
+
+def test_script_that_ends_by_itself_finishes_with_a_sharp_checkpoint(job: ManagedJob, stream: Stream) -> None:
+    stream.feed(3)
+    run = job.submit(APPS / "available_now.py", [str(stream.source), str(stream.output)])
+
+    code = job.start(run).wait(PATIENCE)
+
+    assert code == 0, job.log(run)
+    assert finished(job.result(run)).reason == "the script ended"
+    newest = job.newest_checkpoint()
+    assert newest is not None
+    assert newest.reason is CheckpointKind.STOP
+    assert newest.cut == {"copy": job.progress("copy").planned}
+
+
+def test_cancel_ends_the_run_at_once_and_keeps_the_checkpoints(job: ManagedJob, stream: Stream) -> None:
+    stream.feed(3)
+    run = job.submit(APPS / "counts.py", [*stream.arguments, "30"])
+    process = job.start(run)
+    job.await_consumed(process, ("windows",), 1)
+    wait_until(lambda: job.newest_checkpoint(), timeout=PATIENCE, what="a checkpoint")
+
+    answer = job.await_operation(job.ask(OperationKind.CANCEL))
+
+    assert answer.state is OperationState.COMPLETED
+    result = job.result(run)
+    assert result is not None
+    assert result.state is JobState.CANCELED
+    assert process.wait(PATIENCE) == 0
+    assert job.newest_checkpoint() is not None
+    assert job.coordinator.find(job.paths.job_graph) is None

@@ -1,0 +1,165 @@
+"""What the driver decides without Spark: admission, what is abandoned, when a stop is harmless, what is refused."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ha.checkpoints.model import QueryPlan, QuerySink, RestorePlan, SinkKind, Verdict
+from airflow_provider_ha.driver.exit_codes import ExitCode
+from airflow_provider_ha.driver.failure import read_failure, write_failure
+from airflow_provider_ha.driver.lead import check_admission
+from airflow_provider_ha.driver.lifecycle import Lifecycle
+from airflow_provider_ha.driver.operations_loop import abandoned
+from airflow_provider_ha.driver.start_point import check_facts
+from airflow_provider_ha.driver.stopper import Moment, classify
+from airflow_provider_ha.driver.writer_notes import WriterNotes, check_options, checked_name, sink_spec
+from airflow_provider_ha.errors import ApplicationRefusedError, JobStateError, RestoreRefusedError
+from airflow_provider_ha.jobs.model import (
+    Blob,
+    GraphPointer,
+    JobState,
+    Operation,
+    OperationKind,
+    OperationState,
+    Run,
+    RunResult,
+    StartPoint,
+    Submission,
+)
+from airflow_provider_ha.jobs.runs import RunView, SubmissionView
+
+
+NOW = datetime(2024, 1, 1, tzinfo=timezone.utc)
+GRAPH = Blob(sha256="0" * 64, size=1)
+
+
+def view(*, attempts: int = 1, result: RunResult | None = None) -> RunView:
+    run = Run(number=2, graph=GRAPH, start=StartPoint(), request_id="r", created_at=NOW)
+    submissions = tuple(
+        SubmissionView(Submission(attempt=k, submission_id=str(k), requested_by="test", engine="local", created_at=NOW))
+        for k in range(1, attempts + 1)
+    )
+    return RunView(run, result, submissions)
+
+
+def operation(kind: OperationKind, *, run: int = 2, epoch: int | None = None) -> Operation:
+    state = OperationState.REQUESTED if epoch is None else OperationState.RUNNING
+    return Operation(
+        operation_id="o", operation=kind, run=run, requested_by="test", requested_at=NOW, state=state, epoch=epoch
+    )
+
+
+def test_newest_submission_of_a_live_run_with_the_graph_pointer_is_admitted() -> None:
+    check_admission(view(attempts=2), GraphPointer(graph=GRAPH, run=2), 2)
+
+
+@pytest.mark.parametrize(
+    ("seen", "pointer", "reason"),
+    [
+        (view(result=RunResult(state=JobState.FINISHED, epoch=1, at=NOW)), 2, "never run again"),
+        (view(attempts=2), 2, "not the newest"),
+        (view(), 3, "graph pointer"),
+        (view(), None, "graph pointer"),
+    ],
+)
+def test_submission_that_may_not_lead_is_refused(seen: RunView, pointer: int | None, reason: str) -> None:
+    with pytest.raises(JobStateError, match=reason):
+        check_admission(seen, GraphPointer(graph=GRAPH, run=pointer) if pointer else None, 1)
+
+
+@pytest.mark.parametrize(
+    ("asked", "gone"),
+    [
+        (operation(OperationKind.SAVEPOINT), False),
+        (operation(OperationKind.SAVEPOINT, epoch=4), True),
+        (operation(OperationKind.STOP, epoch=4), False),
+        (operation(OperationKind.CANCEL, epoch=4), False),
+        (operation(OperationKind.STOP, run=1), True),
+    ],
+)
+def test_half_done_savepoints_and_operations_of_other_runs_are_abandoned(asked: Operation, gone: bool) -> None:
+    assert bool(abandoned(asked, run=2, epoch=5)) is gone
+
+
+@pytest.mark.parametrize(
+    ("frames", "moment"),
+    [
+        (["X.addBatch(X.scala)", "MicroBatchExecution.runBatch(M.scala:1)"], Moment.EXECUTING),
+        (["SQLExecution$.withNewExecutionId(S.scala)", "MicroBatchExecution.runBatch(M.scala)"], Moment.EXECUTING),
+        (["MicroBatchExecution.constructNextBatch(M.scala)"], Moment.PLANNING),
+        (["MicroBatchExecution.runBatch(M.scala)"], Moment.PLANNING),
+        (["Object.wait", "ProcessingTimeExecutor.waitTillTime(T.scala)"], Moment.WAITING),
+        (["java.lang.Thread.sleep(Native)", "MicroBatchExecution.executeOneBatch(M.scala)"], Moment.POLLING),
+    ],
+)
+def test_state_is_only_changed_where_spark_does_not_interrupt_itself(frames: list[str], moment: Moment) -> None:
+    assert classify(frames) is moment
+
+
+@pytest.mark.parametrize(
+    ("noted", "reason"),
+    [
+        (WriterNotes(name="q", options={"checkpointlocation": "/x"}), "checkpointLocation"),
+        (WriterNotes(name="q", options={"asyncprogresstrackingenabled": "TRUE"}), "asynchronously"),
+        (WriterNotes(name="q", trigger={"continuous": "1 second"}), "no batches"),
+    ],
+)
+def test_query_that_would_slip_out_of_our_hands_is_refused(noted: WriterNotes, reason: str) -> None:
+    with pytest.raises(ApplicationRefusedError, match=reason):
+        check_options("q", noted)
+
+
+@pytest.mark.parametrize("name", [None, "q", "a/b", ".."])
+def test_query_name_must_be_there_unique_and_a_file_name(name: str | None) -> None:
+    with pytest.raises(ApplicationRefusedError):
+        checked_name(WriterNotes(name=name), frozenset({"q"}))
+
+
+def test_file_sink_is_known_by_its_path_and_refused_where_its_log_cannot_be_read() -> None:
+    local = sink_spec("q", WriterNotes(options={"path": "file:///data/out"}), "parquet")
+    assert (local.kind, local.path) == (SinkKind.FILE, Path("/data/out"))
+    with pytest.raises(ApplicationRefusedError, match="s3a://"):
+        sink_spec("q", WriterNotes(sink="JSON", options={"path": "s3a://bucket/out"}), "parquet")
+
+
+@pytest.mark.parametrize(
+    ("planned", "set_aside", "refused"),
+    [(3, {}, False), (2, {}, True), (4, {}, True), (4, {4: "0" * 64}, False), (5, {4: "0" * 64, 5: "0" * 64}, False)],
+)
+def test_restore_is_refused_when_an_output_changed_since_the_plan(
+    tmp_path: Path, planned: int, set_aside: dict[int, str], refused: bool
+) -> None:
+    (tmp_path / "_spark_metadata").mkdir()
+    for batch in range(4):
+        (tmp_path / "_spark_metadata" / str(batch)).write_text("v1")
+    sink = QuerySink(kind=SinkKind.FILE, path=str(tmp_path), max_batch=planned)
+    plan = RestorePlan(
+        job_id="j",
+        source_job="j",
+        source="checkpoint",
+        source_id="1",
+        directory="d",
+        verdict=Verdict.SAFE,
+        queries={"q": QueryPlan(batch=1, sink=sink, set_aside=set_aside)},
+        age_seconds=0,
+        created_at=NOW,
+    )
+    if refused:
+        with pytest.raises(RestoreRefusedError):
+            check_facts(plan)
+    else:
+        check_facts(plan)
+
+
+def test_first_reason_of_a_failure_stays(tmp_path: Path) -> None:
+    write_failure(tmp_path, ExitCode.FAILED, "the cause")
+    write_failure(tmp_path, ExitCode.LEADERSHIP_LOST, "its echo")
+    assert read_failure(tmp_path) == "the cause"
+
+
+def test_only_one_ends_the_run() -> None:
+    lifecycle = Lifecycle()
+    assert [lifecycle.claim_end(), lifecycle.claim_end()] == [True, False]
