@@ -57,7 +57,8 @@ def prepare_start(store: ObjectStore, work_path: Path, run: Run, previous: Gener
             )
         return _recover(origin, fenced, previous)
     if plan is not None:
-        check_facts(plan)
+        if plan.same_output:  # another output is seeded, whatever the old one has by now
+            check_facts(plan)
         prepare_restore(work_path / plan.directory, plan, target)
         return replace(origin, kind=OriginKind.RESTORE)
     target.mkdir(parents=True)
