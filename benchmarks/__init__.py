@@ -1,0 +1,1 @@
+"""Measurements: each script prints ratios against a baseline of the same run."""

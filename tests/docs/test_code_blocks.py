@@ -1,0 +1,135 @@
+"""Every code block of the documentation is code that runs.
+
+``python`` blocks are DAG files and snippets: executed. ``bash`` blocks: the ones of the tutorial really run, in order,
+in an empty directory; elsewhere each line must be a command that exists, with options that exist.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tomllib
+
+from tests.docs.blocks import Block, blocks_of
+
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+KNOWN_LANGUAGES = {"python", "bash", "text", "json"}
+
+
+def page_id(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_every_block_says_what_language_it_is(page: Path) -> None:
+    languages = {block.language for block in blocks_of(page)}
+
+    assert languages <= KNOWN_LANGUAGES
+
+
+@pytest.mark.airflow
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_python_blocks_run(page: Path, tmp_path: Path) -> None:
+    programs = [block for block in blocks_of(page) if block.language == "python" and block.title != "count_words.py"]
+    environment = {**os.environ, "AIRFLOW_HOME": str(tmp_path / "airflow")}
+
+    for block in programs:
+        script = tmp_path / "block.py"
+        script.write_text(block.text, encoding="utf-8")
+        done = subprocess.run(
+            [sys.executable, str(script)], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, f"{page_id(page)}:{block.line}\n{done.stderr}"
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "tutorial.md"], ids=page_id)
+def test_bash_lines_name_commands_that_exist(page: Path) -> None:
+    for block in blocks_of(page):
+        if block.language == "bash":
+            for line in command_lines(block):
+                assert_command_exists(line, where=f"{page_id(page)}:{block.line}: {line}")
+
+
+def command_lines(block: Block) -> list[str]:
+    joined = block.text.replace("\\\n", " ")
+    return [line.split(" #")[0].strip() for line in joined.splitlines() if line.strip() and not line.startswith("#")]
+
+
+def assert_command_exists(line: str, *, where: str) -> None:
+    words = shlex.split(line)
+    while words and "=" in words[0]:
+        words = words[1:]
+    if not words or words[0] == "export":
+        return
+    if words[0] == "make":
+        assert_make_targets([word for word in words[1:] if "=" not in word], where)
+    elif words[:2] == ["pip", "install"]:
+        assert_extras(words[2], where)
+    elif words[0] == "spark-ha":
+        assert_help_accepts(["spark-ha"], words[1:], where)
+    elif words[:2] == ["airflow", "ha"]:
+        assert_help_accepts(["spark-ha"], words[2:], where)
+    else:
+        pytest.fail(f"no check knows this command: {where}")
+
+
+def assert_make_targets(targets: list[str], where: str) -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in targets:
+        assert re.search(rf"^{re.escape(target)}:", makefile, re.MULTILINE), where
+
+
+def assert_extras(requirement: str, where: str) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    name, _, extras = requirement.rstrip("]").partition("[")
+    assert name == project["name"], where
+    assert set(filter(None, extras.split(","))) <= set(project["optional-dependencies"]), where
+
+
+def assert_help_accepts(command: list[str], words: list[str], where: str) -> None:
+    """The help of the very verb must name each option that the line uses."""
+    verbs = []
+    for word in words:
+        if word.startswith("-") or len(verbs) == 2:
+            break
+        verbs.append(word)
+    shown = subprocess.run(
+        [*command, *verbs, "--help"], capture_output=True, text=True, check=False, env={**os.environ, "COLUMNS": "200"}
+    )
+    assert shown.returncode == 0, where
+    for option in (word.split("=")[0] for word in words if word.startswith("--")):
+        assert option in shown.stdout, f"{option} is unknown: {where}"
+
+
+@pytest.mark.spark
+@pytest.mark.airflow
+@pytest.mark.timeout(300)
+def test_the_tutorial_works_word_for_word(tmp_path: Path) -> None:
+    script = ["set -euo pipefail", "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT"]
+    for block in blocks_of(ROOT / "docs" / "tutorial.md"):
+        if block.title:
+            target = tmp_path / block.title
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(block.text, encoding="utf-8")
+        elif block.language == "bash" and not block.text.startswith("pip install"):
+            script.append(block.text)
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("AIRFLOW", "SPARK_HA"))}
+    environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
+    log = tmp_path / "tutorial.log"
+
+    with log.open("wb") as output:
+        code = subprocess.run(
+            ["bash", "-c", "\n".join(script)], cwd=tmp_path, env=environment, stdout=output, stderr=output, check=False
+        ).returncode
+
+    text = log.read_text(encoding="utf-8")
+    assert code == 0, text[-4000:]
+    assert "FINISHED" in text
