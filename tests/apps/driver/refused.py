@@ -1,28 +1,45 @@
-"""A script that cannot be made highly available; the argument says in which way. It swallows the refusal."""
+"""A script with every query that cannot be made highly available. It swallows the refusals and writes them down.
 
-import contextlib
+Arguments: a file for what was refused (way -> reason), a directory for a checkpoint of its own.
+"""
+
+import json
 import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming import DataStreamWriter
 
 
-way = sys.argv[1]
 spark = SparkSession.builder.getOrCreate()
-writer = spark.readStream.format("rate").load().writeStream.format("noop")
-if way == "location":
-    writer = writer.queryName("q").option("checkpointLocation", sys.argv[2])
-elif way == "conf":
-    spark.conf.set("spark.sql.streaming.checkpointLocation", sys.argv[2])
-    writer = writer.queryName("q")
-elif way == "twice":
-    writer.queryName("q").start()
-elif way == "continuous":
-    writer = writer.queryName("q").trigger(continuous="1 second")
-elif way == "table":
-    with contextlib.suppress(Exception):
-        writer.queryName("q").toTable("t")
-    sys.exit(0)
-elif way == "raises":
-    raise RuntimeError("no such table")
-with contextlib.suppress(Exception):
-    writer.start()
+report, own = sys.argv[1:]
+refused: dict[str, str] = {}
+
+
+def writer() -> DataStreamWriter:
+    """Write nothing, slowly."""
+    stream = spark.readStream.format("rate").load().writeStream
+    return stream.format("noop").trigger(processingTime="1 hour")
+
+
+def attempt(way: str, start: Callable[[], Any]) -> None:
+    """Try, and go on."""
+    try:
+        start()
+    except Exception as error:  # noqa: BLE001  # this script hides what it can
+        refused[way] = str(error)
+
+
+attempt("good", lambda: writer().queryName("q").start())
+attempt("unnamed", lambda: writer().start())
+attempt("twice", lambda: writer().queryName("q").start())
+attempt("location", lambda: writer().queryName("a").option("checkpointLocation", own).start())
+attempt("location as keyword", lambda: writer().start(queryName="b", checkpointLocation=own))
+attempt("continuous", lambda: writer().queryName("c").trigger(continuous="1 second").start())
+attempt("table", lambda: writer().queryName("d").toTable("t"))
+attempt("sink", lambda: writer().queryName("e").format("json").start("s3a://bucket/out"))
+spark.conf.set("spark.sql.streaming.checkpointLocation", own)
+attempt("conf", lambda: writer().queryName("f").start())
+Path(report).write_text(json.dumps(refused))

@@ -1,26 +1,29 @@
-"""Fixtures of the driver's tests."""
+"""Fixtures of the driver's fault tests."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.coordination.coordinator import Coordinator
-from tests.driver_helpers import ManagedJob, Stream
+from airflow_provider_ha.submit.client import HaClient
+from tests import submit_helpers
+from tests.driver_helpers import Stream
+from tests.supervised_job import SupervisedJob
 
 
 @pytest.fixture
-def job(config: HaConfig, coordinator: Coordinator, tmp_path: Path) -> Iterator[ManagedJob]:
-    """A job that nobody has submitted yet; what it started is dead afterwards."""
-    managed = ManagedJob(config, coordinator, tmp_path)
-    yield managed
-    managed.close()
+def client(config: HaConfig) -> Iterator[HaClient]:
+    """A client of an empty cluster; what its submissions started is dead afterwards."""
+    with HaClient.open(config) as opened:
+        yield opened
+        for job_id in opened.list_jobs():
+            submit_helpers.kill_all(opened.job(job_id)._job)
 
 
 @pytest.fixture
-def stream(tmp_path: Path) -> Stream:
-    """An empty stream."""
-    return Stream(tmp_path)
+def gated(client: HaClient, tmp_path: Path) -> Callable[..., SupervisedJob]:
+    """Make the job with the gated script; nobody has submitted it yet."""
+    return lambda *queries: SupervisedJob(client, Stream(tmp_path), queries or ("windows",))

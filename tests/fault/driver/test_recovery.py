@@ -2,66 +2,150 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.driver.exit_codes import ExitCode
-from airflow_provider_ha.jobs.model import OperationKind, OperationState
+from airflow_provider_ha.checkpoints.model import CheckpointKind
+from airflow_provider_ha.jobs.model import JobState, OperationState
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.driver_helpers import APPS, PATIENCE, ManagedJob, Stream, finished
+from tests.driver_helpers import PATIENCE
+from tests.supervised_job import FAST_POLL, SupervisedJob
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
-QUERIES = ("windows", "rows")
+Gated = Callable[..., SupervisedJob]
 
 
-def sink_has(output: Path, batch: int) -> bool:
-    log = output / "_spark_metadata"
-    return (log / str(batch)).exists() or (log / f"{batch}.compact").exists()
+def kill_in_the_window(job: SupervisedJob, epoch: int, batch: int) -> Path:
+    """Kill between ``_spark_metadata/<batch>`` and ``commits/<batch>``; returns the directory of the epoch."""
+    job.await_sink(batch)
+    working = job.working(epoch)
+    assert working is not None
+    job.kill()
+    # The kill may have come after the commit: then the window is made by hand, as the kill would have left it.
+    commits = working / "windows" / "commits"
+    for entry in (path for path in commits.iterdir() if path.name.strip(".").split(".")[0] == str(batch)):
+        entry.unlink()
+    assert (job.progress(epoch).planned, job.progress(epoch).committed) == (batch, batch - 1)
+    return working
 
 
-def test_kill_between_sink_log_and_commit_restarts_and_the_output_is_exact(job: ManagedJob, stream: Stream) -> None:
+def terminate_and_compare(job: SupervisedJob, files: int) -> None:
+    """Have every window emitted, and compare all rows with the truth."""
+    answer = job.stop("terminate")
+    result = job.await_result()
+    assert result.state is JobState.FINISHED, result.reason
+    assert job.operation(answer).state is OperationState.COMPLETED
+    compare(job, files)
+
+
+def compare(job: SupervisedJob, files: int) -> None:
+    assert job.stream.windows() == job.stream.expected_windows(files)
+    if "rows" in job.queries:
+        assert job.stream.seen() == job.stream.expected_rows(files)
+
+
+def test_kill_between_sink_log_and_commit_restarts_and_the_output_is_exact(gated: Gated) -> None:
     """Without the noop run Spark never starts again: "CheckpointInfo length: 0" (main-job-spikes section 0)."""
-    stream.feed(6)
-    run = job.submit(APPS / "counts.py", [*stream.arguments, "0"])
-    process = job.start(run)
-    wait_until(lambda: sink_has(stream.output, 3), timeout=PATIENCE, what="batch 3 in the sink's log", interval=0.001)
-    job.kill(process)
-    job_before = job.working
-    # The kill may come after the commit: then the window is made by hand, as the kill would have left it.
-    assert job_before is not None
-    for entry in sorted((job_before / "windows" / "commits").iterdir()):
-        if (
-            entry.name.strip(".").removesuffix(".crc").isdigit()
-            and int(entry.name.strip(".").removesuffix(".crc")) >= 3
-        ):
-            entry.unlink()
-    assert job.progress("windows").committed == 2
+    job = gated()
+    job.stream.feed(3)
+    job.submit()
+    killed = kill_in_the_window(job, epoch=1, batch=2)
 
-    attempt = job.resubmit(run)
-    process = job.start(run, attempt)
-    wait_until(lambda: job.working != job_before, timeout=PATIENCE, what="the next epoch's working directory")
-    job.await_consumed(process, QUERIES, 5)
-    answer = job.await_operation(job.ask(OperationKind.STOP, mode="terminate"))
+    job.recover()
+    job.stream.feed(1)
+    job.await_committed(2, 3)
 
-    assert answer.state is OperationState.COMPLETED, answer.error
-    assert process.wait(PATIENCE) == 0
-    finished(job.result(run))
-    assert "batch 3 is executed again into noop" in job.log(run, attempt)
-    assert stream.windows() == stream.expected_windows(6)
-    assert stream.seen() == stream.expected_rows(6)
-    assert not job_before.exists()
-    assert job_before.with_name(job_before.name + ".dead").is_dir()
+    terminate_and_compare(job, 4)
+    assert "batch 2 is executed again into noop" in job.log(newest_only=True)
+    assert not killed.exists()
 
 
-def test_submission_that_is_not_the_newest_does_not_lead(job: ManagedJob, stream: Stream) -> None:
-    stream.feed(1)
-    run = job.submit(APPS / "counts.py", [*stream.arguments, "0"])
-    job.resubmit(run)
+@pytest.mark.long
+def test_kill_before_the_first_commit_recovers(gated: Gated) -> None:
+    job = gated()
+    job.stream.feed(2)
+    job.close_gate("plan")
+    job.submit()
+    job.await_held("plan")
+    assert (job.progress(1).planned, job.progress(1).committed) == (0, -1)
+    job.kill()
 
-    code = job.start(run, 1).wait(PATIENCE)
+    job.open_gate("plan")
+    job.recover()
+    job.await_committed(2, 1)
 
-    assert code == ExitCode.NOT_ADMITTED
-    assert "is not the newest one" in job.failure(run, 1)
-    assert job.working is None
+    terminate_and_compare(job, 2)
+
+
+@pytest.mark.long
+def test_two_kills_during_recovery_leave_a_third_start_that_is_exact(gated: Gated) -> None:
+    job = gated()
+    job.stream.feed(3)
+    job.submit()
+    kill_in_the_window(job, epoch=1, batch=2)
+    job.close_gate("plan")
+
+    job.recover()
+    wait_until(lambda: job.working(2), timeout=PATIENCE, what="the directory of epoch 2", interval=FAST_POLL)
+    job.kill()
+    assert "query windows" not in job.log(newest_only=True), "the kill came too late: a query had begun"
+    job.recover()
+    job.await_held("plan")
+    assert "batch 2 is executed again into noop" in job.log(newest_only=True)
+    assert (job.progress(3).planned, job.progress(3).committed) == (2, 1)
+    job.kill()
+    job.open_gate("plan")
+    job.recover()
+    job.stream.feed(1)
+    job.await_committed(4, 3)
+
+    terminate_and_compare(job, 4)
+
+
+@pytest.mark.long
+def test_stop_that_was_being_drained_when_the_driver_died_is_done_by_the_next_epoch(gated: Gated) -> None:
+    """The drain's batch is in the sink, but its plan is in no checkpoint: kept there it ended the query for ever."""
+    job = gated("windows", "rows")
+    job.stream.feed(2)
+    job.submit()
+    job.await_committed(1, 1)
+    stop = job.stop("terminate")
+    wait_until(lambda: list(job.live.glob("*.drain")), timeout=PATIENCE, what="the drain", interval=FAST_POLL)
+    job.close_gate("batch")
+    job.await_held("batch")  # the windows are drained, the rows are not
+    drained = job.progress(1).planned + 1
+    job.await_sink(drained)
+    job.kill()
+    assert job.operation(stop).state is OperationState.RUNNING
+    job.open_gate("batch")
+    job.recover()
+
+    result = job.await_result()
+
+    assert result.state is JobState.FINISHED, job.log(newest_only=True)
+    assert (job.operation(stop).state, job.operation(stop).epoch) == (OperationState.COMPLETED, 2)
+    assert f"batch {drained} of an unfinished drain was set aside" in job.log(newest_only=True)
+    assert result.drained["windows"].batch == drained
+    compare(job, 2)
+
+
+@pytest.mark.long
+def test_stop_asked_of_a_driver_that_died_is_answered_by_the_next_epoch(gated: Gated) -> None:
+    job = gated()
+    job.stream.feed(2)
+    job.submit()
+    job.await_committed(1, 0)
+    job.kill()
+    stop = job.stop("suspend")
+    job.recover()
+
+    result = job.await_result()
+
+    assert result.state is JobState.FINISHED, job.log(newest_only=True)
+    assert (job.operation(stop).state, job.operation(stop).epoch) == (OperationState.COMPLETED, 2)
+    newest = next(iter(job.job.checkpoints.list()))
+    assert (newest.number, newest.reason) == (result.checkpoint, CheckpointKind.STOP)
+    assert job.progress(2).planned == job.progress(2).committed == newest.cut["windows"]

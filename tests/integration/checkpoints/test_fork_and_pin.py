@@ -89,7 +89,8 @@ def test_absolute_schema_paths_follow_the_fork_and_not_the_source(stats: Path, t
     place = stats / "state" / "0" / "_metadata" / "v2"
     place.mkdir(parents=True, exist_ok=True)
     old = f"file:{stats}/state/0/_stateSchema/default/0_abc"
-    (place / "0").write_text("v2\n" + json.dumps({"stateStores": [{"stateSchemaFilePaths": [old]}]}))
+    store = {"storeName": "default", "numPartitions": 2, "stateSchemaFilePaths": [old]}
+    (place / "0").write_text("v2\n" + json.dumps({"stateStoreInfo": [store]}))
 
     fork(stats, tmp_path / "fork", batch=8, keep_planned=False)
 

@@ -15,7 +15,7 @@ from airflow_provider_ha.checkpoints.pins import pin, sink_directory
 from airflow_provider_ha.checkpoints.plan import plan_restore
 from airflow_provider_ha.checkpoints.prepare import prepare_restore
 from airflow_provider_ha.checkpoints.select import Chosen
-from airflow_provider_ha.checkpoints.sinks import FileSinkLog
+from airflow_provider_ha.checkpoints.sinks import LOG, FileSinkLog
 from airflow_provider_ha.jobs.model import DrainedQuery
 from tests.recorded_job import (
     FILES,
@@ -53,59 +53,68 @@ def job(tmp_path: Path, name: str) -> tuple[Path, Path]:
 
 @pytest.mark.spark
 @pytest.mark.timeout(500)
-def test_every_restore_ends_exactly_at_the_truth(tmp_path: Path) -> None:
-    spec = []
-
-    # Rewound by five batches that the sink has; the newest state is damaged as well.
+def test_a_rewound_query_and_one_killed_in_the_crash_window_end_at_the_truth(tmp_path: Path) -> None:
+    # Rewound by five batches that the sink has.
     live, rewound = job(tmp_path, "rewound")
     plan = plan_for(live, tmp_path / "rewound" / "pin", rewound)
     assert (plan.verdict, [entry.batch for entry in plan.queries[QUERY].replay]) == (Verdict.SAFE, list(range(9, 14)))
     prepare_restore(tmp_path / "rewound" / "pin", plan, tmp_path / "rewound" / "e2")
     recorded = [entry.model_dump() for entry in plan.queries[QUERY].replay]
-    spec.append({"checkpoint": tmp_path / "rewound" / "e2" / QUERY, "out": rewound, "recorded": recorded})
 
     # The crash window: the sink has the batch that is planned and not committed.
     live, window = job(tmp_path, "window")
     (live / QUERY / "commits" / str(LAST)).unlink()
     fork(live / QUERY, tmp_path / "window" / "e2" / QUERY, keep_planned=True)
-    spec.append({"checkpoint": tmp_path / "window" / "e2" / QUERY, "out": window})
 
-    # As another job, whose new output either goes on with the old entries or begins empty.
-    outputs = {}
+    continue_query(
+        [
+            {"checkpoint": tmp_path / "rewound" / "e2" / QUERY, "out": rewound, "recorded": recorded},
+            {"checkpoint": tmp_path / "window" / "e2" / QUERY, "out": window},
+        ],
+        tmp_path,
+    )
+
+    assert_exact(rewound, FILES + MORE)
+    assert_exact(window, FILES + MORE)
+
+
+@pytest.mark.spark
+@pytest.mark.long
+@pytest.mark.timeout(500)
+def test_another_job_goes_on_with_the_old_output_or_with_an_empty_one(tmp_path: Path) -> None:
+    spec, outputs = [], {}
     for mode in ("continue", "fresh"):
         live, old = job(tmp_path, mode)
         plan = plan_for(live, tmp_path / mode / "pin", old, same=False)
         assert plan.verdict is Verdict.SAFE
         prepare_restore(tmp_path / mode / "pin", plan, tmp_path / mode / "e2")
         outputs[mode] = tmp_path / mode / "new"
-        log = sink_directory(tmp_path / mode / "pin", QUERY) / "_spark_metadata"
-        FileSinkLog.seed(outputs[mode], CUT, mode, log)
+        FileSinkLog.seed(outputs[mode], CUT, mode, sink_directory(tmp_path / mode / "pin", QUERY) / LOG)
         spec.append({"checkpoint": tmp_path / mode / "e2" / QUERY, "out": outputs[mode]})
-
-    # Drained after a sharp stop.
-    live, drained = job(tmp_path, "drained")
-    fork(live / QUERY, tmp_path / "drained" / "drain" / QUERY, keep_planned=False)
-    write_drain_entry(tmp_path / "drained" / "drain" / QUERY)
-    spec.append({"checkpoint": tmp_path / "drained" / "drain" / QUERY, "out": drained, "once": True})
 
     continue_query(spec, tmp_path)
 
-    for out in (rewound, window, outputs["continue"]):
-        assert_exact(out, FILES + MORE)
+    assert_exact(outputs["continue"], FILES + MORE)
     # The batch of the cut closed the windows of the files before it.
     new = {(hour, key): count for hour, key, count in written(outputs["fresh"])}
     assert new == dict(truth(FILES + MORE) - truth(CUT))
-    assert len(written(drained)) == len(truth(FILES)) + 3
-    _restore_after_the_drain(tmp_path, live, drained)
 
 
-def _restore_after_the_drain(tmp_path: Path, live: Path, out: Path) -> None:
-    """Go back to the sharp checkpoint: the half-full windows of the drain must not stay in the output."""
+@pytest.mark.spark
+@pytest.mark.long
+@pytest.mark.timeout(500)
+def test_the_half_full_windows_of_a_drain_do_not_stay_after_a_restore(tmp_path: Path) -> None:
+    live, out = job(tmp_path, "drained")
+    drain = tmp_path / "drained" / "drain" / QUERY
+    fork(live / QUERY, drain, keep_planned=False)
+    write_drain_entry(drain)
+    continue_query([{"checkpoint": drain, "out": out, "once": True}], tmp_path)
+    assert len(written(out)) == len(truth(FILES)) + 3
+
     told = DrainedQuery(batch=LAST + 1, sink_path=str(out), sink_entry_sha256=FileSinkLog(out).digest(LAST + 1))
     plan = plan_for(live, tmp_path / "drained" / "pin", out, batch=LAST, drained=told)
     assert plan.verdict is Verdict.SAFE
     prepare_restore(tmp_path / "drained" / "pin", plan, tmp_path / "drained" / "e2")
-
     continue_query([{"checkpoint": tmp_path / "drained" / "e2" / QUERY, "out": out}], tmp_path)
 
     assert_exact(out, FILES + MORE)

@@ -2,43 +2,68 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
+from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.driver.exit_codes import ExitCode
+from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs.model import JobState
-from tests.driver_helpers import APPS, PATIENCE, ManagedJob
+from airflow_provider_ha.submit.client import HaClient
+from tests import submit_helpers
+from tests.driver_helpers import APPS, PATIENCE, ManagedJob, Stream
+from tests.supervised_job import SupervisedJob
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+REASONS = {
+    "unnamed": "has no name",
+    "twice": "two streaming queries of one run are named 'q'",
+    "location": "query 'a' sets its own checkpointLocation",
+    "location as keyword": "query 'b' sets its own checkpointLocation",
+    "continuous": "no batches to stop at",
+    "table": "toTable",
+    "sink": "s3a://bucket/out",
+    "conf": "the script sets spark.sql.streaming.checkpointLocation",
+}
 
 
-@pytest.mark.parametrize(
-    ("way", "reason"),
-    [
-        pytest.param("unnamed", "has no name", id="unnamed query"),
-        pytest.param(
-            "location", "sets its own checkpointLocation", id="own location by option", marks=pytest.mark.long
-        ),
-        pytest.param("conf", "the script sets spark.sql.streaming.checkpointLocation", id="own location by conf"),
-        pytest.param("twice", "two streaming queries of one run are named 'q'", id="duplicate", marks=pytest.mark.long),
-        pytest.param("continuous", "no batches to stop at", id="continuous trigger", marks=pytest.mark.long),
-        pytest.param("table", "toTable", id="table", marks=pytest.mark.long),
-    ],
-)
-def test_script_is_refused_with_a_result_although_it_swallows_the_error(job: ManagedJob, way: str, reason: str) -> None:
-    run = job.submit(APPS / "refused.py", [way, str(job.scratch / "own")])
+@pytest.fixture
+def refused(config: HaConfig, tmp_path: Path) -> Iterator[SupervisedJob]:
+    with HaClient.open(config) as client:
+        job = SupervisedJob(client, Stream(tmp_path))
+        yield job
+        submit_helpers.kill_all(job.job._job)
 
-    code = job.start(run).wait(PATIENCE)
 
-    result = job.result(run)
-    assert result is not None, job.log(run)
-    assert (code, result.state) == (ExitCode.REFUSED, JobState.FAILED)
-    assert reason in result.reason
-    assert job.coordinator.find(job.paths.job_graph) is None
+def test_script_is_refused_with_a_result_although_it_swallows_the_errors(
+    refused: SupervisedJob, tmp_path: Path
+) -> None:
+    report = tmp_path / "refused.json"
+
+    refused.submit_script(APPS / "refused.py", [str(report), str(tmp_path / "own")])
+    result = refused.await_result()
+
+    said = json.loads(report.read_text())
+    assert said.keys() == REASONS.keys()
+    assert {way: reason for way, reason in REASONS.items() if reason not in said[way]} == {}
+    assert result.state is JobState.FAILED
+    assert "has no name" in result.reason
+    assert 'Add .queryName("...")' in result.reason
+    assert not (tmp_path / "own").exists()
+    with pytest.raises(JobStateError, match="never run again"):
+        refused.recover()
+    snapshot = refused.job.snapshot()
+    assert snapshot.graph is None
+    assert snapshot.run is not None
+    assert [view.exit.code for view in snapshot.run.submissions if view.exit] == [ExitCode.REFUSED]
 
 
 def test_script_that_raises_fails_without_a_result(job: ManagedJob) -> None:
-    run = job.submit(APPS / "refused.py", ["raises"])
+    run = job.submit(APPS / "raises.py", [])
 
     code = job.start(run).wait(PATIENCE)
 
@@ -46,3 +71,14 @@ def test_script_that_raises_fails_without_a_result(job: ManagedJob) -> None:
     assert job.result(run) is None
     assert "no such table" in job.failure(run)
     assert job.coordinator.find(job.paths.job_graph) is not None
+
+
+def test_submission_that_is_not_the_newest_does_not_lead(job: ManagedJob) -> None:
+    run = job.submit(APPS / "raises.py", [])
+    job.resubmit(run)
+
+    code = job.start(run, 1).wait(PATIENCE)
+
+    assert code == ExitCode.NOT_ADMITTED
+    assert "is not the newest one" in job.failure(run, 1)
+    assert job.working is None
