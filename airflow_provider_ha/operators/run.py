@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_ha.coordination.paths import ClusterPaths
+from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.errors import ConfigurationError, HaError
 from airflow_provider_ha.hooks.spark_ha import SparkHaHook
 from airflow_provider_ha.jobs.model import JobState
@@ -59,8 +59,8 @@ class SparkHaRunOperator(SparkHaBaseOperator):
         request = request_id(context)
         with self.client() as client:
             # First the claim, then the run: else the trigger of an earlier try could still stop what this try finds.
-            # A job that does not exist yet has no such trigger, and its claim has no parent to lie under.
-            version = self._claim(client, context, request)
+            # Without an earlier claim there is no such trigger, and a task that is refused leaves no trace.
+            version = self._claim(client, context, request) if self._has_claim(client, request) else None
             run = self.start(client.job(self.job_id), request)
             version = self._claim(client, context, request) if version is None else version
         self.log.info(
@@ -101,12 +101,15 @@ class SparkHaRunOperator(SparkHaBaseOperator):
         lost_attempt = None if step.wait is None else event["attempt"]
         self._wait(event["run"], request, claim, recover_after=step.wait, lost_attempt=lost_attempt)
 
-    def _claim(self, client: HaClient, context: Any, request: str) -> int | None:
-        paths = ClusterPaths(client.config.root, client.config.cluster_id).job(self.job_id)
-        if client.coordinator.find(paths.watchers) is None:
-            return None
-        when_killed = WhenKilled(self.when_killed)
+    def _has_claim(self, client: HaClient, request: str) -> bool:
+        return client.coordinator.find(self._paths(client).watcher(request)) is not None
+
+    def _claim(self, client: HaClient, context: Any, request: str) -> int:
+        paths, when_killed = self._paths(client), WhenKilled(self.when_killed)
         return claim(client.coordinator, paths, request, ti_id=str(context["ti"].id), when_killed=when_killed)
+
+    def _paths(self, client: HaClient) -> JobPaths:
+        return ClusterPaths(client.config.root, client.config.cluster_id).job(self.job_id)
 
     def _wait(self, run: int, request: str, claim: int | None, **recovery: Any) -> NoReturn:
         self.defer(
