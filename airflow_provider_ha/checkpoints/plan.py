@@ -38,6 +38,10 @@ class Drained(Protocol):
     def sink_entry_sha256(self) -> str | None:
         """Digest of the sink's log entry of that batch."""
 
+    @property
+    def wrote(self) -> bool:
+        """Whether the sink was given anything."""
+
 
 @dataclass(slots=True)
 class _Judgement:
@@ -177,7 +181,7 @@ def _judge_other_sink(facts: QueryFacts, drained: Drained | None, top: int, judg
     elif not facts.complete:
         reason = f"the last working directory is gone, so batches after {top} may have reached the sink unrecorded"
         judgement.add(Verdict.LOSS_POSSIBLE, reason)
-    if drained is not None:
+    if drained is not None and drained.wrote:
         reason = f"the sink was given the drain's batch {drained.batch}, which cannot be taken back"
         judgement.add(Verdict.DUPLICATES_POSSIBLE, reason)
     if sink.kind is SinkKind.OTHER and top > facts.cut.batch:

@@ -18,7 +18,7 @@ from airflow_provider_ha.checkpoints.model import SinkKind
 from airflow_provider_ha.checkpoints.sinks import FileSinkLog
 from airflow_provider_ha.driver.query_start import NOOP, WriterCalls, check_writer
 from airflow_provider_ha.driver.spark_conf import CHECKPOINT_LOCATION, fit_state_format
-from airflow_provider_ha.driver.writer_notes import SinkSpec
+from airflow_provider_ha.driver.writer_notes import SinkSpec, notes
 from airflow_provider_ha.errors import OperationFailedError
 from airflow_provider_ha.jobs.model import DrainedQuery
 
@@ -60,6 +60,7 @@ class DrainStarter:
         fit_state_format(session, directory)
         if planned < 0:  # it never had a batch: there is nothing to drain, and a first batch would be new input
             self._calls.set_format(writer, NOOP)
+        withheld = self._withhold_empty(writer)
         self._calls.trigger(writer, once=True)
         handle = self._calls.start(writer, path)
         handle.awaitTermination()
@@ -68,12 +69,43 @@ class DrainStarter:
         now = progress(directory)
         if (now.planned, now.committed) != (planned, planned):
             raise OperationFailedError(f"the drain of query {checked.name!r} ended at {now} instead of batch {planned}")
-        self.drained[checked.name] = _drained(planned, checked.sink)
+        wrote = withheld is None or withheld.called
+        self.drained[checked.name] = _drained(planned, checked.sink, wrote=wrote)
         log.info("query %s drained with batch %d", checked.name, planned)
         return handle
 
+    def _withhold_empty(self, writer: Any) -> WithheldWhenEmpty | None:
+        noted = notes(writer)
+        if noted.sink != "foreachBatch":
+            return None
+        withheld = WithheldWhenEmpty(noted.function)
+        self._calls.foreach_batch(writer, withheld)
+        return withheld
 
-def _drained(batch: int, sink: SinkSpec) -> DrainedQuery:
+
+class WithheldWhenEmpty:
+    """A ``foreachBatch`` function that is called only when the drain has rows for it.
+
+    The next run executes a batch of the same id with other rows. A sink that remembers batch ids would skip it if it
+    had been given an empty one; what it was never given need not be taken back.
+    """
+
+    def __init__(self, function: Any) -> None:
+        self._function = function
+        self.called = False
+
+    def __call__(self, batch: Any, batch_id: int) -> None:
+        """Hand the batch over, or execute it for its state alone. Every partition is read: Spark checks that."""
+        kept = batch.persist()
+        try:
+            if kept.count():
+                self.called = True
+                self._function(kept, batch_id)
+        finally:
+            kept.unpersist()
+
+
+def _drained(batch: int, sink: SinkSpec, *, wrote: bool) -> DrainedQuery:
     if sink.kind is not SinkKind.FILE or sink.path is None:
-        return DrainedQuery(batch=batch)
+        return DrainedQuery(batch=batch, wrote=wrote)
     return DrainedQuery(batch=batch, sink_path=str(sink.path), sink_entry_sha256=FileSinkLog(sink.path).digest(batch))

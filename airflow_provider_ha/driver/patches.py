@@ -220,6 +220,7 @@ def _note_sink(source: str) -> Callable[[Callable[..., Any]], Callable[..., Any]
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def set_sink(writer: Any, function: Any) -> Any:
             notes(writer).sink = source
+            notes(writer).function = function
             return original(writer, function)
 
         return set_sink

@@ -38,13 +38,16 @@ class WriterCalls:
     start: Callable[..., Any]
     set_format: Callable[..., Any]
     trigger: Callable[..., Any]
+    foreach_batch: Callable[..., Any]
 
     @classmethod
     def of_pyspark(cls) -> WriterCalls:
         """Take them from pyspark; to be called before the patches are applied."""
         from pyspark.sql.streaming.readwriter import DataStreamWriter  # inside functions only
 
-        return cls(DataStreamWriter.start, DataStreamWriter.format, DataStreamWriter.trigger)
+        return cls(
+            DataStreamWriter.start, DataStreamWriter.format, DataStreamWriter.trigger, DataStreamWriter.foreachBatch
+        )
 
     def run_once(self, writer: Any, path: str | None) -> None:
         """Execute exactly the planned batch and wait for its end; pyspark raises when the query failed.

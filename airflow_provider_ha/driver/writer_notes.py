@@ -32,10 +32,12 @@ class WriterNotes:
 
     :param options: Names in lower case, as Spark compares them.
     :param sink: Format that Spark uses: the script's, ``foreachBatch``, ``foreach`` or the session's default.
+    :param function: What the script gave to ``foreachBatch`` or ``foreach``.
     """
 
     name: str | None = None
     sink: str | None = None
+    function: Any = None
     options: dict[str, str] = field(default_factory=dict)
     trigger: dict[str, Any] = field(default_factory=lambda: dict(DEFAULT_TRIGGER))
 

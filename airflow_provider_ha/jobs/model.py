@@ -203,11 +203,13 @@ class DrainedQuery(Model):
     :param batch: The drain's batch.
     :param sink_path: Directory of the file sink, when the query has one.
     :param sink_entry_sha256: Digest of the sink's log entry of that batch; only exactly this one is set aside later.
+    :param wrote: Whether the sink was given anything: a ``foreachBatch`` function is not called without rows.
     """
 
     batch: int
     sink_path: str | None = None
     sink_entry_sha256: str | None = None
+    wrote: bool = True
 
 
 class Submission(Record):

@@ -147,3 +147,8 @@ def test_another_output_needs_the_log_of_the_old_one() -> None:
     known = replace(facts(FILE), sink_log_kept=False)
 
     assert plan(known, same_output=False).verdict is Verdict.IMPOSSIBLE
+
+
+@pytest.mark.parametrize(("wrote", "verdict"), [(False, Verdict.SAFE), (True, Verdict.DUPLICATES_POSSIBLE)])
+def test_a_drain_that_gave_a_function_nothing_leaves_nothing_to_take_back(wrote: bool, verdict: Verdict) -> None:
+    assert plan(facts(TABLE), DrainedQuery(batch=5, wrote=wrote)).verdict is verdict

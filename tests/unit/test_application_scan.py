@@ -1,0 +1,77 @@
+"""Which files beside a script belong to it, found without running it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ha.jobs._archives import package_files
+from airflow_provider_ha.jobs.application_scan import sibling_modules
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("import one", ["one.py"]),
+        ("import one as other, two", ["one.py", "two.py"]),
+        ("from package.inner import thing", ["package"]),
+        ("import namespace.part", ["namespace"]),
+        ("def later():\n    import one", ["one.py"]),
+        ("try:\n    import one\nexcept ImportError:\n    import two", ["one.py", "two.py"]),
+        ("import importlib\nimportlib.import_module('one')", ["one.py"]),
+        ("__import__('package.inner')", ["package"]),
+        ("import native", ["native.abi3.so"]),
+        ("import uses_one", ["one.py", "uses_one.py"]),
+        ("import circle", ["circle.py"]),
+        ("import both", ["both"]),
+        ("import json, os.path, pyspark.sql", []),
+        ("import data_only", []),
+        ("'import one'", []),
+        ("import app", []),
+        ("import foreign", ["foreign.py"]),
+    ],
+)
+def test_imports_are_followed_within_the_scripts_directory(tmp_path: Path, source: str, found: list[str]) -> None:
+    files = {
+        "one.py": "",
+        "two.py": "",
+        "uses_one.py": "from one import x",
+        "circle.py": "import circle, app",
+        "foreign.py": "this is not Python 3",
+        "native.abi3.so": "",
+        "package/__init__.py": "",
+        "package/inner.py": "",
+        "namespace/part.py": "",
+        "both/__init__.py": "",
+        "both.py": "",
+        "data_only/rows.csv": "",
+        "app.py": source,
+    }
+    for name, content in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(content)
+
+    assert [path.name for path in sibling_modules(tmp_path / "app.py")] == found
+
+
+def test_a_package_may_import_siblings_of_the_script(tmp_path: Path) -> None:
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").write_text("import one")
+    (tmp_path / "one.py").write_text("")
+    (tmp_path / "app.py").write_text("import package")
+
+    assert [path.name for path in sibling_modules(tmp_path / "app.py")] == ["one.py", "package"]
+
+
+def test_links_in_a_package_are_followed_but_not_in_circles(tmp_path: Path) -> None:
+    for name in ("package", "elsewhere"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("")
+    (tmp_path / "package" / "circle").symlink_to(tmp_path / "package")
+    (tmp_path / "package" / "linked").symlink_to(tmp_path / "elsewhere")
+
+    found = [path.relative_to(tmp_path).as_posix() for path in package_files(tmp_path / "package")]
+
+    assert found == ["package/__init__.py", "package/linked/__init__.py"]

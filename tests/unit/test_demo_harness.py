@@ -1,0 +1,117 @@
+"""The demo's faults, report and clean-up: what proves a fault must be able to say that there was none."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ha.checkpoints.layout import Progress
+from airflow_provider_ha.testing.waiting import wait_until
+from tests.system.harness import processes
+from tests.system.harness.compare import Comparison
+from tests.system.harness.faults import Kill, Recovery, damage_checkpoint
+from tests.system.harness.observer import exists, files_committed
+from tests.system.harness.report import Report
+
+
+def kill(planned: int, committed: int) -> Kill:
+    progress = {"hourly_delays": Progress(planned, committed)}
+    return Kill(victim="jvm", epoch=1, at=time.time(), progress=progress, pids={"jvm": 1, "python": 2}, gone=(1, 2))
+
+
+def recovery(epoch: int) -> Recovery:
+    return Recovery(epoch=epoch, query="hourly_delays", batch=5, leader_seconds=1.0, seconds=2.0)
+
+
+EQUAL = Comparison("rows", expected=1, found=1, missing=0, unexpected=0, duplicated=0, wrong=0)
+DIFFERENT = Comparison("rows", expected=1, found=0, missing=1, unexpected=0, duplicated=0, wrong=0)
+
+
+@pytest.mark.parametrize(
+    ("faults", "comparisons", "verdict"),
+    [
+        ([(kill(5, 4), recovery(2))], [EQUAL], True),
+        ([(kill(4, 4), recovery(2))], [EQUAL], False),
+        ([(kill(5, 4), recovery(1))], [EQUAL], False),
+        ([(kill(5, 4), recovery(2))], [EQUAL, DIFFERENT], False),
+        ([(kill(5, 4), recovery(2))], [], False),
+    ],
+    ids=["all is well", "no batch was in flight", "same epoch", "a row is missing", "nothing was compared"],
+)
+def test_the_verdict_needs_a_proven_fault_and_equal_results(
+    faults: list[tuple[Kill, Recovery]], comparisons: list[Comparison], verdict: bool
+) -> None:
+    assert Report(kills=faults, comparisons=comparisons).verdict is verdict
+
+
+def test_the_report_proves_a_kill(tmp_path: Path) -> None:
+    Report(kills=[(kill(5, 4), recovery(2))], comparisons=[EQUAL]).write(tmp_path / "report.json")
+
+    [found] = json.loads((tmp_path / "report.json").read_text())["kills"]
+    assert found["progress"] == {"hourly_delays": {"planned": 5, "committed": 4}}
+    assert (found["epoch_before"], found["epoch_after"], found["gone"]) == (1, 2, [1, 2])
+    assert (found["recovery"]["query"], found["recovery"]["batch"]) == ("hourly_delays", 5)
+
+
+def checkpoint(directory: Path, *, version: int, linked: Path | None = None) -> Path:
+    """Make the pin of one query; *linked* is shared with an older pin."""
+    own = (f"state/0/0/{version}_a.zip", f"offsets/{version - 1}", "metadata")
+    for name in own:
+        path = directory / "stats" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"0123456789")
+    if linked:
+        os.link(linked, directory / "stats" / "offsets" / linked.name)
+    return directory
+
+
+def test_damage_hits_only_what_the_older_checkpoint_does_not_share(tmp_path: Path) -> None:
+    older = checkpoint(tmp_path / "older", version=4)
+    newest = checkpoint(tmp_path / "newest", version=5, linked=older / "stats" / "offsets" / "3")
+    before = {path: path.read_bytes() for path in older.rglob("*") if path.is_file()}
+
+    damage = damage_checkpoint(newest, older, number=2)
+
+    assert (damage.truncated, damage.emptied) == ("stats/state/0/0/5_a.zip", "stats/offsets/4")
+    assert (newest / damage.truncated).read_bytes() == b"01234"
+    assert (newest / damage.emptied).read_bytes() == b""
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_only_committed_input_files_count(tmp_path: Path) -> None:
+    def log(name: str, *batches: int) -> None:
+        lines = (json.dumps({"path": f"file:///{batch}.csv", "timestamp": 0, "batchId": batch}) for batch in batches)
+        (tmp_path / "sources" / "0" / name).write_text("\n".join(("v1", *lines)))
+
+    for directory in ("offsets", "commits", "sources/0"):
+        (tmp_path / directory).mkdir(parents=True)
+    log("9.compact", *range(10))
+    log("10", 10)
+    log("11", 11)
+    for batch in (9, 10, 11):
+        (tmp_path / "offsets" / str(batch)).write_text(f'v1\n{{}}\n{{"logOffset":{batch}}}')
+    (tmp_path / "commits" / "10").touch()
+
+    assert files_committed(tmp_path) == 11
+
+
+def test_the_clean_up_ends_what_the_demo_started_and_nothing_else(tmp_path: Path) -> None:
+    nap = [sys.executable, "-c", "import time; time.sleep(60)"]
+    # A session of its own, as Airflow's workers have, started by a process that the demo started.
+    detach = "import subprocess, sys; subprocess.Popen(sys.argv[1:], start_new_session=True)"
+    processes.start([sys.executable, "-c", detach, *nap], home=tmp_path, env={}, log=tmp_path / "log").wait()
+    with subprocess.Popen(nap, cwd=tmp_path) as stranger:
+        wait_until(lambda: len(processes.of_home(tmp_path)) == 1, timeout=10, what="the detached process")
+        [ours] = processes.of_home(tmp_path)
+
+        processes.end_all(tmp_path)
+
+        assert not exists(ours.pid)
+        assert stranger.poll() is None
+        stranger.kill()
