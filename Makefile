@@ -1,0 +1,46 @@
+# Every target brings its own environment along: a clean clone needs Python 3.10 or newer and Java 17 or newer.
+.DEFAULT_GOAL := help
+.PHONY: help venv demo demo-stop test test-long lint format types docs bench clean
+
+BIN := build/venv/bin
+export SPARK_LOCAL_IP := 127.0.0.1
+
+help: ## Show the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
+
+venv:
+	@.ci/bootstrap
+
+demo: venv ## Run the main job end to end through a real Airflow (KEEP=1 leaves Airflow up)
+	@$(BIN)/python -m tests.system.demo $(if $(KEEP),--keep)
+
+demo-stop: venv ## Stop what `make demo KEEP=1` left running
+	@$(BIN)/python -m tests.system.demo --stop
+
+test: venv ## Run the quick suite
+	@$(BIN)/pytest -m "not long and not system"
+
+test-long: venv ## Run everything, with a real Airflow and real kills
+	@$(BIN)/pytest -m "long or system" --timeout 1800
+
+lint: venv ## Check style and spelling
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/codespell
+
+format: venv ## Format the code
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+types: venv ## Check types
+	@$(BIN)/mypy
+
+docs: venv ## Build the documentation; a broken link fails
+	@$(BIN)/mkdocs build --strict
+
+bench: venv ## Measure, and print ratios against a baseline of the same run
+	@for script in benchmarks/*.py; do $(BIN)/python -m "benchmarks.$$(basename "$$script" .py)" || exit 1; done
+
+clean: ## Remove everything that was built, and stop what a demo left running
+	@if [ -x $(BIN)/python ]; then $(BIN)/python -m tests.system.demo --stop; fi
+	@rm -rf build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,129 @@
+"""Compares what the job wrote with the truth, row for row.
+
+The JSON output is read as Spark itself reads it, through the sink's log ``_spark_metadata``: files that no log entry
+names are no part of the output. The log is read here by hand, so that nothing of the package judges itself.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import unquote, urlsplit
+
+from tests.system.harness.truth import HOURLY_VALUES, DelayKey, HourKey, Truth
+
+
+KeyT = TypeVar("KeyT", bound=tuple[Any, ...])
+
+_EXAMPLES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """How a result differs from the truth.
+
+    :param name: What was compared.
+    :param expected: Rows of the truth.
+    :param found: Rows of the result.
+    :param missing: Keys of the truth that the result does not have.
+    :param unexpected: Keys of the result that the truth does not have.
+    :param duplicated: Rows whose key was there before.
+    :param wrong: Keys that both have, with different values.
+    :param examples: A few of the differences, for people.
+    """
+
+    name: str
+    expected: int
+    found: int
+    missing: int
+    unexpected: int
+    duplicated: int
+    wrong: int
+    examples: tuple[str, ...] = ()
+
+    @property
+    def holds(self) -> bool:
+        """Whether the result is the truth: nothing missing, nothing twice, nothing else."""
+        return not (self.missing or self.unexpected or self.duplicated or self.wrong)
+
+    @property
+    def verdict(self) -> str:
+        """One line for a table."""
+        if self.holds:
+            return "equal"
+        return (
+            f"{self.missing} missing, {self.unexpected} unexpected, {self.duplicated} duplicated, {self.wrong} wrong; "
+            f"for example {'; '.join(self.examples)}"
+        )
+
+
+def compare_hourly(truth: Truth, output: Path, *, name: str = "hourly_delays") -> Comparison:
+    """Compare the JSON files of ``hourly_delays`` below *output*."""
+    return _compare(name, truth.hourly, read_hourly(output))
+
+
+def compare_long_delays(truth: Truth, table: Path, *, name: str = "long_delays") -> Comparison:
+    """Compare the SQLite file of ``long_delays``."""
+    return _compare(name, truth.long_delays, read_long_delays(table))
+
+
+def read_hourly(output: Path) -> Iterator[tuple[HourKey, tuple[object, ...]]]:
+    """Yield every row of the JSON output, in no order, duplicates included."""
+    for path in sink_files(output):
+        for line in path.read_text().splitlines():
+            row = json.loads(line)
+            yield (
+                (row["hour"], row["origin"], row["carrier"]),
+                tuple(row.get(column) for column in HOURLY_VALUES),
+            )
+
+
+def read_long_delays(table: Path) -> Iterator[tuple[DelayKey, int]]:
+    """Yield every row of the table."""
+    with closing(sqlite3.connect(f"file:{table}?mode=ro", uri=True)) as database:
+        for row in database.execute("SELECT * FROM long_delays"):
+            yield row[:8], row[8]
+
+
+def sink_files(output: Path) -> list[Path]:
+    """Return the files that the sink's log says are part of *output*."""
+    log = output / "_spark_metadata"
+    numbers = {int(path.name.split(".")[0]): path for path in log.iterdir() if path.name[0].isdigit()}
+    compacted = max((number for number, path in numbers.items() if path.suffix == ".compact"), default=0)
+    files: dict[str, None] = {}
+    for number in sorted(number for number in numbers if number >= compacted):
+        for line in numbers[number].read_text().splitlines()[1:]:
+            entry = json.loads(line)
+            if entry["action"] == "delete":
+                files.pop(entry["path"], None)
+            else:
+                files[entry["path"]] = None
+    return [Path(unquote(urlsplit(path).path)) for path in files]
+
+
+def _compare(name: str, expected: Mapping[KeyT, object], rows: Iterable[tuple[KeyT, object]]) -> Comparison:
+    seen: dict[KeyT, object] = {}
+    found = duplicated = unexpected = wrong = 0
+    examples: list[str] = []
+    for key, value in rows:
+        found += 1
+        if key in seen:
+            duplicated += 1
+            examples.append(f"{key} is there twice")
+        elif key not in expected:
+            unexpected += 1
+            examples.append(f"{key} should not be there")
+        elif expected[key] != value:
+            wrong += 1
+            examples.append(f"{key} is {value}, not {expected[key]}")
+        seen[key] = value
+    missing = [key for key in expected if key not in seen]
+    examples += [f"{key} is missing" for key in missing[:_EXAMPLES]]
+    return Comparison(
+        name, len(expected), found, len(missing), unexpected, duplicated, wrong, tuple(examples[:_EXAMPLES])
+    )

@@ -1,0 +1,143 @@
+"""Looks at a running job from outside: ZooKeeper, its directories, its processes. Changes nothing."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from airflow_provider_ha.checkpoints import layout
+from airflow_provider_ha.checkpoints.layout import Progress
+from airflow_provider_ha.checkpoints.model import CheckpointPointer
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.coordination.paths import ClusterPaths
+from airflow_provider_ha.jobs.model import SubmissionStarted
+from airflow_provider_ha.jobs.runs import decode
+from airflow_provider_ha.jobs.snapshot import JobSnapshot, read_snapshot
+from airflow_provider_ha.storage.keys import JobKeys
+from airflow_provider_ha.testing.waiting import wait_until
+
+
+@dataclass(frozen=True, slots=True)
+class DriverProcesses:
+    """The processes of one submission.
+
+    :param supervisor: Outlives the others.
+    :param jvm: Where Spark runs.
+    :param python: Where the application runs.
+    """
+
+    supervisor: int
+    jvm: int
+    python: int
+
+    def alive(self) -> list[int]:
+        """Return those that still exist; a zombie exists no more."""
+        return [pid for pid in (self.jvm, self.python) if exists(pid)]
+
+
+class JobObserver:
+    """Looks at one job.
+
+    :param coordinator: A session of the observer's own.
+    """
+
+    def __init__(self, config: HaConfig, coordinator: Coordinator, job_id: str) -> None:
+        self.job_id = job_id
+        self._config = config
+        self._coordinator = coordinator
+        self._paths = ClusterPaths(config.root, config.cluster_id).job(job_id)
+        self._keys = JobKeys(job_id)
+
+    def snapshot(self) -> JobSnapshot:
+        """Return what ZooKeeper says of the job now."""
+        return read_snapshot(self._coordinator, self._paths)
+
+    def directory(self) -> Path:
+        """Return the current working directory; one directory per query below it."""
+        generation = self.snapshot().generation
+        if generation is None:
+            message = f"job {self.job_id} has no working directory yet"
+            raise LookupError(message)
+        return self._config.work_path / generation.directory
+
+    def pins(self) -> dict[int, Path]:
+        """Return the directories of the retained checkpoints, oldest first."""
+        found: dict[int, Path] = {}
+        for number in self.snapshot().checkpoint_numbers:
+            pointer = decode(self._coordinator.find(self._paths.checkpoint(number)), CheckpointPointer)
+            if pointer is not None:
+                found[number] = self._config.work_path / self._keys.pin(number, pointer.epoch)
+        return found
+
+    def progress(self) -> dict[str, Progress]:
+        """Return how far each query is in the current working directory."""
+        return progress(self.directory())
+
+    def files_read(self) -> int:
+        """Return how many input files every query has read and committed."""
+        directory = self.directory()
+        names = layout.queries(directory)
+        return min((files_committed(directory / name) for name in names), default=0)
+
+    def driver(self) -> DriverProcesses:
+        """Return the processes of the newest submission, once both of them are up."""
+        return wait_until(self._driver, timeout=60, what=f"the driver of {self.job_id} to be up")
+
+    def leader_epoch(self) -> int:
+        """Return the epoch of who leads now; 0 when nobody does."""
+        leader = self.snapshot().leader
+        return leader.epoch if leader else 0
+
+    def _driver(self) -> DriverProcesses | None:
+        view = self.snapshot().run
+        newest = view.newest if view else None
+        if view is None or newest is None or newest.started is None:
+            return None
+        submission = self._config.work_path / self._keys.application(view.run.number, newest.submission.attempt)
+        return _processes(newest.started, submission / "driver.pid")
+
+
+def progress(directory: Path) -> dict[str, Progress]:
+    """Return how far each query below a working directory is."""
+    return {query: layout.progress(directory / query) for query in layout.queries(directory)}
+
+
+def files_committed(checkpoint: Path) -> int:
+    """Return how many input files the query of this directory has read and committed.
+
+    Spark logs the files of a batch before it plans the batch: only those up to the log offset of the last committed
+    batch count.
+    """
+    committed = layout.progress(checkpoint).committed
+    if committed < 0:
+        return 0
+    position = json.loads((checkpoint / "offsets" / str(committed)).read_text().splitlines()[-1])["logOffset"]
+    files = {
+        entry["path"]
+        for log in (checkpoint / "sources" / "0").glob("[0-9]*")
+        for entry in map(json.loads, log.read_text().splitlines()[1:])
+        if entry["batchId"] <= position
+    }
+    return len(files)
+
+
+def exists(pid: int) -> bool:
+    """Whether a process exists and can still run."""
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _processes(started: SubmissionStarted, pid_file: Path) -> DriverProcesses | None:
+    try:
+        python = int(pid_file.read_text())
+        supervisor = psutil.Process(started.pid)
+        jvms = [child.pid for child in supervisor.children() if child.name() == "java"]
+    except (OSError, ValueError, psutil.NoSuchProcess):
+        return None
+    return DriverProcesses(supervisor.pid, jvms[0], python) if jvms and exists(python) else None

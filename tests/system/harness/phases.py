@@ -1,0 +1,259 @@
+"""The steps of the demo. Each does one thing through a DAG, looks at what came of it, and says it in one line."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+
+from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.testing.waiting import wait_until
+from tests.system.harness.compare import compare_hourly, compare_long_delays
+from tests.system.harness.faults import (
+    Victim,
+    as_json,
+    await_recovery,
+    damage_checkpoint,
+    kill_in_the_middle_of_a_batch,
+)
+from tests.system.harness.flights import data_file
+from tests.system.harness.report import Phase
+from tests.system.harness.stage import MAIN_JOB, Stage
+
+
+DAGS = ("flight_delays", "scheduled_savepoint", "stop_job", "disaster_recovery")
+COPY = "flight_delays_copy"  # restored from the savepoint, its output goes on where the first job's was
+FRESH = "flight_delays_fresh"  # restored from the savepoint, its output holds only what is new
+
+YEAR = 365
+LATE = 5  # days that arrive while the job is being terminated
+# Each phase that needs batches feeds days of its own, so that none finds the input read to its end. Days fed at the
+# end of each:
+_FIRST, _SUBMITTED, _SAVED, _PYTHON_KILLED, _JVM_KILLED, _SUSPENDED = 30, 70, 120, 190, 260, 330
+_SECONDS_PER_DAY = 0.4
+_MAX_FILES = 4
+_PATIENCE = 600  # seconds; what is slow on a loaded machine is not wrong
+
+
+class UnexpectedError(Exception):
+    """The job did something else than it should have; says what."""
+
+
+def wait_for_servers(stage: Stage, phase: Phase) -> None:
+    """Wait for ZooKeeper and Airflow; feed the first days meanwhile."""
+    stage.feeder.feed_until(_FIRST)
+    stage.servers.wait_until_healthy()
+    stage.servers.wait_for_dags(*DAGS)
+    for dag_id in DAGS:
+        if dag_id != "scheduled_savepoint":  # its schedule begins when there is a job
+            stage.servers.api.unpause(dag_id)
+    phase.found = f"Airflow is healthy at {stage.servers.url}"
+
+
+def submit(stage: Stage, phase: Phase) -> None:
+    """Submit the job; wait for a leader and the first checkpoint."""
+    _feed(stage, _SUBMITTED)
+    _submit(stage)
+    snapshot = stage.job().snapshot()
+    phase.found = (
+        f"epoch {snapshot.epoch} leads, checkpoint {snapshot.latest_checkpoint} is there, the task is deferred"
+    )
+    phase.facts = {"epoch": snapshot.epoch, "checkpoint": snapshot.latest_checkpoint}
+
+
+def savepoint(stage: Stage, phase: Phase) -> None:
+    """Take a savepoint while the queries run."""
+    stage.servers.api.unpause("scheduled_savepoint")
+    _feed(stage, _SAVED)
+    before = stage.job().files_read()
+    run = stage.run_dag("scheduled_savepoint", {"job_id": MAIN_JOB})
+    result = stage.servers.api.xcom(run, "savepoint")
+    stage.savepoint = result["savepoint_id"]
+    read = stage.job().files_read() - before
+    phase.found = f"{stage.savepoint} is verified; {read} files were read meanwhile"
+    phase.facts = dict(result)
+
+
+def kill_python(stage: Stage, phase: Phase) -> None:
+    """Kill the driver's Python in the middle of a batch."""
+    _feed(stage, _PYTHON_KILLED)
+    _kill(stage, phase, "python")
+
+
+def kill_jvm(stage: Stage, phase: Phase) -> None:
+    """Kill the driver's JVM in the middle of a batch."""
+    _feed(stage, _JVM_KILLED)
+    _kill(stage, phase, "jvm")
+
+
+def suspend(stage: Stage, phase: Phase) -> None:
+    """Stop with a checkpoint; the run is FINISHED before the task succeeds."""
+    _feed(stage, _SUSPENDED)
+    result = _stop(stage, MAIN_JOB, "suspend")
+    progress = stage.job().progress()
+    in_flight = {query: found for query, found in progress.items() if found.in_flight}
+    if in_flight or not progress:
+        raise UnexpectedError(f"{MAIN_JOB} was not stopped between two batches: {progress}")
+    phase.found = f"FINISHED with checkpoint {result['checkpoint']}, nothing in flight"
+    phase.facts = {"result": result, "progress": {query: found.committed for query, found in progress.items()}}
+
+
+def damage(stage: Stage, phase: Phase) -> None:
+    """Damage the newest checkpoint."""
+    pins = stage.job().pins()
+    older, number = sorted(pins)[-2:]
+    stage.report.damage = damaged = damage_checkpoint(pins[number], pins[older], number=number)
+    phase.found = f"checkpoint {number}: {damaged.truncated} cut in half, {damaged.emptied} emptied"
+    phase.facts = as_json(damaged)
+
+
+def restore_after_damage(stage: Stage, phase: Phase) -> None:
+    """Run the runbook: it must reject the damaged checkpoint and go on from the one before."""
+    run = stage.start_dag("disaster_recovery", {"source_job": MAIN_JOB, "job_id": MAIN_JOB})
+    stage.servers.api.wait_for_task(run, "wait_for_checkpoint", "success", timeout=_PATIENCE)
+    stage.main_run = run
+    selection = stage.servers.api.xcom(run, "select_checkpoint")
+    rejected = [candidate for candidate in selection["candidates"] if not candidate["accepted"]]
+    if [candidate["number"] for candidate in rejected] != [stage.report.damage and stage.report.damage.checkpoint]:
+        raise UnexpectedError(f"not just the damaged checkpoint was rejected: {selection['candidates']}")
+    phase.found = (
+        f"rejected {rejected[0]['source']} ({rejected[0]['file']}: {rejected[0]['reason']}); "
+        f"restored {selection['chosen']['source']}"
+    )
+    phase.facts = {"selection": selection, "plan": stage.servers.api.xcom(run, "plan")}
+
+
+def restore_savepoint(stage: Stage, phase: Phase) -> None:
+    """Restore the savepoint as two other jobs: one continues the output, one begins a fresh one."""
+    runs = {}
+    for job_id, output in ((COPY, "continue"), (FRESH, "fresh")):
+        _copy_table(stage, job_id)
+        runs[job_id] = stage.start_dag(
+            "disaster_recovery",
+            {
+                "source_job": MAIN_JOB,
+                "job_id": job_id,
+                "want": f"savepoint-{stage.savepoint}",
+                "output": output,
+                "arguments": _arguments(stage, job_id, max_files=40),
+            },
+        )
+    for run in runs.values():
+        stage.servers.api.wait_for_task(run, "wait_for_checkpoint", "success", timeout=_PATIENCE)
+    phase.found = f"{COPY} and {FRESH} run from savepoint {stage.savepoint}"
+    phase.facts = {job_id: stage.servers.api.xcom(run, "plan") for job_id, run in runs.items()}
+
+
+def cancel(stage: Stage, phase: Phase) -> None:
+    """Cancel one of the other jobs: it ends at once, and its latest pointer stays."""
+    before = stage.job(FRESH).snapshot().latest_checkpoint
+    stage.run_dag("stop_job", {"job_id": FRESH, "mode": "cancel"})
+    snapshot = stage.job(FRESH).snapshot()
+    if snapshot.state is not JobState.CANCELED or (snapshot.latest_checkpoint or 0) < (before or 1):
+        raise UnexpectedError(f"{FRESH} is {snapshot.state.value} with checkpoint {snapshot.latest_checkpoint}")
+    phase.found = f"{FRESH} is CANCELED, its checkpoint {snapshot.latest_checkpoint} stays"
+
+
+def terminate(stage: Stage, phase: Phase) -> None:
+    """Terminate both jobs once they have read what there is; the last days arrive while the first job is stopping."""
+    stage.feeder.pause()
+    stage.feeder.feed_until(YEAR - LATE)
+    for job_id in (COPY, MAIN_JOB):
+        stage.wait_until_read(job_id, YEAR - LATE)
+    _stop(stage, COPY, "terminate")
+    stopping = stage.start_dag("stop_job", {"job_id": MAIN_JOB, "mode": "terminate"})
+    stage.feeder.start(until=YEAR, seconds_per_day=0.3)
+    stage.servers.api.wait_for_run(stopping, timeout=_PATIENCE)
+    stage.servers.api.wait_for_run(stage.main_run, timeout=_PATIENCE)
+    stage.wait_until_fed(YEAR)
+    _compare(stage, MAIN_JOB, stage.job().files_read(), "when it was terminated")
+    _compare(stage, COPY, YEAR - LATE, "restored from the savepoint")
+    phase.found = f"both are FINISHED; {YEAR - stage.job().files_read()} files that arrived meanwhile were not read"
+
+
+def go_on(stage: Stage, phase: Phase) -> None:
+    """Run the job once more: it reads what arrived while it was terminated, and nothing twice."""
+    _submit(stage)
+    stage.wait_until_read(MAIN_JOB, YEAR)
+    _stop(stage, MAIN_JOB, "terminate")
+    phase.found = f"read the files that had arrived meanwhile: {stage.job().files_read()} in all"
+
+
+def compare(stage: Stage, phase: Phase) -> None:
+    """Compare the result of the whole year with the truth, row for row."""
+    _compare(stage, MAIN_JOB, YEAR, "the whole year")
+    stage.report.checkpoints = stage.job().snapshot().checkpoint_counter
+    compared = sum(result.expected for result in stage.report.comparisons)
+    phase.found = f"{compared:,} rows: " + ("equal" if stage.report.verdict else "NOT equal")
+
+
+def _feed(stage: Stage, until: int) -> None:
+    """Let files arrive while the phase plays."""
+    stage.feeder.pause()
+    stage.feeder.start(until=until, seconds_per_day=_SECONDS_PER_DAY)
+
+
+def _submit(stage: Stage) -> None:
+    conf = {
+        "job_id": MAIN_JOB,
+        "input_dir": str(stage.inbox),
+        "output_dir": str(stage.output(MAIN_JOB)),
+        "table": str(stage.table(MAIN_JOB)),
+        "airlines": str(data_file("airlines.csv")),
+        "max_files_per_trigger": _MAX_FILES,
+    }
+    stage.main_run = stage.start_dag("flight_delays", conf)
+    for task, state in (("wait_for_leader", "success"), ("wait_for_checkpoint", "success"), ("submit", "deferred")):
+        stage.servers.api.wait_for_task(stage.main_run, task, state, timeout=_PATIENCE)
+
+
+def _arguments(stage: Stage, job_id: str, *, max_files: int) -> list[str]:
+    return [
+        f"--input={stage.inbox}",
+        f"--output={stage.output(job_id)}",
+        f"--table={stage.table(job_id)}",
+        f"--airlines={data_file('airlines.csv')}",
+        f"--max-files-per-trigger={max_files}",
+    ]
+
+
+def _copy_table(stage: Stage, job_id: str) -> None:
+    """Give another job the rows that the first one wrote: a restore brings Spark's state, not somebody's database."""
+    with (
+        closing(sqlite3.connect(stage.table(MAIN_JOB))) as source,
+        closing(sqlite3.connect(stage.table(job_id))) as target,
+    ):
+        source.backup(target)
+
+
+def _kill(stage: Stage, phase: Phase, victim: Victim) -> None:
+    job = stage.job()
+    kill = kill_in_the_middle_of_a_batch(job, victim)
+    recovery = await_recovery(job, kill)
+    stage.report.kills.append((kill, recovery))
+    wait_until(lambda: job.snapshot().checkpoint_counter, timeout=_PATIENCE, what="a checkpoint")
+    phase.found = (
+        f"in the middle of a batch of {', '.join(kill.in_flight)}; epoch {kill.epoch} -> {recovery.epoch}, "
+        f"first new commit after {recovery.seconds:.1f} s"
+    )
+    phase.facts = {"kill": as_json(kill), "recovery": as_json(recovery)}
+
+
+def _stop(stage: Stage, job_id: str, mode: str) -> dict[str, object]:
+    run = stage.run_dag("stop_job", {"job_id": job_id, "mode": mode})
+    state = stage.job(job_id).snapshot().state
+    if state is not JobState.FINISHED:
+        raise UnexpectedError(f"the task of stop_job succeeded, but {job_id} is {state.value}")
+    if job_id == MAIN_JOB:
+        stage.servers.api.wait_for_run(stage.main_run, timeout=_PATIENCE)
+    return dict(stage.servers.api.xcom(run, "stop"))
+
+
+def _compare(stage: Stage, job_id: str, days: int, when: str) -> None:
+    truth = stage.truth(days)
+    results = (
+        compare_hourly(truth, stage.output(job_id), name=f"{job_id}: hourly_delays, {when}"),
+        compare_long_delays(truth, stage.table(job_id), name=f"{job_id}: long_delays, {when}"),
+    )
+    for result in results:
+        stage.report.comparisons.append(result)
+        stage.say(f"{result.name}: {result.found:,} rows, {result.verdict}")

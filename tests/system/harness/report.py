@@ -1,0 +1,121 @@
+"""What a demo found: as JSON with the proof of each fault, and as a table for people."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.system.harness.compare import Comparison
+from tests.system.harness.faults import Damage, Kill, Recovery, as_json
+
+
+@dataclass
+class Phase:
+    """One step of the run.
+
+    :param found: What was found, in one line.
+    """
+
+    title: str
+    seconds: float = 0.0
+    found: str = ""
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Report:
+    """Collects what the phases find."""
+
+    phases: list[Phase] = field(default_factory=list)
+    kills: list[tuple[Kill, Recovery]] = field(default_factory=list)
+    damage: Damage | None = None
+    comparisons: list[Comparison] = field(default_factory=list)
+    checkpoints: int = 0
+    error: str = ""
+    started: float = field(default_factory=time.time)
+
+    @contextmanager
+    def phase(self, title: str) -> Iterator[Phase]:
+        """Time one step; it is in the report even when it fails."""
+        phase = Phase(title)
+        self.phases.append(phase)
+        start = time.monotonic()
+        try:
+            yield phase
+        finally:
+            phase.seconds = time.monotonic() - start
+
+    @property
+    def verdict(self) -> bool:
+        """Whether the run came to its end, every fault is proven and every comparison holds."""
+        return (
+            not self.error
+            and bool(self.comparisons)
+            and all(result.holds for result in self.comparisons)
+            and all(kill.in_flight and recovery.epoch > kill.epoch for kill, recovery in self.kills)
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything, as plain values."""
+        return {
+            "verdict": "OK" if self.verdict else "FAILED",
+            "error": self.error,
+            "seconds": time.time() - self.started,
+            "phases": [asdict(phase) for phase in self.phases],
+            "checkpoints_taken": self.checkpoints,
+            "kills": [_kill(kill, recovery) for kill, recovery in self.kills],
+            "damage": as_json(self.damage) if self.damage else None,
+            "comparisons": [asdict(result) | {"holds": result.holds} for result in self.comparisons],
+        }
+
+    def write(self, path: Path) -> None:
+        """Write the report as JSON."""
+        path.write_text(json.dumps(self.as_json(), indent=2, default=str) + "\n")
+
+    def show(self, console: Console) -> None:
+        """Print the tables."""
+        phases = Table(title="What happened", title_justify="left")
+        for heading in ("phase", "seconds", "found"):
+            phases.add_column(heading, justify="right" if heading == "seconds" else "left", overflow="fold")
+        for phase in self.phases:
+            phases.add_row(phase.title, f"{phase.seconds:.1f}", phase.found)
+        console.print(phases)
+        for row in self._facts():
+            console.print(row)
+
+    def _facts(self) -> Iterator[Table]:
+        if self.kills:
+            kills = Table("killed", "in the middle of", "epoch", "leader after", "first commit after", title="Recovery")
+            for kill, recovery in self.kills:
+                batches = ", ".join(f"{query} {kill.progress[query].planned}" for query in kill.in_flight)
+                kills.add_row(
+                    kill.victim,
+                    batches,
+                    f"{kill.epoch} -> {recovery.epoch}",
+                    f"{recovery.leader_seconds:.1f} s",
+                    f"{recovery.seconds:.1f} s",
+                )
+            yield kills
+        if self.comparisons:
+            rows = Table("result", "rows expected", "rows found", "verdict", title="Compared with the truth")
+            for result in self.comparisons:
+                rows.add_row(result.name, f"{result.expected:,}", f"{result.found:,}", result.verdict)
+            yield rows
+
+
+def _kill(kill: Kill, recovery: Recovery) -> Mapping[str, Any]:
+    return {
+        **as_json(kill),
+        "in_flight": kill.in_flight,
+        "epoch_before": kill.epoch,
+        "epoch_after": recovery.epoch,
+        "recovery": as_json(recovery),
+    }
