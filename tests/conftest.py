@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,9 +15,12 @@ from airflow_provider_ha.coordination.paths import ClusterPaths
 
 
 # Short, so that a test of a lost leader takes seconds: T = 3 s, a cut of 2.2 s is survived.
-FAST = Timings(
-    session_timeout=3.0, heartbeat_interval=0.3, heartbeat_timeout=0.5, connect_timeout=0.5, margin=0.2
-)
+FAST = Timings(session_timeout=3.0, heartbeat_interval=0.3, heartbeat_timeout=0.5, connect_timeout=0.5, margin=0.2)
+
+
+# A Spark that lives for seconds spends most of its CPU time in the second compiler: without it a start costs half.
+# Managed drivers do not inherit this: theirs is in ``tests.driver_helpers.CONF``.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 @pytest.fixture(scope="session")

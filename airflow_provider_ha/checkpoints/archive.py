@@ -45,9 +45,9 @@ def record(directory: Path, *, after: int) -> list[BatchEntry]:
     return entries
 
 
-def readable(directory: Path) -> Iterator[BatchEntry]:
-    """Yield every batch of *directory* whose record can be read; damaged ones are left out, with a warning."""
-    for batch in batches(directory, OFFSETS):
+def readable(directory: Path, *, after: int = -1) -> Iterator[BatchEntry]:
+    """Yield every batch above *after* whose record can be read; damaged ones are left out, with a warning."""
+    for batch in (found for found in batches(directory, OFFSETS) if found > after):
         try:
             yield read_entry(directory, batch)
         except CheckpointError as error:  # noqa: PERF203  # one batch, one verdict

@@ -14,6 +14,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from airflow_provider_ha.checkpoints.archive import readable
+from airflow_provider_ha.checkpoints.carried import read_carried
 from airflow_provider_ha.checkpoints.fence import resolve
 from airflow_provider_ha.checkpoints.layout import OFFSETS, batches
 from airflow_provider_ha.checkpoints.model import BatchEntry, Checkpoint, CheckpointKind, QueryCut, SinkKind
@@ -73,6 +74,7 @@ def gather_facts(
     """
     known = sorted(payloads, key=lambda payload: payload.number)
     directory = resolve(last.path) if last is not None else None
+    carried = read_carried(directory) if directory is not None else {}
     complete = _complete(directory, known)
     facts = {}
     for query, cut in chosen.queries.items():
@@ -83,6 +85,7 @@ def gather_facts(
         planned = [batch for entries in recordings.values() for batch in entries]
         if last is not None and directory is not None and directory.is_dir():
             found = {entry.batch: entry for entry in readable(directory / query)}
+            found |= {entry.batch: entry for entry in carried.get(query, ()) if entry.commits is not None}
             recordings.setdefault(last.epoch, {}).update(found)
             planned += batches(directory / query, OFFSETS)
         history = merge({epoch: entries.values() for epoch, entries in recordings.items()})

@@ -59,10 +59,14 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What was looked at, newest first, and what was chosen."""
+    """What was looked at, newest first, and what was chosen.
+
+    :param job_id: The job whose checkpoints were looked at.
+    """
 
     candidates: tuple[Candidate, ...]
     chosen: Chosen | None
+    job_id: str = ""
 
     def require(self) -> Chosen:
         """Return what was chosen.
@@ -73,12 +77,12 @@ class Selection:
             return self.chosen
         if not self.candidates:
             raise CheckpointMissingError(
-                "the job has no checkpoint and no savepoint",
+                f"job {self.job_id!r} has no checkpoint and no savepoint",
                 next_step="Submit it with start_from='fresh', or restore from a savepoint of another job",
             )
         reasons = "; ".join(f"{item.source}: {item.file or 'record'}: {item.reason}" for item in self.candidates)
         raise CheckpointMissingError(
-            f"none of {len(self.candidates)} candidate(s) can be restored: {reasons}",
+            f"none of {len(self.candidates)} candidate(s) of job {self.job_id!r} can be restored: {reasons}",
             next_step="Look at them with `spark-ha checkpoint verify`, or restore from a savepoint",
         )
 
@@ -132,10 +136,10 @@ class _Selector:
             candidate, chosen = look()
             candidates.append(candidate)
             if chosen is not None:
-                return Selection(tuple(candidates), chosen)
+                return Selection(tuple(candidates), chosen, self._checkpoints.job_id)
             if not fallback:
                 break
-        return Selection(tuple(candidates), None)
+        return Selection(tuple(candidates), None, self._checkpoints.job_id)
 
     def _looks(self, want: str) -> Iterator[Callable[[], _Look]]:
         """Yield one function per candidate, newest first, beginning with what is wanted.

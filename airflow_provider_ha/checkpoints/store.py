@@ -66,6 +66,11 @@ class CheckpointStore:
         self._clock = clock or SystemClock()
         self._collector = PayloadCollector(coordinator, store, paths, keys, work_path)
 
+    @property
+    def job_id(self) -> str:
+        """The job whose checkpoints these are."""
+        return self._paths.job_id
+
     def list(self) -> Listing[CheckpointPointer]:
         """Return the pointers newest first, and beside them those that cannot be read."""
         return read_listing(

@@ -70,6 +70,7 @@ class Ending:
         latest = self.parts.publisher.latest
         answers = {operation.operation_id: (operation, {"checkpoint": latest})}
         self.parts.writer.end(JobState.CANCELED, reason="canceled", checkpoint=latest, answers=answers)
+        self.parts.housekeeping.finish(self.led.run.number)
         self.way_out.leave(ExitCode.DONE)
 
     def drain(self, fork: Path) -> Mapping[str, DrainedQuery]:
@@ -89,6 +90,7 @@ class Ending:
         """No restart can help a script that is refused; an output that has changed may be looked at once more."""
         if isinstance(refusal, ApplicationRefusedError) or self.parts.origin.kind is not OriginKind.RECOVERY:
             self.parts.writer.end(JobState.FAILED, reason=str(refusal))
+            self.parts.housekeeping.finish(self.led.run.number)
             self.way_out.leave(ExitCode.REFUSED, str(refusal))
         self.way_out.leave(ExitCode.FAILED, str(refusal))
 
@@ -111,6 +113,7 @@ class Ending:
         """Every query has ended: nothing of this process can write for the job, so the lock is given back at once."""
         self.parts.lifecycle.leaving.set()
         self.parts.publishing.stop()
+        self.parts.housekeeping.finish(self.led.run.number)
         self.led.leadership.release()
         self.led.coordinator.close()
         self.spec.session.unlink(missing_ok=True)

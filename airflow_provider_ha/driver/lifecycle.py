@@ -36,6 +36,11 @@ class Lifecycle:
             first, self._end_claimed = not self._end_claimed, True
         return first
 
+    def give_end_back(self) -> None:
+        """Undo :meth:`claim_end`, for who found out that the run does not end."""
+        with self._lock:
+            self._end_claimed = False
+
     def wait_when_stopping(self) -> None:
         """Return when no stop is under way, or when it is over."""
         if self.stopping.is_set():

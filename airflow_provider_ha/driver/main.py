@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.savepoints import SavepointStore
@@ -18,6 +19,7 @@ from airflow_provider_ha.coordination.records import read_record
 from airflow_provider_ha.driver import context
 from airflow_provider_ha.driver.ending import Ending
 from airflow_provider_ha.driver.exit_codes import ExitCode
+from airflow_provider_ha.driver.housekeeping import Housekeeping
 from airflow_provider_ha.driver.job_writer import JobWriter
 from airflow_provider_ha.driver.lead import Led, lead
 from airflow_provider_ha.driver.leaving import Exit
@@ -44,6 +46,7 @@ from airflow_provider_ha.errors import (
 )
 from airflow_provider_ha.jobs.driver_spec import SPEC_VARIABLE, DriverSpec
 from airflow_provider_ha.jobs.model import Generation, JobState
+from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.storage.keys import JobKeys
 
 
@@ -81,6 +84,7 @@ class Driver:
         self._exit = way_out
         self._clock = clock
         self._keys = JobKeys(spec.job_id)
+        self._checkpoints = CheckpointStore(led.coordinator, led.store, led.paths, self._keys, spec.config.work_path)
         self._provenance = Provenance(spec.job_id, led.run.number, led.run.graph.sha256, spark_version())
 
     def run(self) -> None:
@@ -102,6 +106,7 @@ class Driver:
         except ApplicationRefusedError as error:
             writer.end(JobState.FAILED, reason=str(error))
             self._exit.leave(ExitCode.REFUSED, str(error))
+        parts.housekeeping.finish_earlier(self._led.run.number)
         parts.patches.apply()
         self._install_context(origin)
         parts.publishing.start()
@@ -117,13 +122,21 @@ class Driver:
         previous = known[0] if known else None
         key = self._keys.working_directory(self._led.leadership.epoch, new_id()[:12])
         try:
-            origin = prepare_start(self._led.store, self._work_path, self._led.run, previous, key)
+            origin = prepare_start(
+                self._led.store, self._work_path, self._led.run, previous, key, published=self._published()
+            )
         except RestoreRefusedError as error:
             writer.end(JobState.FAILED, reason=str(error))
             self._exit.leave(ExitCode.REFUSED, str(error))
         writer.begin(origin)
         log.info("epoch %d works in %s (%s %s)", self._led.leadership.epoch, key, origin.kind.value, origin.source)
         return origin
+
+    def _published(self) -> Mapping[str, int]:
+        """Return the cut of this run's newest checkpoint; batch numbers of other runs may mean other batches."""
+        own = (pointer for pointer in self._checkpoints.list() if pointer.run == self._led.run.number)
+        newest = next(own, None)
+        return newest.cut if newest else {}
 
     def _assemble(self, origin: Origin, registry: QueryRegistry, lifecycle: Lifecycle, writer: JobWriter) -> Parts:
         led = self._led
@@ -132,7 +145,7 @@ class Driver:
         prepare_conf(jvm, origin.directory, led.graph.options.min_batches_to_retain)
         calls = WriterCalls.of_pyspark()
         publisher = Publisher(
-            store=CheckpointStore(led.coordinator, led.store, led.paths, self._keys, self._work_path),
+            store=self._checkpoints,
             leadership=led.leadership,
             registry=registry,
             origin=origin,
@@ -154,6 +167,9 @@ class Driver:
                 self._spec.application_directory / "application" / led.graph.application.name, led.graph.arguments
             ),
             main_thread=MainThread(),
+            housekeeping=Housekeeping(
+                RunStore(led.coordinator, led.paths), led.leadership, self._checkpoints, self._work_path, origin.key
+            ),
         )
 
     def _operations(self, parts: Parts, ending: Ending) -> OperationsLoop:

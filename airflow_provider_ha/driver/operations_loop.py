@@ -64,6 +64,7 @@ class OperationsLoop:
     _changed: threading.Event = field(default_factory=threading.Event)
     _work: queue.Queue[Operation] = field(default_factory=queue.Queue)
     _taken: set[str] = field(default_factory=set)
+    _final: dict[str, Operation] = field(default_factory=dict)  # what is answered never changes: it is read once
 
     def start(self) -> None:
         """Start both threads; they end with the process."""
@@ -73,10 +74,23 @@ class OperationsLoop:
     def look(self) -> None:
         """Take up what was asked since the last look."""
         self._changed.clear()
-        self.coordinator.children(self.paths.operations, watch=self._changed.set)
-        for operation in operations.list_operations(self.coordinator, self.paths):
+        names = self.coordinator.children(self.paths.operations, watch=self._changed.set)
+        found = [
+            operation
+            for name in names
+            if (operation := self._final.get(name) or operations.read(self.coordinator, self.paths, name)) is not None
+        ]
+        self._final = {operation.operation_id: operation for operation in found if operation.state.final}
+        for operation in sorted(found, key=lambda operation: (operation.requested_at, operation.operation_id)):
             if not operation.state.final and operation.operation_id not in self._taken:
                 self._take(operation)
+        self._forget()
+
+    def _forget(self) -> None:
+        """Forget answers that nobody asks for any more: a schedule that asks every hour would fill the node."""
+        for operation in operations.expired(self._final.values(), self.clock.now()):
+            self.leadership.commit(operations.forget_op(self.paths, operation))
+            log.info("operation %s is forgotten", operation.operation_id)
 
     def _take(self, operation: Operation) -> None:
         reason = abandoned(operation, self.run, self.leadership.epoch)
@@ -122,6 +136,8 @@ class OperationsLoop:
             operations.fail(self.leadership, self.paths, operation, error=str(error), result=left, clock=self.clock)
             if self.lifecycle.stopping.is_set():
                 self.handlers.stopped(str(error))
+            elif operation.operation is OperationKind.STOP:
+                self.lifecycle.give_end_back()  # nothing was stopped: the next stop, or the script, may end the run
         else:
             operations.complete(self.leadership, self.paths, operation, result=result, clock=self.clock)
 

@@ -30,6 +30,7 @@ class Origin:
         the middle of its replay.
     :param sinks: Pin or savepoint with the sinks' logs of the restored cut; ``None`` when nothing was restored.
     :param drain: Fork in which an earlier epoch began to drain, and did not finish; ``None`` when there is none.
+    :param carried: Query -> batches of the lost epoch that no checkpoint holds yet.
     :param output: What the log of a sink with another output directory is seeded with.
     """
 
@@ -40,9 +41,14 @@ class Origin:
     plans: Mapping[str, QueryPlan] = field(default_factory=dict)
     sinks: Path | None = None
     drain: Path | None = None
+    carried: Mapping[str, tuple[BatchEntry, ...]] = field(default_factory=dict)
     output: OutputMode = OutputMode.CONTINUE
 
     def recorded(self, query: str) -> tuple[BatchEntry, ...]:
         """Return the batches of *query* that have to be executed with their recorded boundaries."""
         plan = self.plans.get(query)
         return plan.replay if plan else ()
+
+    def known(self, query: str) -> tuple[BatchEntry, ...]:
+        """Return the batches of *query* that are part of its past, whether its directory still shows them or not."""
+        return (*self.recorded(query), *self.carried.get(query, ()))

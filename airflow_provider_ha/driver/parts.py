@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from airflow_provider_ha.driver.housekeeping import Housekeeping
 from airflow_provider_ha.driver.job_writer import JobWriter
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.origin import Origin
@@ -33,3 +34,4 @@ class Parts:
     calls: WriterCalls
     script: Script
     main_thread: MainThread
+    housekeeping: Housekeeping

@@ -99,8 +99,9 @@ class Publisher:
         """Remember new batches of all queries."""
         with self._lock:
             for query in self._registry.started:
-                recorder = self._recorders.setdefault(query.name, BatchRecorder(query.directory))
-                recorder.poll()
+                if query.name not in self._recorders:
+                    self._recorders[query.name] = BatchRecorder(query.directory, self._origin.known(query.name))
+                self._recorders[query.name].poll()
 
     def publish(self, reason: CheckpointKind) -> Checkpoint:
         """Take a checkpoint now.

@@ -6,6 +6,7 @@ few seconds. So the directories are read several times a second, and kept here u
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.archive import record
@@ -16,17 +17,20 @@ class BatchRecorder:
     """Entries of one query that no payload holds yet.
 
     :param directory: The query's checkpoint location.
+    :param known: Batches of its past, which the directory of a new epoch does not show any more.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, known: Iterable[BatchEntry] = ()) -> None:
         self._directory = directory
-        self._entries: dict[int, BatchEntry] = {}
+        self._entries = {entry.batch: entry for entry in known}
         self._complete_up_to = -1  # every entry up to here was read with its commit
 
     def poll(self) -> None:
         """Read what is new; a batch that was only planned so far is read again."""
         for entry in record(self._directory, after=self._complete_up_to):
-            self._entries[entry.batch] = entry
+            before = self._entries.get(entry.batch)
+            if before is None or before.commits is None or before.offsets != entry.offsets:
+                self._entries[entry.batch] = entry
             if entry.commits is not None and entry.batch > self._complete_up_to:
                 self._complete_up_to = entry.batch
 
@@ -37,5 +41,5 @@ class BatchRecorder:
     def published(self, entries: tuple[BatchEntry, ...]) -> None:
         """Forget *entries*, which a payload holds now; one without its commit stays until it has been read with it."""
         for entry in entries:
-            if entry.commits is not None:
+            if entry.commits is not None or entry.batch < self._complete_up_to:
                 self._entries.pop(entry.batch, None)

@@ -7,9 +7,11 @@ renamed first, so that a zombie of it dies at its next commit and adds nothing t
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from airflow_provider_ha.checkpoints.carried import carry, read_carried
 from airflow_provider_ha.checkpoints.fence import fence_directory
 from airflow_provider_ha.checkpoints.model import RestorePlan
 from airflow_provider_ha.checkpoints.prepare import prepare_recovery, prepare_restore
@@ -29,7 +31,15 @@ def drain_directory(working: Path) -> Path:
     return working.with_name(working.name + ".drain")
 
 
-def prepare_start(store: ObjectStore, work_path: Path, run: Run, previous: Generation | None, key: str) -> Origin:
+def prepare_start(
+    store: ObjectStore,
+    work_path: Path,
+    run: Run,
+    previous: Generation | None,
+    key: str,
+    *,
+    published: Mapping[str, int] | None = None,
+) -> Origin:
     """Make the working directory *key* for *run* and say where it comes from.
 
     Repeatable: what a crashed attempt left lies under another key.
@@ -37,6 +47,7 @@ def prepare_start(store: ObjectStore, work_path: Path, run: Run, previous: Gener
     :param store: Holds the restore plan.
     :param work_path: Root of all keys of directories.
     :param previous: The job's current generation; ``None`` when there never was one.
+    :param published: Query -> last batch that a checkpoint of this run holds.
     :raises RestoreRefusedError: The outputs have changed since the restore was planned.
     :raises CheckpointError: What it starts from is damaged or gone.
     """
@@ -55,7 +66,7 @@ def prepare_start(store: ObjectStore, work_path: Path, run: Run, previous: Gener
                 f"the working directory of epoch {previous.epoch} ({previous.directory}) is gone",
                 next_step="Restore the job from its latest checkpoint",
             )
-        return _recover(origin, fenced, previous)
+        return _recover(origin, fenced, previous, published or {})
     if plan is not None:
         if plan.same_output:  # another output is seeded, whatever the old one has by now
             check_facts(plan)
@@ -100,16 +111,18 @@ def _read_plan(store: ObjectStore, run: Run) -> RestorePlan | None:
     return RestorePlan.from_bytes(data, source=f"restore plan {run.start.plan.sha256}")
 
 
-def _recover(origin: Origin, fenced: Path, previous: Generation) -> Origin:
+def _recover(origin: Origin, fenced: Path, previous: Generation, published: Mapping[str, int]) -> Origin:
     recorded = {name: query.replay for name, query in origin.plans.items()}
     origin.directory.mkdir(parents=True)
     committed = prepare_recovery(fenced, origin.directory, recorded=recorded)
+    carry(fenced, origin.directory, published)
     log.info("epoch %d is continued from %s at %s", previous.epoch, fenced, committed)
     # Not only the previous epoch's: one that should have cleaned up after a drain may have died before it could.
     drains = sorted(fenced.parent.glob("*.drain"), key=lambda path: path.stat().st_mtime)
     return replace(
         origin,
         kind=OriginKind.RECOVERY,
+        carried=read_carried(origin.directory),
         source=f"epoch {previous.epoch}",
         drain=drains[-1] if drains else None,
     )

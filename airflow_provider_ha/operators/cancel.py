@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowException
 
 from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.operators.failures import because
 from airflow_provider_ha.operators.operation import SparkHaOperationOperator
 
 
@@ -37,5 +38,5 @@ class SparkHaCancelOperator(SparkHaOperationOperator):
         if event.get("state") != JobState.CANCELED.value:
             raise AirflowException(
                 f"job {self.job_id!r} was to be cancelled, but run {operation.run} ended {event.get('state')}: "
-                f"{event.get('run_reason', '')}."
+                f"{because(event.get('run_reason'))}"
             )

@@ -22,3 +22,8 @@ def airflow_errors() -> Iterator[None]:
     except HaError as error:
         kind = AirflowException if error.retryable else AirflowFailException
         raise kind(str(error)) from error
+
+
+def because(reason: str | None) -> str:
+    """Return a reason as the end of a sentence: with one full stop, also when it has its own."""
+    return f"{(reason or 'no reason was given').rstrip('.')}."

@@ -13,6 +13,7 @@ from airflow.sdk.exceptions import AirflowException
 
 from airflow_provider_ha.jobs.model import Operation, OperationState
 from airflow_provider_ha.operators.base import SparkHaBaseOperator, refuse_error
+from airflow_provider_ha.operators.failures import because
 from airflow_provider_ha.operators.identity import request_id
 from airflow_provider_ha.triggers.operation import SparkHaOperationTrigger
 
@@ -48,6 +49,7 @@ class SparkHaOperationOperator(SparkHaBaseOperator):
         base = request_id(context)
         with self.client() as client:
             job = client.job(self.job_id)
+            job.snapshot()  # an unknown job is refused as one, with the names of those that there are
             operation = self.ask(job, open_operation_id(job, base), base)
         self.log.info(
             "%s of job %s is %s: operation %s of run %d",
@@ -86,7 +88,7 @@ class SparkHaOperationOperator(SparkHaBaseOperator):
     def _sentence(self, operation: Operation, outcome: str, reason: str) -> str:
         return (
             f"{operation.operation.value} of job {self.job_id!r} (run {operation.run}, operation "
-            f"{operation.operation_id!r}) {outcome}: {reason or 'no reason was given'}.{left_behind(operation)}"
+            f"{operation.operation_id!r}) {outcome}: {because(reason)}{left_behind(operation)}"
         )
 
 

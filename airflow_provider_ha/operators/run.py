@@ -17,7 +17,7 @@ from airflow_provider_ha.hooks.spark_ha import SparkHaHook
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.watchers import WhenKilled, claim
 from airflow_provider_ha.operators.base import SparkHaBaseOperator, refuse_error
-from airflow_provider_ha.operators.failures import airflow_errors
+from airflow_provider_ha.operators.failures import airflow_errors, because
 from airflow_provider_ha.operators.identity import request_id
 from airflow_provider_ha.operators.lost import after_loss, later
 from airflow_provider_ha.submit.requests import SubmittedRun
@@ -80,7 +80,7 @@ class SparkHaRunOperator(SparkHaBaseOperator):
         if event["status"] == "ended" and event["state"] != JobState.FINISHED.value:
             raise AirflowFailException(
                 f"Run {event['run']} of job {self.job_id!r} ended {event['state']}: "
-                f"{event.get('reason') or 'no reason was given'}. "
+                f"{because(event.get('reason'))} "
                 f"Its latest checkpoint: {event.get('checkpoint') or 'none'}."
             )
         kept = ("job_id", "run", "epoch", "state", "checkpoint", "reason")

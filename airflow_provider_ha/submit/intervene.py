@@ -52,7 +52,6 @@ def conclude(
         admit()  # a driver may have led, and ended the run, between the first look and the grant
         result = RunResult(
             state=state,
-            cleanup="CLEAN",  # the graph pointer goes with it, and checkpoints are retained: nothing else is left
             epoch=leadership.epoch,
             reason=f"{reason} ({who(by)})",
             checkpoint=snapshot.latest_checkpoint,

@@ -72,8 +72,8 @@ def restore_job(job: JobContext, request: RestoreRequest) -> SubmittedRun:
 def plan_for(job: JobContext, request: RestoreRequest) -> tuple[Chosen, RestorePlan]:
     """Choose what *request* wants and plan it. Changes nothing but a reader's lease on what another job owns."""
     source = dataclasses.replace(job, job_id=request.source_job or job.job_id)
+    snapshot = source.snapshot()  # first: an unknown job is not a job without checkpoints
     selection, chosen = _choose(job, source, request)
-    snapshot = source.snapshot()
     generation = snapshot.generation
     last = LastDirectory(job.config.work_path / generation.directory, generation.epoch) if generation else None
     facts = gather_facts(chosen, job.config.work_path / chosen.directory, checkpoint_store(source).payloads(), last)

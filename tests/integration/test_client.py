@@ -16,6 +16,7 @@ from airflow_provider_ha.submit.client import HaClient, JobClient
 from airflow_provider_ha.submit.requests import RestoreRequest, SubmitRequest
 from airflow_provider_ha.testing.waiting import wait_until
 from tests import submit_helpers as helpers
+from tests.driver_helpers import CONF
 
 
 SCRIPT = """
@@ -48,7 +49,7 @@ def request(tmp_path: Path, request_id: str) -> SubmitRequest:
         request_id=request_id,
         application=str(script),
         arguments=[str(tmp_path / "in"), str(tmp_path / "out")],
-        conf={"spark.sql.shuffle.partitions": "2", "spark.ui.enabled": "false"},
+        conf={key: value for key, value in CONF.items() if key != "spark.master"},
         master="local[2]",
         options=HaOptions(checkpoint_interval=0, restart_delay=0.1),
     )

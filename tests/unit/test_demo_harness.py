@@ -16,7 +16,7 @@ from airflow_provider_ha.testing.waiting import wait_until
 from tests.system.harness import processes
 from tests.system.harness.compare import Comparison
 from tests.system.harness.faults import Kill, Recovery, damage_checkpoint
-from tests.system.harness.observer import exists, files_committed
+from tests.system.harness.observer import exists, files_committed, rows_in
 from tests.system.harness.report import Report
 
 
@@ -26,7 +26,7 @@ def kill(planned: int, committed: int) -> Kill:
 
 
 def recovery(epoch: int) -> Recovery:
-    return Recovery(epoch=epoch, query="hourly_delays", batch=5, leader_seconds=1.0, seconds=2.0)
+    return Recovery(epoch=epoch, query="hourly_delays", batch=5, leader_seconds=1.0, seconds=2.0, rows_replayed=9)
 
 
 EQUAL = Comparison("rows", expected=1, found=1, missing=0, unexpected=0, duplicated=0, wrong=0)
@@ -84,21 +84,32 @@ def test_damage_hits_only_what_the_older_checkpoint_does_not_share(tmp_path: Pat
     assert {path: path.read_bytes() for path in before} == before
 
 
-def test_only_committed_input_files_count(tmp_path: Path) -> None:
+@pytest.fixture
+def query(tmp_path: Path) -> Path:
+    """A checkpoint that has committed batch 10 and planned batch 11; every batch read one file with two rows."""
+
     def log(name: str, *batches: int) -> None:
-        lines = (json.dumps({"path": f"file:///{batch}.csv", "timestamp": 0, "batchId": batch}) for batch in batches)
-        (tmp_path / "sources" / "0" / name).write_text("\n".join(("v1", *lines)))
+        entries = ({"path": (tmp_path / f"{batch}.csv").as_uri(), "batchId": batch} for batch in batches)
+        (tmp_path / "sources" / "0" / name).write_text("\n".join(("v1", *map(json.dumps, entries))))
 
     for directory in ("offsets", "commits", "sources/0"):
         (tmp_path / directory).mkdir(parents=True)
     log("9.compact", *range(10))
     log("10", 10)
     log("11", 11)
-    for batch in (9, 10, 11):
+    for batch in range(8, 12):
         (tmp_path / "offsets" / str(batch)).write_text(f'v1\n{{}}\n{{"logOffset":{batch}}}')
+        (tmp_path / f"{batch}.csv").write_text("header\nrow\nrow\n")
     (tmp_path / "commits" / "10").touch()
+    return tmp_path
 
-    assert files_committed(tmp_path) == 11
+
+def test_only_committed_input_files_count(query: Path) -> None:
+    assert files_committed(query) == 11
+
+
+def test_the_rows_of_a_batch_are_those_of_its_own_files(query: Path) -> None:
+    assert rows_in(query, [9, 10]) == 4
 
 
 def test_the_clean_up_ends_what_the_demo_started_and_nothing_else(tmp_path: Path) -> None:

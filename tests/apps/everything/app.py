@@ -34,7 +34,7 @@ def found_by_an_executor(spark: SparkSession) -> str:
 
     @F.udf("string")
     def word(_: int) -> str:
-        import from_zip as module  # noqa: PLC0415  # in the worker, not in the driver
+        import from_zip as module  # in the worker, not in the driver
 
         return str(module.WORD)
 

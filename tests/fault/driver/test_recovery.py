@@ -11,7 +11,7 @@ from airflow_provider_ha.checkpoints.model import CheckpointKind
 from airflow_provider_ha.jobs.model import JobState, OperationState
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.driver_helpers import PATIENCE
-from tests.supervised_job import FAST_POLL, SupervisedJob
+from tests.supervised_job import SupervisedJob
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -89,7 +89,7 @@ def test_two_kills_during_recovery_leave_a_third_start_that_is_exact(gated: Gate
     job.close_gate("plan")
 
     job.recover()
-    wait_until(lambda: job.working(2), timeout=PATIENCE, what="the directory of epoch 2", interval=FAST_POLL)
+    wait_until(lambda: job.working(2), timeout=PATIENCE, what="the directory of epoch 2", interval=0.01)
     job.kill()
     assert "query windows" not in job.log(newest_only=True), "the kill came too late: a query had begun"
     job.recover()
@@ -108,19 +108,18 @@ def test_two_kills_during_recovery_leave_a_third_start_that_is_exact(gated: Gate
 @pytest.mark.long
 def test_stop_that_was_being_drained_when_the_driver_died_is_done_by_the_next_epoch(gated: Gated) -> None:
     """The drain's batch is in the sink, but its plan is in no checkpoint: kept there it ended the query for ever."""
-    job = gated("windows", "rows")
+    job = gated()
     job.stream.feed(2)
     job.submit()
     job.await_committed(1, 1)
+    job.close_gate("script")
     stop = job.stop("terminate")
-    wait_until(lambda: list(job.live.glob("*.drain")), timeout=PATIENCE, what="the drain", interval=FAST_POLL)
-    job.close_gate("batch")
-    job.await_held("batch")  # the windows are drained, the rows are not
+    job.await_held("script")  # the windows are drained, the second run of the script has not ended
     drained = job.progress(1).planned + 1
     job.await_sink(drained)
     job.kill()
     assert job.operation(stop).state is OperationState.RUNNING
-    job.open_gate("batch")
+    job.open_gate("script")
     job.recover()
 
     result = job.await_result()

@@ -17,6 +17,7 @@ from airflow_provider_ha.coordination.counter import counter_op
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.runs import RunStore
+from airflow_provider_ha.jobs.watchers import release
 from airflow_provider_ha.operators.cancel import SparkHaCancelOperator
 from airflow_provider_ha.operators.savepoint import SparkHaSavepointOperator
 from airflow_provider_ha.operators.stop import SparkHaStopOperator
@@ -68,6 +69,23 @@ def test_a_retry_and_a_second_process_find_the_run_again(
     view = RunStore(coordinator, paths).get(1)
     assert RunStore(coordinator, paths).numbers() == [1]
     assert len(view.submissions) == 1
+
+
+def test_a_new_try_overtakes_the_trigger_of_the_old_one_before_it_looks_for_the_run(
+    application: str, coordinator: Coordinator, paths: JobPaths
+) -> None:
+    old = deferral(submitting(application), context(ti_id="try-1")).trigger
+    new = submitting(application)
+    start, killed = new.start, []
+
+    def start_while_the_old_one_is_killed(job: Any, request: str) -> Any:
+        killed.append(release(coordinator, paths, request, old.claim))
+        return start(job, request)
+
+    new.start = start_while_the_old_one_is_killed
+    deferral(new, context(ti_id="try-2"))
+
+    assert killed == [False]
 
 
 def test_another_task_is_refused_while_the_run_lives_and_burns_no_retry(application: str) -> None:

@@ -59,7 +59,9 @@ def test_script_is_refused_with_a_result_although_it_swallows_the_errors(
     snapshot = refused.job.snapshot()
     assert snapshot.graph is None
     assert snapshot.run is not None
-    assert [view.exit.code for view in snapshot.run.submissions if view.exit] == [ExitCode.REFUSED]
+    (only,) = snapshot.run.submissions
+    assert only.exit is not None
+    assert "has no name" in only.exit.reason
 
 
 def test_script_that_raises_fails_without_a_result(job: ManagedJob) -> None:

@@ -40,6 +40,7 @@ def test_running_script_publishes_checkpoints_and_suspends_at_a_batch_boundary(j
     assert job.coordinator.find(job.paths.leader) is None
 
 
+@pytest.mark.long  # the quick suite drains after a kill, in tests/fault/driver
 def test_terminate_emits_every_open_window_and_keeps_the_sharp_checkpoint(job: ManagedJob, stream: Stream) -> None:
     stream.feed(5)
     run = job.submit(APPS / "counts.py", [*stream.arguments, "0"])
@@ -78,6 +79,7 @@ def test_script_that_ends_by_itself_finishes_with_a_sharp_checkpoint(job: Manage
     assert newest.cut == {"copy": job.progress("copy").planned}
 
 
+@pytest.mark.long  # the quick suite cancels in tests/integration/test_client.py
 def test_cancel_ends_the_run_at_once_and_keeps_the_checkpoints(job: ManagedJob, stream: Stream) -> None:
     stream.feed(3)
     run = job.submit(APPS / "counts.py", [*stream.arguments, "30"])

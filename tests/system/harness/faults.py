@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from airflow_provider_ha.checkpoints.layout import Progress
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.system.harness.observer import JobObserver, exists, progress
+from tests.system.harness.observer import JobObserver, exists, progress, rows_in
 
 
 Victim = Literal["python", "jvm"]
@@ -59,6 +59,7 @@ class Recovery:
     :param batch: Its first new batch.
     :param leader_seconds: Killed -> new leader.
     :param seconds: Killed -> first new commit.
+    :param rows_replayed: Input rows of the batches that were in flight at the kill: they are read again.
     """
 
     epoch: int
@@ -66,6 +67,7 @@ class Recovery:
     batch: int
     leader_seconds: float
     seconds: float
+    rows_replayed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +127,9 @@ def await_recovery(job: JobObserver, kill: Kill) -> Recovery:
         return None
 
     query, batch = wait_until(committed, timeout=_RECOVERY_SECONDS, what="the first new commit", interval=0.02)
-    return Recovery(epoch, query, batch, leader_seconds, time.time() - kill.at)
+    seconds = time.time() - kill.at
+    rows = sum(rows_in(directory / name, [kill.progress[name].planned]) for name in kill.in_flight)
+    return Recovery(epoch, query, batch, leader_seconds, seconds, rows)
 
 
 def damage_checkpoint(pin: Path, older: Path, *, number: int) -> Damage:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import psutil
 
@@ -77,11 +79,10 @@ class JobObserver:
         """Return how far each query is in the current working directory."""
         return progress(self.directory())
 
-    def files_read(self) -> int:
-        """Return how many input files every query has read and committed."""
+    def files_read(self) -> dict[str, int]:
+        """Return how many input files each query has read and committed."""
         directory = self.directory()
-        names = layout.queries(directory)
-        return min((files_committed(directory / name) for name in names), default=0)
+        return {name: files_committed(directory / name) for name in layout.queries(directory)}
 
     def driver(self) -> DriverProcesses:
         """Return the processes of the newest submission, once both of them are up."""
@@ -113,16 +114,34 @@ def files_committed(checkpoint: Path) -> int:
     batch count.
     """
     committed = layout.progress(checkpoint).committed
-    if committed < 0:
-        return 0
-    position = json.loads((checkpoint / "offsets" / str(committed)).read_text().splitlines()[-1])["logOffset"]
+    return len(_files(checkpoint, after=-1, until=_log_offset(checkpoint, committed)))
+
+
+def rows_in(checkpoint: Path, batches: Iterable[int]) -> int:
+    """Return how many input rows these batches of a query read."""
     files = {
-        entry["path"]
-        for log in (checkpoint / "sources" / "0").glob("[0-9]*")
-        for entry in map(json.loads, log.read_text().splitlines()[1:])
-        if entry["batchId"] <= position
+        path
+        for batch in batches
+        for path in _files(checkpoint, after=_log_offset(checkpoint, batch - 1), until=_log_offset(checkpoint, batch))
     }
-    return len(files)
+    return sum(path.read_bytes().count(b"\n") - 1 for path in files)  # the first line holds the names of the columns
+
+
+def _log_offset(checkpoint: Path, batch: int) -> int:
+    """Return the position in the log of the file source that a batch ends with; -1 before the first batch."""
+    if batch < 0:
+        return -1
+    last_line = (checkpoint / "offsets" / str(batch)).read_text().splitlines()[-1]
+    return int(json.loads(last_line)["logOffset"])
+
+
+def _files(checkpoint: Path, *, after: int, until: int) -> set[Path]:
+    entries = (
+        json.loads(line)
+        for log in (checkpoint / "sources" / "0").glob("[0-9]*")
+        for line in log.read_text().splitlines()[1:]
+    )
+    return {Path(unquote(urlsplit(entry["path"]).path)) for entry in entries if after < entry["batchId"] <= until}
 
 
 def exists(pid: int) -> bool:

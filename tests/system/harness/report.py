@@ -39,6 +39,7 @@ class Report:
     damage: Damage | None = None
     comparisons: list[Comparison] = field(default_factory=list)
     checkpoints: int = 0
+    rows_replayed: int = 0
     error: str = ""
     started: float = field(default_factory=time.time)
 
@@ -71,6 +72,7 @@ class Report:
             "seconds": time.time() - self.started,
             "phases": [asdict(phase) for phase in self.phases],
             "checkpoints_taken": self.checkpoints,
+            "rows_replayed_by_the_restore": self.rows_replayed,
             "kills": [_kill(kill, recovery) for kill, recovery in self.kills],
             "damage": as_json(self.damage) if self.damage else None,
             "comparisons": [asdict(result) | {"holds": result.holds} for result in self.comparisons],
@@ -88,12 +90,18 @@ class Report:
         for phase in self.phases:
             phases.add_row(phase.title, f"{phase.seconds:.1f}", phase.found)
         console.print(phases)
-        for row in self._facts():
-            console.print(row)
+        for table in self._facts():
+            console.print(table)
+        compared = sum(result.expected for result in self.comparisons)
+        console.print(
+            f"{self.checkpoints} checkpoints, {self.rows_replayed:,} rows replayed by the restore, {compared:,} rows "
+            f"compared: [bold]{'every comparison holds' if self.verdict else 'FAILED'}[/bold]"
+        )
 
     def _facts(self) -> Iterator[Table]:
         if self.kills:
-            kills = Table("killed", "in the middle of", "epoch", "leader after", "first commit after", title="Recovery")
+            headings = ("killed", "in the middle of", "epoch", "leader after", "first commit after", "rows replayed")
+            kills = Table(*headings, title="Recovery")
             for kill, recovery in self.kills:
                 batches = ", ".join(f"{query} {kill.progress[query].planned}" for query in kill.in_flight)
                 kills.add_row(
@@ -102,6 +110,7 @@ class Report:
                     f"{kill.epoch} -> {recovery.epoch}",
                     f"{recovery.leader_seconds:.1f} s",
                     f"{recovery.seconds:.1f} s",
+                    f"{recovery.rows_replayed:,}",
                 )
             yield kills
         if self.comparisons:

@@ -31,7 +31,7 @@ PHASES: tuple[tuple[str, Callable[[Stage, Phase], None]], ...] = (
     ("restore the savepoint as two other jobs (disaster_recovery)", phases.restore_savepoint),
     ("cancel one of them (stop_job)", phases.cancel),
     ("terminate, every open window is emitted (stop_job)", phases.terminate),
-    ("go on after the end (flight_delays)", phases.go_on),
+    ("go on after the end (disaster_recovery)", phases.go_on),
     ("compare with the truth", phases.compare),
 )
 

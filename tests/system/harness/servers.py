@@ -131,7 +131,7 @@ class Servers:
             "AIRFLOW__API__PORT": str(self.port),
             "AIRFLOW__API__WORKERS": "1",
             "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "True",
-            # Airflow can fail a task that defers and resumes within one scheduler loop; its retry finds the request again.
+            # Airflow may fail a task that defers and resumes within one scheduler loop; a retry finds its request.
             "AIRFLOW__CORE__DEFAULT_TASK_RETRIES": "2",
             "AIRFLOW__CORE__DEFAULT_TASK_RETRY_DELAY": "2",
             "AIRFLOW__CORE__DAGS_FOLDER": str(REPOSITORY / "dags"),

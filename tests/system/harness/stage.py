@@ -92,11 +92,11 @@ class Stage:
         """Wait until every query of a job has read and committed the files of *days* days."""
         job = self.job(job_id)
         what = f"{job_id} to have read {days} days"
-        wait_until(lambda: job.files_read() >= days, timeout=_CATCH_UP_SECONDS, what=what, interval=0.2)
 
-    def wait_until_fed(self, days: int) -> None:
-        """Wait until the feeder has fed *days* days."""
-        wait_until(lambda: self.feeder.fed >= days, timeout=_CATCH_UP_SECONDS, what=f"day {days} to be fed")
+        def caught_up() -> bool:
+            return min(job.files_read().values(), default=0) >= days
+
+        wait_until(caught_up, timeout=_CATCH_UP_SECONDS, what=what, interval=0.2)
 
     def truth(self, days: int) -> Truth:
         """Compute the right answer for the first *days* days."""

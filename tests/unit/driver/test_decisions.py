@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +14,7 @@ from airflow_provider_ha.driver.failure import read_failure, write_failure
 from airflow_provider_ha.driver.lead import check_admission
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.operations_loop import abandoned
+from airflow_provider_ha.driver.spark_conf import CHECKPOINT_LOCATION, MIN_BATCHES, PROVIDER, prepare_conf
 from airflow_provider_ha.driver.start_point import check_facts
 from airflow_provider_ha.driver.stopper import Moment, classify
 from airflow_provider_ha.driver.writer_notes import WriterNotes, check_options, checked_name, sink_spec
@@ -112,6 +114,41 @@ def test_query_that_would_slip_out_of_our_hands_is_refused(noted: WriterNotes, r
         check_options("q", noted)
 
 
+class Properties:
+    """The system properties of a JVM: where spark-submit has put the user's conf."""
+
+    def __init__(self, **values: str) -> None:
+        self.values = values
+        self.java = SimpleNamespace(lang=SimpleNamespace(System=self))
+
+    def getProperty(self, name: str) -> str | None:  # noqa: N802  # Java's name
+        return self.values.get(name)
+
+    def setProperty(self, name: str, value: str) -> None:  # noqa: N802  # Java's name
+        self.values[name] = value
+
+
+def test_conf_of_the_job_may_not_set_the_checkpoint_location() -> None:
+    properties = Properties(**{CHECKPOINT_LOCATION: "/own"})
+
+    with pytest.raises(ApplicationRefusedError, match="Remove it"):
+        prepare_conf(properties, Path("/managed"), 100)
+
+    assert properties.values == {CHECKPOINT_LOCATION: "/own"}
+
+
+def test_conf_of_the_user_is_never_replaced() -> None:
+    properties = Properties(**{MIN_BATCHES: "20", PROVIDER: "org.example.Provider"})
+
+    prepare_conf(properties, Path("/managed"), 100)
+
+    assert properties.values == {
+        MIN_BATCHES: "20",
+        PROVIDER: "org.example.Provider",
+        CHECKPOINT_LOCATION: "file:///managed",
+    }
+
+
 @pytest.mark.parametrize("name", [None, "q", "a/b", ".."])
 def test_query_name_must_be_there_unique_and_a_file_name(name: str | None) -> None:
     with pytest.raises(ApplicationRefusedError):
@@ -163,3 +200,10 @@ def test_first_reason_of_a_failure_stays(tmp_path: Path) -> None:
 def test_only_one_ends_the_run() -> None:
     lifecycle = Lifecycle()
     assert [lifecycle.claim_end(), lifecycle.claim_end()] == [True, False]
+
+
+def test_end_that_was_not_brought_about_can_be_claimed_again() -> None:
+    lifecycle = Lifecycle()
+    lifecycle.claim_end()
+    lifecycle.give_end_back()
+    assert lifecycle.claim_end()

@@ -1,0 +1,83 @@
+"""What a lost epoch had recorded and not published stays known, over one loss and over several."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ha.checkpoints.archive import record
+from airflow_provider_ha.checkpoints.carried import carry, read_carried
+from airflow_provider_ha.checkpoints.facts import LastDirectory, gather_facts
+from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.pins import pin
+from airflow_provider_ha.checkpoints.prepare import prepare_recovery
+from airflow_provider_ha.checkpoints.select import Chosen
+from airflow_provider_ha.checkpoints.timeline import following
+from airflow_provider_ha.driver.recorder import BatchRecorder
+from tests.recorded_job import QUERY, copy_live
+
+
+LAST = 13
+pytestmark = pytest.mark.timeout(300)
+
+
+def recover(fenced: Path, target: Path, published: int) -> Path:
+    target.mkdir()
+    prepare_recovery(fenced, target)
+    carry(fenced, target, {QUERY: published})
+    return target
+
+
+def batches(directory: Path) -> list[int]:
+    return [entry.batch for entry in read_carried(directory)[QUERY]]
+
+
+def test_batches_since_the_newest_checkpoint_survive_two_losses(tmp_path: Path) -> None:
+    live = copy_live(tmp_path / "e1")
+    written = {entry.batch: entry for entry in record(live / QUERY, after=-1)}
+
+    second = recover(live, tmp_path / "e2", published=6)
+    third = recover(second, tmp_path / "e3", published=6)
+
+    assert [entry.batch for entry in record(third / QUERY, after=-1)] == [LAST - 1, LAST]
+    assert batches(second) == batches(third) == list(range(6, LAST + 1))
+    assert read_carried(third)[QUERY] == tuple(written[batch] for batch in range(6, LAST + 1))
+
+
+def test_what_a_checkpoint_holds_is_not_carried_on(tmp_path: Path) -> None:
+    second = recover(copy_live(tmp_path / "e1"), tmp_path / "e2", published=4)
+
+    third = recover(second, tmp_path / "e3", published=LAST)
+
+    assert batches(third) == [LAST]
+
+
+def test_restore_to_before_a_loss_knows_every_batch_although_the_lost_directory_is_gone(tmp_path: Path) -> None:
+    """Without it the plan would be LOSS_POSSIBLE: the fork shows batches 12 and 13 only."""
+    live = copy_live(tmp_path / "e1")
+    pin(live, tmp_path / "pin", {QUERY: 6})
+    second = recover(live, tmp_path / "e2", published=6)
+    shutil.rmtree(live)
+    now = datetime.now(timezone.utc)
+    cut = QueryCut(batch=6, sink=QuerySink(kind=SinkKind.FOREACH_BATCH))
+    chosen = Chosen("checkpoint", "1", "pin", {QUERY: cut}, 1, 1, "g", "4.2.0", now)
+
+    facts = gather_facts(chosen, tmp_path / "pin", [], LastDirectory(second, epoch=2))
+
+    replayed = [entry.batch for entry in following(facts[QUERY].history, 6)]
+    assert replayed == list(range(7, LAST + 1))
+    assert facts[QUERY].planned_to == LAST
+
+
+def test_recorder_of_the_next_epoch_publishes_what_was_carried(tmp_path: Path) -> None:
+    second = recover(copy_live(tmp_path / "e1"), tmp_path / "e2", published=6)
+    recorder = BatchRecorder(second / QUERY, read_carried(second)[QUERY])
+
+    recorder.poll()
+
+    assert recorder.entries() == read_carried(second)[QUERY]
+    recorder.published(recorder.entries())
+    assert recorder.entries() == ()

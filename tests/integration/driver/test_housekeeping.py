@@ -1,0 +1,161 @@
+"""What a leader removes and forgets, on a real ZooKeeper and real directories."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ha.clock import SystemClock
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination.coordinator import Coordinator, SetData
+from airflow_provider_ha.driver.housekeeping import Housekeeping
+from airflow_provider_ha.driver.lifecycle import Lifecycle
+from airflow_provider_ha.driver.operations_loop import Handlers, OperationsLoop
+from airflow_provider_ha.jobs import operations
+from airflow_provider_ha.jobs.model import JobState, OperationKind, RunResult
+from airflow_provider_ha.jobs.runs import RunStore
+from airflow_provider_ha.storage.keys import JobKeys
+from tests.checkpoint_helpers import Job, led_job
+from tests.jobs_helpers import NOON, a_run, a_submission
+
+
+@pytest.fixture
+def job(config: HaConfig, coordinator: Coordinator) -> Iterator[Job]:
+    with led_job(config, coordinator) as led:
+        yield led
+
+
+def directories(job: Job, *names: str) -> Path:
+    """Make working directories with something in them; returns their parent."""
+    live = job.config.work_path / JobKeys(job.paths.job_id).base / "live"
+    for name in names:
+        (live / name / "query").mkdir(parents=True)
+        (live / name / "query" / "metadata").write_text("{}")
+    return live
+
+
+def housekeeping(job: Job, current: str = "e3-new") -> Housekeeping:
+    key = f"{JobKeys(job.paths.job_id).base}/live/{current}"
+    runs = RunStore(job.coordinator, job.paths)
+    return Housekeeping(runs, job.leadership, job.checkpoints, job.config.work_path, key)
+
+
+def run_with_result(job: Job, number: int) -> None:
+    runs = RunStore(job.coordinator, job.paths)
+    result = RunResult(state=JobState.FINISHED, epoch=1, at=NOON)
+    job.coordinator.commit(
+        runs.create_op(a_run(number, request_id=f"r{number}")),
+        *runs.submission_ops(number, a_submission()),
+        runs.result_op(number, result),
+    )
+
+
+def cleanup(job: Job, run: int) -> str:
+    result = RunStore(job.coordinator, job.paths).result(run)
+    assert result is not None
+    return result.cleanup
+
+
+def names(live: Path) -> list[str]:
+    return sorted(path.name for path in live.iterdir())
+
+
+def test_end_of_a_run_removes_every_working_directory_but_the_newest(job: Job) -> None:
+    live = directories(job, "e1-a.dead", "e2-b.dead", "e2-b.drain", ".e1-c.77.removed", "e3-new", "e4-later")
+    run_with_result(job, 1)
+
+    housekeeping(job).finish(1)
+
+    assert names(live) == ["e3-new", "e4-later"]
+    assert cleanup(job, 1) == "CLEAN"
+
+
+def test_directory_that_a_checkpoint_without_a_pin_lies_in_stays(job: Job) -> None:
+    live = directories(job, "e1-a.dead", "e2-b.dead", "e3-new")
+    base = JobKeys(job.paths.job_id).base
+    made = job.checkpoint(1, 5, pin=False).model_copy(update={"directory": f"{base}/live/e2-b"})
+    job.checkpoints.add(job.leadership, made)
+    run_with_result(job, 1)
+
+    housekeeping(job).finish(1)
+
+    assert names(live) == ["e2-b.dead", "e3-new"]
+
+
+def test_nothing_is_removed_while_a_checkpoint_cannot_be_read(job: Job) -> None:
+    live = directories(job, "e1-a.dead", "e3-new")
+    job.add(1, 5)
+    job.coordinator.commit(SetData(job.paths.checkpoint(1), b"garbled"))
+    run_with_result(job, 1)
+
+    housekeeping(job).finish(1)
+
+    assert names(live) == ["e1-a.dead", "e3-new"]
+    assert cleanup(job, 1) == "DIRTY"
+
+
+def test_result_that_a_crash_left_dirty_is_cleaned_by_the_next_runs_leader(job: Job) -> None:
+    live = directories(job, "e1-a.dead", "e3-new")
+    run_with_result(job, 1)
+    run_with_result(job, 2)
+
+    housekeeping(job).finish_earlier(2)
+
+    assert names(live) == ["e3-new"]
+    assert (cleanup(job, 1), cleanup(job, 2)) == ("CLEAN", "DIRTY")
+
+
+def test_deposed_leader_marks_nothing(job: Job) -> None:
+    directories(job, "e1-a.dead", "e3-new")
+    run_with_result(job, 1)
+    job.coordinator.commit(SetData(job.paths.epoch, b"another leader"))
+
+    housekeeping(job).finish(1)
+
+    assert cleanup(job, 1) == "DIRTY"
+
+
+def test_leader_forgets_answers_that_are_older_than_a_week(job: Job) -> None:
+    clock = SystemClock()
+    run = RunStore(job.coordinator, job.paths)
+    job.coordinator.commit(run.create_op(a_run()), *run.submission_ops(1, a_submission()))
+    for name in ("old", "new"):
+        operations.request(
+            job.coordinator,
+            job.paths,
+            OperationKind.SAVEPOINT,
+            operation_id=name,
+            arguments={},
+            requested_by="test",
+            clock=clock,
+        )
+        found = operations.read(job.coordinator, job.paths, name)
+        assert found is not None
+        answered = operations.complete(job.leadership, job.paths, found, result={}, clock=clock)
+        if name == "old":
+            long_ago = answered.model_copy(update={"finished_at": clock.now() - timedelta(days=8)})
+            job.coordinator.commit(SetData(job.paths.operation(name), long_ago.to_bytes()))
+
+    _loop(job).look()
+
+    assert job.coordinator.children(job.paths.operations) == ["new"]
+
+
+def _loop(job: Job) -> OperationsLoop:
+    def unexpected(*_: object) -> dict[str, object]:
+        raise AssertionError("nothing is to be done")
+
+    handlers = Handlers(unexpected, unexpected, unexpected, unexpected, unexpected)  # type: ignore[arg-type]
+    return OperationsLoop(
+        coordinator=job.coordinator,
+        paths=job.paths,
+        leadership=job.leadership,
+        lifecycle=Lifecycle(),
+        handlers=handlers,
+        run=1,
+        clock=SystemClock(),
+        failed=unexpected,
+    )

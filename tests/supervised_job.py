@@ -1,0 +1,182 @@
+"""A job as its users have it: submitted and recovered through ``HaClient``, run by the real supervisor and Spark.
+
+Its script has gates (``tests/apps/driver/gated.py``), so that a kill meets the moment that the test names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from airflow_provider_ha.checkpoints.layout import Progress, progress
+from airflow_provider_ha.clock import new_id
+from airflow_provider_ha.jobs.model import HaOptions, JobState, Operation, RunResult
+from airflow_provider_ha.submit.client import HaClient, JobClient
+from airflow_provider_ha.submit.requests import SubmitRequest
+from airflow_provider_ha.testing.waiting import wait_until
+from tests.driver_helpers import APPS, CONF, PATIENCE, Stream
+
+
+LOSS_SECONDS = 30.0  # a session timeout is 3 s; the rest is for a busy machine
+FAST_POLL = 0.001  # seconds: to meet a window of some milliseconds
+
+
+@dataclass
+class SupervisedJob:
+    """One job with the gated script.
+
+    :param queries: Which of the script's queries it starts.
+    """
+
+    client: HaClient
+    stream: Stream
+    queries: tuple[str, ...] = ("windows",)
+    job_id: str = "gated"
+    conf: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.gates = self.stream.root / "gates"
+        self.gates.mkdir(exist_ok=True)
+
+    @property
+    def job(self) -> JobClient:
+        """The client of the job."""
+        return self.client.job(self.job_id)
+
+    def submit(self) -> None:
+        """Submit the script as a new run."""
+        arguments = [*self.stream.arguments, str(self.gates), ",".join(self.queries)]
+        self.submit_script(APPS / "gated.py", arguments)
+
+    def submit_script(self, script: Path, arguments: list[str]) -> None:
+        """Submit any script as a new run."""
+        conf = {key: value for key, value in CONF.items() if key not in ("spark.master", "spark.driver.memory")}
+        self.job.submit(
+            SubmitRequest(
+                job_id=self.job_id,
+                request_id=new_id(),
+                application=str(script),
+                arguments=arguments,
+                conf=conf | {"spark.sql.shuffle.partitions": "1"} | self.conf,
+                master="local[2]",
+                driver_memory="1g",
+                options=HaOptions(checkpoint_interval=0, restart_delay=0),
+            )
+        )
+
+    def recover(self) -> None:
+        """Submit the lost run again."""
+        self.job.recover(by="test")
+
+    def close_gate(self, gate: str) -> None:
+        """Hold what comes to this gate from now on."""
+        (self.gates / f"{gate}-reached").unlink(missing_ok=True)
+        (self.gates / gate).touch()
+
+    def open_gate(self, gate: str) -> None:
+        """Let everything through."""
+        (self.gates / gate).unlink()
+
+    def await_held(self, gate: str) -> None:
+        """Wait until a batch is held at a closed gate."""
+        assert (self.gates / gate).exists()
+        wait_until(lambda: (self.gates / f"{gate}-reached").exists(), timeout=PATIENCE, what=f"a batch at {gate!r}")
+
+    @property
+    def live(self) -> Path:
+        """Parent of the working directories."""
+        return self.client.config.work_path / "jobs" / self.job_id / "live"
+
+    def working(self, epoch: int) -> Path | None:
+        """The working directory that an epoch made; ``None`` while there is none."""
+        found = [path for path in self.live.glob(f"e{epoch}-*") if path.suffix not in (".dead", ".drain")]
+        return found[0] if found else None
+
+    def progress(self, epoch: int, query: str = "windows") -> Progress:
+        """How far a query is in the directory of an epoch."""
+        directory = self.working(epoch)
+        return progress(directory / query) if directory else Progress(-1, -1)
+
+    def await_committed(self, epoch: int, batch: int) -> None:
+        """Wait until every query of an epoch has committed *batch* or more."""
+        self.await_alive(
+            lambda: all(self.progress(epoch, query).committed >= batch for query in self.queries),
+            f"the commit of batch {batch} in epoch {epoch}",
+        )
+
+    def await_alive(self, predicate: Callable[[], bool], what: str) -> None:
+        """Wait for something that only a living driver does; fails with its last words when it is lost."""
+
+        def check() -> bool:
+            if predicate():
+                return True
+            run = self.job.snapshot().run
+            newest = run.newest if run else None
+            assert newest is None or newest.exit is None, f"{newest and newest.exit}\n{self.log(newest_only=True)}"
+            return False
+
+        wait_until(check, timeout=PATIENCE, what=what, interval=0.1)
+
+    def await_sink(self, batch: int) -> None:
+        """Wait, closely, until the file sink's log has *batch*."""
+        log = self.stream.output / "_spark_metadata"
+        self.await_alive((log / "0").exists, "the first batch in the sink's log")
+        found = (log / str(batch)).exists
+        wait_until(found, timeout=PATIENCE, what=f"batch {batch} in the sink's log", interval=FAST_POLL)
+
+    def log(self, *, newest_only: bool = False) -> str:
+        """What the drivers of the newest run have printed, or only the newest of them."""
+        run = self.job.snapshot().run
+        paths = [Path(view.started.log) for view in (run.submissions if run else ()) if view.started is not None]
+        chosen = paths[-1:] if newest_only else paths
+        return "\n".join(path.read_text(errors="replace") for path in chosen if path.exists())
+
+    def driver(self) -> list[psutil.Process]:
+        """All processes of the newest submission but its supervisor; the JVM first."""
+        children = self.supervisor().children(recursive=True)
+        assert children, "there is no driver"
+        return children
+
+    def kill(self) -> None:
+        """Kill the driver at once, JVM first, and wait until its death is known."""
+        for process in self.driver():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        self.await_lost()
+
+    def supervisor(self) -> psutil.Process:
+        """The supervisor of the newest submission."""
+        run = self.job.snapshot().run
+        assert run is not None
+        assert run.newest is not None
+        assert run.newest.started is not None
+        return psutil.Process(run.newest.started.pid)
+
+    def await_lost(self) -> None:
+        """Wait until everybody can see that the driver is gone."""
+        wait_until(lambda: self.job.snapshot().state is JobState.LOST, timeout=LOSS_SECONDS, what="the loss")
+
+    def stop(self, mode: str) -> str:
+        """Ask for a stop; returns the operation's id."""
+        return self.job.request_stop(operation_id=new_id(), requested_by="test", mode=mode).operation_id
+
+    def operation(self, operation_id: str) -> Operation:
+        """An operation as it is now."""
+        found = self.job.operation(operation_id)
+        assert found is not None
+        return found
+
+    def await_result(self) -> RunResult:
+        """Wait until the run has its result, and its processes are proven dead."""
+
+        def ended() -> RunResult | None:
+            run = self.job.snapshot().run
+            return run.result if run and run.result and run.newest and run.newest.exit else None
+
+        found = wait_until(ended, timeout=PATIENCE, what="the run's result", interval=0.2)
+        assert found is not None
+        return found

@@ -1,0 +1,223 @@
+"""What the idempotency tests share: an Airflow that notices deaths in seconds, and a job counted in ZooKeeper."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
+from airflow_provider_ha.jobs import operations
+from airflow_provider_ha.jobs.driver_spec import SUBMISSION_VARIABLE
+from airflow_provider_ha.jobs.runs import RunStore
+from airflow_provider_ha.jobs.snapshot import JobSnapshot, read_snapshot
+from airflow_provider_ha.testing.waiting import wait_until
+from tests.system.harness import processes
+from tests.system.harness.rest import AirflowApi, DagRun
+from tests.system.harness.servers import REPOSITORY, Servers
+
+
+PATIENCE = 240.0  # seconds; the machine may do other things as well
+
+_SMALL = {
+    "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
+    "AIRFLOW__CORE__DAGS_FOLDER": str(REPOSITORY / "tests" / "system" / "dags"),
+    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "20",
+    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "3",
+    "AIRFLOW__TRIGGERER__JOB_HEARTBEAT_SEC": "1",
+    "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "12",
+    "SPARK_HA_TEST_SCRIPT": str(REPOSITORY / "tests" / "apps" / "system" / "ticking.py"),
+}
+
+
+class SmallAirflow(Servers):
+    """ZooKeeper and Airflow, with the test's own DAGs and thresholds of seconds."""
+
+    @property
+    def control(self) -> Path:
+        """Where tests and tasks leave each other signs."""
+        return self.home / "control"
+
+    def environment(self) -> dict[str, str]:
+        """What Airflow is told."""
+        return super().environment() | _SMALL | {"SPARK_HA_TEST_CONTROL": str(self.control)}
+
+    def triggerers(self) -> list[psutil.Process]:
+        """Return the processes of every triggerer that runs."""
+        return [process for process in processes.of_home(self.home) if "triggerer" in _words(process)]
+
+    def kill_triggerers(self) -> None:
+        """Kill every triggerer with SIGKILL, as a host that dies would."""
+        gone = self.triggerers()
+        for process in gone:
+            process.kill()
+        wait_until(lambda: not any(map(alive, gone)), timeout=30, what="the triggerer to be gone")
+
+    def sessions_of_triggerers(self) -> int:
+        """Return how many connections with ZooKeeper all triggerers together hold."""
+        port = int(self.config.zookeeper.rpartition(":")[2])
+        return sum(
+            connection.status == psutil.CONN_ESTABLISHED and bool(connection.raddr) and connection.raddr.port == port
+            for process in self.triggerers()
+            for connection in process.net_connections(kind="tcp")
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class HeldTask:
+    """A task of one DAG run, which can be held at a point of a try."""
+
+    api: AirflowApi
+    run: DagRun
+    task_id: str
+    control: Path
+
+    def hold(self, point: str, attempt: int) -> None:
+        """Let try *attempt* wait at *point*. To be called before it gets there."""
+        self._sign(point, attempt, "hold").touch()
+
+    def release(self, point: str, attempt: int) -> None:
+        """Let it go on."""
+        self._sign(point, attempt, "hold").unlink()
+
+    def held(self, point: str, attempt: int) -> int:
+        """Wait until try *attempt* is at *point*; return the id of its process."""
+        sign = self._sign(point, attempt, "pid")
+        what = f"try {attempt} of {self.task_id} to be {point}"
+        return int(wait_until(lambda: sign.exists() and sign.read_text(), timeout=PATIENCE, what=what))
+
+    def passed(self, point: str, attempt: int) -> bool:
+        """Whether try *attempt* came past *point*."""
+        return self._sign(point, attempt, "passed").exists()
+
+    def wait_for(self, state: str) -> None:
+        """Wait until the task has *state*."""
+        self.api.wait_for_task(self.run, self.task_id, state, timeout=PATIENCE)
+
+    def wait_for_try(self, attempt: int, state: str) -> None:
+        """Wait until try *attempt* has *state*."""
+        what = f"try {attempt} of {self.task_id} to be {state}"
+        wait_until(lambda: self._now() == (attempt, state), timeout=PATIENCE, what=what, interval=0.5)
+
+    def clear(self) -> None:
+        """Do what the Clear button does."""
+        body = {"dry_run": False, "dag_run_id": self.run.run_id, "task_ids": [self.task_id], "only_failed": False}
+        self.api.request("POST", f"/api/v2/dags/{self.run.dag_id}/clearTaskInstances", json=body)
+
+    def mark_failed(self) -> None:
+        """Do what the Mark failed button does."""
+        self.api.request("PATCH", self._path, json={"new_state": "failed"})
+
+    @property
+    def _path(self) -> str:
+        return f"{self.run.path}/taskInstances/{self.task_id}"
+
+    def _now(self) -> tuple[int, str | None]:
+        found = self.api.request("GET", self._path)
+        return found["try_number"], found["state"]
+
+    def _sign(self, point: str, attempt: int, kind: str) -> Path:
+        return self.control / f"{self.run.run_id}-{point}-{attempt}.{kind}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """What ZooKeeper has of a job, and what runs on this host."""
+
+    submissions: dict[int, int] = field(default_factory=lambda: {1: 1})
+    recoveries: int = 0
+    epoch: int = 1
+    operations: int = 0
+    drivers: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class CountedJob:
+    """One job, as it is counted from outside."""
+
+    coordinator: Coordinator
+    paths: JobPaths
+
+    @classmethod
+    def of(cls, servers: Servers, coordinator: Coordinator, job_id: str) -> CountedJob:
+        """Return a job of the servers' cluster."""
+        return cls(coordinator, ClusterPaths(servers.config.root, servers.config.cluster_id).job(job_id))
+
+    def snapshot(self) -> JobSnapshot:
+        """Return what ZooKeeper says of the job now."""
+        return read_snapshot(self.coordinator, self.paths)
+
+    def counts(self) -> Counts:
+        """Count."""
+        runs = RunStore(self.coordinator, self.paths)
+        epoch = self.coordinator.find(self.paths.epoch)
+        return Counts(
+            submissions={number: len(runs.get(number).submissions) for number in runs.numbers()},
+            recoveries=len(self.coordinator.children(self.paths.recoveries)),
+            epoch=epoch.version if epoch else 0,
+            operations=len(self.coordinator.children(self.paths.operations)),
+            drivers=len(self.drivers()),
+        )
+
+    def operations(self, state: str) -> int:
+        """Return how many operations are in *state*."""
+        found = operations.list_operations(self.coordinator, self.paths)
+        return sum(operation.state.value == state for operation in found)
+
+    def drivers(self) -> list[psutil.Process]:
+        """Return the JVMs of all submissions of the job that run."""
+        runs = RunStore(self.coordinator, self.paths)
+        ids = {view.submission.submission_id for number in runs.numbers() for view in runs.get(number).submissions}
+        return [process for process in _carriers(ids) if process.name() == "java"]
+
+    def wait_until_running(self, *, epoch: int = 1) -> None:
+        """Wait until the job runs under *epoch* and has a checkpoint of its own."""
+
+        def running() -> bool:
+            found = self.snapshot()
+            return found.epoch == epoch and found.state.value == "RUNNING" and found.latest_checkpoint is not None
+
+        what = f"job {self.paths.job_id} to run under epoch {epoch}"
+        wait_until(lambda: self.coordinator.find(self.paths.epoch) and running(), timeout=PATIENCE, what=what)
+
+    def result(self) -> str | None:
+        """Return the state that the newest run ended in; ``None`` while it lives."""
+        view = self.snapshot().run
+        return view.result.state.value if view and view.result else None
+
+
+def alive(process: psutil.Process) -> bool:
+    """Whether a process exists and can still run."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def kill(pid: int) -> psutil.Process:
+    """Kill one process with SIGKILL and wait until it is gone."""
+    process = psutil.Process(pid)
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not alive(process), timeout=30, what=f"process {pid} to be gone")
+    return process
+
+
+def _words(process: psutil.Process) -> set[str]:
+    try:
+        return {word for argument in process.cmdline() for word in argument.split()}
+    except psutil.Error:
+        return set()
+
+
+def _carriers(submission_ids: set[str]) -> Iterator[psutil.Process]:
+    for process in psutil.process_iter():
+        try:
+            if alive(process) and process.environ().get(SUBMISSION_VARIABLE) in submission_ids:
+                yield process
+        except (psutil.Error, OSError):
+            continue
