@@ -15,6 +15,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from asgiref.sync import sync_to_async
+
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.jobs.watchers import WhenKilled, release
 from airflow_provider_ha.triggers.hub import borrow
@@ -27,13 +29,26 @@ if TYPE_CHECKING:
 
 ENDED_BY_USER = frozenset({"success", "failed", "skipped", "removed"})
 
-# The first such question of a triggerer builds Airflow's whole API in its process: more than 15 s measured on two busy
-# cores. Airflow gives on_kill 30 s in all, and what is left is enough for one session and one write.
+# The first such question makes a triggerer build Airflow's API in its own process: 16 s measured on two busy cores.
 _STATE_TIMEOUT = 24.0
 
 
+_going: set[asyncio.Task[None]] = set()
+
+
 async def kill(trigger: SparkHaJobTrigger) -> None:
-    """Stop or cancel the job of *trigger* if all three guards hold; else do nothing and say why."""
+    """Stop or cancel the job of *trigger* if all three guards hold; else do nothing and say why.
+
+    Goes on to its end even when it is cancelled: Airflow 3.3.2 cancels a trigger again in every round until it is gone
+    (``TriggerRunnerSupervisor.update_triggers``), and by that its own ``on_kill``, without a word.
+    """
+    going = asyncio.ensure_future(_kill(trigger))
+    _going.add(going)  # the loop itself holds tasks only weakly
+    going.add_done_callback(_going.discard)
+    await asyncio.shield(going)
+
+
+async def _kill(trigger: SparkHaJobTrigger) -> None:
     instance: Any = trigger.task_instance
     if instance is None:
         return
@@ -52,8 +67,9 @@ async def task_state(instance: Any) -> str | None:
     from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance  # noqa: PLC0415  # heavy; only here
 
     index = getattr(instance, "map_index", -1)
-    asking = asyncio.to_thread(
-        RuntimeTaskInstance.get_task_states,
+    # Not asyncio.to_thread: Airflow's call goes back to the triggerer's own loop, which only asgiref's threads know.
+    # From any other thread it waits for an answer that the loop has already read and thrown away.
+    asking = sync_to_async(RuntimeTaskInstance.get_task_states)(
         dag_id=instance.dag_id,
         task_ids=[instance.task_id],
         run_ids=[instance.run_id],

@@ -65,6 +65,33 @@ def test_a_move_to_another_triggerer_or_a_clear_leaves_the_job_alone(
     assert asked(coordinator, paths) == []
 
 
+def test_a_kill_that_airflow_cancels_half_way_is_finished(
+    coordinator: Coordinator, paths: JobPaths, task_instance: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit(coordinator, paths)
+    trigger = watching(task_instance, claimed(coordinator, paths), "stop_with_checkpoint")
+
+    async def kill_and_cancel() -> None:
+        asked_airflow, answer = asyncio.Event(), asyncio.Event()
+
+        async def says_late(_: Any) -> str:
+            asked_airflow.set()
+            await answer.wait()
+            return "failed"
+
+        monkeypatch.setattr(kill, "task_state", says_late)
+        on_kill = asyncio.ensure_future(trigger.on_kill())
+        await asked_airflow.wait()
+        on_kill.cancel()
+        await asyncio.gather(on_kill, return_exceptions=True)
+        answer.set()
+        await asyncio.gather(*kill._going)
+
+    asyncio.run(kill_and_cancel())
+
+    assert asked(coordinator, paths) == ["stop"]
+
+
 def test_a_trigger_of_an_earlier_try_leaves_the_job_alone(
     coordinator: Coordinator, paths: JobPaths, task_instance: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
