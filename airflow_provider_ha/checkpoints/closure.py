@@ -2,7 +2,7 @@
 
 Invariant: with exactly these files in an empty directory, Spark's next batch is the one after N (or exactly the planned
 one again), with the state of N. Everything else is left behind: source entries above the cut would merge files
-into other batches, and state above it is another timeline's (spark-checkpoints.md, sections 1 and 6).
+into other batches, and state above it is another timeline's (spark-facts section 1).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Invariant: written only into a fork, behind a sharp cut (offsets equal commits). The watermark never goes back, so the
 drained state is an end; the checkpoint to restore from stays the one before it. The batch has to be run with
-``Trigger.Once``: ``AvailableNow`` would read new files as late rows and drop them (main-job-spikes section 4).
+``Trigger.Once``: ``AvailableNow`` would read new files as late rows and drop them (spark-facts section 4).
 """
 
 from __future__ import annotations

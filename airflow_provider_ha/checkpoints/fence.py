@@ -1,7 +1,7 @@
 """Fence a working directory: rename it, so that a zombie's queries die at their next commit.
 
 Invariant: the fence comes before anything of the directory is read, linked or compared with a sink. A zombie that was
-only stopped plans on: what it writes after the look would be missing in the fork (main-job-spikes section 1,
+only stopped plans on: what it writes after the look would be missing in the fork (spark-facts section 1,
 condition 3). The rename is one atomic step, and the renamed directory is the truth from then on: a zombie may recreate
 an empty-looking directory under the old name.
 """

@@ -2,7 +2,7 @@
 
 Invariant: the source is never changed, and nothing but the closure comes along. State of a later version would be
 loaded silently by format 1, and source entries above the cut would merge their files into one batch with later ones
-(spark-checkpoints section 1, main-job-spikes section 1).
+(spark-facts section 1).
 """
 
 from __future__ import annotations

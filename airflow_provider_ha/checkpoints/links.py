@@ -1,7 +1,7 @@
 """Directories made of hard links, complete or not there.
 
 Invariant: nothing below a link is ever edited. Links share inodes with the directory that they were made from, so what
-has to differ is written aside and renamed over (main-job-spikes section 1, condition 1). A directory is built under a
+has to differ is written aside and renamed over (spark-facts section 1, condition 1). A directory is built under a
 hidden name and renamed when it is complete: a half-made one is never mistaken for a whole one.
 """
 

@@ -2,7 +2,7 @@
 
 Invariant: a pin is complete or not there, and it holds for each file sink the closure of the sink's log as well: a
 restore into another output directory needs it when Spark has long deleted the old entries. Links cost 2 to 5 ms, less
-than withdrawing a pointer would (main-job-spikes section 6), so every retained checkpoint is pinned.
+than withdrawing a pointer would (spark-facts section 6), so every retained checkpoint is pinned.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Invariant: SAFE means that every batch that a sink has is executed again with the boundaries that it had, or not at all.
 A boundary that is lost is LOSS_POSSIBLE, never SAFE: rows that Spark puts into a batch that the sink has are skipped
-silently (design, section 5; main-job-spikes section 2).
+silently (design, section 5; spark-facts section 2).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What differs between releases of Spark when a checkpoint is damaged (spark-checkpoints.md, section 2b).
+"""What differs between releases of Spark when a checkpoint is damaged (spark-facts section 7).
 
 Invariant: each difference was seen by starting that release on a damaged copy. A release that nobody tried is judged as
 the nearest older one that was.

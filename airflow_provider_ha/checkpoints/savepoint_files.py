@@ -1,7 +1,7 @@
 """The files of a savepoint: copied in a safe order, digested while they are copied, described by a manifest.
 
 Invariant: the manifest is written last, after every file is on disk; a directory without one is not a savepoint
-(spark-checkpoints section 6). The digests are those of the bytes that were read, so a bit that flips on the way to the
+(spark-facts section 1). The digests are those of the bytes that were read, so a bit that flips on the way to the
 disk is found when the savepoint is read again.
 """
 

@@ -1,7 +1,7 @@
 """The log of a file sink: which batches an output directory already has.
 
 Invariant: Spark skips a batch that is in this log without executing its plan, and compacts the log every tenth entry.
-So what is in it belongs to every cut (main-job-spikes section 0), an entry is only ever set aside from the top, and a
+So what is in it belongs to every cut (spark-facts section 0), an entry is only ever set aside from the top, and a
 new directory that continues old batch numbers needs the entries since the last compact one, or Spark dies at its next
 compaction.
 """

@@ -1,7 +1,7 @@
 """Verifying the file sources' logs: the damage that Spark does not see.
 
 Invariant: a log that is short of one line is refused. Spark would start from it without an error, and read old input
-again or never read new input (spark-checkpoints.md, 2b).
+again or never read new input (spark-facts section 7).
 """
 
 from __future__ import annotations

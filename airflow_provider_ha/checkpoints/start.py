@@ -2,7 +2,7 @@
 
 Invariant: no batch that the sink has is planned again with other boundaries, and none that a file sink has reaches the
 real sink again. Spark skips such a batch without executing its plan: no state is written, and a stateful query with
-checkpoint format 2 then never starts again (main-job-spikes section 0). So it runs into a noop sink first.
+checkpoint format 2 then never starts again (spark-facts section 0). So it runs into a noop sink first.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 An unmodified script waits with ``awaitAnyTermination()`` and ends with ``spark.stop()``. Without these patches the
 first query that ends lets the script go on and take the session away from the others: their batch in flight is lost,
-and the process exits with 0 (``reference/main-job-spikes.md`` section 3).
+and the process exits with 0 (``docs/explanation/spark-facts.md`` section 3).
 
 Patches only note, wait and hand over: what a start really does is the starter's business.
 """

@@ -2,7 +2,7 @@
 
 Invariant: the real sink never gets a batch id that its log already has. A file sink skips such a batch without
 executing the plan, so that its state is never written and the query dies with the next commit, or loses rows in silence
-(``reference/main-job-spikes.md`` section 0). So those batches are executed before, one by one, into a noop sink.
+(``docs/explanation/spark-facts.md`` section 0). So those batches are executed before, one by one, into a noop sink.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class WriterCalls:
     def run_once(self, writer: Any, path: str | None) -> None:
         """Execute exactly the planned batch and wait for its end; pyspark raises when the query failed.
 
-        Trigger.Once, never AvailableNow: that goes on with new files (``reference/main-job-spikes.md`` section 4).
+        Trigger.Once, never AvailableNow: that goes on with new files (``docs/explanation/spark-facts.md`` section 4).
         """
         self.trigger(writer, once=True)
         self.start(writer, path).awaitTermination()

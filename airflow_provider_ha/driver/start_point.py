@@ -1,6 +1,6 @@
 """Makes the working directory of an epoch: empty, from the previous epoch, or from the run's restore plan.
 
-Order: fence, then look, then fork (``reference/main-job-spikes.md`` section 1, condition 3). Whatever came before is
+Order: fence, then look, then fork (``docs/explanation/spark-facts.md`` section 1, condition 3). Whatever came before is
 renamed first, so that a zombie of it dies at its next commit and adds nothing to what is read here.
 """
 

@@ -3,7 +3,7 @@
 ``StreamingQuery.stop()`` interrupts. Setting the query's state to TERMINATED lets the batch finish, but Spark
 interrupts itself when it sees that state between planning a batch and executing it (SPARK-57963): the plan is then on
 disk without its commit. So the query's own thread is looked at while its progress lock is held, and the state is set
-only where it is harmless (``reference/spark-checkpoints.md`` section 3).
+only where it is harmless (``docs/explanation/spark-facts.md`` section 3).
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def compare(job: SupervisedJob, files: int) -> None:
 
 
 def test_kill_between_sink_log_and_commit_restarts_and_the_output_is_exact(gated: Gated) -> None:
-    """Without the noop run Spark never starts again: "CheckpointInfo length: 0" (main-job-spikes section 0)."""
+    """Without the noop run Spark never starts again: "CheckpointInfo length: 0" (spark-facts section 0)."""
     job = gated()
     job.stream.feed(3)
     job.submit()
