@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from airflow_provider_ha.checkpoints.layout import queries
 from airflow_provider_ha.checkpoints.savepoints import SavepointStore
 from airflow_provider_ha.checkpoints.store import CheckpointStore
 from airflow_provider_ha.clock import Clock, SystemClock, new_id
@@ -140,6 +141,7 @@ class Driver:
 
     def _assemble(self, origin: Origin, registry: QueryRegistry, lifecycle: Lifecycle, writer: JobWriter) -> Parts:
         led = self._led
+        registry.expect(queries(origin.directory))
         jvm = gateway()
         self._exit.owns_jvm(int(jvm.java.lang.ProcessHandle.current().pid()))
         prepare_conf(jvm, origin.directory, led.graph.options.min_batches_to_retain)

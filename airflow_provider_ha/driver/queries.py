@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from airflow_provider_ha.jobs.model import QueryStatus
 
 
 # A script that never waits (it loops and sleeps) counts as set up this many seconds after its last start().
-SETTLE_SECONDS = 3.0
+SETTLE_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,7 @@ class QueryRegistry:
         self._clock = clock
         self._queries: list[StartedQuery] = []
         self._last_start = 0.0
+        self._expected: frozenset[str] = frozenset()
         self._waiting = threading.Event()
         self._lock = threading.Lock()
 
@@ -73,6 +75,10 @@ class QueryRegistry:
         with self._lock:
             self._queries.append(query)
             self._last_start = self._clock.lease_time()
+
+    def expect(self, names: Iterable[str]) -> None:
+        """Note the queries that the checkpoint holds which the job starts from."""
+        self._expected = frozenset(names)
 
     @property
     def started(self) -> tuple[StartedQuery, ...]:
@@ -98,11 +104,12 @@ class QueryRegistry:
     def settled(self) -> bool:
         """Whether the script has started all its queries, as far as can be told.
 
-        Before that a cut would miss queries, and a stop would stop only half of them.
+        Before that a cut would miss queries, and a stop would stop only half of them. A query that is expected may
+        still be replaying its batches; only a script that waits has decided to go without it.
         """
         with self._lock:
             quiet = bool(self._queries) and self._clock.lease_time() - self._last_start > SETTLE_SECONDS
-        return quiet or self._waiting.is_set()
+        return self._waiting.is_set() or (quiet and self._expected <= self.names)
 
     def failure(self) -> str | None:
         """Return why the first failed query failed, or ``None``."""

@@ -39,14 +39,20 @@ class WriterCalls:
     set_format: Callable[..., Any]
     trigger: Callable[..., Any]
     foreach_batch: Callable[..., Any]
+    await_termination: Callable[..., Any]
 
     @classmethod
     def of_pyspark(cls) -> WriterCalls:
         """Take them from pyspark; to be called before the patches are applied."""
-        from pyspark.sql.streaming.readwriter import DataStreamWriter  # inside functions only
+        from pyspark.sql.streaming.query import StreamingQuery  # inside functions only
+        from pyspark.sql.streaming.readwriter import DataStreamWriter  # the same
 
         return cls(
-            DataStreamWriter.start, DataStreamWriter.format, DataStreamWriter.trigger, DataStreamWriter.foreachBatch
+            DataStreamWriter.start,
+            DataStreamWriter.format,
+            DataStreamWriter.trigger,
+            DataStreamWriter.foreachBatch,
+            StreamingQuery.awaitTermination,
         )
 
     def run_once(self, writer: Any, path: str | None) -> None:
@@ -55,7 +61,8 @@ class WriterCalls:
         Trigger.Once, never AvailableNow: that goes on with new files (``docs/explanation/spark-facts.md`` section 4).
         """
         self.trigger(writer, once=True)
-        self.start(writer, path).awaitTermination()
+        # pyspark's own wait: the patched one would note that the script has started all that it wants to start.
+        self.await_termination(self.start(writer, path))
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from tests.system.harness.faults import (
     kill_in_the_middle_of_a_batch,
 )
 from tests.system.harness.flights import data_file
-from tests.system.harness.observer import rows_in
+from tests.system.harness.observer import progress, rows_in
 from tests.system.harness.report import Phase
 from tests.system.harness.stage import MAIN_JOB, Stage
 
@@ -117,14 +117,28 @@ def restore_after_damage(stage: Stage, phase: Phase) -> None:
     if [candidate["number"] for candidate in rejected] != [stage.report.damage and stage.report.damage.checkpoint]:
         raise UnexpectedError(f"not just the damaged checkpoint was rejected: {selection['candidates']}")
     plan = stage.servers.api.xcom(run, "plan")
-    directory = stage.job().directory()
-    rows = sum(rows_in(directory / name, query["replayed"]) for name, query in plan["queries"].items())
-    stage.report.rows_replayed = rows
+    replayed = {name: query["replayed"] for name, query in plan["queries"].items()}
+    stage.report.rows_replayed = rows = _rows_replayed(stage, replayed)
     phase.found = (
         f"rejected {rejected[0]['source']} ({rejected[0]['file']}: {rejected[0]['reason']}); "
         f"restored {selection['chosen']['source']}, verdict {plan['verdict']}, {rows:,} rows replayed"
     )
     phase.facts = {"selection": selection, "plan": plan}
+
+
+def _rows_replayed(stage: Stage, replayed: Mapping[str, list[int]]) -> int:
+    """Return the input rows of the batches that the restore executes again, once all of them are planned.
+
+    The queries replay one after the other, and a checkpoint may come before the last of them.
+    """
+    directory = stage.job().directory()
+
+    def planned() -> bool:
+        now = progress(directory)
+        return all(now[name].planned >= batch for name, batches in replayed.items() for batch in batches[-1:])
+
+    wait_until(planned, timeout=_PATIENCE, what="the replay to end")
+    return sum(rows_in(directory / name, batches) for name, batches in replayed.items())
 
 
 def restore_savepoint(stage: Stage, phase: Phase) -> None:
