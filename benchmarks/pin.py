@@ -15,8 +15,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from airflow_provider_ha.checkpoints.layout import progress
-from airflow_provider_ha.checkpoints.pins import pin
+from airflow_provider_ha.checkpoints.directories.pins import pin
+from airflow_provider_ha.checkpoints.format.layout import progress
 from tests import corpus
 
 

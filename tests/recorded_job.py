@@ -21,11 +21,11 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_ha.checkpoints.layout import progress
+from airflow_provider_ha.checkpoints.directories.sinks import FileSinkLog
+from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.model import BatchEntry
-from airflow_provider_ha.checkpoints.prepare import plan_batch
-from airflow_provider_ha.checkpoints.sinks import FileSinkLog
-from airflow_provider_ha.checkpoints.start import decide_start
+from airflow_provider_ha.checkpoints.restore.prepare import plan_batch
+from airflow_provider_ha.checkpoints.restore.start import decide_start
 
 
 QUERY = "stats"

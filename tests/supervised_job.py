@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from airflow_provider_ha.checkpoints.layout import Progress, progress
+from airflow_provider_ha.checkpoints.format.layout import Progress, progress
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.jobs.model import HaOptions, JobState, Operation, RunResult
 from airflow_provider_ha.submit.client import HaClient, JobClient

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from airflow_provider_ha.checkpoints.report import Report
-from airflow_provider_ha.checkpoints.verify import verify
+from airflow_provider_ha.checkpoints.verification.report import Report
+from airflow_provider_ha.checkpoints.verification.verify import verify
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.outcome import Exit
 from airflow_provider_ha.cli.session import AsJson, JobId, cluster, reported

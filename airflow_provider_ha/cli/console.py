@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from rich.console import Console
 from rich.table import Table
 
-from airflow_provider_ha.checkpoints.listing import UnreadablePointer
+from airflow_provider_ha.checkpoints.retained.listing import UnreadablePointer
 from airflow_provider_ha.errors import HaError
 
 

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.fence import fenced_name
-from airflow_provider_ha.checkpoints.links import remove_tree
-from airflow_provider_ha.checkpoints.store import CheckpointStore
+from airflow_provider_ha.checkpoints.directories.fence import fenced_name
+from airflow_provider_ha.checkpoints.directories.links import remove_tree
+from airflow_provider_ha.checkpoints.retained.store import CheckpointStore
 from airflow_provider_ha.coordination.election import Leadership
 from airflow_provider_ha.errors import HaError, RecordCorruptError, VersionConflictError
 from airflow_provider_ha.jobs.runs import RunStore

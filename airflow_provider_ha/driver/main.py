@@ -12,9 +12,9 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.layout import queries
-from airflow_provider_ha.checkpoints.savepoints import SavepointStore
-from airflow_provider_ha.checkpoints.store import CheckpointStore
+from airflow_provider_ha.checkpoints.format.layout import queries
+from airflow_provider_ha.checkpoints.retained.savepoints import SavepointStore
+from airflow_provider_ha.checkpoints.retained.store import CheckpointStore
 from airflow_provider_ha.clock import Clock, SystemClock, new_id
 from airflow_provider_ha.coordination.records import read_record
 from airflow_provider_ha.driver import context

@@ -12,10 +12,10 @@ import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.layout import progress
+from airflow_provider_ha.checkpoints.directories.pins import pin
+from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind, QueryCut, SinkKind
-from airflow_provider_ha.checkpoints.pins import pin
-from airflow_provider_ha.checkpoints.store import CheckpointStore
+from airflow_provider_ha.checkpoints.retained.store import CheckpointStore
 from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.coordination.election import Leadership
 from airflow_provider_ha.driver.origin import Origin

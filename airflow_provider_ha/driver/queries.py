@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_ha.checkpoints.layout import progress
+from airflow_provider_ha.checkpoints.directories.sinks import FileSinkLog
+from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
-from airflow_provider_ha.checkpoints.sinks import FileSinkLog
 from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.driver.writer_notes import SinkSpec
 from airflow_provider_ha.jobs.model import QueryStatus

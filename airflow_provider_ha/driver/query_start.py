@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_ha.checkpoints.archive import put_offsets
-from airflow_provider_ha.checkpoints.layout import progress
+from airflow_provider_ha.checkpoints.directories.archive import put_offsets
+from airflow_provider_ha.checkpoints.directories.pins import sink_directory
+from airflow_provider_ha.checkpoints.directories.sinks import LOG, FileSinkLog
+from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.model import SinkKind
-from airflow_provider_ha.checkpoints.pins import sink_directory
-from airflow_provider_ha.checkpoints.sinks import LOG, FileSinkLog
-from airflow_provider_ha.checkpoints.start import ReplayStep, decide_start
+from airflow_provider_ha.checkpoints.restore.start import ReplayStep, decide_start
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.origin import Origin
 from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.archive import record
+from airflow_provider_ha.checkpoints.directories.archive import record
 from airflow_provider_ha.checkpoints.model import BatchEntry
 
 

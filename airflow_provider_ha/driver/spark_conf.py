@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_ha.checkpoints.layout import progress
-from airflow_provider_ha.checkpoints.metadata_log import read_commits, read_offsets
+from airflow_provider_ha.checkpoints.format.layout import progress
+from airflow_provider_ha.checkpoints.format.metadata_log import read_commits, read_offsets
 from airflow_provider_ha.errors import ApplicationRefusedError
 
 

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.carried import carry, read_carried
-from airflow_provider_ha.checkpoints.fence import fence_directory
+from airflow_provider_ha.checkpoints.directories.carried import carry, read_carried
+from airflow_provider_ha.checkpoints.directories.fence import fence_directory
+from airflow_provider_ha.checkpoints.directories.sinks import FileSinkLog, local_path
 from airflow_provider_ha.checkpoints.model import RestorePlan
-from airflow_provider_ha.checkpoints.prepare import prepare_recovery, prepare_restore
-from airflow_provider_ha.checkpoints.sinks import FileSinkLog, local_path
+from airflow_provider_ha.checkpoints.restore.prepare import prepare_recovery, prepare_restore
 from airflow_provider_ha.driver.origin import Origin, OriginKind
 from airflow_provider_ha.errors import CheckpointMissingError, RestoreRefusedError
 from airflow_provider_ha.jobs.model import Generation, Run, StartKind

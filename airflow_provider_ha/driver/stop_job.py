@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_ha.checkpoints.layout import progress
+from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind
 from airflow_provider_ha.driver.drain_run import fork_for_drain
 from airflow_provider_ha.driver.job_writer import JobWriter

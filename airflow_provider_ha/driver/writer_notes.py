@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from airflow_provider_ha.checkpoints.directories.sinks import FORMATS
 from airflow_provider_ha.checkpoints.model import SinkKind
-from airflow_provider_ha.checkpoints.sinks import FORMATS
 from airflow_provider_ha.errors import ApplicationRefusedError
 from airflow_provider_ha.names import check_name
 

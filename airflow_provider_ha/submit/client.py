@@ -8,10 +8,10 @@ from types import TracebackType
 from typing_extensions import Self
 
 from airflow_provider_ha.checkpoints.model import RestorePlan
-from airflow_provider_ha.checkpoints.savepoints import SavepointStore
-from airflow_provider_ha.checkpoints.select import Selection
-from airflow_provider_ha.checkpoints.store import CheckpointStore
-from airflow_provider_ha.checkpoints.verify import Depth
+from airflow_provider_ha.checkpoints.restore.select import Selection
+from airflow_provider_ha.checkpoints.retained.savepoints import SavepointStore
+from airflow_provider_ha.checkpoints.retained.store import CheckpointStore
+from airflow_provider_ha.checkpoints.verification.verify import Depth
 from airflow_provider_ha.clock import Clock, SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator

@@ -14,13 +14,13 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_provider_ha.checkpoints.facts import LastDirectory, gather_facts
 from airflow_provider_ha.checkpoints.model import RestorePlan, Verdict
-from airflow_provider_ha.checkpoints.plan import plan_restore
-from airflow_provider_ha.checkpoints.savepoints import SavepointStore
-from airflow_provider_ha.checkpoints.select import Chosen, Selection, select
-from airflow_provider_ha.checkpoints.store import CheckpointStore
-from airflow_provider_ha.checkpoints.verify import Depth
+from airflow_provider_ha.checkpoints.restore.facts import LastDirectory, gather_facts
+from airflow_provider_ha.checkpoints.restore.plan import plan_restore
+from airflow_provider_ha.checkpoints.restore.select import Chosen, Selection, select
+from airflow_provider_ha.checkpoints.retained.savepoints import SavepointStore
+from airflow_provider_ha.checkpoints.retained.store import CheckpointStore
+from airflow_provider_ha.checkpoints.verification.verify import Depth
 from airflow_provider_ha.coordination.leases import hold
 from airflow_provider_ha.errors import CheckpointMissingError, RestoreRefusedError
 from airflow_provider_ha.jobs.model import Blob, DrainedQuery, JobGraph, OutputMode, StartKind, StartPoint
@@ -94,7 +94,7 @@ def plan_for(job: JobContext, request: RestoreRequest) -> tuple[Chosen, RestoreP
 
 
 def select_checkpoint(job: JobContext, *, want: str, fallback: bool, depth: Depth = "full") -> Selection:
-    """Look at the job's checkpoints and savepoints, newest first (``checkpoints.select``)."""
+    """Look at the job's checkpoints and savepoints, newest first (``checkpoints.restore.select``)."""
     return select(
         checkpoint_store(job), savepoint_store(job), job.config.work_path, want=want, fallback=fallback, depth=depth
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.layout import Progress
+from airflow_provider_ha.checkpoints.format.layout import Progress
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.system.harness import processes
 from tests.system.harness.compare import Comparison

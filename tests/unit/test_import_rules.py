@@ -70,6 +70,28 @@ def test_a_layer_imports_only_the_layers_below_it(path: Path) -> None:
     assert used <= allowed
 
 
+# Inside checkpoints/, the same: how Spark writes, can it start, what is done with it, what is kept, what is restored.
+CHECKPOINTS_ALLOWED: dict[str, set[str]] = {
+    "format": set(),
+    "verification": {"format"},
+    "directories": {"format"},
+    "retained": {"format", "verification", "directories"},
+    "restore": {"format", "verification", "directories", "retained"},
+}
+
+
+@pytest.mark.parametrize("room", sorted(CHECKPOINTS_ALLOWED))
+def test_the_rooms_of_checkpoints_import_one_way(room: str) -> None:
+    used = {
+        name.split(".")[2]
+        for path in (PACKAGE / "checkpoints" / room).glob("*.py")
+        for name in imported_names(path)
+        if name.startswith("airflow_provider_ha.checkpoints.")
+    }
+
+    assert used - {"model", room} <= CHECKPOINTS_ALLOWED[room]
+
+
 @pytest.mark.parametrize("library", sorted(OWNERS))
 def test_a_foreign_library_is_imported_in_one_place(library: str) -> None:
     users = {

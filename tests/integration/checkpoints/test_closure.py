@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.closure import closure
-from airflow_provider_ha.checkpoints.content import deep_reader
-from airflow_provider_ha.checkpoints.layout import batches, progress, queries
-from airflow_provider_ha.checkpoints.releases import release
-from airflow_provider_ha.checkpoints.verify import verify
+from airflow_provider_ha.checkpoints.format.closure import closure
+from airflow_provider_ha.checkpoints.format.content import deep_reader
+from airflow_provider_ha.checkpoints.format.layout import batches, progress, queries
+from airflow_provider_ha.checkpoints.format.releases import release
+from airflow_provider_ha.checkpoints.verification.verify import verify
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError
 from tests.corpus import checkpoint_copy, corpus
 from tests.damage import ALL, STATEFUL, halve, newest_sst, remove

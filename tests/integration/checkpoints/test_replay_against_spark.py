@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.drain import write_drain_entry
-from airflow_provider_ha.checkpoints.facts import LastDirectory, gather_facts
-from airflow_provider_ha.checkpoints.fork import fork
+from airflow_provider_ha.checkpoints.directories.drain import write_drain_entry
+from airflow_provider_ha.checkpoints.directories.fork import fork
+from airflow_provider_ha.checkpoints.directories.pins import pin, sink_directory
+from airflow_provider_ha.checkpoints.directories.sinks import LOG, FileSinkLog
 from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, RestorePlan, SinkKind, Verdict
-from airflow_provider_ha.checkpoints.pins import pin, sink_directory
-from airflow_provider_ha.checkpoints.plan import plan_restore
-from airflow_provider_ha.checkpoints.prepare import prepare_restore
-from airflow_provider_ha.checkpoints.select import Chosen
-from airflow_provider_ha.checkpoints.sinks import LOG, FileSinkLog
+from airflow_provider_ha.checkpoints.restore.facts import LastDirectory, gather_facts
+from airflow_provider_ha.checkpoints.restore.plan import plan_restore
+from airflow_provider_ha.checkpoints.restore.prepare import prepare_restore
+from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.jobs.model import DrainedQuery
 from tests.recorded_job import (
     FILES,

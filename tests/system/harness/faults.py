@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from airflow_provider_ha.checkpoints.layout import Progress
+from airflow_provider_ha.checkpoints.format.layout import Progress
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.system.harness.observer import JobObserver, exists, progress, rows_in
 

@@ -10,8 +10,8 @@ from urllib.parse import unquote, urlsplit
 
 import psutil
 
-from airflow_provider_ha.checkpoints import layout
-from airflow_provider_ha.checkpoints.layout import Progress
+from airflow_provider_ha.checkpoints.format import layout
+from airflow_provider_ha.checkpoints.format.layout import Progress
 from airflow_provider_ha.checkpoints.model import CheckpointPointer
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator

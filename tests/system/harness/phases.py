@@ -17,7 +17,7 @@ from tests.system.harness.faults import (
     kill_in_the_middle_of_a_batch,
 )
 from tests.system.harness.flights import data_file
-from tests.system.harness.observer import progress, rows_in
+from tests.system.harness.observer import rows_in
 from tests.system.harness.report import Phase
 from tests.system.harness.stage import MAIN_JOB, Stage
 
@@ -131,13 +131,14 @@ def _rows_replayed(stage: Stage, replayed: Mapping[str, list[int]]) -> int:
 
     The queries replay one after the other, and a checkpoint may come before the last of them.
     """
-    directory = stage.job().directory()
+    job = stage.job()
 
     def planned() -> bool:
-        now = progress(directory)
+        now = job.progress()
         return all(now[name].planned >= batch for name, batches in replayed.items() for batch in batches[-1:])
 
     wait_until(planned, timeout=_PATIENCE, what="the replay to end")
+    directory = job.directory()
     return sum(rows_in(directory / name, batches) for name, batches in replayed.items())
 
 

@@ -14,7 +14,7 @@ from airflow_provider_ha.checkpoints.model import (
     SinkKind,
     Verdict,
 )
-from airflow_provider_ha.checkpoints.select import Chosen, Selection
+from airflow_provider_ha.checkpoints.restore.select import Chosen, Selection
 from airflow_provider_ha.operators.plan_restore import plan_json, plan_text
 from airflow_provider_ha.operators.select_checkpoint import candidates_table, selection_json
 from tests.jobs_helpers import NOON

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_ha.checkpoints import crc, records
-from airflow_provider_ha.checkpoints.codecs import Decoded, StreamCorruptError, decode
+from airflow_provider_ha.checkpoints.format import crc, records
+from airflow_provider_ha.checkpoints.format.codecs import Decoded, StreamCorruptError, decode
 
 
 def test_crc32c_has_the_check_value_of_its_standard() -> None:

@@ -7,10 +7,10 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from airflow_provider_ha.checkpoints.facts import QueryFacts
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink, RestorePlan, SinkKind, Verdict
-from airflow_provider_ha.checkpoints.plan import plan_restore
-from airflow_provider_ha.checkpoints.select import Chosen
+from airflow_provider_ha.checkpoints.restore.facts import QueryFacts
+from airflow_provider_ha.checkpoints.restore.plan import plan_restore
+from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.jobs.model import DrainedQuery
 
 

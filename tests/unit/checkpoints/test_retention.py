@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 import pytest
 
 from airflow_provider_ha.checkpoints.model import CheckpointKind, CheckpointPointer
-from airflow_provider_ha.checkpoints.retention import floors, replayable, superfluous
+from airflow_provider_ha.checkpoints.retained.retention import floors, replayable, superfluous
 
 
 def pointers(*numbers: int) -> list[CheckpointPointer]:

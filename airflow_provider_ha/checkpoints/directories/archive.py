@@ -1,0 +1,202 @@
+"""What Spark recorded about a batch, taken out of a checkpoint and put back: the basis of exact replay.
+
+Invariant: a batch is executed again only with the boundaries that it had. They are the bytes of its offsets entry and,
+for file sources, the source log's own lines of that batch; both are gone after Spark's purge, so they travel in the
+checkpoint payloads. Sources without a log of their own (Kafka, rate) have everything in the offsets entry.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from airflow_provider_ha.checkpoints.directories.links import write_aside
+from airflow_provider_ha.checkpoints.format.compactible_log import COMPACT, CompactibleLog
+from airflow_provider_ha.checkpoints.format.files import FileGoneError, read_text
+from airflow_provider_ha.checkpoints.format.layout import COMMITS, OFFSETS, SOURCES, batches
+from airflow_provider_ha.checkpoints.format.metadata_log import OffsetsEntry, parse_commits, parse_offsets, read_offsets
+from airflow_provider_ha.checkpoints.model import BatchEntry
+from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointError
+
+
+log = logging.getLogger(__name__)
+
+
+def record(directory: Path, *, after: int) -> list[BatchEntry]:
+    """Return what is recorded of every batch above *after*, ascending.
+
+    An entry that cannot be read ends the list, with a warning: what follows a gap cannot be replayed.
+
+    :param directory: Checkpoint directory of one query.
+    :param after: Highest batch that is known already; -1 for none.
+    :raises StorageUnavailableError: The directory could not be read.
+    """
+    entries = []
+    for batch in batches(directory, OFFSETS):
+        if batch <= after:
+            continue
+        try:
+            entries.append(read_entry(directory, batch))
+        except CheckpointError as error:
+            log.warning("recording of %s ends before batch %d: %s", directory, batch, error)
+            break
+    return entries
+
+
+def readable(directory: Path, *, after: int = -1) -> Iterator[BatchEntry]:
+    """Yield every batch above *after* whose record can be read; damaged ones are left out, with a warning."""
+    for batch in (found for found in batches(directory, OFFSETS) if found > after):
+        try:
+            yield read_entry(directory, batch)
+        except CheckpointError as error:  # noqa: PERF203  # one batch, one verdict
+            log.warning("batch %d of %s is not recorded: %s", batch, directory, error)
+
+
+def read_entry(directory: Path, batch: int) -> BatchEntry:
+    """Return what is recorded of one batch.
+
+    :raises CheckpointCorruptError: Its offsets entry, or what it needs of a source's log, is damaged or gone.
+    :raises CheckpointMissingError: It has no offsets entry.
+    """
+    # The bytes are parsed that are kept: the entry cannot change between a check and the copy.
+    text = read_text(directory, f"{OFFSETS}/{batch}")
+    entry = parse_offsets(batch, text)
+    before = _previous(directory, batch)
+    sources, log_offsets = {}, {}
+    for position, source in enumerate(entry.sources):
+        last = entry.log_offset(position)
+        if last is None:
+            continue
+        log_offsets[source] = last
+        first = _log_offset(before, source) + 1
+        sources[source] = tuple(_own_lines(directory, source, first, last))
+    return BatchEntry(
+        batch=batch, offsets=text, commits=_commits(directory, batch), sources=sources, log_offsets=log_offsets
+    )
+
+
+def put_offsets(directory: Path, entry: BatchEntry) -> None:
+    """Plan exactly the recorded batch: Spark then executes it with its own boundaries before anything else.
+
+    :raises CheckpointCorruptError: The checkpoint does not end just before that batch, or plans another one there.
+    """
+    path = directory / OFFSETS / str(entry.batch)
+    planned, committed = (max(batches(directory, name), default=-1) for name in (OFFSETS, COMMITS))
+    if planned == entry.batch and committed < planned:
+        if path.read_text() != entry.offsets:
+            raise CheckpointCorruptError(
+                f"{OFFSETS}/{entry.batch}", "it is planned with other boundaries than recorded"
+            )
+        return
+    if planned != entry.batch - 1 or committed != planned:
+        reason = f"batch {entry.batch} cannot follow: {planned} is planned and {committed} is committed"
+        raise CheckpointCorruptError(f"{OFFSETS}/{entry.batch}", reason)
+    write_aside(path, entry.offsets.encode())
+
+
+def write_sources(directory: Path, entries: Iterable[BatchEntry], *, interval: int = 10) -> None:
+    """Continue the file sources' logs of a fork up to the last of *entries*.
+
+    Spark may find the whole log there while batches are put back one at a time: a batch reads only its own range.
+
+    :param directory: A fork that ends before the first entry; its logs are its own or links that are not touched.
+    :param entries: Recorded batches, ascending, that follow the fork's last one without a gap.
+    :param interval: Compaction interval when the log has no compact entry yet
+        (``spark.sql.streaming.fileSource.log.compactInterval``).
+    :raises CheckpointCorruptError: An entry of a log is not among the records.
+    """
+    lines: dict[str, dict[int, tuple[str, ...]]] = {}
+    wanted: dict[str, int] = {}
+    for entry in entries:
+        for source, last in entry.log_offsets.items():
+            wanted[source] = max(last, wanted.get(source, -1))
+            lines.setdefault(source, {}).update(_by_log_offset(entry.sources.get(source, ())))
+    for source, last in wanted.items():
+        _continue_log(directory, f"{SOURCES}/{source}", lines[source], last, interval)
+
+
+def compact_interval(compact: Iterable[int], default: int) -> int:
+    """Return the interval that Spark derives from the compact entries that it finds (CompactibleFileStreamLog).
+
+    :param compact: Numbers of the compact entries.
+    :param default: The configured interval, used when there is none.
+    """
+    found = sorted(compact)
+    if not found:
+        return default
+    if len(found) > 1:
+        return found[-1] - found[-2]
+    length = found[0] + 1
+    if default < length // 2:
+        return next((n for n in range(default, length // 2 + 1) if length % n == 0), length)
+    return length
+
+
+def _continue_log(directory: Path, name: str, lines: dict[int, tuple[str, ...]], last: int, default: int) -> None:
+    existing = CompactibleLog(directory, name)
+    compact = [number for number, path in existing.entries.items() if path.endswith(COMPACT)]
+    interval = compact_interval(compact, default)
+    past = [line for path in _closure_numbers(existing) for line in existing.lines(path)]
+    for number in range(existing.last() + 1, last + 1):
+        own = lines.get(number)
+        if own is None:
+            raise CheckpointCorruptError(f"{name}/{number}", "its lines are not among what was recorded")
+        past.extend(own)
+        whole = (number + 1) % interval == 0
+        content = "\n".join(["v1", *(past if whole else own)])
+        write_aside(directory / name / f"{number}{COMPACT if whole else ''}", content.encode())
+
+
+def _closure_numbers(existing: CompactibleLog) -> list[int]:
+    count = len(existing.closure(existing.last()))
+    return list(range(existing.last() - count + 1, existing.last() + 1))
+
+
+def _by_log_offset(lines: Iterable[str]) -> dict[int, tuple[str, ...]]:
+    grouped: dict[int, list[str]] = {}
+    for line in lines:
+        grouped.setdefault(int(json.loads(line)["batchId"]), []).append(line)
+    return {number: tuple(own) for number, own in grouped.items()}
+
+
+def _own_lines(directory: Path, source: str, first: int, last: int) -> Iterator[str]:
+    existing = CompactibleLog(directory, f"{SOURCES}/{source}")
+    for number in range(first, last + 1):
+        holder = number
+        if number not in existing.entries:
+            # Spark deletes what a later compact entry repeats; its lines still say which entry they belong to.
+            later = [k for k, name in existing.entries.items() if k > number and name.endswith(COMPACT)]
+            if not later:
+                raise FileGoneError(f"{SOURCES}/{source}/{number}", "it is needed and not there")
+            holder = min(later)
+        for line in existing.lines(holder):
+            if json.loads(line).get("batchId", holder) == number:
+                yield line
+
+
+def _previous(directory: Path, batch: int) -> OffsetsEntry | None:
+    # Without it the lower end of the batch is not known. All lines from the beginning are then kept: a superset is
+    # harmless, because a log is rebuilt by entry, and an entry that is there already is not written again.
+    try:
+        return read_offsets(directory, batch - 1) if batch > 0 else None
+    except CheckpointError:
+        return None
+
+
+def _log_offset(entry: OffsetsEntry | None, source: str) -> int:
+    if entry is None or source not in entry.sources:
+        return -1
+    value = entry.log_offset(entry.sources.index(source))
+    return -1 if value is None else value
+
+
+def _commits(directory: Path, batch: int) -> str | None:
+    # A damaged commit does not hinder a replay, which commits by itself; it must only not be passed on.
+    try:
+        text = read_text(directory, f"{COMMITS}/{batch}")
+        parse_commits(batch, text)
+    except CheckpointCorruptError:
+        return None
+    return text

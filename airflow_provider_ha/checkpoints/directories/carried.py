@@ -1,0 +1,62 @@
+"""Records of batches that a lost epoch had not published yet, carried into the directory of the next one.
+
+Invariant: every batch of a run since its newest checkpoint is recorded in the newest working directory. A fork brings
+only the last two batches along, so without this a restore to a checkpoint from before a loss would find a gap between
+the last payload of the lost epoch and the first one of the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar
+
+from airflow_provider_ha.checkpoints.directories.archive import readable
+from airflow_provider_ha.checkpoints.directories.links import write_aside
+from airflow_provider_ha.checkpoints.format.layout import progress, queries
+from airflow_provider_ha.checkpoints.model import BatchEntry
+from airflow_provider_ha.records import Record
+
+
+FILE = ".carried.json"  # hidden: no query can have this name
+
+
+class Carried(Record):
+    """What a working directory was given.
+
+    :param queries: Query -> entries, ascending.
+    """
+
+    kind: ClassVar[str] = "carried-batches"
+
+    queries: dict[str, tuple[BatchEntry, ...]] = {}
+
+
+def carry(fenced: Path, target: Path, published: Mapping[str, int]) -> None:
+    """Write into *target* what is recorded in *fenced*, the directory that it was forked from.
+
+    :param published: Query -> last batch that a payload of this run holds.
+    """
+    before = read_carried(fenced)
+    found = {}
+    for query in queries(target):
+        last, first = progress(target / query).planned, published.get(query, 0)
+        entries = {entry.batch: entry for entry in before.get(query, ())}
+        for entry in readable(fenced / query, after=first - 1):
+            # The lower end of the oldest batch in a fork is not known there; the record made before knows it.
+            if entry.batch not in entries or entries[entry.batch].commits is None:
+                entries[entry.batch] = entry
+        found[query] = tuple(entries[batch] for batch in sorted(entries) if first <= batch <= last)
+    write_aside(target / FILE, Carried(queries=found).to_bytes())
+
+
+def read_carried(directory: Path) -> Mapping[str, tuple[BatchEntry, ...]]:
+    """Return query -> entries that a working directory was given; nothing for one that was not forked.
+
+    :raises RecordCorruptError: The file is not what was written.
+    """
+    try:
+        data = (directory / FILE).read_bytes()
+    except FileNotFoundError:
+        return {}
+    return Carried.from_bytes(data, source=str(directory / FILE)).queries

@@ -1,0 +1,46 @@
+"""Plan the last batch of a job that is terminated: no input, and the watermark at its maximum.
+
+Invariant: written only into a fork, behind a sharp cut (offsets equal commits). The watermark never goes back, so the
+drained state is an end; the checkpoint to restore from stays the one before it. The batch has to be run with
+``Trigger.Once``: ``AvailableNow`` would read new files as late rows and drop them (spark-facts section 4).
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from airflow_provider_ha.checkpoints.directories.links import write_aside
+from airflow_provider_ha.checkpoints.format.files import read_text
+from airflow_provider_ha.checkpoints.format.layout import OFFSETS, progress
+from airflow_provider_ha.checkpoints.format.metadata_log import parse_offsets
+from airflow_provider_ha.clock import Clock, SystemClock
+from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError
+
+
+# 9999-12-31 in milliseconds: above every event time, and still within what Spark's timestamps can hold.
+MAXIMUM_WATERMARK = 253402300799000
+
+
+def write_drain_entry(directory: Path, *, clock: Clock | None = None) -> int:
+    """Plan the drain's batch in a fork and return its number.
+
+    :param directory: Checkpoint directory of one query, a fork of a sharp cut.
+    :param clock: Gives the batch its time.
+    :raises CheckpointMissingError: Nothing was ever committed: there is nothing to drain.
+    :raises CheckpointCorruptError: A batch is in flight, or the last entry cannot be read.
+    """
+    at = progress(directory)
+    if at.committed < 0:
+        raise CheckpointMissingError(f"{directory} has no committed batch, so there is nothing to drain")
+    if at.planned != at.committed:
+        reason = f"it is planned while {at.committed} is the last committed batch: the cut is not sharp"
+        raise CheckpointCorruptError(f"{OFFSETS}/{at.planned}", reason)
+    text = read_text(directory, f"{OFFSETS}/{at.planned}")
+    metadata = dict(parse_offsets(at.planned, text).metadata)
+    metadata["batchWatermarkMs"] = MAXIMUM_WATERMARK
+    metadata["batchTimestampMs"] = int((clock or SystemClock()).now().timestamp() * 1000)
+    version, _, *offsets = text.split("\n")
+    drained = "\n".join([version, json.dumps(metadata, separators=(",", ":")), *offsets])
+    write_aside(directory / OFFSETS / str(at.planned + 1), drained.encode())
+    return at.planned + 1

@@ -1,0 +1,134 @@
+"""The log of a file sink: which batches an output directory already has.
+
+Invariant: Spark skips a batch that is in this log without executing its plan, and compacts the log every tenth entry.
+So what is in it belongs to every cut (spark-facts section 0), an entry is only ever set aside from the top, and a
+new directory that continues old batch numbers needs the entries since the last compact one, or Spark dies at its next
+compaction.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from airflow_provider_ha.checkpoints.directories.links import building, flush_directory, hidden_checksum, write_aside
+from airflow_provider_ha.checkpoints.format.compactible_log import CompactibleLog
+from airflow_provider_ha.checkpoints.format.files import read
+from airflow_provider_ha.errors import ConfigurationError, RestoreRefusedError
+
+
+# Formats of FileStreamSink: the ones that keep a log.
+FORMATS = frozenset({"json", "csv", "parquet", "orc", "text"})
+LOG = "_spark_metadata"
+EMPTY_ENTRY = b"v1"
+
+
+def local_path(path: str) -> Path:
+    """Return a sink's path as a path of this host.
+
+    :param path: As the script named it: a path or a ``file:`` URI.
+    :raises ConfigurationError: It is not on a file system of this host.
+    """
+    parts = urlsplit(path)
+    if parts.scheme not in ("", "file"):
+        raise ConfigurationError(
+            f"file sink {path!r} is not on a file system of this host, so its log cannot be read",
+            next_step="Write to a mounted directory, or through foreachBatch",
+        )
+    return Path(unquote(parts.path)) if parts.scheme else Path(path)
+
+
+class FileSinkLog:
+    """The log in one directory.
+
+    :param path: Output directory of the sink, or a directory of a pin or savepoint that holds a copy of its log.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def max_batch(self) -> int:
+        """Return the highest batch that the sink has; -1 when it has none."""
+        return self._log().last()
+
+    def entry(self, batch: int) -> bytes | None:
+        """Return the bytes of a batch's entry, or ``None`` when there is none."""
+        name = self._log().entries.get(batch)
+        return None if name is None else read(self.path, f"{LOG}/{name}")
+
+    def digest(self, batch: int) -> str | None:
+        """Return the sha256 of a batch's entry, or ``None`` when there is none."""
+        data = self.entry(batch)
+        return None if data is None else hashlib.sha256(data).hexdigest()
+
+    def entries_between(self, after: int, last: int) -> dict[int, bytes]:
+        """Return the entries of the batches above *after* up to *last* that exist, ascending."""
+        log = self._log()
+        return {batch: read(self.path, log.path(batch)) for batch in log.entries if after < batch <= last}
+
+    def closure_names(self, batch: int) -> list[str]:
+        """Return the names in the log that are needed to know every file up to *batch*, ascending.
+
+        :raises CheckpointCorruptError: One of them is not there.
+        """
+        return [Path(path).name for path in self._log().closure(batch)] if batch >= 0 else []
+
+    def closure_files(self, batch: int) -> Iterator[Path]:
+        """Yield the closure of *batch* relative to the sink's directory, hidden checksums included."""
+        for name in self.closure_names(batch):
+            for path in (Path(LOG, name), hidden_checksum(Path(LOG, name))):
+                if (self.path / path).is_file():
+                    yield path
+
+    def set_aside(self, batch: int, sha256: str) -> bool:
+        """Take one entry out of the log, when it is exactly that one; readers no longer see its files.
+
+        The entry is kept under a hidden name that Spark and its readers ignore. Found again after a crash.
+
+        :param batch: Has to be the highest one.
+        :param sha256: Digest of the entry that may be taken out.
+        :returns: Whether it was there; ``False`` when the log ends before it already.
+        :raises RestoreRefusedError: Another entry has that number, or the log goes on behind it.
+        :raises CheckpointCorruptError: Without it the log would not be whole.
+        """
+        log = self._log()
+        if log.last() < batch:
+            return False
+        if log.last() > batch or self.digest(batch) != sha256:
+            raise RestoreRefusedError(
+                f"batch {batch} in {self.path / LOG} is not the one that was to be taken out of the output",
+                next_step="Plan the restore again: somebody wrote to this output since",
+            )
+        self.closure_names(batch - 1)
+        entry = self.path / log.path(batch)
+        hidden_checksum(entry).unlink(missing_ok=True)
+        entry.rename(entry.with_name(f".{entry.name}.{sha256[:12]}.aside"))
+        flush_directory(entry.parent)
+        return True
+
+    @staticmethod
+    def seed(target: Path, batch: int, mode: str, source: Path) -> None:
+        """Make the log of a new output directory that goes on after *batch*.
+
+        :param target: The new output directory; must not have a log.
+        :param batch: N of the cut that is continued; nothing is made for -1.
+        :param mode: ``"continue"`` copies the old entries (the new directory alone reads as the whole truth and needs
+            the old data files for ever), ``"fresh"`` makes empty entries of the same names (only what is new).
+        :param source: The old log, usually ``sinks/<query>/_spark_metadata`` of a pin or savepoint.
+        :raises ObjectExistsError: The target has a log.
+        :raises CheckpointCorruptError: The old log does not hold the closure of *batch*.
+        """
+        if mode not in ("continue", "fresh"):
+            raise ConfigurationError(f"output mode {mode!r} is not known", next_step="Use 'continue' or 'fresh'")
+        if batch < 0:
+            return
+        names = CompactibleLog(source.parent, source.name).closure(batch)
+        with building(target / LOG) as log:
+            for name in names:
+                data = read(source.parent, name) if mode == "continue" else EMPTY_ENTRY
+                write_aside(log / Path(name).name, data)
+
+    def _log(self) -> CompactibleLog:
+        return CompactibleLog(self.path, LOG)

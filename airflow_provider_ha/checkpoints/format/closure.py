@@ -1,0 +1,155 @@
+"""The closure of a batch: the files that Spark needs to go on after it, and no others.
+
+Invariant: with exactly these files in an empty directory, Spark's next batch is the one after N (or exactly the planned
+one again), with the state of N. Everything else is left behind: source entries above the cut would merge files
+into other batches, and state above it is another timeline's (spark-facts section 1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from airflow_provider_ha.checkpoints.format import files
+from airflow_provider_ha.checkpoints.format.compactible_log import CompactibleLog
+from airflow_provider_ha.checkpoints.format.layout import COMMITS, METADATA, OFFSETS, SOURCES, STATE, batches, numbers
+from airflow_provider_ha.checkpoints.format.metadata_log import OffsetsEntry, read_commits, read_offsets, read_query_id
+from airflow_provider_ha.checkpoints.format.state import StateReader
+from airflow_provider_ha.errors import CheckpointMissingError
+
+
+@dataclass(frozen=True, slots=True)
+class Closure:
+    """What a fork, a pin or a savepoint of one batch consists of.
+
+    :param batch: N; -1 when nothing is committed.
+    :param files: Path relative to the checkpoint -> size in bytes, checksum files included; in the order in which they
+        are to be copied (logs first, so that nothing later can be torn).
+    :param planned: N + 1 when its entry of the offset log is part of it: Spark executes exactly that batch again.
+    """
+
+    batch: int
+    files: dict[str, int]
+    planned: int | None
+
+
+def closure(directory: Path, batch: int, *, with_planned: bool, reader: StateReader | None = None) -> Closure:
+    """Return the closure of *batch*.
+
+    :param directory: The checkpoint.
+    :param batch: N, a committed batch; -1 for none.
+    :param with_planned: Whether ``offsets/<N+1>`` belongs to it, when there is one.
+    :param reader: To share what was read already, when many batches are asked for.
+    :raises CheckpointMissingError: The batch is not there, or was purged meanwhile: choose a newer one.
+    :raises CheckpointCorruptError: A file is missing or bad; the first one is named.
+    :raises StorageUnavailableError: A file could not be read: nothing is known about the checkpoint.
+    """
+    try:
+        needed, planned = needed_files(directory, batch, with_planned=with_planned, reader=reader)
+        found = {name: files.size(directory, name) for name in needed}
+        checksums = {path: files.size(directory, path) for name in needed for path in checksum_files(directory, name)}
+    except files.FileGoneError as error:
+        # Spark purges the logs before the state, so what it purged under our hands is told from what was lost.
+        read_first = max(batch - 1, 0)
+        if batch >= 0 and not files.exists(directory, f"{OFFSETS}/{read_first}"):
+            raise CheckpointMissingError(
+                f"batch {batch} of {directory} was purged while it was read", next_step="Choose a newer batch"
+            ) from error
+        raise
+    return Closure(batch=batch, files=found | checksums, planned=planned)
+
+
+def needed_files(
+    directory: Path, batch: int, *, with_planned: bool, reader: StateReader | None = None
+) -> tuple[list[str], int | None]:
+    """Return the paths of a closure without its checksum files, and the planned batch; raises as :func:`closure`."""
+    read_query_id(directory)
+    planned = batch + 1 if with_planned and files.exists(directory, f"{OFFSETS}/{batch + 1}") else None
+    last = batch if planned is None else planned
+    needed = [METADATA]
+    state: list[str] = []
+    if batch >= 0:
+        offsets, commits = read_offsets(directory, batch), read_commits(directory, batch)
+        needed += [f"{COMMITS}/{batch}", f"{OFFSETS}/{batch}"]
+        if batch > 0:
+            # Although it is committed: Spark refuses to start without it.
+            read_offsets(directory, batch - 1)
+            needed.append(f"{OFFSETS}/{batch - 1}")
+        state = [file.path for file in (reader or StateReader(directory)).files(offsets, commits)]
+        state += state_metadata(directory, batch)
+    if planned is not None:
+        needed.append(f"{OFFSETS}/{planned}")
+    if last >= 0:
+        needed += source_files(directory, read_offsets(directory, last))
+    return list(dict.fromkeys(needed + state)), planned
+
+
+def source_files(directory: Path, offsets: OffsetsEntry) -> list[str]:
+    """Return the files of all source logs that a query needs whose last planned batch is that of *offsets*.
+
+    :raises CheckpointCorruptError: An entry is missing.
+    """
+    found: list[str] = []
+    for position in range(len(offsets.offsets)):
+        log = source_log(directory, offsets, position)
+        last = offsets.log_offset(position)
+        if last is not None:
+            found += CompactibleLog(directory, log).closure(last)
+        else:
+            # Kafka, rate: one file with the initial offset. Anything else that is numbered there belongs to the source.
+            found += [f"{log}/{number}" for number in numbers(directory / log)]
+    return found
+
+
+def source_log(directory: Path, offsets: OffsetsEntry, position: int) -> str:
+    """Return the path of the log of the source at *position*: by position, or by name where sources are named."""
+    by_name = f"{SOURCES}/{offsets.sources[position]}"
+    return by_name if (directory / by_name).is_dir() else f"{SOURCES}/{position}"
+
+
+def state_metadata(directory: Path, batch: int) -> Iterator[str]:
+    """Yield the schema and operator metadata files that were written up to *batch*."""
+    for operator in numbers(directory / STATE):
+        place = f"{STATE}/{operator}"
+        yield from _plain_files(directory, f"{place}/_metadata")
+        yield from _up_to(directory, f"{place}/_metadata/v2", batch)
+        for store in files.names(directory / place / "_stateSchema"):
+            yield from _up_to(directory, f"{place}/_stateSchema/{store}", batch)
+        for partition in numbers(directory / place):
+            inner = f"{place}/{partition}"
+            yield from _plain_files(directory, f"{inner}/_metadata")
+            for store in files.names(directory / inner):
+                if store[:1].isalpha():
+                    yield from _plain_files(directory, f"{inner}/{store}/_metadata")
+
+
+def checksum_files(directory: Path, name: str) -> list[str]:
+    """Return the checksum files of a file that exist: Spark's visible one, and Hadoop's hidden one of each."""
+    parent, _, own = name.rpartition("/")
+    prefix = f"{parent}/" if parent else ""
+    candidates = [f"{prefix}{own}.crc", f"{prefix}.{own}.crc", f"{prefix}.{own}.crc.crc"]
+    return [path for path in candidates if files.exists(directory, path)]
+
+
+def last_committed(directory: Path) -> int:
+    """Return C, the batch whose closure is the newest; -1 when nothing is committed.
+
+    :raises CheckpointMissingError: It is no checkpoint: nothing was ever planned there.
+    """
+    if not batches(directory, OFFSETS):
+        raise CheckpointMissingError(f"{directory} holds no planned batch", next_step="Start the query afresh")
+    return max(batches(directory, COMMITS), default=-1)
+
+
+def _plain_files(directory: Path, place: str) -> Iterator[str]:
+    for name in files.names(directory / place):
+        if not name.startswith(".") and not name.endswith(".crc") and files.exists(directory, f"{place}/{name}"):
+            yield f"{place}/{name}"
+
+
+def _up_to(directory: Path, place: str, batch: int) -> Iterator[str]:
+    for path in _plain_files(directory, place):
+        number = Path(path).name.split("_")[0]
+        if number.isascii() and number.isdigit() and int(number) <= batch:
+            yield path

@@ -1,0 +1,105 @@
+"""Logs of files that Spark compacts: the file source's (``sources/<i>``) and the file sink's (``_spark_metadata``).
+
+Invariant: entry k is named ``k`` or, where (k + 1) is a multiple of the interval, ``k.compact``; a compact entry
+repeats everything before it. To know all files up to k one needs the newest compact entry <= k and every one after it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from airflow_provider_ha.checkpoints.format.files import FileGoneError, names, read_text
+from airflow_provider_ha.errors import CheckpointCorruptError
+
+
+COMPACT = ".compact"
+
+
+class CompactibleLog:
+    """One compactible log.
+
+    :param directory: The checkpoint (or any directory that contains the log).
+    :param log: Path of the log, relative to *directory*.
+    """
+
+    def __init__(self, directory: Path, log: str) -> None:
+        self._directory = directory
+        self._log = log
+        self._names = entry_names(names(directory / log))
+
+    @property
+    def entries(self) -> dict[int, str]:
+        """Entry -> name, ascending."""
+        return dict(self._names)
+
+    def last(self) -> int:
+        """Return the highest entry; -1 when there is none."""
+        return max(self._names, default=-1)
+
+    def path(self, entry: int) -> str:
+        """Return the path of an entry, relative to the directory.
+
+        :raises FileGoneError: It is not there.
+        """
+        if entry not in self._names:
+            raise FileGoneError(f"{self._log}/{entry}", "it is needed and not there")
+        return f"{self._log}/{self._names[entry]}"
+
+    def closure(self, entry: int) -> list[str]:
+        """Return the paths that are needed to know every file up to *entry*, ascending.
+
+        :raises FileGoneError: One of them is not there.
+        """
+        compact = max((k for k, name in self._names.items() if name.endswith(COMPACT) and k <= entry), default=0)
+        return [self.path(k) for k in range(compact, entry + 1)]
+
+    def lines(self, entry: int) -> list[str]:
+        """Return the lines of an entry without its version line.
+
+        :raises CheckpointCorruptError: It is incomplete or holds something else than JSON objects.
+        """
+        return parse_lines(self.path(entry), read_text(self._directory, self.path(entry)))
+
+    def own_lines(self, entry: int) -> list[str]:
+        """Return the lines of a source's entry that are its own: a compact one also repeats the past.
+
+        A source line says its entry in ``batchId``; a line without it belongs to the entry that it is found in.
+        """
+        return [line for line in self.lines(entry) if json.loads(line).get("batchId", entry) == entry]
+
+
+def entry_names(found: Iterable[str]) -> dict[int, str]:
+    """Return entry -> name of what Spark would read among *found*; a compact entry wins over a plain one."""
+    entries: dict[int, str] = {}
+    for name in sorted(found):
+        stem = name.removesuffix(COMPACT)
+        if stem.isascii() and stem.isdigit():
+            entries[int(stem)] = name
+    return dict(sorted(entries.items()))
+
+
+def parse_lines(path: str, text: str) -> list[str]:
+    """Return the lines of an entry's *text* without its version line.
+
+    :raises CheckpointCorruptError: It is incomplete or holds something else than JSON objects.
+    """
+    first, *lines = text.split("\n")
+    if first != "v1":
+        raise CheckpointCorruptError(path, "incomplete log file: it does not begin with v1")
+    kept = [line for line in lines if line]
+    for line in kept:
+        _object(path, line)
+    return kept
+
+
+def _object(path: str, line: str) -> dict[str, Any]:
+    try:
+        value = json.loads(line)
+    except ValueError:
+        raise CheckpointCorruptError(path, "it holds a line that is not JSON: it is cut or garbled") from None
+    if not isinstance(value, dict):
+        raise CheckpointCorruptError(path, "it holds a line that is not a JSON object")
+    return value

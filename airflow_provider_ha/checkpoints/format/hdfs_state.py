@@ -1,0 +1,43 @@
+"""State of the HDFS-backed provider: one delta per version, and now and then a snapshot.
+
+Invariant: a version is whole only with its newest snapshot (none is the empty one before version 1) and every delta
+after it.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+
+from airflow_provider_ha.checkpoints.format.files import FileGoneError
+from airflow_provider_ha.checkpoints.format.store_files import Chain, Kind, StateFile, Store
+
+
+_NAME = re.compile(r"(\d+)\.(delta|snapshot)")
+
+
+def versions(store: Store) -> list[int]:
+    """Return the versions that have a file in this store, ascending."""
+    return sorted({int(match[1]) for name in store.names if (match := _NAME.fullmatch(name))})
+
+
+def chains(store: Store, version: int) -> list[Chain]:
+    """Return the sets of files that *version* can be loaded from, the one that Spark tries first at first.
+
+    :raises FileGoneError: A delta is missing, and no snapshot stands in for it.
+    """
+    found: list[Chain] = []
+    for base in range(version, 0, -1):
+        if f"{base}.snapshot" in store.names:
+            found.append(partial(_files, store, base, version))
+        if f"{base}.delta" not in store.names:
+            if not found:
+                missing = store.path(f"{base}.delta")
+                raise FileGoneError(missing, f"state version {version} needs it, and it is not there")
+            return found
+    return [*found, partial(_files, store, 0, version)]
+
+
+def _files(store: Store, base: int, version: int) -> list[StateFile]:
+    snapshot = [store.file(f"{base}.snapshot", Kind.SNAPSHOT)] if base else []
+    return snapshot + [store.file(f"{step}.delta", Kind.DELTA) for step in range(base + 1, version + 1)]

@@ -1,0 +1,66 @@
+"""Names in a Spark checkpoint directory.
+
+Invariant: only final names count. Temporary files (``.x.<uuid>.tmp``, ``temp-…``), checksums (hidden and visible) and
+anything that is not a number are remains of a crash or belong to Spark's file manager: ignored by Spark, and by us.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from airflow_provider_ha.checkpoints.format.files import names
+
+
+OFFSETS = "offsets"
+COMMITS = "commits"
+SOURCES = "sources"
+STATE = "state"
+METADATA = "metadata"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a query is.
+
+    :param planned: L, the highest batch in the offset log; -1 when there is none.
+    :param committed: C, the highest batch in the commit log; -1 when there is none.
+    """
+
+    planned: int
+    committed: int
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether a batch was planned and not committed: Spark executes exactly that batch again."""
+        return self.planned > self.committed
+
+
+def numbers(directory: Path) -> list[int]:
+    """Return the plain numbers among the names in *directory*, ascending; none when it does not exist."""
+    return sorted(int(name) for name in names(directory) if name.isascii() and name.isdigit())
+
+
+def batches(directory: Path, log: str) -> list[int]:
+    """Return the batch ids in a log of the checkpoint, ascending.
+
+    :param directory: The checkpoint.
+    :param log: ``"offsets"`` or ``"commits"``.
+    """
+    return numbers(directory / log)
+
+
+def progress(directory: Path) -> Progress:
+    """Return how far the query of this checkpoint is. Reads names only."""
+    return Progress(
+        planned=max(batches(directory, OFFSETS), default=-1), committed=max(batches(directory, COMMITS), default=-1)
+    )
+
+
+def queries(root: Path) -> list[str]:
+    """Return the names of the queries in a working directory, sorted: every directory that Spark began to fill."""
+    return [
+        name
+        for name in names(root)
+        if not name.startswith(".") and any((root / name / part).exists() for part in (METADATA, OFFSETS, COMMITS))
+    ]

@@ -1,0 +1,110 @@
+"""What Spark recorded about a stateful operator: its name, its stores, how many partitions it has.
+
+Invariant: absence is an answer. Releases before 4.0 record nothing here, so a missing file means "as the pinned conf
+and the directories say". So does a version 1 file that cannot be read: every release starts without it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from airflow_provider_ha.checkpoints.format.files import exists, names, read, read_text
+from airflow_provider_ha.checkpoints.format.layout import STATE, numbers
+from airflow_provider_ha.errors import CheckpointCorruptError
+
+
+DEFAULT_STORE = "default"
+# What else has a directory in a partition: RocksDB's table files and archived logs.
+_NOT_STORES = frozenset({"SSTs", "logs"})
+# The key schema of an operator without keys (global aggregation) or with the one null key (global limit).
+_NO_KEY = re.compile(rb'\]|\{"name":"[^"]*","type":"(?:void|null)"')
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One stateful operator.
+
+    :param number: Its id.
+    :param stores: Its stores; ``default`` lies in the partition's own directory.
+    :param partitions: How many it has; ``None`` when only the pinned conf tells.
+    :param keyless: Whether all its state lies in partition 0, whatever the number of partitions.
+    :param found: How many partitions have a directory.
+    """
+
+    number: int
+    stores: tuple[str, ...]
+    partitions: int | None
+    keyless: bool
+    found: int
+
+    def count(self, pinned: int | None) -> int:
+        """Return in how many partitions it must have state; the pinned conf wins, as it does in Spark."""
+        return 1 if self.keyless else pinned or self.partitions or self.found
+
+    def places(self, pinned: int | None) -> list[str]:
+        """Return the paths of all stores that must have a version.
+
+        :param pinned: ``spark.sql.shuffle.partitions`` as the offset log has it; ``None`` in logs of Spark 2.1.
+        """
+        count = self.count(pinned)
+        inner = ["" if name == DEFAULT_STORE else f"/{name}" for name in self.stores]
+        return [f"{STATE}/{self.number}/{partition}{name}" for partition in range(count) for name in inner]
+
+
+def read_operator(directory: Path, number: int) -> Operator:
+    """Return what is recorded about operator *number* of the checkpoint.
+
+    :raises CheckpointCorruptError: Its metadata of version 2 is there and cannot be read.
+    """
+    place = f"{STATE}/{number}"
+    metadata = _newest_metadata(directory, place)
+    found = len(numbers(directory / place))
+    stores, partitions = substores(directory, f"{place}/0") or (DEFAULT_STORE,), None
+    if metadata:
+        try:
+            stores, partitions = _parse(metadata, read_text(directory, metadata))
+        except CheckpointCorruptError:
+            if metadata != _first_metadata(place):
+                raise
+    return Operator(number, stores, partitions, _is_keyless(directory, f"{place}/0"), found)
+
+
+def substores(directory: Path, place: str) -> tuple[str, ...]:
+    """Return the names of the stores that have a directory of their own in a partition."""
+    return tuple(
+        name
+        for name in names(directory / place)
+        if name[:1].isalpha() and name not in _NOT_STORES and (directory / place / name).is_dir()
+    )
+
+
+def _first_metadata(place: str) -> str:
+    return f"{place}/_metadata/metadata"
+
+
+def _newest_metadata(directory: Path, place: str) -> str | None:
+    newer = numbers(directory / place / "_metadata" / "v2")
+    path = f"{place}/_metadata/v2/{newer[-1]}" if newer else _first_metadata(place)
+    return path if exists(directory, path) else None
+
+
+def _parse(path: str, text: str) -> tuple[tuple[str, ...], int]:
+    _, _, body = text.partition("\n")
+    try:
+        infos: list[dict[str, Any]] = json.loads(body)["stateStoreInfo"]
+        return tuple(str(info["storeName"]) for info in infos), max(int(info["numPartitions"]) for info in infos)
+    except (ValueError, KeyError, TypeError):
+        raise CheckpointCorruptError(path, "the operator's metadata cannot be read") from None
+
+
+def _is_keyless(directory: Path, place: str) -> bool:
+    path = f"{place}/_metadata/schema"
+    if not exists(directory, path):
+        return False
+    # The key's schema comes first, so the first list of fields is the key's.
+    _, _, fields = read(directory, path).partition(b'"fields":[')
+    return bool(_NO_KEY.match(fields))

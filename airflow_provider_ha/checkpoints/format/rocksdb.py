@@ -1,0 +1,130 @@
+"""State of the RocksDB provider: zips that name SST files, and changelogs between them.
+
+Invariant: a version is whole only with one zip, exactly the SST and log files that this zip names (with their sizes),
+and every changelog after it. With checkpoint format 2 a version is a number AND an id: files of other ids under the
+same number belong to attempts that lost, and mean nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from functools import partial
+
+from airflow_provider_ha.checkpoints.format.codecs import StreamCorruptError, UnknownCodecError, decode
+from airflow_provider_ha.checkpoints.format.files import FileGoneError
+from airflow_provider_ha.checkpoints.format.records import lineage
+from airflow_provider_ha.checkpoints.format.store_files import Chain, Kind, StateFile, Store
+from airflow_provider_ha.checkpoints.format.zip_stream import ZipCorruptError, read_members
+from airflow_provider_ha.errors import CheckpointCorruptError
+
+
+_NAME = re.compile(r"(\d+)(?:_([^.]+))?\.(zip|changelog)")
+
+
+@dataclass(frozen=True, slots=True)
+class ZipContent:
+    """What a zip's inner ``metadata`` says.
+
+    :param files: Path relative to the store -> size in bytes; ``None`` where the metadata does not say.
+    """
+
+    files: dict[str, int | None]
+
+
+def versions(store: Store) -> list[int]:
+    """Return the versions that have a file in this store, ascending, whatever their id."""
+    return sorted({int(match[1]) for name in store.names if (match := _NAME.fullmatch(name))})
+
+
+def chains(store: Store, version: int, state_id: str | None) -> list[Chain]:
+    """Return the sets of files that *version* can be loaded from, the one that Spark tries first at first.
+
+    :param version: What batch ``version`` reads.
+    :param state_id: Its id with checkpoint format 2, else ``None``.
+    :raises FileGoneError: There is none.
+    :raises CheckpointCorruptError: A file that names others cannot be read.
+    """
+    steps = _steps(store, version, state_id)
+    found: list[Chain] = []
+    for at, (zip_name, changelog) in enumerate(steps):
+        if zip_name in store.names:
+            found.append(partial(_from_zip, store, zip_name, steps[:at]))
+        if changelog not in store.names:
+            if not found:
+                missing = changelog if at or changelogs_used(store) else zip_name
+                raise FileGoneError(store.path(missing), f"state version {version} needs it, and it is not there")
+            return found
+    if _first_version(steps[-1][1]) == 1:
+        found.append(partial(_changelogs, store, steps))
+    if not found:
+        raise FileGoneError(store.path(steps[-1][0]), f"state version {version} is based on it, and it is not there")
+    return found
+
+
+def changelogs_used(store: Store) -> bool:
+    """Whether this store has any changelog: then a missing one is the fault, else the zip is."""
+    return any(name.endswith(".changelog") for name in store.names)
+
+
+def read_zip(path: str, data: bytes) -> ZipContent:
+    """Return what the zip at *path* names.
+
+    :raises CheckpointCorruptError: It is not a zip, or its inner ``metadata`` cannot be read.
+    """
+    try:
+        text = read_members(data)["metadata"].decode()
+        version, _, body = text.partition("\n")
+        metadata = json.loads(body)
+        files: dict[str, int | None] = {
+            f"SSTs/{file['dfsSstFileName']}": int(file["sizeBytes"]) for file in metadata["sstFiles"]
+        }
+        files |= {f"logs/{file['dfsLogFileName']}": int(file["sizeBytes"]) for file in metadata.get("logFiles") or ()}
+    except ZipCorruptError as error:
+        raise CheckpointCorruptError(path, f"it is not a whole zip: {error}") from None
+    except (KeyError, ValueError, TypeError) as error:
+        raise CheckpointCorruptError(path, f"its inner metadata cannot be read: {error}") from None
+    if version != "v1":
+        raise CheckpointCorruptError(path, f"its inner metadata has the unknown version {version!r}")
+    return ZipContent(files)
+
+
+def _steps(store: Store, version: int, state_id: str | None) -> list[tuple[str, str]]:
+    """Return (zip name, changelog name) of every version that can lie below *version*, newest first."""
+    if state_id is None:
+        return [(f"{v}.zip", f"{v}.changelog") for v in range(version, 0, -1)]
+    stem = f"{version}_{state_id}"
+    steps = [(f"{stem}.zip", f"{stem}.changelog")]
+    if f"{stem}.changelog" not in store.names:
+        return steps
+    path = store.path(f"{stem}.changelog")
+    try:
+        known = lineage(decode(store.read(f"{stem}.changelog")).content)
+    except StreamCorruptError as error:
+        if f"{stem}.zip" in store.names:
+            return steps  # the zip alone is enough for this version
+        raise CheckpointCorruptError(path, str(error)) from None
+    except UnknownCodecError:
+        return steps
+    older = sorted(((v, i) for v, i in known if v < version), reverse=True)
+    return steps + [(f"{v}_{i}.zip", f"{v}_{i}.changelog") for v, i in older]
+
+
+def _first_version(changelog: str) -> int:
+    return int(re.match(r"\d+", changelog)[0])  # type: ignore[index]  # our own name, made above
+
+
+def _changelogs(store: Store, steps: list[tuple[str, str]]) -> list[StateFile]:
+    return [store.file(log, Kind.CHANGELOG) for _, log in reversed(steps)]
+
+
+def _from_zip(store: Store, name: str, later: list[tuple[str, str]]) -> list[StateFile]:
+    found = [store.file(name, Kind.ZIP)]
+    content = store.remember(f"zip {name}", lambda: read_zip(store.path(name), store.read(name)))
+    for path, expected in content.files.items():
+        file = store.file(path, Kind.SST if path.startswith("SSTs/") else Kind.LOG)
+        if expected is not None and file.size != expected:
+            raise CheckpointCorruptError(file.path, f"it has {file.size} bytes, {name} says {expected}")
+        found.append(file)
+    return found + _changelogs(store, later)

@@ -1,0 +1,157 @@
+"""Every state file that a batch needs, of every operator, partition and store.
+
+Invariant: batch N writes state version N + 1, and the query goes on only when every store has it. Which stores there
+must be is read from what Spark recorded (ids of the commit, operator metadata, pinned conf), not from what is found:
+a directory that is missing must be seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from airflow_provider_ha.checkpoints.format import hdfs_state, rocksdb
+from airflow_provider_ha.checkpoints.format.files import FileGoneError, names
+from airflow_provider_ha.checkpoints.format.layout import STATE, numbers
+from airflow_provider_ha.checkpoints.format.metadata_log import CommitsEntry, OffsetsEntry, read_commits, read_offsets
+from airflow_provider_ha.checkpoints.format.operators import Operator, read_operator, substores
+from airflow_provider_ha.checkpoints.format.store_files import Chain, Kind, StateFile, Store
+from airflow_provider_ha.errors import CheckpointCorruptError
+
+
+_HDFS_PROVIDER = "HDFSBackedStateStoreProvider"
+
+
+class StateReader:
+    """Finds the state of any batch of one checkpoint; remembers names and zips, so it is made anew for a new look.
+
+    :param directory: The checkpoint.
+    :param accept: Looks at a state file and raises ``CheckpointCorruptError`` when it is bad; without it, only an empty
+        file is refused.
+    """
+
+    def __init__(self, directory: Path, accept: Callable[[StateFile], None] | None = None) -> None:
+        self._directory = directory
+        self._accept = accept or check_not_empty
+        self._stores: dict[str, Store] = {}
+        self._operators: dict[int, Operator] = {}
+
+    def files(self, offsets: OffsetsEntry, commits: CommitsEntry) -> Iterator[StateFile]:
+        """Yield the files of the state after the batch of these entries.
+
+        :raises CheckpointCorruptError: A file is missing, is not what names it says, or cannot be read.
+        """
+        for chains in self.chains(offsets, commits):
+            yield from self.first_whole(chains)
+
+    def chains(self, offsets: OffsetsEntry, commits: CommitsEntry) -> Iterator[list[Chain]]:
+        """Yield, for each store, the ways to load it; raises as :meth:`files` does."""
+        version = commits.batch + 1
+        if commits.state_ids:
+            for operator, partitions in sorted(commits.state_ids.items()):
+                expected = self._operator(operator).count(_partitions(offsets))
+                if len(partitions) < expected:
+                    reason = f"the commit names {len(partitions)} partitions, the offset log {expected}"
+                    raise CheckpointCorruptError(f"{STATE}/{operator}", reason)
+                for partition, ids in enumerate(partitions):
+                    yield from self._by_id(f"{STATE}/{operator}/{partition}", version, ids)
+            return
+        for operator in self.operators():
+            for place in self._operator(operator).places(_partitions(offsets)):
+                yield self._by_number(self.store(place), version, offsets)
+
+    def first_whole(self, chains: list[Chain]) -> list[StateFile]:
+        """Return the files of the first way to load a store that is whole.
+
+        An older way is as good: a fork holds nothing of the newer one, so Spark finds only this one there.
+
+        :raises CheckpointCorruptError: None is; says what is wrong with the first.
+        """
+        first: CheckpointCorruptError | None = None
+        for chain in chains:
+            try:
+                return self.whole(chain)
+            except CheckpointCorruptError as error:  # noqa: PERF203  # each way may fail by itself
+                first = first or error
+        raise first or CheckpointCorruptError(STATE, "no file holds the state")
+
+    def whole(self, chain: Chain) -> list[StateFile]:
+        """Return the files of *chain*; raises when one is not there, or is not accepted."""
+        found = chain()
+        for file in found:
+            self._accept(file)
+        return found
+
+    def operators(self) -> list[int]:
+        """Return the ids of the operators that must have state, ascending: they are numbered without a gap."""
+        begun = [number for number in numbers(self._directory / STATE) if names(self._directory / STATE / str(number))]
+        if not begun and (self._directory / STATE).is_dir():
+            raise FileGoneError(STATE, "the query had state, and its directory is empty")
+        return list(range(max(begun, default=-1) + 1))
+
+    def stores(self) -> Iterator[Store]:
+        """Yield every store that is there."""
+        for operator in numbers(self._directory / STATE):
+            for partition in numbers(self._directory / STATE / str(operator)):
+                place = f"{STATE}/{operator}/{partition}"
+                yield self.store(place)
+                yield from (self.store(f"{place}/{name}") for name in substores(self._directory, place))
+
+    def store(self, place: str) -> Store:
+        """Return the store at *place*."""
+        if place not in self._stores:
+            self._stores[place] = Store.open(self._directory, place)
+        return self._stores[place]
+
+    def _operator(self, number: int) -> Operator:
+        if number not in self._operators:
+            self._operators[number] = read_operator(self._directory, number)
+        return self._operators[number]
+
+    def _by_number(self, store: Store, version: int, offsets: OffsetsEntry) -> list[Chain]:
+        provider = offsets.conf.get("spark.sql.streaming.stateStore.providerClass", _HDFS_PROVIDER)
+        if provider.endswith(_HDFS_PROVIDER):
+            return hdfs_state.chains(store, version)
+        if "RocksDB" in provider:
+            return rocksdb.chains(store, version, None)
+        raise CheckpointCorruptError(store.place, f"the state store provider {provider} is not known")
+
+    def _by_id(self, place: str, version: int, ids: tuple[str | None, ...]) -> Iterator[list[Chain]]:
+        # An id is unique, so the store that has its file is its store; the order of the ids is not needed.
+        inner = substores(self._directory, place)
+        stores = [self.store(f"{place}/{name}") for name in inner] or [self.store(place)]
+        for state_id in ids:
+            if state_id is None:
+                raise CheckpointCorruptError(place, f"the commit names no id for state version {version}")
+            stem = f"{version}_{state_id}"
+            store = next((s for s in stores if {f"{stem}.zip", f"{stem}.changelog"} & s.names), None)
+            if store is None:
+                suffix = "changelog" if any(rocksdb.changelogs_used(s) for s in stores) else "zip"
+                missing = f"{stores[0].place if len(stores) == 1 else place}/{stem}.{suffix}"
+                raise FileGoneError(missing, f"state version {version} needs it, and it is not there")
+            yield rocksdb.chains(store, version, state_id)
+
+
+def check_not_empty(file: StateFile) -> None:
+    """Refuse what no state file can be; archived logs of RocksDB may be empty.
+
+    :raises CheckpointCorruptError: The file has no bytes.
+    """
+    if file.size == 0 and file.kind is not Kind.LOG:
+        raise CheckpointCorruptError(file.path, "the file is empty")
+
+
+def state_files(directory: Path, batch: int) -> Iterator[StateFile]:
+    """Yield every state file that is needed to go on after *batch*.
+
+    :param directory: The checkpoint.
+    :param batch: N, a committed batch; its state has version N + 1.
+    :raises CheckpointMissingError: The batch is not in the logs.
+    :raises CheckpointCorruptError: A file is missing, or not what was written.
+    """
+    return StateReader(directory).files(read_offsets(directory, batch), read_commits(directory, batch))
+
+
+def _partitions(offsets: OffsetsEntry) -> int | None:
+    value = offsets.conf.get("spark.sql.shuffle.partitions")
+    return int(value) if value and value.isascii() and value.isdigit() else None

@@ -1,0 +1,85 @@
+"""One state store of one partition: its directory, its names, and the files that a version is made of.
+
+Invariant: the names are read once. What Spark purges afterwards is missing when its size is asked for, never half seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any, TypeVar
+
+from airflow_provider_ha.checkpoints.format import files
+
+
+T = TypeVar("T")
+
+
+class Kind(str, Enum):
+    """What a state file is."""
+
+    DELTA = "delta"
+    SNAPSHOT = "snapshot"
+    ZIP = "zip"
+    CHANGELOG = "changelog"
+    SST = "sst"
+    LOG = "log"
+
+
+@dataclass(frozen=True, slots=True)
+class StateFile:
+    """One file of the state.
+
+    :param path: Relative to the checkpoint.
+    :param size: Bytes.
+    """
+
+    path: str
+    size: int
+    kind: Kind
+
+
+# Finds the files of one way to load a version; raises CheckpointCorruptError when they are not all there.
+Chain = Callable[[], list[StateFile]]
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """One store.
+
+    :param directory: The checkpoint.
+    :param place: Path of the store, relative to the checkpoint: ``state/0/1`` or ``state/0/1/left-keyToNumValues``.
+    :param names: Names in it.
+    """
+
+    directory: Path
+    place: str
+    names: frozenset[str]
+    _memory: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    @classmethod
+    def open(cls, directory: Path, place: str) -> Store:
+        """Read the names of the store at *place*; a store that is not there has none."""
+        return cls(directory, place, frozenset(files.names(directory / place)))
+
+    def path(self, name: str) -> str:
+        """Return the path of a file of this store, relative to the checkpoint."""
+        return f"{self.place}/{name}"
+
+    def file(self, name: str, kind: Kind) -> StateFile:
+        """Return a file of this store; raises as :func:`files.size` does."""
+        path = self.path(name)
+        return StateFile(path, files.size(self.directory, path), kind)
+
+    def read(self, name: str) -> bytes:
+        """Return the bytes of a file of this store; raises as :func:`files.read` does."""
+        return files.read(self.directory, self.path(name))
+
+    def remember(self, key: str, make: Callable[[], T]) -> T:
+        """Return what *make* returned the first time: one zip is named by many versions."""
+        if key not in self._memory:
+            self._memory[key] = make()
+        value: T = self._memory[key]
+        return value

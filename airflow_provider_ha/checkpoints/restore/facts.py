@@ -1,0 +1,130 @@
+"""What a restore has to know before it is planned: records, sinks and inputs as they are now.
+
+Invariant: only reads. Records come from every payload in storage, whether its pointer is still there or not, and from
+the last working directory, which alone knows the batches after the last payload; it is looked for under its fenced name
+as well. What cannot be read because of damage is left out and makes a gap; what could not be read at all is raised.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from airflow_provider_ha.checkpoints.directories.archive import readable
+from airflow_provider_ha.checkpoints.directories.carried import read_carried
+from airflow_provider_ha.checkpoints.directories.fence import resolve
+from airflow_provider_ha.checkpoints.directories.pins import sink_directory
+from airflow_provider_ha.checkpoints.directories.sinks import FileSinkLog, local_path
+from airflow_provider_ha.checkpoints.format.layout import OFFSETS, batches
+from airflow_provider_ha.checkpoints.model import BatchEntry, Checkpoint, CheckpointKind, QueryCut, SinkKind
+from airflow_provider_ha.checkpoints.restore.select import Chosen
+from airflow_provider_ha.checkpoints.retained.timeline import merge
+from airflow_provider_ha.errors import CheckpointCorruptError
+
+
+@dataclass(frozen=True, slots=True)
+class LastDirectory:
+    """The working directory of the job's last epoch.
+
+    :param path: Under its first name; it may have been fenced since.
+    :param epoch: Epoch that made it.
+    """
+
+    path: Path
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueryFacts:
+    """What is known about one query.
+
+    :param cut: Its part of the chosen cut.
+    :param history: Recorded batch -> its entry: what the sinks were given last.
+    :param planned_to: Highest batch that is known to have been planned, readable or not.
+    :param complete: Whether no higher batch can have been planned.
+    :param sink_max: Highest batch in the file sink's log; -1 for none and for other sinks.
+    :param sink_digests: Batch -> sha256 of the file sink's entries above the cut.
+    :param missing_inputs: Batch -> input files of its record that are gone.
+    :param sink_log_kept: Whether the chosen directory holds the file sink's log up to the cut.
+    """
+
+    cut: QueryCut
+    history: Mapping[int, BatchEntry]
+    planned_to: int
+    complete: bool
+    sink_max: int = -1
+    sink_digests: Mapping[int, str] = field(default_factory=dict)
+    missing_inputs: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    sink_log_kept: bool = True
+
+
+def gather_facts(
+    chosen: Chosen, root: Path, payloads: Iterable[Checkpoint], last: LastDirectory | None
+) -> dict[str, QueryFacts]:
+    """Return query -> what is known about it.
+
+    :param chosen: The cut to be restored.
+    :param root: Directory of the cut.
+    :param payloads: Every payload of the source job (``CheckpointStore.payloads``).
+    :param last: Last working directory of the source job; ``None`` when it never had one.
+    :raises StorageUnavailableError: Something could not be read.
+    """
+    known = sorted(payloads, key=lambda payload: payload.number)
+    directory = resolve(last.path) if last is not None else None
+    carried = read_carried(directory) if directory is not None else {}
+    complete = _complete(directory, known)
+    facts = {}
+    for query, cut in chosen.queries.items():
+        recordings: dict[int, dict[int, BatchEntry]] = {chosen.epoch: {entry.batch: entry for entry in cut.entries}}
+        for payload in known:
+            entries = payload.queries[query].entries if query in payload.queries else ()
+            recordings.setdefault(payload.epoch, {}).update({entry.batch: entry for entry in entries})
+        planned = [batch for entries in recordings.values() for batch in entries]
+        if last is not None and directory is not None and directory.is_dir():
+            found = {entry.batch: entry for entry in readable(directory / query)}
+            found |= {entry.batch: entry for entry in carried.get(query, ()) if entry.commits is not None}
+            recordings.setdefault(last.epoch, {}).update(found)
+            planned += batches(directory / query, OFFSETS)
+        history = merge({epoch: entries.values() for epoch, entries in recordings.items()})
+        facts[query] = _with_sink(root, query, cut, history, max(planned, default=-1), complete=complete)
+    return facts
+
+
+def _with_sink(
+    root: Path, query: str, cut: QueryCut, history: Mapping[int, BatchEntry], planned_to: int, *, complete: bool
+) -> QueryFacts:
+    above = [entry for batch, entry in history.items() if batch > cut.batch]
+    missing = {entry.batch: gone for entry in above if (gone := tuple(_missing_inputs(entry)))}
+    if cut.sink.kind is not SinkKind.FILE or cut.sink.path is None:
+        return QueryFacts(cut, history, planned_to, complete, missing_inputs=missing)
+    sink = FileSinkLog(local_path(cut.sink.path))
+    top = sink.max_batch()
+    digests = {batch: digest for batch in range(cut.batch + 1, top + 1) if (digest := sink.digest(batch)) is not None}
+    kept = _holds_log(sink_directory(root, query), cut.batch)
+    return QueryFacts(cut, history, planned_to, complete, top, digests, missing, kept)
+
+
+def _complete(directory: Path | None, payloads: list[Checkpoint]) -> bool:
+    if directory is not None and directory.is_dir():
+        return True
+    # A sharp checkpoint has nothing in flight, and the job has ended with it.
+    return bool(payloads) and payloads[-1].reason is CheckpointKind.STOP
+
+
+def _holds_log(directory: Path, batch: int) -> bool:
+    try:
+        FileSinkLog(directory).closure_names(batch)
+    except CheckpointCorruptError:
+        return False
+    return True
+
+
+def _missing_inputs(entry: BatchEntry) -> Iterator[str]:
+    for line in (line for lines in entry.sources.values() for line in lines):
+        parts = urlsplit(str(json.loads(line).get("path", "")))
+        # Only a file system of this host can be asked.
+        if parts.scheme in ("", "file") and parts.path and not Path(unquote(parts.path)).exists():
+            yield unquote(parts.path)

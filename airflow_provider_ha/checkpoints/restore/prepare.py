@@ -1,0 +1,74 @@
+"""Make the working directory of a new epoch: after a loss, or for a restore.
+
+Invariant: the fence comes first, then the look, then the fork. A working directory is new for each epoch and becomes
+current only by the fenced write that follows; a half-made one is never current.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from airflow_provider_ha.checkpoints.directories.archive import put_offsets, write_sources
+from airflow_provider_ha.checkpoints.directories.fork import fork
+from airflow_provider_ha.checkpoints.directories.sinks import FileSinkLog, local_path
+from airflow_provider_ha.checkpoints.format.layout import METADATA, progress, queries
+from airflow_provider_ha.checkpoints.model import BatchEntry, RestorePlan
+
+
+def prepare_recovery(
+    fenced: Path, target: Path, *, recorded: Mapping[str, Sequence[BatchEntry]] | None = None
+) -> dict[str, int]:
+    """Fork every query of a lost epoch with its planned batch; return query -> last committed batch.
+
+    :param fenced: Working directory of the lost epoch, as :func:`fence_directory` returned it.
+    :param target: The new epoch's working directory.
+    :param recorded: Query -> recorded batches of the run's restore plan: when the loss came in the middle of a replay,
+        the rest of it still needs its part of the source logs.
+    :raises CheckpointCorruptError: A query cannot be continued; restore the job from a checkpoint.
+    """
+    committed = {}
+    for query in queries(fenced):
+        # Without metadata nothing was ever planned: Spark begins such a query by itself.
+        if not (fenced / query / METADATA).exists() and progress(fenced / query).planned < 0:
+            continue
+        fork(fenced / query, target / query, keep_planned=True)
+        at = progress(target / query)
+        write_sources(target / query, _following(at.planned, (recorded or {}).get(query, ())))
+        committed[query] = at.committed
+    return committed
+
+
+def prepare_restore(source: Path, plan: RestorePlan, target: Path) -> dict[str, int]:
+    """Fork every query of the plan at its cut; return query -> N.
+
+    Source logs are continued up to the last batch to be replayed, and what a drain added to the file sinks' logs is set
+    aside. Can be repeated with another target after a crash.
+
+    :param source: Directory of the chosen closure (pin or savepoint): one directory per query.
+    :param plan: What was decided; the caller has checked its verdict.
+    :param target: The new epoch's working directory.
+    :raises RestoreRefusedError: An output has changed since the plan was made.
+    """
+    for query, part in plan.queries.items():
+        fork(source / query, target / query, batch=part.batch, keep_planned=False)
+        write_sources(target / query, part.replay)
+    for part in plan.queries.values():
+        if part.set_aside and part.sink.path is not None:
+            log = FileSinkLog(local_path(part.sink.path))
+            for batch in sorted(part.set_aside, reverse=True):
+                log.set_aside(batch, part.set_aside[batch])
+    return {query: part.batch for query, part in plan.queries.items()}
+
+
+def plan_batch(directory: Path, entry: BatchEntry) -> None:
+    """Plan one recorded batch of a replay: its part of the source logs when that is not there yet, then its offsets.
+
+    :raises CheckpointCorruptError: The checkpoint does not end just before that batch.
+    """
+    write_sources(directory, [entry])
+    put_offsets(directory, entry)
+
+
+def _following(last: int, entries: Iterable[BatchEntry]) -> list[BatchEntry]:
+    return [entry for entry in entries if entry.batch > last]

@@ -1,0 +1,252 @@
+"""Which checkpoint or savepoint to restore from: newest first, each verified, each rejection with its file and reason.
+
+Invariant: known bad may fall back to the next older one, and the selection says so; what could not be read says nothing
+about the checkpoint and stops the selection with its own error (design, contract 6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+
+from airflow_provider_ha.checkpoints.model import Candidate, CheckpointPointer, QueryCut, SavepointPointer
+from airflow_provider_ha.checkpoints.retained.restorable import Verify, damage, verifier
+from airflow_provider_ha.checkpoints.retained.savepoint_files import check_files
+from airflow_provider_ha.checkpoints.retained.savepoints import SavepointStore
+from airflow_provider_ha.checkpoints.retained.store import CheckpointStore
+from airflow_provider_ha.checkpoints.verification.verify import Depth
+from airflow_provider_ha.errors import (
+    CheckpointCorruptError,
+    CheckpointMissingError,
+    ConfigurationError,
+    ObjectMissingError,
+    RecordCorruptError,
+)
+
+
+LATEST = "latest"
+CHECKPOINT, SAVEPOINT = "checkpoint", "savepoint"
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What a restore starts from.
+
+    :param source: ``"checkpoint"`` or ``"savepoint"``.
+    :param source_id: Number of the checkpoint, or id of the savepoint.
+    :param directory: Key of the directory with the closure of every query.
+    :param queries: The cut.
+    :param graph: Digest of the job graph that wrote it.
+    """
+
+    source: str
+    source_id: str
+    directory: str
+    queries: dict[str, QueryCut]
+    run: int
+    epoch: int
+    graph: str
+    spark_version: str
+    created_at: datetime
+
+    @property
+    def name(self) -> str:
+        """``checkpoint-12`` or ``savepoint-<id>``: also the name of a reader's lease on it."""
+        return f"{self.source}-{self.source_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What was looked at, newest first, and what was chosen.
+
+    :param job_id: The job whose checkpoints were looked at.
+    """
+
+    candidates: tuple[Candidate, ...]
+    chosen: Chosen | None
+    job_id: str = ""
+
+    def require(self) -> Chosen:
+        """Return what was chosen.
+
+        :raises CheckpointMissingError: There was nothing, or nothing that can be restored.
+        """
+        if self.chosen is not None:
+            return self.chosen
+        if not self.candidates:
+            raise CheckpointMissingError(
+                f"job {self.job_id!r} has no checkpoint and no savepoint",
+                next_step="Submit it with start_from='fresh', or restore from a savepoint of another job",
+            )
+        reasons = "; ".join(f"{item.source}: {item.file or 'record'}: {item.reason}" for item in self.candidates)
+        raise CheckpointMissingError(
+            f"none of {len(self.candidates)} candidate(s) of job {self.job_id!r} can be restored: {reasons}",
+            next_step="Look at them with `spark-ha checkpoint verify`, or restore from a savepoint",
+        )
+
+
+def select(
+    checkpoints: CheckpointStore,
+    savepoints: SavepointStore,
+    work_path: Path,
+    *,
+    want: str = LATEST,
+    fallback: bool = True,
+    depth: Depth = "full",
+    spark_version: str | None = None,
+    verify: Verify | None = None,
+) -> Selection:
+    """Return the newest candidate that can be restored, with every one that was looked at before it.
+
+    :param work_path: Directory that the keys of pins and savepoints are relative to.
+    :param want: ``"latest"``, ``"checkpoint-<n>"`` or ``"savepoint-<id>"``.
+    :param fallback: Whether a candidate that is known to be bad may be passed over for the next older one.
+    :param depth: How deep each candidate is verified; the digests of a savepoint are compared when ``"full"``.
+    :param spark_version: The release that is to start from it; the installed one when not given.
+    :param verify: Verification of one query's directory, in place of the usual one.
+    :raises CheckpointMissingError: What is wanted by name does not exist.
+    :raises StorageUnavailableError: A candidate could not be read: nothing is known about it, so nothing is chosen.
+    """
+    selector = _Selector(checkpoints, savepoints, work_path, depth, verify or verifier(depth, spark_version))
+    return selector.select(want, fallback=fallback)
+
+
+class _Selector:
+    """Looks at the checkpoints and savepoints of one job."""
+
+    def __init__(
+        self,
+        checkpoints: CheckpointStore,
+        savepoints: SavepointStore,
+        work_path: Path,
+        depth: Depth,
+        verify: Verify,
+    ) -> None:
+        self._checkpoints = checkpoints
+        self._savepoints = savepoints
+        self._work_path = work_path
+        self._depth = depth
+        self._verify = verify
+
+    def select(self, want: str, *, fallback: bool) -> Selection:
+        candidates: list[Candidate] = []
+        for look in self._looks(want):
+            candidate, chosen = look()
+            candidates.append(candidate)
+            if chosen is not None:
+                return Selection(tuple(candidates), chosen, self._checkpoints.job_id)
+            if not fallback:
+                break
+        return Selection(tuple(candidates), None, self._checkpoints.job_id)
+
+    def _looks(self, want: str) -> Iterator[Callable[[], _Look]]:
+        """Yield one function per candidate, newest first, beginning with what is wanted.
+
+        Checkpoints by their number, then savepoints: a number is an order that no clock can confuse.
+        """
+        kind, _, name = want.partition("-")
+        checkpoints, savepoints = self._checkpoints.list(), self._savepoints.list()
+        if kind == SAVEPOINT and name:
+            first = self._savepoints.pointer(name)
+            older = [pointer for pointer in savepoints if pointer.created_at < first.created_at]
+            yield from (_bind(self._look_at_savepoint, pointer) for pointer in (first, *older))
+            return
+        below = None
+        if kind == CHECKPOINT and name.isdigit():
+            below = int(name)
+            self._checkpoints.pointer(below)
+        elif want != LATEST:
+            raise ConfigurationError(
+                f"{want!r} names no checkpoint and no savepoint",
+                next_step="Use 'latest', 'checkpoint-<number>' or 'savepoint-<id>'",
+            )
+        looks: dict[int, Callable[[], _Look]] = {
+            pointer.number: _bind(self._look_at_checkpoint, pointer) for pointer in checkpoints
+        }
+        looks |= {
+            int(pointer.name): _bind(_unreadable, f"checkpoint-{int(pointer.name)}", pointer.reason)
+            for pointer in checkpoints.unreadable
+        }
+        yield from (looks[number] for number in sorted(looks, reverse=True) if below is None or number <= below)
+        yield from (_bind(self._look_at_savepoint, pointer) for pointer in savepoints)
+        for broken in savepoints.unreadable:
+            yield _bind(_unreadable, f"savepoint-{broken.name}", broken.reason)
+
+    def _look_at_checkpoint(self, pointer: CheckpointPointer) -> _Look:
+        seen = Candidate(
+            source=f"{CHECKPOINT}-{pointer.number}",
+            number=pointer.number,
+            cut=pointer.cut,
+            created_at=pointer.created_at,
+            accepted=False,
+        )
+        try:
+            payload = self._checkpoints.load(pointer)
+        except (RecordCorruptError, ObjectMissingError) as error:
+            return _rejected(seen, pointer.payload, error.message), None
+        directory = payload.pin or payload.directory
+        problem = damage(self._work_path / directory, pointer.cut, self._verify)
+        if problem is not None:
+            return _rejected(seen, problem.path, problem.reason), None
+        chosen = Chosen(
+            source=CHECKPOINT,
+            source_id=str(pointer.number),
+            directory=directory,
+            queries=payload.queries,
+            run=payload.run,
+            epoch=payload.epoch,
+            graph=payload.graph,
+            spark_version=payload.spark_version,
+            created_at=payload.created_at,
+        )
+        return seen.model_copy(update={"accepted": True}), chosen
+
+    def _look_at_savepoint(self, pointer: SavepointPointer) -> _Look:
+        seen = Candidate(
+            source=f"{SAVEPOINT}-{pointer.savepoint_id}",
+            savepoint_id=pointer.savepoint_id,
+            cut=pointer.cut,
+            created_at=pointer.created_at,
+            accepted=False,
+        )
+        root = self._work_path / pointer.directory
+        try:
+            savepoint = self._savepoints.load(pointer)
+        except CheckpointCorruptError as error:
+            return _rejected(seen, error.path, error.reason), None
+        except CheckpointMissingError as error:
+            return _rejected(seen, None, error.message), None
+        bad = check_files(root, savepoint, digests=self._depth == "full")
+        problem = bad[0] if bad else damage(root, pointer.cut, self._verify)
+        if problem is not None:
+            return _rejected(seen, problem.path, problem.reason), None
+        chosen = Chosen(
+            source=SAVEPOINT,
+            source_id=pointer.savepoint_id,
+            directory=pointer.directory,
+            queries=savepoint.queries,
+            run=savepoint.run,
+            epoch=savepoint.epoch,
+            graph=savepoint.graph,
+            spark_version=savepoint.spark_version,
+            created_at=savepoint.created_at,
+        )
+        return seen.model_copy(update={"accepted": True}), chosen
+
+
+_Look = tuple[Candidate, Chosen | None]
+
+
+def _bind(look: Callable[..., _Look], *arguments: object) -> Callable[[], _Look]:
+    return lambda: look(*arguments)
+
+
+def _rejected(candidate: Candidate, file: str | None, reason: str) -> Candidate:
+    return candidate.model_copy(update={"file": file, "reason": reason})
+
+
+def _unreadable(source: str, reason: str) -> _Look:
+    never = datetime.fromtimestamp(0, tz=timezone.utc)
+    return Candidate(source=source, cut={}, created_at=never, accepted=False, reason=reason), None

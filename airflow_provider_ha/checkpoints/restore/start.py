@@ -1,0 +1,73 @@
+"""What has to be executed again before a query starts: decided at every start, also after a plain kill.
+
+Invariant: no batch that the sink has is planned again with other boundaries, and none that a file sink has reaches the
+real sink again. Spark skips such a batch without executing its plan: no state is written, and a stateful query with
+checkpoint format 2 then never starts again (spark-facts section 0). So it runs into a noop sink first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from airflow_provider_ha.checkpoints.format.layout import Progress
+from airflow_provider_ha.checkpoints.model import BatchEntry
+from airflow_provider_ha.errors import CheckpointCorruptError, RestoreRefusedError
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayStep:
+    """One batch to be executed with ``Trigger.Once`` before the query starts as the script wants it.
+
+    :param batch: Its id.
+    :param entry: What to plan first (``archive.put_offsets``); ``None`` when the checkpoint plans it already.
+    :param into: ``"noop"``: state is rebuilt and the output is left alone; ``"sink"``: the script's own sink.
+    """
+
+    batch: int
+    entry: BatchEntry | None
+    into: Literal["noop", "sink"]
+
+
+def decide_start(
+    progress: Progress, recorded: Iterable[BatchEntry], sink_max: int, *, query: str = "(unnamed)"
+) -> tuple[ReplayStep, ...]:
+    """Return the batches to be executed first, ascending; usually none.
+
+    :param progress: L and C of the directory that the query starts in.
+    :param recorded: Recorded batches of the run's restore plan; those that are committed already are passed over.
+    :param sink_max: Highest batch in the file sink's log; -1 for an empty one, and for every sink that executes each
+        batch it is given.
+    :param query: Name of the query, for the error.
+    :raises RestoreRefusedError: The file sink has a batch whose boundaries are not known (LOSS_POSSIBLE): executed with
+        others, its new rows would be skipped silently.
+    :raises CheckpointCorruptError: More than one batch is planned and not committed, or a commit has no plan.
+    """
+    _check_progress(query, progress, sink_max)
+    steps = []
+    known = {entry.batch: entry for entry in recorded if entry.batch > progress.committed}
+    top = progress.committed
+    while top + 1 == progress.planned or top + 1 in known:
+        top += 1
+        planned = top == progress.planned
+        into: Literal["noop", "sink"] = "noop" if top <= sink_max else "sink"
+        steps.append(ReplayStep(top, None if planned else known[top], into))
+    if sink_max > top:
+        raise RestoreRefusedError(
+            f"LOSS_POSSIBLE: the file sink of query {query!r} has batches up to {sink_max}, but the boundaries of "
+            f"batches {top + 1} to {sink_max} are not known",
+            next_step="Restore the job from a checkpoint that knows them, or write to a new output directory",
+        )
+    if len(steps) == 1 and steps[0].entry is None and steps[0].into == "sink":
+        return ()  # what Spark does by itself
+    return tuple(steps)
+
+
+def _check_progress(query: str, progress: Progress, sink_max: int) -> None:
+    if progress.committed > progress.planned:
+        raise CheckpointCorruptError(f"{query}/commits/{progress.committed}", "it is committed, but was never planned")
+    # Asynchronous progress tracking leaves gaps; it is for sinks without a log only.
+    if sink_max >= 0 and progress.planned > progress.committed + 1:
+        reason = f"it is planned, but {progress.committed} is the last committed batch"
+        raise CheckpointCorruptError(f"{query}/offsets/{progress.planned}", reason)

@@ -1,0 +1,1 @@
+"""Checkpoints and savepoints that are kept: their payloads, pointers and retention."""

@@ -1,0 +1,85 @@
+"""Whether the directory of a checkpoint or savepoint can be restored, and the first thing that is wrong if not.
+
+Invariant: known bad and unknown are different answers. Damage is returned, with its file; what could not be read is
+raised (design, contract 6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from airflow_provider_ha.checkpoints.model import Savepoint
+from airflow_provider_ha.checkpoints.retained.savepoint_files import check_files
+from airflow_provider_ha.checkpoints.verification.findings import Code, Finding
+from airflow_provider_ha.checkpoints.verification.verify import Depth, verify
+from airflow_provider_ha.errors import CheckpointCorruptError, StorageUnavailableError
+
+
+class VerifiedReport(Protocol):
+    """What a decision needs of a verification."""
+
+    @property
+    def restorable(self) -> Sequence[int]:
+        """Batches that the directory can be restored to."""
+
+    @property
+    def findings(self) -> Sequence[Finding]:
+        """What was found."""
+
+
+Verify = Callable[[Path], VerifiedReport]
+
+
+def verifier(depth: Depth, spark_version: str | None) -> Verify:
+    """Return ``verify.verify`` at one depth, for one release of Spark."""
+    return lambda directory: verify(directory, depth=depth, spark_version=spark_version)
+
+
+def damage(root: Path, cut: Mapping[str, int], check: Verify) -> CheckpointCorruptError | None:
+    """Return the first thing that keeps *root* from being restored at *cut*; ``None`` when it can be.
+
+    :param root: One directory per query.
+    :param cut: Query -> N.
+    :raises StorageUnavailableError: It could not be found out.
+    """
+    if not root.is_dir():
+        if not root.parent.is_dir():
+            raise StorageUnavailableError(
+                f"{root.parent} is not there", next_step="Mount the file system that holds the checkpoints"
+            )
+        return CheckpointCorruptError(".", f"its directory {root} is gone")
+    for query, batch in cut.items():
+        problem = _query_damage(root / query, query, batch, check) if batch >= 0 else None
+        if problem is not None:
+            return problem
+    return None
+
+
+def problems(directory: Path, savepoint: Savepoint) -> list[CheckpointCorruptError]:
+    """Read every byte of a savepoint, then its structure; return what is wrong.
+
+    :raises StorageUnavailableError: A file could not be read.
+    """
+    found = check_files(directory, savepoint, digests=True)
+    if not found:
+        cut = {query: part.batch for query, part in savepoint.queries.items()}
+        structural = damage(directory, cut, verifier("quick", savepoint.spark_version))
+        found = [structural] if structural else []
+    return found
+
+
+def _query_damage(directory: Path, query: str, batch: int, check: Verify) -> CheckpointCorruptError | None:
+    if not directory.is_dir():
+        return CheckpointCorruptError(query, "the directory of the query is gone")
+    report = check(directory)
+    if batch in report.restorable:
+        return None
+    for finding in report.findings:
+        if finding.code is Code.UNREADABLE:
+            raise StorageUnavailableError(f"{directory / finding.path} could not be read: {finding.message}")
+    if not report.findings:
+        return CheckpointCorruptError(query, f"batch {batch} cannot be restored")
+    first = report.findings[0]
+    return CheckpointCorruptError(query if first.path == "." else f"{query}/{first.path}", first.message)

@@ -1,0 +1,156 @@
+"""The files of a savepoint: copied in a safe order, digested while they are copied, described by a manifest.
+
+Invariant: the manifest is written last, after every file is on disk; a directory without one is not a savepoint
+(spark-facts section 1). The digests are those of the bytes that were read, so a bit that flips on the way to the
+disk is found when the savepoint is read again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from airflow_provider_ha.checkpoints.directories.links import write_aside
+from airflow_provider_ha.checkpoints.directories.pins import closure_of, purged, refuse_reserved, sink_files
+from airflow_provider_ha.checkpoints.model import ManifestFile, Savepoint, SavepointPointer
+from airflow_provider_ha.errors import (
+    CheckpointCorruptError,
+    CheckpointMissingError,
+    RecordCorruptError,
+    StorageUnavailableError,
+)
+
+
+MANIFEST = "manifest.json"
+_BUFFER = 1024 * 1024
+
+
+def copy_cut(
+    live: Path, target: Path, cut: Mapping[str, int], sinks: Mapping[str, Path]
+) -> tuple[dict[str, dict[str, int]], dict[str, ManifestFile]]:
+    """Copy the closure of every query of *cut*; return the closures, and every file with its size and digest.
+
+    :param live: Working directory, one directory per query; Spark works in it meanwhile.
+    :param target: Directory of the savepoint, empty.
+    :param sinks: Query -> output directory, of the queries with a file sink.
+    :raises CheckpointMissingError: Spark purged a batch of the cut meanwhile: take a newer cut.
+    :raises CheckpointCorruptError: A file of the closure is damaged.
+    """
+    closures: dict[str, dict[str, int]] = {}
+    files: dict[str, ManifestFile] = {}
+    for query, batch in cut.items():
+        refuse_reserved(query)
+        # The closure lists logs before state: all of its files exist once commits/N does, later batches only add.
+        closures[query] = closure_of(live / query, batch)
+        for name in closures[query]:
+            files[f"{query}/{name}"] = _copy(live / query / name, target / query / name)
+    for source, name in sink_files(cut, sinks):
+        files[name] = _copy(source, target / name)
+    return closures, files
+
+
+def write_manifest(directory: Path, savepoint: Savepoint) -> None:
+    """Make a savepoint of the directory."""
+    write_aside(directory / MANIFEST, savepoint.to_bytes())
+
+
+def manifest_bytes(directory: Path) -> bytes:
+    """Return the bytes of the manifest; it is written last.
+
+    :raises CheckpointMissingError: There is none: it is not a savepoint.
+    :raises StorageUnavailableError: It could not be read.
+    """
+    try:
+        return (directory / MANIFEST).read_bytes()
+    except FileNotFoundError:
+        raise CheckpointMissingError(
+            f"{directory} is not a savepoint: it has no {MANIFEST}",
+            next_step="Choose another savepoint; this one was never completed",
+        ) from None
+    except OSError as error:
+        raise StorageUnavailableError(f"cannot read the manifest of {directory}: {error}") from error
+
+
+def parse_manifest(directory: Path, data: bytes) -> Savepoint:
+    """Read the bytes of a manifest.
+
+    :raises CheckpointCorruptError: They are not what was written.
+    """
+    try:
+        return Savepoint.from_bytes(data, source=str(directory / MANIFEST))
+    except RecordCorruptError as error:
+        raise CheckpointCorruptError(MANIFEST, error.message) from error
+
+
+def pointer_to(key: str, savepoint: Savepoint) -> SavepointPointer:
+    """Return the pointer that refers to a savepoint by the digest of its manifest.
+
+    :param key: Key of its directory.
+    """
+    return SavepointPointer(
+        savepoint_id=savepoint.savepoint_id,
+        directory=key,
+        manifest_sha256=hashlib.sha256(savepoint.to_bytes()).hexdigest(),
+        size=sum(file.size for file in savepoint.files.values()),
+        cut={query: part.batch for query, part in savepoint.queries.items()},
+        schedule=savepoint.schedule,
+        label=savepoint.label,
+        created_at=savepoint.created_at,
+    )
+
+
+def check_files(directory: Path, savepoint: Savepoint, *, digests: bool) -> list[CheckpointCorruptError]:
+    """Compare every file with the manifest and return what is wrong, in the order of the manifest.
+
+    :param digests: Whether to read every byte, or to compare sizes only.
+    :raises StorageUnavailableError: A file could not be read: nothing is known about it.
+    """
+    return [
+        CheckpointCorruptError(name, problem)
+        for name, expected in savepoint.files.items()
+        if (problem := _problem(directory / name, expected, digests=digests))
+    ]
+
+
+def _problem(path: Path, expected: ManifestFile, *, digests: bool) -> str:
+    try:
+        size = path.lstat().st_size
+        if size != expected.size:
+            return f"it has {size} bytes, the manifest says {expected.size}"
+        if digests and _digest(path) != expected.sha256:
+            return "its digest is not the one in the manifest"
+    except (FileNotFoundError, NotADirectoryError):
+        return "it is in the manifest and not there"
+    except OSError as error:
+        raise StorageUnavailableError(f"cannot read {path}: {error}") from error
+    return ""
+
+
+def _copy(source: Path, target: Path) -> ManifestFile:
+    # Through one open file: a format 1 state file that is renamed over meanwhile stays whole under this descriptor.
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        reader = source.open("rb")
+    except FileNotFoundError:
+        raise purged(source) from None
+    with reader, target.open("xb") as writer:
+        copied = _digest_of(lambda: reader.read(_BUFFER), writer.write)
+        writer.flush()
+        os.fsync(writer.fileno())
+    return copied
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as reader:
+        return _digest_of(lambda: reader.read(_BUFFER), lambda _: None).sha256
+
+
+def _digest_of(read: Callable[[], bytes], write: Callable[[bytes], object]) -> ManifestFile:
+    digest, size = hashlib.sha256(), 0
+    while block := read():
+        digest.update(block)
+        size += len(block)
+        write(block)
+    return ManifestFile(size=size, sha256=digest.hexdigest())

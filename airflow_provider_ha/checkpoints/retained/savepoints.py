@@ -1,0 +1,242 @@
+"""The savepoints of one job: user-owned, relocatable copies of one cut.
+
+Invariants: files, then the manifest, then verification, then the pointer: what has a pointer was verified after it was
+written. The pointer is removed first, the files second (contract 2). Only its user removes a savepoint, or the schedule
+that made it, and a schedule never removes its last one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from airflow_provider_ha.checkpoints.directories.archive import read_entry
+from airflow_provider_ha.checkpoints.directories.links import building, remove_tree
+from airflow_provider_ha.checkpoints.directories.sinks import local_path
+from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, Savepoint, SavepointPointer, SinkKind
+from airflow_provider_ha.checkpoints.retained.listing import Listing, read_listing
+from airflow_provider_ha.checkpoints.retained.restorable import problems
+from airflow_provider_ha.checkpoints.retained.savepoint_files import (
+    MANIFEST,
+    copy_cut,
+    manifest_bytes,
+    parse_manifest,
+    pointer_to,
+    write_manifest,
+)
+from airflow_provider_ha.clock import Clock, SystemClock
+from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete
+from airflow_provider_ha.coordination.leases import active
+from airflow_provider_ha.coordination.paths import JobPaths
+from airflow_provider_ha.coordination.records import read_record
+from airflow_provider_ha.errors import (
+    CheckpointCorruptError,
+    CheckpointMissingError,
+    JobStateError,
+    NodeExistsError,
+    NodeMissingError,
+    OutcomeUnknownError,
+)
+from airflow_provider_ha.storage.keys import JobKeys
+
+
+log = logging.getLogger(__name__)
+Commit = Callable[..., list[int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavepointRequest:
+    """What to make a savepoint of.
+
+    :param savepoint_id: Asking twice with one id makes one savepoint.
+    :param cut: Query -> N.
+    :param sinks: Query -> where it writes.
+    :param graph: Digest of the job graph.
+    :param schedule: Name of the schedule that makes it and may remove it; ``None`` for a user's own.
+    """
+
+    savepoint_id: str
+    run: int
+    epoch: int
+    cut: Mapping[str, int]
+    sinks: Mapping[str, QuerySink] = field(default_factory=dict)
+    graph: str
+    spark_version: str
+    label: str = ""
+    schedule: str | None = None
+
+
+class SavepointStore:
+    """The savepoints of one job.
+
+    :param coordinator: The session, for reads.
+    :param work_path: Directory of the cluster that the savepoints' keys are relative to.
+    :param clock: For their time and for readers' leases.
+    """
+
+    def __init__(
+        self, coordinator: Coordinator, paths: JobPaths, keys: JobKeys, work_path: Path, *, clock: Clock | None = None
+    ) -> None:
+        self._coordinator = coordinator
+        self._paths = paths
+        self._keys = keys
+        self._work_path = work_path
+        self._clock = clock or SystemClock()
+
+    def directory(self, savepoint_id: str) -> Path:
+        """Return the directory of a savepoint, whether it exists or not."""
+        return self._work_path / self._keys.savepoint(savepoint_id)
+
+    def create(self, commit: Commit, request: SavepointRequest, live: Path) -> Savepoint:
+        """Copy a cut out of a working directory that Spark goes on with, verify the copy, and make it known.
+
+        :param commit: ``leadership.commit``, or a coordinator's for a job that nobody runs.
+        :param live: Working directory, one directory per query.
+        :returns: The savepoint; the one that exists when the id was asked for before.
+        :raises CheckpointMissingError: Spark purged a batch of the cut meanwhile: ask again with a newer cut.
+        :raises CheckpointCorruptError: The closure or the copy is damaged; no pointer was written.
+        """
+        existing = read_record(self._coordinator, self._paths.savepoint(request.savepoint_id), SavepointPointer)
+        if existing is not None:
+            return self.load(existing[0])
+        savepoint = self.copy(request, live)
+        self.publish(commit, savepoint)
+        return savepoint
+
+    def copy(self, request: SavepointRequest, live: Path) -> Savepoint:
+        """Copy the files and write the manifest; nobody knows of the savepoint yet. Raises as :meth:`create` does."""
+        directory = self.directory(request.savepoint_id)
+        if directory.exists():
+            # Of an attempt whose process died, or whose outcome was unknown: without a pointer it is nobody's.
+            remove_tree(directory)
+        sinks = {
+            query: local_path(sink.path)
+            for query, sink in request.sinks.items()
+            if sink.kind is SinkKind.FILE and sink.path is not None and query in request.cut
+        }
+        # Under a name of its own: a deposed leader that copies on cannot write between these files.
+        with building(directory) as hidden:
+            closures, files = copy_cut(live, hidden, request.cut, sinks)
+            savepoint = Savepoint(
+                savepoint_id=request.savepoint_id,
+                job_id=self._paths.job_id,
+                run=request.run,
+                epoch=request.epoch,
+                created_at=self._clock.now(),
+                label=request.label,
+                schedule=request.schedule,
+                queries={query: self._cut(hidden, request, query, closures[query]) for query in request.cut},
+                files=files,
+                graph=request.graph,
+                spark_version=request.spark_version,
+            )
+            write_manifest(hidden, savepoint)
+        return savepoint
+
+    def publish(self, commit: Commit, savepoint: Savepoint) -> SavepointPointer:
+        """Read a savepoint again, and write its pointer when every byte is as it was copied.
+
+        :raises CheckpointCorruptError: The first file that is bad; no pointer was written.
+        """
+        directory = self.directory(savepoint.savepoint_id)
+        for problem in problems(directory, savepoint):
+            raise problem
+        if manifest_bytes(directory) != savepoint.to_bytes():
+            raise CheckpointCorruptError(MANIFEST, "it is not the one that was written")
+        pointer = pointer_to(self._keys.savepoint(savepoint.savepoint_id), savepoint)
+        path = self._paths.savepoint(savepoint.savepoint_id)
+        try:
+            commit(Create(path, pointer.to_bytes()))
+        except (NodeExistsError, OutcomeUnknownError):
+            node = self._coordinator.find(path)
+            if node is None or node.data != pointer.to_bytes():
+                raise
+        return pointer
+
+    def verify(self, savepoint_id: str) -> list[str]:
+        """Read every byte of a savepoint again and return what is wrong with it; empty when it can be restored.
+
+        :raises CheckpointMissingError: There is no such savepoint.
+        :raises StorageUnavailableError: It could not be read.
+        """
+        pointer = self.pointer(savepoint_id)
+        try:
+            savepoint = self.load(pointer)
+        except CheckpointCorruptError as error:
+            return [f"{error.path}: {error.reason}"]
+        found = problems(self._work_path / pointer.directory, savepoint)
+        return [f"{problem.path}: {problem.reason}" for problem in found]
+
+    def list(self) -> Listing[SavepointPointer]:
+        """Return the pointers newest first, and beside them those that cannot be read."""
+        return read_listing(
+            self._coordinator, self._paths.savepoints, SavepointPointer, newest=lambda pointer: pointer.created_at
+        )
+
+    def pointer(self, savepoint_id: str) -> SavepointPointer:
+        """Return the pointer of one savepoint.
+
+        :raises CheckpointMissingError: There is no savepoint of that id.
+        """
+        found = read_record(self._coordinator, self._paths.savepoint(savepoint_id), SavepointPointer)
+        if found is None:
+            raise CheckpointMissingError(
+                f"job {self._paths.job_id!r} has no savepoint {savepoint_id!r}",
+                next_step="List its savepoints with `spark-ha savepoint list`",
+            )
+        return found[0]
+
+    def load(self, savepoint: SavepointPointer | str) -> Savepoint:
+        """Return the manifest of a savepoint.
+
+        :param savepoint: Its pointer or its id.
+        :raises CheckpointMissingError: There is no such savepoint, or its manifest is gone.
+        :raises CheckpointCorruptError: The manifest is not the one that the pointer's writer wrote.
+        """
+        pointer = self.pointer(savepoint) if isinstance(savepoint, str) else savepoint
+        directory = self._work_path / pointer.directory
+        data = manifest_bytes(directory)
+        if hashlib.sha256(data).hexdigest() != pointer.manifest_sha256:
+            raise CheckpointCorruptError(MANIFEST, "its digest is not the one in the pointer")
+        return parse_manifest(directory, data)
+
+    def dispose(self, commit: Commit, savepoint_id: str) -> None:
+        """Remove a savepoint: its pointer first, then its files.
+
+        :raises JobStateError: Somebody reads it at the moment.
+        :raises CheckpointMissingError: There is no savepoint of that id.
+        """
+        pointer = self.pointer(savepoint_id)
+        if self._read_by_somebody(savepoint_id):
+            raise JobStateError(
+                f"savepoint {savepoint_id!r} of job {self._paths.job_id!r} is being read",
+                next_step="Wait until the restore that reads it is over",
+            )
+        try:
+            commit(Delete(self._paths.savepoint(savepoint_id)))
+        except NodeMissingError:
+            log.info("savepoint %s was removed before", savepoint_id)
+        remove_tree(self._work_path / pointer.directory)
+
+    def retain(self, commit: Commit, schedule: str, keep: int) -> tuple[str, ...]:
+        """Remove a schedule's oldest savepoints beyond *keep* and return their ids; its newest one always stays."""
+        own = [pointer for pointer in self.list() if pointer.schedule == schedule]
+        disposed = []
+        for pointer in reversed(own[max(keep, 1) :]):
+            if not self._read_by_somebody(pointer.savepoint_id):
+                self.dispose(commit, pointer.savepoint_id)
+                disposed.append(pointer.savepoint_id)
+        return tuple(disposed)
+
+    def _read_by_somebody(self, savepoint_id: str) -> bool:
+        return bool(active(self._coordinator, self._paths, f"savepoint-{savepoint_id}", self._clock))
+
+    def _cut(self, directory: Path, request: SavepointRequest, query: str, files: dict[str, int]) -> QueryCut:
+        batch = request.cut[query]
+        sink = request.sinks.get(query, QuerySink(kind=SinkKind.OTHER))
+        # From the copy: what the manifest says of the batch is what the copied files say.
+        entries = (read_entry(directory / query, batch),) if batch >= 0 else ()
+        return QueryCut(batch=batch, sink=sink, entries=entries, files=files)
