@@ -32,6 +32,7 @@ POLL_SECONDS = 1.0  # beside the watch: a watch says that something may have cha
 class Handlers:
     """What is done for each kind of operation.
 
+    :param ready: Whether every query of the job has been started: before that a savepoint would be half of one.
     :param savepoint: Returns the operation's result.
     :param dispose: Returns the operation's result.
     :param stop: Ends the run; the operation's answer is part of that.
@@ -39,6 +40,7 @@ class Handlers:
     :param cancel: Ends the run and the process.
     """
 
+    ready: Callable[[], bool]
     savepoint: Callable[[Operation], dict[str, Any]]
     dispose: Callable[[Operation], dict[str, Any]]
     stop: Callable[[Operation], None]
@@ -82,9 +84,13 @@ class OperationsLoop:
         ]
         self._final = {operation.operation_id: operation for operation in found if operation.state.final}
         for operation in sorted(found, key=lambda operation: (operation.requested_at, operation.operation_id)):
-            if not operation.state.final and operation.operation_id not in self._taken:
+            if not operation.state.final and operation.operation_id not in self._taken and self._may_begin(operation):
                 self._take(operation)
         self._forget()
+
+    def _may_begin(self, operation: Operation) -> bool:
+        """Whether to take it up now. A savepoint that is asked during a recovery waits until it can be whole."""
+        return operation.operation is not OperationKind.SAVEPOINT or self.handlers.ready()
 
     def _forget(self) -> None:
         """Forget answers that nobody asks for any more: a schedule that asks every hour would fill the node."""

@@ -38,11 +38,11 @@ class SavepointJob:
     def create(self, operation: Operation) -> dict[str, Any]:
         """Make a savepoint without a pause of the job; returns the operation's result.
 
-        :raises OperationFailedError: No query was started yet.
+        :raises OperationFailedError: A query is missing: half a cut is no savepoint.
         :raises CheckpointError: The copy is damaged, or Spark purges faster than it can be copied.
         """
-        if not self.registry.started:
-            raise OperationFailedError("the script has not started a query yet", next_step="Ask again later")
+        if not self.registry.settled:
+            raise OperationFailedError("the script has not started all its queries yet", next_step="Ask again later")
         arguments = operation.arguments
         savepoint = self._copy(self._id(operation), str(arguments.get("label") or ""), arguments.get("schedule"))
         result: dict[str, Any] = {

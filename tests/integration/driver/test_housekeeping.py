@@ -15,7 +15,7 @@ from airflow_provider_ha.driver.housekeeping import Housekeeping
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.operations_loop import Handlers, OperationsLoop
 from airflow_provider_ha.jobs import operations
-from airflow_provider_ha.jobs.model import JobState, OperationKind, RunResult
+from airflow_provider_ha.jobs.model import JobState, OperationKind, OperationState, RunResult
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.storage.keys import JobKeys
 from tests.checkpoint_helpers import Job, led_job
@@ -144,11 +144,33 @@ def test_leader_forgets_answers_that_are_older_than_a_week(job: Job) -> None:
     assert job.coordinator.children(job.paths.operations) == ["new"]
 
 
-def _loop(job: Job) -> OperationsLoop:
+def test_a_savepoint_that_is_asked_for_too_early_waits_until_it_can_be_whole(job: Job) -> None:
+    clock = SystemClock()
+    operations.request(
+        job.coordinator,
+        job.paths,
+        OperationKind.SAVEPOINT,
+        operation_id="early",
+        arguments={},
+        requested_by="test",
+        clock=clock,
+    )
+
+    _loop(job, ready=False).look()
+    waiting = operations.read(job.coordinator, job.paths, "early")
+    _loop(job, ready=True).look()
+    begun = operations.read(job.coordinator, job.paths, "early")
+
+    assert waiting is not None
+    assert begun is not None
+    assert (waiting.state, begun.state) == (OperationState.REQUESTED, OperationState.RUNNING)
+
+
+def _loop(job: Job, *, ready: bool = True) -> OperationsLoop:
     def unexpected(*_: object) -> dict[str, object]:
         raise AssertionError("nothing is to be done")
 
-    handlers = Handlers(unexpected, unexpected, unexpected, unexpected, unexpected)  # type: ignore[arg-type]
+    handlers = Handlers(lambda: ready, unexpected, unexpected, unexpected, unexpected, unexpected)  # type: ignore[arg-type]
     return OperationsLoop(
         coordinator=job.coordinator,
         paths=job.paths,

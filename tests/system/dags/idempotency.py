@@ -79,6 +79,6 @@ with DAG(dag_id="savepoint_held", schedule=None, catchup=False, params=JOB):
         task_id="savepoint",
         job_id="{{ params.job_id }}",
         poll_interval=1.0,
-        retries=12,
-        retry_delay=timedelta(seconds=15),  # a driver that has just come up refuses: its script has no query yet
+        retries=3,
+        retry_delay=timedelta(seconds=1),
     )
