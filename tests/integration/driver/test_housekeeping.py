@@ -146,6 +146,8 @@ def test_leader_forgets_answers_that_are_older_than_a_week(job: Job) -> None:
 
 def test_a_savepoint_that_is_asked_for_too_early_waits_until_it_can_be_whole(job: Job) -> None:
     clock = SystemClock()
+    run = RunStore(job.coordinator, job.paths)
+    job.coordinator.commit(run.create_op(a_run()), *run.submission_ops(1, a_submission()))
     operations.request(
         job.coordinator,
         job.paths,

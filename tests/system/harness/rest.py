@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx
+from tenacity import Retrying, retry_if_result, stop_after_attempt, wait_exponential
 
 from airflow_provider_ha.testing.waiting import wait_until
 
@@ -53,8 +54,13 @@ class AirflowApi:
     def trigger(self, dag_id: str, run_id: str, conf: Mapping[str, Any]) -> DagRun:
         """Start a run of a DAG by hand, with *conf* as its parameters."""
         body = {"logical_date": None, "dag_run_id": run_id, "conf": dict(conf)}
-        self.request("POST", f"/api/v2/dags/{dag_id}/dagRuns", json=body)
-        return DagRun(dag_id, run_id)
+        run = DagRun(dag_id, run_id)
+        try:
+            self.request("POST", f"/api/v2/dags/{dag_id}/dagRuns", json=body)
+        except DagRunFailedError:
+            # A request that was answered with an error, and asked again, may have made the run the first time.
+            self.run_state(run)
+        return run
 
     def unpause(self, dag_id: str) -> None:
         """Let a DAG run."""
@@ -127,15 +133,26 @@ class AirflowApi:
 
     def request(self, method: str, path: str, **arguments: Any) -> Any:
         """Ask the API; a token that is missing or has expired is fetched."""
-        answer = self._client.request(method, path, **arguments)
+        answer = self._patiently(method, path, **arguments)
         if answer.status_code == httpx.codes.UNAUTHORIZED:
             token = self._client.post("/auth/token", json=self._credentials).raise_for_status().json()
             self._client.headers["Authorization"] = f"Bearer {token['access_token']}"
-            answer = self._client.request(method, path, **arguments)
+            answer = self._patiently(method, path, **arguments)
         if answer.is_error:
             message = f"{method} {path}: {answer.status_code} {answer.text[:500]}"
             raise DagRunFailedError(message)
         return answer.json() if answer.content else None
+
+    def _patiently(self, method: str, path: str, **arguments: Any) -> httpx.Response:
+        """Ask again when Airflow's SQLite was locked by another of its processes: that is a 500, and passes."""
+        asking = Retrying(
+            stop=stop_after_attempt(6),
+            wait=wait_exponential(multiplier=0.5, max=5),
+            retry=retry_if_result(lambda answer: answer.is_server_error),
+            retry_error_callback=lambda state: state.outcome.result() if state.outcome else None,
+        )
+        answer: httpx.Response = asking(self._client.request, method, path, **arguments)
+        return answer
 
     def _fail(self, run: DagRun, tasks: list[str]) -> None:
         lines = [f"{run.dag_id} {run.run_id} did not succeed: {self.task_states(run)}"]
