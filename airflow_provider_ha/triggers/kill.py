@@ -32,7 +32,6 @@ ENDED_BY_USER = frozenset({"success", "failed", "skipped", "removed"})
 # The first such question makes a triggerer build Airflow's API in its own process: 16 s measured on two busy cores.
 _STATE_TIMEOUT = 24.0
 
-
 _going: set[asyncio.Task[None]] = set()
 
 
@@ -67,8 +66,7 @@ async def task_state(instance: Any) -> str | None:
     from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance  # noqa: PLC0415  # heavy; only here
 
     index = getattr(instance, "map_index", -1)
-    # Not asyncio.to_thread: Airflow's call goes back to the triggerer's own loop, which only asgiref's threads know.
-    # From any other thread it waits for an answer that the loop has already read and thrown away.
+    # Through asgiref, as Airflow's own triggers ask: its threads know the triggerer's loop.
     asking = sync_to_async(RuntimeTaskInstance.get_task_states)(
         dag_id=instance.dag_id,
         task_ids=[instance.task_id],
