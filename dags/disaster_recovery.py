@@ -32,6 +32,8 @@ with DAG(
     schedule=None,
     catchup=False,
     render_template_as_native_obj=True,  # lists stay lists
+    # Airflow may fail a task that defers and resumes at once. A retry finds what was asked for before.
+    default_args={"retries": 2, "retry_delay": timedelta(seconds=10)},
     tags=["spark-ha"],
     params={
         "source_job": Param("flight_delays", type="string", description="Job to restore from"),

@@ -1,16 +1,21 @@
-"""The applications are scripts that anyone could have written: they run under plain ``spark-submit``."""
+"""The applications are scripts that anyone could have written: they run under plain ``spark-submit``, and as jobs."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import Popen
 
 import pytest
 
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.submit.client import HaClient
+from airflow_provider_ha.submit.requests import SubmitRequest
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.apps import parts
+from tests.driver_helpers import CONF, PATIENCE
 from tests.system.harness.compare import Comparison, compare_hourly, compare_long_delays
 from tests.system.harness.feeder import Feeder
 from tests.system.harness.flights import data_file, flights_csv, read_year
@@ -85,5 +90,36 @@ def test_the_application_that_uses_everything_finds_everything_under_plain_spark
     arguments = ("--input", str(tmp_path / "in"), "--found", str(found), "--run", "by-hand")
     with spark_submit(parts.APPLICATION, *arguments, options=options, log=log) as process:
         wait_until(alive(process, log, found.exists), timeout=60, what="the first batch", interval=0.2)
+
+    assert json.loads(found.read_text()) == parts.EXPECTED | {"run": "by-hand", "batch": 0, "lines": 2}
+
+
+def test_what_belongs_to_an_application_travels_with_its_job(config: HaConfig, tmp_path: Path) -> None:
+    built = parts.build(tmp_path / "parts")
+    script = Path(shutil.copytree(parts.APPLICATION.parent, tmp_path / "checkout")) / parts.APPLICATION.name
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text("one\ntwo\n")
+    found = tmp_path / "found.json"
+    request = SubmitRequest(
+        job_id="everything",
+        request_id="test",
+        application=str(script),
+        arguments=["--input", str(tmp_path / "in"), "--found", str(found), "--run", "by-hand"],
+        py_files=built.py_files,
+        jars=[str(built.jar)],
+        files=[str(script.parent / built.data_file.name)],
+        conf={key: value for key, value in CONF.items() if key not in ("spark.master", "spark.driver.memory")},
+        master="local[1]",
+        driver_memory="1g",
+    )
+    with HaClient.open(config) as client:
+        job = client.job("everything")
+        job.submit(request)
+        shutil.rmtree(tmp_path / "parts")  # what was submitted has been stored: nothing is read from here again
+        shutil.rmtree(script.parent)
+
+        wait_until(found.exists, timeout=PATIENCE, what="the first batch", interval=0.2)
+        job.request_cancel(operation_id="end", requested_by="test")
+        wait_until(lambda: job.snapshot().state.terminal, timeout=PATIENCE, what="the end of the run")
 
     assert json.loads(found.read_text()) == parts.EXPECTED | {"run": "by-hand", "batch": 0, "lines": 2}

@@ -67,6 +67,15 @@ def compare_hourly(truth: Truth, output: Path, *, name: str = "hourly_delays") -
     return _compare(name, truth.hourly, read_hourly(output))
 
 
+def compare_new_hours(truth: Truth, output: Path, before: Path, *, name: str) -> Comparison:
+    """Compare an output that holds only what came after *before*: every hour from there to its last one, each once."""
+    had = {key for key, _ in read_hourly(before)}
+    rows = list(read_hourly(output))
+    last = max((key[0] for key, _ in rows), default="")
+    expected = {key: values for key, values in truth.hourly.items() if key not in had and key[0] <= last}
+    return _compare(name, expected, rows)
+
+
 def compare_long_delays(truth: Truth, table: Path, *, name: str = "long_delays") -> Comparison:
     """Compare the SQLite file of ``long_delays``."""
     return _compare(name, truth.long_delays, read_long_delays(table))

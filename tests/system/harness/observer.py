@@ -75,6 +75,10 @@ class JobObserver:
                 found[number] = self._config.work_path / self._keys.pin(number, pointer.epoch)
         return found
 
+    def savepoint(self, savepoint_id: str) -> Path:
+        """Return the directory of a savepoint."""
+        return self._config.work_path / self._keys.savepoint(savepoint_id)
+
     def progress(self) -> dict[str, Progress]:
         """Return how far each query is in the current working directory."""
         return progress(self.directory())

@@ -8,7 +8,7 @@ from contextlib import closing
 
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.system.harness.compare import compare_hourly, compare_long_delays
+from tests.system.harness.compare import compare_hourly, compare_long_delays, compare_new_hours
 from tests.system.harness.faults import (
     Victim,
     as_json,
@@ -170,7 +170,14 @@ def cancel(stage: Stage, phase: Phase) -> None:
     snapshot = stage.job(FRESH).snapshot()
     if snapshot.state is not JobState.CANCELED or (snapshot.latest_checkpoint or 0) < (before or 1):
         raise UnexpectedError(f"{FRESH} is {snapshot.state.value} with checkpoint {snapshot.latest_checkpoint}")
-    phase.found = f"{FRESH} is CANCELED, its checkpoint {snapshot.latest_checkpoint} stays"
+    earlier = stage.job().savepoint(stage.savepoint) / "sinks" / "hourly_delays"
+    name = f"{FRESH}: hourly_delays, only what is new"
+    result = compare_new_hours(stage.truth(YEAR), stage.output(FRESH), earlier, name=name)
+    stage.report.comparisons.append(result)
+    phase.found = (
+        f"{FRESH} is CANCELED, its checkpoint {snapshot.latest_checkpoint} stays; its {result.found:,} new rows are "
+        f"{result.verdict}"
+    )
 
 
 def terminate(stage: Stage, phase: Phase) -> None:
@@ -199,7 +206,7 @@ def go_on(stage: Stage, phase: Phase) -> None:
     The drain gave the table a batch that cannot be taken back. The plan says so, and somebody has to allow it: here it
     is harmless, because the application writes by key.
     """
-    conf = {"source_job": MAIN_JOB, "job_id": MAIN_JOB, "allow": ["SAFE", "DUPLICATES_POSSIBLE"]}
+    conf = {"source_job": MAIN_JOB, "job_id": MAIN_JOB, "allow": ["SAFE"]}
     stage.main_run = stage.start_dag("disaster_recovery", conf)
     stage.servers.api.wait_for_task(stage.main_run, "wait_for_leader", "success", timeout=_PATIENCE)
     stage.wait_until_read(MAIN_JOB, YEAR)

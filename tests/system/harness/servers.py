@@ -131,9 +131,6 @@ class Servers:
             "AIRFLOW__API__PORT": str(self.port),
             "AIRFLOW__API__WORKERS": "1",
             "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "True",
-            # Airflow may fail a task that defers and resumes within one scheduler loop; a retry finds its request.
-            "AIRFLOW__CORE__DEFAULT_TASK_RETRIES": "2",
-            "AIRFLOW__CORE__DEFAULT_TASK_RETRY_DELAY": "2",
             "AIRFLOW__CORE__DAGS_FOLDER": str(REPOSITORY / "dags"),
             "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{self.url}/execution/",
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
