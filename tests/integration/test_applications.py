@@ -11,7 +11,7 @@ from subprocess import Popen
 import pytest
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.submit.client import HaClient
+from airflow_provider_ha.submit.client import HaClient, JobClient
 from airflow_provider_ha.submit.requests import SubmitRequest
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.apps import parts
@@ -37,6 +37,12 @@ def alive(process: Popen[bytes], log: Path, predicate: Callable[[], object]) -> 
         return predicate()
 
     return ask
+
+
+def exited(job: JobClient) -> bool:
+    """Whether the supervisor of the newest submission has said that every process is dead."""
+    run = job.snapshot().run
+    return run is not None and run.newest is not None and run.newest.exit is not None
 
 
 def test_the_flights_application_under_plain_spark_submit_computes_the_truth(
@@ -120,6 +126,6 @@ def test_what_belongs_to_an_application_travels_with_its_job(config: HaConfig, t
 
         wait_until(found.exists, timeout=PATIENCE, what="the first batch", interval=0.2)
         job.request_cancel(operation_id="end", requested_by="test")
-        wait_until(lambda: job.snapshot().state.terminal, timeout=PATIENCE, what="the end of the run")
+        wait_until(lambda: exited(job), timeout=PATIENCE, what="the death of the driver to be proven")
 
     assert json.loads(found.read_text()) == parts.EXPECTED | {"run": "by-hand", "batch": 0, "lines": 2}
