@@ -51,6 +51,7 @@ def job(tmp_path: Path, name: str) -> tuple[Path, Path]:
     return copy_live(tmp_path / name / "live"), copy_output(tmp_path / name / "out")
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.timeout(500)
 def test_a_rewound_query_and_one_killed_in_the_crash_window_end_at_the_truth(tmp_path: Path) -> None:

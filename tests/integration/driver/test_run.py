@@ -65,6 +65,7 @@ def test_terminate_emits_every_open_window_and_keeps_the_sharp_checkpoint(job: M
     assert not job.working.with_name(job.working.name + ".drain").exists()
 
 
+@pytest.mark.long
 def test_script_that_ends_by_itself_finishes_with_a_sharp_checkpoint(job: ManagedJob, stream: Stream) -> None:
     stream.feed(3)
     run = job.submit(APPS / "available_now.py", [str(stream.source), str(stream.output)])

@@ -8,7 +8,7 @@ from contextlib import closing
 
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.system.harness.compare import compare_hourly, compare_long_delays, compare_new_hours
+from tests.system.harness.compare import compare_hourly, compare_long_delays, compare_new_hours, read_hourly
 from tests.system.harness.faults import (
     Victim,
     as_json,
@@ -165,6 +165,8 @@ def restore_savepoint(stage: Stage, phase: Phase) -> None:
 
 def cancel(stage: Stage, phase: Phase) -> None:
     """Cancel one of the other jobs: it ends at once, and its latest pointer stays."""
+    output = stage.output(FRESH)
+    wait_until(lambda: next(read_hourly(output), None), timeout=_PATIENCE, what=f"a new row of {FRESH}", interval=0.5)
     before = stage.job(FRESH).snapshot().latest_checkpoint
     stage.run_dag("stop_job", {"job_id": FRESH, "mode": "cancel"})
     snapshot = stage.job(FRESH).snapshot()
@@ -172,7 +174,7 @@ def cancel(stage: Stage, phase: Phase) -> None:
         raise UnexpectedError(f"{FRESH} is {snapshot.state.value} with checkpoint {snapshot.latest_checkpoint}")
     earlier = stage.job().savepoint(stage.savepoint) / "sinks" / "hourly_delays"
     name = f"{FRESH}: hourly_delays, only what is new"
-    result = compare_new_hours(stage.truth(YEAR), stage.output(FRESH), earlier, name=name)
+    result = compare_new_hours(stage.truth(YEAR), output, earlier, name=name)
     stage.report.comparisons.append(result)
     phase.found = (
         f"{FRESH} is CANCELED, its checkpoint {snapshot.latest_checkpoint} stays; its {result.found:,} new rows are "
