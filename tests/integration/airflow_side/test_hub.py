@@ -141,7 +141,7 @@ def test_the_loop_is_never_blocked_while_the_cluster_does_not_answer(
     away = config.model_copy(update={"zookeeper": "127.0.0.1:1"})  # nobody listens there
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_HA_DEFAULT", connection_json(away))
     monkeypatch.setattr(
-        hub, "_open_client", lambda config: HaClient(config, KazooCoordinator.connect(config, timeout=0.5))
+        hub, "_open_client", lambda config: HaClient(config, KazooCoordinator.connect(config, timeout=3.0))
     )
     gaps: list[float] = []
 
@@ -157,8 +157,8 @@ def test_the_loop_is_never_blocked_while_the_cluster_does_not_answer(
         return still_waiting
 
     assert asyncio.run(watch()), "an outage is waited out"
-    assert max(gaps) < 0.5
-    wait_until(no_hub_thread, timeout=10, what="the last attempt to connect to be over")
+    assert max(gaps) < 1.5, "a loop that connects by itself is away for 3 s"
+    wait_until(no_hub_thread, timeout=20, what="the last attempt to connect to be over")
 
 
 def test_a_loss_is_due_again_after_its_delay_and_not_before(
