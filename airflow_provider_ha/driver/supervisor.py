@@ -68,7 +68,8 @@ def main(arguments: list[str]) -> int:
     log.info("supervising %s run %d attempt %d as pid %d", spec.job_id, spec.run, spec.attempt, os.getpid())
     ending = run(spec, stop)
     log.info("all processes are dead: %s (exit code %d, pids %s)", ending.reason, ending.code, list(ending.pids))
-    return 0 if report(spec, ending) else 1
+    stop.raised = 0  # that one was obeyed; another one means: do not wait for ZooKeeper any longer
+    return 0 if report(spec, ending, stop) else 1
 
 
 def run(spec: DriverSpec, stop: _StopFlag) -> Ending:
@@ -141,8 +142,11 @@ def _await_jvm(tree: ProcessTree) -> None:
         time.sleep(POLL_SECONDS)
 
 
-def report(spec: DriverSpec, ending: Ending) -> bool:
-    """End the dead session, then write the exit. Returns whether it is written."""
+def report(spec: DriverSpec, ending: Ending, stop: _StopFlag) -> bool:
+    """End the dead session, then write the exit. Returns whether it is written.
+
+    Told to stop while ZooKeeper does not answer, it gives up: everything is dead, and the session runs out by itself.
+    """
     end = time.monotonic() + REPORT_SECONDS
     pause = 0.2
     while True:
@@ -150,7 +154,7 @@ def report(spec: DriverSpec, ending: Ending) -> bool:
             _end_session(spec)
             _write_exit(spec, ending)
         except HaError as error:  # noqa: PERF203  # a retry is a try in a loop
-            if not error.retryable or time.monotonic() > end:
+            if not error.retryable or stop.raised or time.monotonic() > end:
                 log.exception("the exit of the submission could not be written")
                 return False
             log.warning("ZooKeeper does not answer, trying again in %.1f s: %s", pause, error)
