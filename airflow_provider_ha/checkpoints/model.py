@@ -129,14 +129,6 @@ class ManifestFile(Model):
     sha256: str
 
 
-class SavepointState(str, Enum):
-    """State of a savepoint; only COMPLETED ones can be restored."""
-
-    IN_PROGRESS = "IN_PROGRESS"
-    COMPLETED = "COMPLETED"
-    FAILED = "FAILED"
-
-
 class Savepoint(Record):
     """``manifest.json`` of a savepoint; written last. What has none is not a savepoint.
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from airflow_provider_ha.checkpoints.format import files
 from airflow_provider_ha.checkpoints.format.compactible_log import CompactibleLog
-from airflow_provider_ha.checkpoints.format.layout import COMMITS, METADATA, OFFSETS, SOURCES, STATE, batches, numbers
+from airflow_provider_ha.checkpoints.format.layout import COMMITS, METADATA, OFFSETS, SOURCES, STATE, numbers
 from airflow_provider_ha.checkpoints.format.metadata_log import OffsetsEntry, read_commits, read_offsets, read_query_id
 from airflow_provider_ha.checkpoints.format.state import StateReader
 from airflow_provider_ha.errors import CheckpointMissingError
@@ -130,16 +130,6 @@ def checksum_files(directory: Path, name: str) -> list[str]:
     prefix = f"{parent}/" if parent else ""
     candidates = [f"{prefix}{own}.crc", f"{prefix}.{own}.crc", f"{prefix}.{own}.crc.crc"]
     return [path for path in candidates if files.exists(directory, path)]
-
-
-def last_committed(directory: Path) -> int:
-    """Return C, the batch whose closure is the newest; -1 when nothing is committed.
-
-    :raises CheckpointMissingError: It is no checkpoint: nothing was ever planned there.
-    """
-    if not batches(directory, OFFSETS):
-        raise CheckpointMissingError(f"{directory} holds no planned batch", next_step="Start the query afresh")
-    return max(batches(directory, COMMITS), default=-1)
 
 
 def _plain_files(directory: Path, place: str) -> Iterator[str]:

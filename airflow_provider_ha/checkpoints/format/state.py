@@ -13,7 +13,7 @@ from pathlib import Path
 from airflow_provider_ha.checkpoints.format import hdfs_state, rocksdb
 from airflow_provider_ha.checkpoints.format.files import FileGoneError, names
 from airflow_provider_ha.checkpoints.format.layout import STATE, numbers
-from airflow_provider_ha.checkpoints.format.metadata_log import CommitsEntry, OffsetsEntry, read_commits, read_offsets
+from airflow_provider_ha.checkpoints.format.metadata_log import CommitsEntry, OffsetsEntry
 from airflow_provider_ha.checkpoints.format.operators import Operator, read_operator, substores
 from airflow_provider_ha.checkpoints.format.store_files import Chain, Kind, StateFile, Store
 from airflow_provider_ha.errors import CheckpointCorruptError
@@ -139,17 +139,6 @@ def check_not_empty(file: StateFile) -> None:
     """
     if file.size == 0 and file.kind is not Kind.LOG:
         raise CheckpointCorruptError(file.path, "the file is empty")
-
-
-def state_files(directory: Path, batch: int) -> Iterator[StateFile]:
-    """Yield every state file that is needed to go on after *batch*.
-
-    :param directory: The checkpoint.
-    :param batch: N, a committed batch; its state has version N + 1.
-    :raises CheckpointMissingError: The batch is not in the logs.
-    :raises CheckpointCorruptError: A file is missing, or not what was written.
-    """
-    return StateReader(directory).files(read_offsets(directory, batch), read_commits(directory, batch))
 
 
 def _partitions(offsets: OffsetsEntry) -> int | None:
