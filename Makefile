@@ -3,6 +3,8 @@
 .PHONY: help venv demo demo-stop test test-long lint format types docs bench clean
 
 BIN := build/venv/bin
+# Half of a test's time is waiting for a session to expire or for Spark to start, so two at a time use two cores well.
+WORKERS ?= 2
 export SPARK_LOCAL_IP := 127.0.0.1
 
 help: ## Show the targets
@@ -17,10 +19,10 @@ demo: venv ## Run the main job end to end through a real Airflow (KEEP=1 leaves 
 demo-stop: venv ## Stop what `make demo KEEP=1` left running
 	@$(BIN)/python -m tests.system.demo --stop
 
-test: venv ## Run the quick suite
-	@$(BIN)/pytest -m "not long and not system"
+test: venv ## Run the quick suite (WORKERS=n test processes)
+	@$(BIN)/pytest -m "not long and not system" -n $(WORKERS) --dist loadfile
 
-test-long: venv ## Run everything, with a real Airflow and real kills
+test-long: venv ## Run what takes longer: a real Airflow, real kills, full matrices
 	@$(BIN)/pytest -m "long or system" --timeout 1800
 
 lint: venv ## Check style and spelling

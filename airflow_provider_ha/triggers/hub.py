@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import SessionState
+from airflow_provider_ha.triggers.patience import within
 
 
 if TYPE_CHECKING:
@@ -90,13 +91,13 @@ class Hub:
             return reader(session.client)
 
         waiter.changed.clear()
-        return await asyncio.wait_for(self._loop.run_in_executor(self._executor, call), CALL_TIMEOUT)
+        return await within(CALL_TIMEOUT, self._loop.run_in_executor(self._executor, call))
 
     async def call(self, function: Callable[[HaClient], T]) -> T:
         """Call *function* in a thread, without watching anything. Same errors as :meth:`read`."""
         session = await self._current()
         future = self._loop.run_in_executor(self._executor, function, session.client)
-        return await asyncio.wait_for(future, CALL_TIMEOUT)
+        return await within(CALL_TIMEOUT, future)
 
     @asynccontextmanager
     async def waiter(self, paths: Sequence[str]) -> AsyncIterator[Waiter]:
@@ -124,7 +125,7 @@ class Hub:
         if self._session is None:
             self._session = asyncio.ensure_future(self._open())
         # Shielded: one trigger that is cancelled must not take the attempt away from the others.
-        return await asyncio.wait_for(asyncio.shield(self._session), CALL_TIMEOUT)
+        return await within(CALL_TIMEOUT, asyncio.shield(self._session))
 
     async def _open(self) -> _Session:
         client = await self._loop.run_in_executor(self._executor, self._open_client, self._config)
@@ -136,7 +137,7 @@ class Hub:
         elif not task.cancelled() and task.exception() is None:
             with suppress(asyncio.TimeoutError):
                 closing = self._loop.run_in_executor(None, task.result().close)
-                await asyncio.wait_for(asyncio.shield(closing), CALL_TIMEOUT)
+                await within(CALL_TIMEOUT, asyncio.shield(closing))
 
     def _wake_from_thread(self, path: str | None) -> None:
         with suppress(RuntimeError):  # the loop is gone, and every waiter with it
@@ -166,7 +167,7 @@ class Waiter:
     async def wait(self, seconds: float) -> None:
         """Return when one of the nodes may have changed, at the latest after *seconds* (the poll is the backstop)."""
         with suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self.changed.wait(), seconds)
+            await within(seconds, self.changed.wait())
 
 
 class _Session:

@@ -20,6 +20,7 @@ from asgiref.sync import sync_to_async
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.jobs.watchers import WhenKilled, release
 from airflow_provider_ha.triggers.hub import borrow
+from airflow_provider_ha.triggers.patience import within
 
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ async def task_state(instance: Any) -> str | None:
         map_index=index if index is not None and index >= 0 else None,
     )
     try:
-        states = await asyncio.wait_for(asking, _STATE_TIMEOUT)
+        states = await within(_STATE_TIMEOUT, asking)
     except asyncio.TimeoutError:
         return None
     return next(iter(states.get(instance.run_id, {}).values()), None)
