@@ -32,7 +32,8 @@ LATE = 5  # days that arrive while the job is being terminated
 # end of each:
 _FIRST, _SUBMITTED, _SAVED, _PYTHON_KILLED, _JVM_KILLED, _SUSPENDED = 30, 70, 120, 190, 260, 330
 _SECONDS_PER_DAY = 0.4
-_MAX_FILES = 4
+_MAX_FILES = 4  # small batches while drivers are killed: there is always one to be killed in
+_MANY_FILES = 40  # afterwards what was not read yet is read in a few
 _PATIENCE = 600  # seconds; what is slow on a loaded machine is not wrong
 
 
@@ -109,7 +110,8 @@ def damage(stage: Stage, phase: Phase) -> None:
 
 def restore_after_damage(stage: Stage, phase: Phase) -> None:
     """Run the runbook: it must reject the damaged checkpoint and go on from the one before."""
-    run = stage.start_dag("disaster_recovery", {"source_job": MAIN_JOB, "job_id": MAIN_JOB})
+    arguments = _arguments(stage, MAIN_JOB, max_files=_MANY_FILES)
+    run = stage.start_dag("disaster_recovery", {"source_job": MAIN_JOB, "job_id": MAIN_JOB, "arguments": arguments})
     stage.servers.api.wait_for_task(run, "wait_for_checkpoint", "success", timeout=_PATIENCE)
     stage.main_run = run
     selection = stage.servers.api.xcom(run, "select_checkpoint")
@@ -154,7 +156,7 @@ def restore_savepoint(stage: Stage, phase: Phase) -> None:
                 "job_id": job_id,
                 "want": f"savepoint-{stage.savepoint}",
                 "output": output,
-                "arguments": _arguments(stage, job_id, max_files=40),
+                "arguments": _arguments(stage, job_id, max_files=_MANY_FILES),
             },
         )
     for run in runs.values():
