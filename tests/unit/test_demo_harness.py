@@ -16,7 +16,7 @@ from airflow_provider_ha.testing.waiting import wait_until
 from tests.system.harness import processes
 from tests.system.harness.compare import Comparison
 from tests.system.harness.faults import Kill, Recovery, damage_checkpoint
-from tests.system.harness.observer import exists, files_committed, rows_in
+from tests.system.harness.observer import exists, files_committed, rows_in, undisturbed
 from tests.system.harness.report import Report
 
 
@@ -126,3 +126,16 @@ def test_the_clean_up_ends_what_the_demo_started_and_nothing_else(tmp_path: Path
         assert not exists(ours.pid)
         assert stranger.poll() is None
         stranger.kill()
+
+
+def test_a_look_is_repeated_when_a_file_vanishes_meanwhile(tmp_path: Path) -> None:
+    looks: list[str] = []
+
+    def look() -> str:
+        looks.append("look")
+        if len(looks) == 1:
+            (tmp_path / "renamed.dead").read_text()
+        return "seen"
+
+    assert undisturbed(look) == "seen"
+    assert len(looks) == 2

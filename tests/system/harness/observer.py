@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
 import psutil
+from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from airflow_provider_ha.checkpoints.format import layout
 from airflow_provider_ha.checkpoints.format.layout import Progress
@@ -21,6 +23,9 @@ from airflow_provider_ha.jobs.runs import decode
 from airflow_provider_ha.jobs.snapshot import JobSnapshot, read_snapshot
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.testing.waiting import wait_until
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +90,7 @@ class JobObserver:
 
     def files_read(self) -> dict[str, int]:
         """Return how many input files each query has read and committed."""
-        directory = self.directory()
-        return {name: files_committed(directory / name) for name in layout.queries(directory)}
+        return undisturbed(self._files_read)
 
     def driver(self) -> DriverProcesses:
         """Return the processes of the newest submission, once both of them are up."""
@@ -97,6 +101,10 @@ class JobObserver:
         leader = self.snapshot().leader
         return leader.epoch if leader else 0
 
+    def _files_read(self) -> dict[str, int]:
+        directory = self.directory()
+        return {name: files_committed(directory / name) for name in layout.queries(directory)}
+
     def _driver(self) -> DriverProcesses | None:
         view = self.snapshot().run
         newest = view.newest if view else None
@@ -104,6 +112,12 @@ class JobObserver:
             return None
         submission = self._config.work_path / self._keys.application(view.run.number, newest.submission.attempt)
         return _processes(newest.started, submission / "driver.pid")
+
+
+@retry(retry=retry_if_exception_type(FileNotFoundError), stop=stop_after_delay(30), wait=wait_fixed(0.1), reraise=True)
+def undisturbed(look: Callable[[], T]) -> T:
+    """Look until nothing vanishes meanwhile: Spark purges its logs, a new epoch renames the directory of the last."""
+    return look()
 
 
 def progress(directory: Path) -> dict[str, Progress]:
