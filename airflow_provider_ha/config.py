@@ -21,6 +21,8 @@ class Timings(BaseModel):
     :param heartbeat_timeout: Seconds until an unanswered heartbeat drops the connection.
     :param connect_timeout: Seconds for one attempt to connect to one server.
     :param margin: m, seconds that the lease ends before T.
+    :param tolerate_suspended: Whether a leader works on while its connection is interrupted, until its lease ends.
+        ``False`` is the strict mode: an interruption of any length ends the leadership.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -30,20 +32,95 @@ class Timings(BaseModel):
     heartbeat_timeout: float = Field(default=1.0, gt=0)
     connect_timeout: float = Field(default=1.0, gt=0)
     margin: float = Field(default=0.5, ge=0)
+    tolerate_suspended: bool = True
 
     def tolerated_cut(self, hosts: int) -> float:
-        """Return for how many seconds a leader may be cut off without losing its job.
+        """Return for how many seconds a leader may be cut off without losing its job: T - 2h - m.
 
         :raises ConfigurationError: The figures contradict each other for an ensemble of *hosts* servers.
         """
         needed = 2 * self.heartbeat_interval + self.heartbeat_timeout + hosts * self.connect_timeout + self.margin
+        cut = self.session_timeout - 2 * self.heartbeat_interval - self.margin
         if needed >= self.session_timeout:
             raise ConfigurationError(
                 f"session timeout {self.session_timeout:g} s is too short for {hosts} ZooKeeper server(s): "
-                f"2 x heartbeat interval + heartbeat timeout + servers x connect timeout + margin = {needed:g} s",
+                f"2 x heartbeat interval + heartbeat timeout + servers x connect timeout + margin = {needed:g} s, "
+                f"so a leader that is cut off could not try every server within the {max(cut, 0):g} s "
+                "that its lease leaves it",
                 next_step="Raise session_timeout or lower the other timings",
             )
-        return self.session_timeout - 2 * self.heartbeat_interval - self.margin
+        return cut
+
+    def granted(self, seconds: float, hosts: int) -> Timings:
+        """Return the timings with the session timeout that the servers granted.
+
+        :raises ConfigurationError: They granted less than the other figures need.
+        """
+        timings = self.model_copy(update={"session_timeout": seconds})
+        try:
+            timings.tolerated_cut(hosts)
+        except ConfigurationError as error:
+            raise ConfigurationError(
+                f"ZooKeeper granted a session timeout of {seconds:g} s, not the {self.session_timeout:g} s asked for, "
+                f"and that does not do: {error.message}",
+                next_step="Raise maxSessionTimeout (by default 20 ticks) on every server, or lower the other timings",
+            ) from None
+        return timings
+
+    def check_tick(self, tick: float) -> None:
+        """Assert that half a tick of the servers is no longer than a heartbeat.
+
+        A follower reports its clients to the leader twice a tick; the lease counts from the last heartbeat but one
+        because of that, and would be too long if a report could be older than a heartbeat.
+
+        :param tick: ``tickTime`` of the servers, seconds.
+        :raises ConfigurationError: It is longer.
+        """
+        if tick / 2 > self.heartbeat_interval:
+            raise ConfigurationError(
+                f"half a tick of the ZooKeeper servers ({tick / 2:g} s) is longer than the heartbeat interval "
+                f"({self.heartbeat_interval:g} s): a leader could believe in its lease for too long",
+                next_step=f"Set tickTime to at most {int(2000 * self.heartbeat_interval)} ms, "
+                "or raise heartbeat_interval",
+            )
+
+
+class TlsOptions(BaseModel):
+    """How to talk TLS to ZooKeeper. Paths of PEM files on the host that connects.
+
+    :param ca_file: Certificates that may have signed the servers'; the system's own ones are accepted as well.
+    :param cert_file: Our certificate, for servers that ask for one (mutual TLS).
+    :param key_file: Its key.
+    :param key_password: Password of the key.
+    :param check_hostname: Whether a server's certificate must be for the name that it was connected by.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    ca_file: str | None = None
+    cert_file: str | None = None
+    key_file: str | None = None
+    key_password: SecretStr | None = None
+    check_hostname: bool = True
+
+    @model_validator(mode="after")
+    def _pair(self) -> TlsOptions:
+        if (self.cert_file is None) != (self.key_file is None):
+            raise ValueError("a certificate and its key go together; name cert_file and key_file, or neither")
+        return self
+
+    def check_files(self) -> None:
+        """Assert that every file can be read on this host.
+
+        :raises ConfigurationError: With the first one that cannot.
+        """
+        for field in ("ca_file", "cert_file", "key_file"):
+            path = getattr(self, field)
+            if path is not None and not os.access(path, os.R_OK):
+                raise ConfigurationError(
+                    f"{field} {path!r} of the TLS connection to ZooKeeper cannot be read on this host",
+                    next_step="Put the file there, readable for the user of this process",
+                )
 
 
 class S3Options(BaseModel):
@@ -61,12 +138,15 @@ class S3Options(BaseModel):
 class HaConfig(BaseModel):
     """One cluster and how to reach it.
 
-    :param zookeeper: Hosts of the ensemble: ``"zk1:2181,zk2:2181"``.
+    :param zookeeper: Hosts of the ensemble: ``"zk1:2181,zk2:2181"``; a chroot may follow: ``"zk1:2181,zk2:2181/prod"``.
     :param storage_root: URI of blobs, graphs and records: ``file:///shared/ha`` or ``s3://bucket/prefix``.
     :param cluster_id: Namespace of the jobs; usually one environment in one site.
     :param root: Root znode of all clusters.
     :param work_root: URI of working directories, pins and savepoints; only needed when *storage_root* is no file URI.
+    :param chroot: Node of the ensemble that everything lies below, ``/prod``; it must exist.
     :param digest_auth: ``user:password`` for ZooKeeper; when given, every node is protected by it.
+    :param sasl_auth: ``user:password`` for SASL (DIGEST-MD5); when given, every node is protected by it.
+    :param tls: When given, ZooKeeper is talked to by TLS only.
     :param s3: Options for ``s3://`` roots.
     """
 
@@ -77,9 +157,39 @@ class HaConfig(BaseModel):
     cluster_id: str = "default"
     root: str = "spark-ha"
     work_root: str | None = None
+    chroot: str | None = None
     digest_auth: SecretStr | None = None
+    sasl_auth: SecretStr | None = None
+    tls: TlsOptions | None = None
     s3: S3Options | None = None
     timings: Timings = Timings()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _split_chroot(cls, values: Any) -> Any:
+        """Take a chroot off the hosts, so that these are servers and nothing else everywhere in the code."""
+        if not isinstance(values, dict) or "/" not in str(values.get("zookeeper", "")):
+            return values
+        hosts, _, path = str(values["zookeeper"]).partition("/")
+        suffix, chroot = "/" + path.strip("/"), values.get("chroot")
+        if chroot not in (None, "", suffix):
+            raise ValueError(f"the hosts end with {suffix!r}, but the chroot is {chroot!r}; say it once")
+        return {**values, "zookeeper": hosts, "chroot": suffix}
+
+    @field_validator("chroot")
+    @classmethod
+    def _chroot(cls, value: str | None) -> str | None:
+        names = [name for name in (value or "").split("/") if name]
+        if value is not None and not value.startswith("/"):
+            raise ValueError(f"chroot {value!r} does not begin with a slash; write /prod")
+        return "/" + "/".join(check_name(name, "part of the chroot") for name in names) if names else None
+
+    @field_validator("digest_auth", "sasl_auth")
+    @classmethod
+    def _credentials(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and not all(value.get_secret_value().partition(":")):
+            raise ValueError("credentials are of the form user:password")
+        return value
 
     @field_validator("zookeeper")
     @classmethod
@@ -153,9 +263,12 @@ class HaConfig(BaseModel):
             "cluster_id": "SPARK_HA_CLUSTER_ID",
             "root": "SPARK_HA_ROOT",
             "work_root": "SPARK_HA_WORK_ROOT",
+            "chroot": "SPARK_HA_CHROOT",
             "digest_auth": "SPARK_HA_DIGEST_AUTH",
+            "sasl_auth": "SPARK_HA_SASL_AUTH",
         }
-        values = {field: os.environ.get(name) for field, name in names.items()}
+        values: dict[str, Any] = {field: os.environ.get(name) for field, name in names.items()}
+        values["tls"] = _tls_from_env()
         values |= {field: value for field, value in overrides.items() if value is not None}
         for field in ("zookeeper", "storage_root"):
             if not values.get(field):
@@ -176,6 +289,17 @@ class HaConfig(BaseModel):
         import json  # noqa: PLC0415  # one use
 
         return json.dumps(reveal(self.model_dump(mode="python")))
+
+
+def _tls_from_env() -> dict[str, Any] | None:
+    names = {
+        "ca_file": "SPARK_HA_TLS_CA_FILE",
+        "cert_file": "SPARK_HA_TLS_CERT_FILE",
+        "key_file": "SPARK_HA_TLS_KEY_FILE",
+        "key_password": "SPARK_HA_TLS_KEY_PASSWORD",
+        "check_hostname": "SPARK_HA_TLS_CHECK_HOSTNAME",
+    }
+    return {field: os.environ[name] for field, name in names.items() if os.environ.get(name)} or None
 
 
 def _reason(item: Any) -> str:

@@ -25,10 +25,19 @@ def get_provider_info() -> dict[str, Any]:
         "integrations": [{"integration-name": _INTEGRATION, "external-doc-url": "", "tags": ["software"]}],
         "hooks": _modules("hooks", "spark_ha"),
         "operators": _modules(
-            "operators", "submit", "restore", "savepoint", "stop", "cancel", "select_checkpoint", "plan_restore"
+            "operators",
+            "submit",
+            "restore",
+            "follow",
+            "savepoint",
+            "stop",
+            "cancel",
+            "select_checkpoint",
+            "plan_restore",
+            "recover_jobs",
         ),
         "sensors": _modules("sensors", "leader", "job_status", "checkpoint"),
-        "triggers": _modules("triggers", "job", "operation", "leader", "job_status", "checkpoint"),
+        "triggers": _modules("triggers", "job", "operation", "leader", "job_status", "checkpoint", "cluster"),
         "connection-types": [
             {
                 "connection-type": "spark_ha",
@@ -50,6 +59,10 @@ def _text(label: str, description: str, **schema: Any) -> dict[str, Any]:
     return {"label": label, "description": description, "schema": {"type": ["string", "null"], **schema}}
 
 
+def _flag(label: str, description: str, *, default: bool) -> dict[str, Any]:
+    return {"label": label, "description": description, "schema": {"type": ["boolean", "null"], "default": default}}
+
+
 def _conn_fields() -> dict[str, Any]:
     return {
         "storage_root": _text(
@@ -67,13 +80,26 @@ def _conn_fields() -> dict[str, Any]:
             "description": "Seconds after which ZooKeeper gives the lock of a silent leader away",
             "schema": {"type": ["number", "null"], "default": 10},
         },
+        "tolerate_suspended": _flag(
+            "Tolerate interruptions", "Off: a leader gives up at once when its connection is interrupted", default=True
+        ),
+        "chroot": _text("Chroot", "Node of the ensemble that everything lies below, /prod; it must exist"),
+        "auth_scheme": _text(
+            "Login is for", "digest (ZooKeeper's own) or sasl (DIGEST-MD5)", enum=["digest", "sasl"], default="digest"
+        ),
+        "tls": _flag("TLS", "Talk to ZooKeeper by TLS", default=False),
+        "tls_ca_file": _text("TLS authorities", "PEM file with who may have signed the servers' certificates"),
+        "tls_cert_file": _text("TLS certificate", "PEM file with our certificate, for mutual TLS"),
+        "tls_key_file": _text("TLS key", "PEM file with its key"),
+        "tls_key_password": _text("TLS key password", "Password of the key file", format="password"),
+        "tls_check_hostname": _flag("TLS host names", "Certificates must be for the host's name", default=True),
     }
 
 
 def _ui_field_behaviour() -> dict[str, Any]:
     return {
         "hidden-fields": ["schema", "extra"],
-        "relabeling": {"host": "ZooKeeper hosts", "login": "Digest user", "password": "Digest password"},
+        "relabeling": {"host": "ZooKeeper hosts", "login": "ZooKeeper user", "password": "ZooKeeper password"},
         "placeholders": {
             "host": "zk1:2181,zk2:2181,zk3:2181",
             "port": "2181",

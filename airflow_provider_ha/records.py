@@ -54,6 +54,8 @@ class Record(Model):
             raise RecordCorruptError(f"{source} does not hold a {cls.kind} record ({error})") from error
         if kind != cls.kind:
             raise RecordCorruptError(f"{source} holds a {kind!r} record where a {cls.kind!r} record is expected")
+        if type(version) is not int:
+            raise RecordCorruptError(f"{source} holds a {cls.kind} record of version {version!r}, which is no number")
         if version > cls.format_version:
             raise RecordCorruptError(
                 f"{source} was written by a newer release (version {version} of {cls.kind!r})",

@@ -2,11 +2,12 @@
 
 1. ``select_checkpoint`` verifies newest first; its log shows each rejected candidate with its file and the reason.
 2. ``plan`` shows what a restore would do: age, batches to execute again, what the sinks have, and the verdict.
-3. ``restore`` starts a new run from exactly what was selected and follows it to its end.
-4. Beside it, the sensors wait for a leader and for the first new checkpoint; ``report`` sums up.
+3. ``restore`` starts a new run from exactly what was selected, and succeeds once it runs.
+4. ``follow`` follows that run to its end and submits it again when its driver is lost. Beside it, the sensors show a
+   leader and the first new checkpoint; ``report`` sums up.
 
-Nothing is changed before step 3. Run it as often as needed. To restore as another job, give another ``job_id``, and
-``arguments`` that name another output.
+Nothing is changed before step 3, and a restore that is refused ends the DAG run: nobody waits for it in vain. Run it as
+often as needed. To restore as another job, give another ``job_id``, and ``arguments`` that name another output.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 
 from airflow.sdk import DAG, Param, task
 
+from airflow_provider_ha.operators.follow import SparkHaFollowOperator
 from airflow_provider_ha.operators.plan_restore import SparkHaPlanRestoreOperator
 from airflow_provider_ha.operators.restore import SparkHaRestoreOperator
 from airflow_provider_ha.operators.select_checkpoint import SparkHaSelectCheckpointOperator
@@ -63,7 +65,13 @@ with DAG(
         "arguments": "{{ params.arguments }}",
     }
     plan = SparkHaPlanRestoreOperator(task_id="plan", **request)
-    restore = SparkHaRestoreOperator(task_id="restore", wait_for="finished", **request)
+    restore = SparkHaRestoreOperator(task_id="restore", wait_for="running", **request)
+    follow = SparkHaFollowOperator(
+        task_id="follow",
+        job_id="{{ params.job_id }}",
+        # Named, because a restore that is cleared after its run FAILED makes another one.
+        run="{{ ti.xcom_pull(task_ids='restore')['run'] }}",
+    )
 
     leader = SparkHaLeaderSensor(task_id="wait_for_leader", job_id="{{ params.job_id }}", timeout=timedelta(minutes=15))
     checkpoint = SparkHaCheckpointSensor(
@@ -83,6 +91,6 @@ with DAG(
         log.info("Run %s is led by epoch %s on %s", led["run"], led["epoch"], led["host"])
         log.info("Its first new checkpoint is number %s", made["checkpoint"])
 
-    select >> plan >> [restore, leader]
+    select >> plan >> restore >> [follow, leader]
     leader >> checkpoint
     report(select.output, plan.output, leader.output, checkpoint.output)

@@ -19,6 +19,7 @@ from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.open import open_store
 from airflow_provider_ha.storage.store import ObjectStore
 from tests.coordination_helpers import JOB, job_paths, lead
+from tests.jobs_helpers import a_leader
 from tests.recorded_job import QUERY
 
 
@@ -86,7 +87,7 @@ def led_job(config: HaConfig, coordinator: Coordinator) -> Iterator[Job]:
     """Yield a job of its own that this process leads."""
     paths, keys, objects = job_paths(config), JobKeys(JOB), open_store(config)
     coordinator.ensure(*paths.skeleton)
-    with lead(config, coordinator) as leadership:
+    with lead(config, coordinator, describe=lambda epoch: a_leader(epoch).to_bytes()) as leadership:
         leadership.start_heartbeats(lambda reason: None)
         yield Job(
             config,

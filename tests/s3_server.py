@@ -14,6 +14,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from airflow_provider_ha.clock import new_id
+from airflow_provider_ha.config import S3Options
+from airflow_provider_ha.storage.s3 import S3Store
 from airflow_provider_ha.testing.waiting import wait_until
 
 
@@ -36,6 +39,20 @@ def s3_server() -> Iterator[str]:
     finally:
         process.kill()
         process.wait()
+
+
+def s3_store(endpoint: str) -> S3Store:
+    """Return a store in a bucket that nobody else uses."""
+    import boto3
+
+    bucket = f"bucket-{new_id()}"
+    client = boto3.client(
+        "s3", endpoint_url=endpoint, region_name="us-east-1", aws_access_key_id="key", aws_secret_access_key="secret"
+    )
+    client.create_bucket(Bucket=bucket)
+    client.close()
+    options = S3Options(endpoint_url=endpoint, access_key="key", secret_key="secret")
+    return S3Store(f"s3://{bucket}/prefix/cluster", options)
 
 
 @contextmanager

@@ -38,7 +38,10 @@ DRIVER = """
 import os, signal, subprocess, sys, time
 from pathlib import Path
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
+from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.coordination.coordinator import Create
+from airflow_provider_ha.coordination.election import acquire
+from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.jobs.driver_spec import DriverSpec, write_session
 spec = DriverSpec.read(Path(os.environ["SPARK_HA_DRIVER_SPEC"]))
 mode = os.environ["STAND_IN"]
@@ -56,6 +59,10 @@ session = KazooCoordinator.connect(spec.config)
 write_session(spec.session, session.session)
 session.commit(Create("/stand-in-" + spec.submission_id, b"", ephemeral=True))
 spec.driver_pid.write_text(str(os.getpid()))
+if mode == "lead":
+    paths = ClusterPaths(spec.config.root, spec.config.cluster_id).job(spec.job_id)
+    options = {"timings": spec.config.timings, "clock": SystemClock(), "timeout": 10}
+    acquire(session, paths, describe=lambda epoch: b"stand-in", **options).start_heartbeats(print)
 if mode == "orderly":
     time.sleep(0.3)
     session.close()

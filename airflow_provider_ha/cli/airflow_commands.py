@@ -17,10 +17,13 @@ _WORDS = Arg(  # type: ignore[no-untyped-call]  # Airflow's Arg has no annotatio
 )
 
 _NOUNS = {
-    "job": "look at jobs, stop and cancel them: list, show, graph, stop, cancel",
+    "job": "look at jobs, stop and cancel them: list, show, graph, stop, cancel, release",
     "checkpoint": "list, show and verify checkpoints",
     "savepoint": "list, show, trigger and dispose of savepoints",
     "leader": "who leads a job: show",
+    "recover": "recover the jobs of the cluster, once or for good",
+    "tree": "show and export what ZooKeeper holds",
+    "rebuild": "make ZooKeeper's tree again from storage",
 }
 
 

@@ -8,8 +8,10 @@ from typing import Annotated
 import typer
 
 from airflow_provider_ha import __version__
-from airflow_provider_ha.cli import checkpoint, job, leader, savepoint
+from airflow_provider_ha.cli import checkpoint, job, leader, savepoint, storage
+from airflow_provider_ha.cli.recover import recover
 from airflow_provider_ha.cli.session import Target
+from airflow_provider_ha.cli.tree import show_rebuild, show_tree
 from airflow_provider_ha.config import HaConfig
 
 
@@ -27,6 +29,10 @@ app.add_typer(job.app, name="job")
 app.add_typer(checkpoint.app, name="checkpoint")
 app.add_typer(savepoint.app, name="savepoint")
 app.add_typer(leader.app, name="leader")
+app.command("recover")(recover)
+app.add_typer(storage.app, name="storage")
+app.command("tree")(show_tree)
+app.command("rebuild")(show_rebuild)
 
 
 def _print_version(value: bool) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from typing import Any
 
 from pydantic import BaseModel
 from rich.console import Console
 from rich.table import Table
+from rich.tree import Tree
 
 from airflow_provider_ha.checkpoints.retained.listing import UnreadablePointer
 from airflow_provider_ha.errors import HaError
@@ -17,6 +18,7 @@ from airflow_provider_ha.errors import HaError
 
 out = Console(soft_wrap=True, highlight=False)
 err = Console(stderr=True, soft_wrap=True, highlight=False)
+_ONE_LINE = 10_000  # columns
 
 
 def print_json(document: Any) -> None:
@@ -60,9 +62,21 @@ def print_fields(fields: dict[str, object]) -> None:
     out.print(table)
 
 
+def print_tree(tree: Tree) -> None:
+    """Print a tree. A terminal folds long lines below their node; a file or a pipe gets each node in one line."""
+    Console(highlight=False, width=None if out.is_terminal else _ONE_LINE).print(tree)
+
+
+def print_line(fields: Mapping[str, object], *, as_json: bool) -> None:
+    """Print one thing that happened, at once: for a command that goes on."""
+    text = json.dumps(plain(fields), default=str) if as_json else "  ".join(_cell(value) for value in fields.values())
+    out.out(text) if as_json else out.print(text)
+    out.file.flush()
+
+
 def print_error(error: HaError, *, as_json: bool) -> None:
     """Print what is wrong and what to do: on stderr for people, and as a document on stdout for programs."""
-    err.print(f"[bold red]error[/] {_escaped(str(error))}")
+    err.print(f"[bold red]error[/] {escaped(str(error))}")
     if as_json:
         print_json({"error": {"type": type(error).__name__, "message": error.message, "next_step": error.next_step}})
 
@@ -70,7 +84,7 @@ def print_error(error: HaError, *, as_json: bool) -> None:
 def print_unreadable(pointers: Iterable[UnreadablePointer]) -> None:
     """Print the pointers that are there and cannot be read: one of them may be the newest."""
     for pointer in pointers:
-        err.print(f"[bold red]unreadable[/] {_escaped(pointer.name)}: {_escaped(pointer.reason)}")
+        err.print(f"[bold red]unreadable[/] {escaped(pointer.name)}: {escaped(pointer.reason)}")
 
 
 def cut_text(cut: dict[str, int]) -> str:
@@ -79,8 +93,9 @@ def cut_text(cut: dict[str, int]) -> str:
 
 
 def _cell(value: object) -> str:
-    return "-" if value is None else _escaped(str(value))
+    return "-" if value is None else escaped(str(value))
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """Return *text* so that it is printed as it is."""
     return text.replace("[", "\\[")

@@ -1,4 +1,4 @@
-"""``spark-ha job``: look at jobs, stop and cancel them."""
+"""``spark-ha job``: look at jobs, stop and cancel them, let them out of quarantine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.requests import WaitSeconds, await_operation, operation_id, who
 from airflow_provider_ha.cli.session import AsJson, JobId, cluster
 from airflow_provider_ha.errors import HaError, UnknownJobError
+from airflow_provider_ha.jobs import quarantine
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.names import check_job_id
 from airflow_provider_ha.submit.client import HaClient, JobClient
 
 
@@ -96,6 +98,17 @@ def cancel(context: typer.Context, job_id: JobId, wait: WaitSeconds = 120.0, as_
         job = client.job(job_id)
         operation = job.request_cancel(operation_id=operation_id("cancel"), requested_by=who())
         await_operation(job, operation, seconds=wait, as_json=as_json)
+
+
+@app.command()
+def release(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
+    """Let a job out of quarantine, once what was broken is mended. Exit 1: it is not in quarantine."""
+    with cluster(context, as_json=as_json) as client:
+        reason = quarantine.release(client.coordinator, client.paths, check_job_id(job_id))
+    if as_json:
+        console.print_json({"job_id": job_id, "released": True, "reason": reason})
+    else:
+        console.out.print(f"{job_id} may be recovered again; it was in quarantine, because {console.escaped(reason)}")
 
 
 def _summary(client: HaClient, job_id: str) -> dict[str, Any]:

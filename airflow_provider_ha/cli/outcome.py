@@ -26,6 +26,7 @@ _ANSWERED_NO = (
     errors.CheckpointCorruptError,
     errors.RestoreRefusedError,
     errors.NodeMissingError,
+    errors.LeadershipUnavailableError,
 )
 
 

@@ -25,12 +25,12 @@ from kazoo.exceptions import (  # noqa: TID253  # with _kazoo_client.py the one 
     SessionMovedError,
 )
 from kazoo.handlers.threading import KazooTimeoutError  # noqa: TID253  # as above
-from kazoo.protocol.states import KazooState  # noqa: TID253  # as above
+from kazoo.protocol.states import KazooState, KeeperState  # noqa: TID253  # as above
 from typing_extensions import Self
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo_client import make_client
-from airflow_provider_ha.coordination._kazoo_transaction import build_transaction, translate, versions_of
+from airflow_provider_ha.coordination._kazoo_transaction import build_transaction, refused, translate, versions_of
 from airflow_provider_ha.coordination.coordinator import (
     Coordinator,
     Create,
@@ -40,6 +40,7 @@ from airflow_provider_ha.coordination.coordinator import (
     SessionState,
 )
 from airflow_provider_ha.errors import (
+    ConfigurationError,
     CoordinationError,
     NodeExistsError,
     NodeMissingError,
@@ -88,6 +89,7 @@ class KazooCoordinator(Coordinator):
         self._session: SessionCredentials | None = None
         self._connected = threading.Event()
         self._closed = False
+        self._refused = False
         self._unsure = False
         self._listeners: list[Callable[[SessionState], None]] = []
         self._client.add_listener(self._on_state)
@@ -99,16 +101,44 @@ class KazooCoordinator(Coordinator):
         :param config: The cluster.
         :param timeout: Seconds to wait for a server.
         :raises NotConnectedError: No server answered; names the hosts.
+        :raises ConfigurationError: The servers refuse us, or granted a session too short for our timings.
         """
         coordinator = cls(config)
         coordinator._client.start_async()
-        if not coordinator._connected.wait(timeout):
+        try:
+            coordinator._await_session(config, timeout)
+        except BaseException:
             coordinator.close()
+            raise
+        return coordinator
+
+    def _await_session(self, config: HaConfig, timeout: float) -> None:
+        if not self._connected.wait(timeout):
+            reason = self._client.handler.last_error
             raise NotConnectedError(
-                f"no ZooKeeper server of {config.zookeeper} answered within {timeout:g} s",
+                f"no ZooKeeper server of {config.zookeeper} answered within {timeout:g} s"
+                + (f" ({reason})" if reason else ""),
                 next_step="Check the hosts, and that a majority of the ensemble runs",
             )
-        return coordinator
+        if config.chroot or config.sasl_auth:
+            # The servers say yes or no to both only after the session is there.
+            self._check_admitted(config)
+        hosts = len(config.zookeeper.split(","))
+        granted = config.timings.granted(self.negotiated_timeout, hosts)
+        if granted.session_timeout < config.timings.session_timeout:
+            _log.warning(
+                "ZooKeeper granted a session timeout of %g s, not %g s: a cut may last %g s",
+                granted.session_timeout,
+                config.timings.session_timeout,
+                granted.tolerated_cut(hosts),
+            )
+
+    def _check_admitted(self, config: HaConfig) -> None:
+        if not self._read("/", lambda: self._client.exists_async("/")):
+            raise ConfigurationError(
+                f"the chroot {config.chroot} does not exist in ZooKeeper ({self._hosts})",
+                next_step=f"Let the owner of the ensemble create it: zkCli.sh create {config.chroot}",
+            )
 
     @property
     def state(self) -> SessionState:
@@ -213,7 +243,11 @@ class KazooCoordinator(Coordinator):
 
     def _on_state(self, state: str) -> None:
         self._state = _STATES[state]
-        if self._state is SessionState.CONNECTED:
+        if self._client._state == KeeperState.AUTH_FAILED:  # noqa: SLF001  # to listeners it is a session lost
+            self._refused = True
+            self._session = None
+            self._connected.set()  # nobody needs to wait: kazoo never tries again
+        elif self._state is SessionState.CONNECTED:
             self._session = SessionCredentials(*self._client.client_id)
             self._connected.set()
         else:
@@ -274,7 +308,10 @@ class KazooCoordinator(Coordinator):
             )
         if self._closed:
             raise CoordinationError(f"the session with {self._hosts} was closed", next_step="Connect again")
-        if not self._connected.wait(timeout):
+        connected = self._connected.wait(timeout)
+        if self._refused:
+            raise refused(self._hosts)
+        if not connected:
             raise self._not_connected(f"could not be reached for {timeout:.3g} s; nothing was sent")
 
     def _not_connected(self, what: str) -> NotConnectedError:

@@ -6,6 +6,7 @@ What is private to kazoo and used here (``ConnectionHandler._invoke``, its ``_so
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import socket
 from typing import Any
@@ -15,9 +16,11 @@ from kazoo.handlers.threading import SequentialThreadingHandler  # noqa: TID253 
 from kazoo.protocol.connection import ConnectionHandler  # noqa: TID253  # as above
 from kazoo.protocol.serialization import Connect  # noqa: TID253  # as above
 from kazoo.retry import KazooRetry  # noqa: TID253  # as above
-from kazoo.security import make_digest_acl  # noqa: TID253  # as above
+from kazoo.security import make_acl, make_digest_acl  # noqa: TID253  # as above
 
-from airflow_provider_ha.config import HaConfig, Timings
+from airflow_provider_ha.config import HaConfig, Timings, TlsOptions
+from airflow_provider_ha.coordination.raw_socket import open_socket
+from airflow_provider_ha.errors import ConfigurationError
 
 
 # kazoo writes passwords of sessions and users at DEBUG: this logger never lets these lines through.
@@ -28,14 +31,25 @@ _log.setLevel(logging.INFO)
 class BoundedHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
     """Connects within a limit of its own: kazoo would give one silent host the whole session timeout (kazoo #517)."""
 
-    def __init__(self, limit: float) -> None:
+    def __init__(self, limit: float, tls: TlsOptions | None) -> None:
         super().__init__()
         self._limit = limit
+        self._tls = tls
+        self.last_error = ""
 
     def create_connection(self, *args: Any, timeout: float | None = None, **options: Any) -> socket.socket:
-        """Open a TCP connection within the limit."""
+        """Open a connection within the limit, and keep why it failed: kazoo tells nobody but its log.
+
+        TLS is not left to kazoo, which loses the socket of a handshake that fails.
+        """
         bounded = self._limit if timeout is None else min(timeout, self._limit)
-        connection: socket.socket = super().create_connection(*args, timeout=bounded, **options)
+        try:
+            if self._tls is not None and "address" in options:
+                return open_socket(self._tls, options["address"], bounded, name=options["hostname"])
+            connection: socket.socket = super().create_connection(*args, timeout=bounded, **options)
+        except OSError as error:
+            self.last_error = str(error)
+            raise
         return connection
 
 
@@ -47,8 +61,8 @@ class BoundedConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has n
 
     negotiated_timeout = 0.0
 
-    def __init__(self, client: KazooClient, limit: float, retry: KazooRetry) -> None:
-        super().__init__(client, retry, logger=_log)
+    def __init__(self, client: KazooClient, limit: float, retry: KazooRetry, sasl: dict[str, str] | None) -> None:
+        super().__init__(client, retry, logger=_log, sasl_options=sasl)
         self._limit = limit
 
     def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
@@ -68,20 +82,25 @@ class BoundedConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has n
 
 
 def make_client(config: HaConfig) -> KazooClient:
-    """Return a client that is not started yet."""
+    """Return a client that is not started yet. It never accepts a server that can only read.
+
+    :raises ConfigurationError: What TLS or SASL needs is not on this host.
+    """
     timings = config.timings
     retry = KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_jitter=0.2, max_delay=_longest_pause(timings))
     client = KazooClient(
-        hosts=config.zookeeper,
+        hosts=config.zookeeper + (config.chroot or ""),
         timeout=timings.session_timeout,
-        handler=BoundedHandler(timings.connect_timeout),
+        handler=BoundedHandler(timings.connect_timeout, config.tls),
         connection_retry=retry,
         command_retry=KazooRetry(max_tries=1),  # commands are repeated by the coordinator, which knows which may be
         logger=_log,
+        read_only=False,  # such a server may lag behind for ever, and kazoo would call it plainly connected
         **_authentication(config),
+        **_tls(config),
     )
     # kazoo's constructor hard-wires its connection class.
-    client._connection = BoundedConnection(client, timings.connect_timeout, client._conn_retry.copy())  # noqa: SLF001  # see above
+    client._connection = BoundedConnection(client, timings.connect_timeout, client._conn_retry.copy(), _sasl(config))  # noqa: SLF001  # see above
     return client
 
 
@@ -94,8 +113,33 @@ def _longest_pause(timings: Timings) -> float:
 
 
 def _authentication(config: HaConfig) -> dict[str, Any]:
-    if config.digest_auth is None:
+    """Return who we are, and the protection of every node that we make: ours alone, when we are somebody."""
+    given, acl = [], []
+    if config.digest_auth is not None:
+        credentials = config.digest_auth.get_secret_value()
+        user, _, password = credentials.partition(":")
+        given.append(("digest", credentials))
+        acl.append(make_digest_acl(user, password, all=True))
+    if config.sasl_auth is not None:
+        user = config.sasl_auth.get_secret_value().partition(":")[0]
+        acl.append(make_acl("sasl", user, all=True))
+    return {"auth_data": given, "default_acl": acl} if acl else {}
+
+
+def _sasl(config: HaConfig) -> dict[str, str] | None:
+    if config.sasl_auth is None:
+        return None
+    if importlib.util.find_spec("puresasl") is None:
+        raise ConfigurationError(
+            "SASL needs the package pure-sasl, which is not installed",
+            next_step="Install airflow-provider-ha[sasl] on this host",
+        )
+    user, _, password = config.sasl_auth.get_secret_value().partition(":")
+    return {"mechanism": "DIGEST-MD5", "username": user, "password": password}
+
+
+def _tls(config: HaConfig) -> dict[str, Any]:
+    if config.tls is None:
         return {}
-    credentials = config.digest_auth.get_secret_value()
-    user, _, password = credentials.partition(":")
-    return {"auth_data": [("digest", credentials)], "default_acl": [make_digest_acl(user, password, all=True)]}
+    config.tls.check_files()
+    return {"use_ssl": True}

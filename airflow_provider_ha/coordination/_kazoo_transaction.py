@@ -79,15 +79,25 @@ def translate(error: Exception, path: str, hosts: str) -> HaError:
         if isinstance(error, kind):
             return _about(path, ours(f"znode {path} {what}"))
     match error:
-        case kazoo_errors.NoAuthError() | kazoo_errors.AuthFailedError():
+        case kazoo_errors.NoAuthError():
             return ConfigurationError(
                 f"ZooKeeper ({hosts}) refuses access to {path} with these credentials",
-                next_step="Give the digest_auth (user:password) with which the nodes were created",
+                next_step="Give the digest_auth or sasl_auth (user:password) with which the nodes were created",
             )
+        case kazoo_errors.AuthFailedError():
+            return refused(hosts)
         case kazoo_errors.ConnectionClosedError():
             return NotConnectedError(f"the session with {hosts} was closed", next_step="Connect again")
         case _:
             return _about(path, CoordinationError(f"ZooKeeper ({hosts}) failed at {path}: {error!r}"))
+
+
+def refused(hosts: str) -> ConfigurationError:
+    """Return the error for credentials that the servers do not know: kazoo never tries again with them."""
+    return ConfigurationError(
+        f"ZooKeeper ({hosts}) refuses these credentials",
+        next_step="Check user and password, and that the servers know the user",
+    )
 
 
 def _version(result: Any, op: Op) -> int:

@@ -1,4 +1,4 @@
-"""Taking the lock of a job: who gets it gets a new epoch, and no answer that is lost on the way can give it twice.
+"""Taking a lock, of a job or of the cluster: who gets it gets a new epoch, and no lost answer can give it twice.
 
 The epoch is the version of the epoch node: made once with version 0, set by every acquisition in the same transaction
 that creates the leader's ephemeral node, so the first epoch is 1. It is never deleted, so an epoch never comes back.
@@ -20,7 +20,7 @@ from airflow_provider_ha.clock import Clock, new_id
 from airflow_provider_ha.config import Timings
 from airflow_provider_ha.coordination.coordinator import Check, Coordinator, Create, Delete, Node, SetData
 from airflow_provider_ha.coordination.leadership import Leadership
-from airflow_provider_ha.coordination.paths import JobPaths
+from airflow_provider_ha.coordination.paths import Lock
 from airflow_provider_ha.errors import (
     CoordinationError,
     FencedError,
@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 def acquire(
     coordinator: Coordinator,
-    paths: JobPaths,
+    lock: Lock,
     *,
     timings: Timings,
     clock: Clock,
@@ -48,20 +48,20 @@ def acquire(
     stop: threading.Event | None = None,
     admit: Callable[[], None] | None = None,
 ) -> Leadership:
-    """Wait until nobody leads the job, then lead it.
+    """Wait until nobody leads, then lead.
 
     :param coordinator: The session; the leadership ends with it.
-    :param paths: The job.
+    :param lock: What to lead: a job or the cluster.
     :param timings: Heartbeats and lease.
     :param clock: For the lease.
-    :param describe: Returns the data of the leader node for the epoch that would be won.
+    :param describe: Returns the data of the leader node for the epoch that would be won. Asked once per epoch.
     :param timeout: Seconds to wait; ``None`` waits for ever, also through outages of ZooKeeper; 0 tries once.
     :param stop: Set by another thread to call the wait off; noticed within a heartbeat interval.
     :param admit: Called before each attempt; what it raises ends the wait (the run has a result already).
     :raises LeadershipUnavailableError: Somebody else still leads after *timeout*, or *stop* was set.
     :raises NotConnectedError: ZooKeeper does not answer within *timeout*.
     """
-    candidate = _Candidate(coordinator, paths, timings, clock, describe)
+    candidate = _Candidate(coordinator, lock, timings, clock, describe)
     try:
         return _wait_for_grant(candidate, timeout, stop, admit)
     except BaseException:
@@ -72,17 +72,17 @@ def acquire(
 def _wait_for_grant(
     candidate: _Candidate, timeout: float | None, stop: threading.Event | None, admit: Callable[[], None] | None
 ) -> Leadership:
-    paths, interval = candidate.paths, candidate.timings.heartbeat_interval
+    label, interval = candidate.lock.label, candidate.timings.heartbeat_interval
     deadline = None if timeout is None else time.monotonic() + timeout
     while True:
         if stop is not None and stop.is_set():
-            raise LeadershipUnavailableError(f"the wait for job {paths.job_id!r} was called off")
+            raise LeadershipUnavailableError(f"the wait for {label} was called off")
         try:
             leadership = candidate.try_once(admit)
         except (NotConnectedError, OutcomeUnknownError) as error:
             if deadline is not None and time.monotonic() >= deadline:
                 raise
-            _log.warning("waiting for job %s: %s", paths.job_id, error)
+            _log.warning("waiting for %s: %s", label, error)
             leadership = None
         if leadership is not None:
             return leadership
@@ -101,12 +101,13 @@ class _Candidate:
     """
 
     coordinator: Coordinator
-    paths: JobPaths
+    lock: Lock
     timings: Timings
     clock: Clock
     describe: Callable[[int], bytes]
     attempt: bytes = field(default_factory=lambda: new_id().encode())
     changed: threading.Event = field(default_factory=threading.Event)
+    information: dict[int, bytes] = field(default_factory=dict)
     leader: Node | None = None
     contended: bool = False
 
@@ -128,33 +129,34 @@ class _Candidate:
         try:
             epoch = self._read()
             if self._is_mine(epoch, self.leader):
-                self.coordinator.commit(Check(self.paths.epoch, epoch.version), Delete(self.paths.leader))
+                self.coordinator.commit(Check(self.lock.epoch, epoch.version), Delete(self.lock.leader))
         except CoordinationError as error:
             _log.warning(
-                "the wait for job %s ended, its lock may be held until the session ends: %s", self.paths, error
+                "the wait for %s ended, its lock may be held until the session ends: %s", self.lock.label, error
             )
 
     def _read(self) -> Node:
         """Return the epoch node; remember the leader node and watch it."""
-        epoch = self.coordinator.find(self.paths.epoch)
+        epoch = self.coordinator.find(self.lock.epoch)
         if epoch is None:
-            self.coordinator.ensure(self.paths.epoch, self.paths.heartbeat)
-            epoch = self.coordinator.get(self.paths.epoch)
-        self.leader = self.coordinator.find(self.paths.leader, watch=self.changed.set)
+            # The epoch last: who finds it takes the lock at once, and needs the other one for its first write.
+            self.coordinator.ensure(self.lock.heartbeat, self.lock.epoch)
+            epoch = self.coordinator.get(self.lock.epoch)
+        self.leader = self.coordinator.find(self.lock.leader, watch=self.changed.set)
         return epoch
 
     def _contend(self, epoch: Node) -> None:
         self.contended = True
         try:
             self.coordinator.commit(
-                Check(self.paths.epoch, epoch.version),
-                SetData(self.paths.epoch, self.attempt, epoch.version),
-                Create(self.paths.leader, self.describe(epoch.version + 1), ephemeral=True),
+                Check(self.lock.epoch, epoch.version),
+                SetData(self.lock.epoch, self.attempt, epoch.version),
+                Create(self.lock.leader, self._information(epoch.version + 1), ephemeral=True),
             )
         except (NodeExistsError, VersionConflictError):
             _log.debug("somebody else was faster, or an earlier attempt of ours was applied late")
         except OutcomeUnknownError:
-            _log.info("no answer to the acquisition of job %s; reading back", self.paths.job_id)
+            _log.info("no answer to the acquisition of %s; reading back", self.lock.label)
 
     def _judge(self, epoch: Node, leader: Node | None) -> Leadership | None:
         """Decide from what is there whether this candidate leads, and prove it with a first guarded write."""
@@ -162,9 +164,10 @@ class _Candidate:
             return None
         leadership = Leadership(
             self.coordinator,
-            self.paths,
+            self.lock,
             epoch=epoch.version,
             session_id=leader.ephemeral_owner,
+            information=self._information(epoch.version),
             granted_at=self.clock.lease_time(),
             timings=self.timings,
             clock=self.clock,
@@ -173,10 +176,14 @@ class _Candidate:
             leadership.prove()
         except FencedError:
             return None
-        _log.info(
-            "leading job %s with epoch %d, session 0x%x", self.paths.job_id, epoch.version, leader.ephemeral_owner
-        )
+        _log.info("leading %s with epoch %d, session 0x%x", self.lock.label, epoch.version, leader.ephemeral_owner)
         return leadership
+
+    def _information(self, epoch: int) -> bytes:
+        """Return what is published for *epoch*: the same bytes at every attempt, for one may be applied late."""
+        if epoch not in self.information:
+            self.information[epoch] = self.describe(epoch)
+        return self.information[epoch]
 
     def _is_mine(self, epoch: Node, leader: Node | None) -> bool:
         session = self.coordinator.session
@@ -188,6 +195,6 @@ class _Candidate:
         """Return the error for having waited in vain."""
         owner = f"session 0x{self.leader.ephemeral_owner:x}" if self.leader else "somebody else"
         return LeadershipUnavailableError(
-            f"job {self.paths.job_id!r} is still led by {owner} after {waited:g} s",
-            next_step="Stop or cancel the job first, or wait for its leader's session to end",
+            f"{self.lock.label} is still led by {owner} after {waited:g} s",
+            next_step="Wait until its leader ends or its session is over; a job can be stopped or canceled",
         )

@@ -43,6 +43,8 @@ class EmbeddedZooKeeper:
     :param jars: Directory with ZooKeeper's jars; by default those of Spark.
     """
 
+    _main_class = "org.apache.zookeeper.server.ZooKeeperServerMain"
+
     def __init__(
         self, data_dir: Path, *, port: int | None = None, tick_ms: int = 500, jars: Path | None = None
     ) -> None:
@@ -72,8 +74,16 @@ class EmbeddedZooKeeper:
 
         :raises ConfigurationError: No Java, no jars, port in use, no disk, or the server ended at once.
         """
-        if self.pid is not None:
-            return self
+        if self.pid is None:
+            self.launch()
+            self.await_ready()
+        return self
+
+    def launch(self) -> None:
+        """Start the server's process without waiting for it; :meth:`await_ready` follows.
+
+        :raises ConfigurationError: No Java, no jars, port in use, or no disk.
+        """
         java, jars = find_java(), find_jars(self._jars)
         self._prepare_directory()
         self._port = _claim_port(self._port)
@@ -86,20 +96,25 @@ class EmbeddedZooKeeper:
                     "-S",
                     _die_with_parent.__file__,
                     str(os.getpid()),
-                    *_command(java, jars, configuration),
+                    *_command(java, jars, self._main_class, configuration),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C is for us; we stop it in order
             )
+        _log.info("embedded ZooKeeper %s runs as process %d in %s", self.hosts, self._process.pid, self.data_dir)
+
+    def await_ready(self) -> None:
+        """Wait until the server answers, and kill it when it does not.
+
+        :raises ConfigurationError: It ended, or did not answer in time; with its last words.
+        """
         try:
             self._wait_until_ready()
         except BaseException:
             self.kill()
             raise
-        _log.info("embedded ZooKeeper %s runs as process %d in %s", self.hosts, self._process.pid, self.data_dir)
-        return self
 
     def stop(self) -> None:
         """End the server in order; its data stays. Idempotent."""
@@ -163,24 +178,27 @@ class EmbeddedZooKeeper:
 
     def _write_configuration(self) -> Path:
         path = self.data_dir / "zoo.cfg"
-        path.write_text(
-            f"dataDir={self.data_dir.resolve()}\n"
-            f"tickTime={self._tick_ms}\n"
-            f"maxSessionTimeout={_MAX_SESSION_TIMEOUT_MS}\n"
-            f"clientPort={self._port}\n"
-            f"clientPortAddress={_HOST}\n"
-            "maxClientCnxns=0\n"
-            "admin.enableServer=false\n"
-            "4lw.commands.whitelist=*\n"
-            "autopurge.snapRetainCount=3\n"
-            "autopurge.purgeInterval=1\n",
-            encoding="utf-8",
-        )
+        path.write_text("".join(f"{name}={value}\n" for name, value in self._settings().items()), encoding="utf-8")
         return path
+
+    def _settings(self) -> dict[str, object]:
+        """Return the server's configuration."""
+        return {
+            "dataDir": self.data_dir.resolve(),
+            "tickTime": self._tick_ms,
+            "maxSessionTimeout": _MAX_SESSION_TIMEOUT_MS,
+            "clientPort": self._port,
+            "clientPortAddress": _HOST,
+            "maxClientCnxns": 0,
+            "admin.enableServer": "false",
+            "4lw.commands.whitelist": "*",
+            "autopurge.snapRetainCount": 3,
+            "autopurge.purgeInterval": 1,
+        }
 
     def _wait_until_ready(self) -> None:
         end = time.monotonic() + _START_TIMEOUT
-        while _ask(self._port or 0, b"ruok") != b"imok":
+        while ask(self._port or 0, b"ruok") != b"imok":
             if self.pid is None:
                 raise ConfigurationError(
                     f"the embedded ZooKeeper ended while it started: {self._last_words()}",
@@ -198,7 +216,7 @@ class EmbeddedZooKeeper:
         return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")[:300]
 
 
-def _command(java: str, jars: list[Path], configuration: Path) -> list[str]:
+def _command(java: str, jars: list[Path], main_class: str, configuration: Path) -> list[str]:
     return [
         java,
         "-Xmx256m",
@@ -207,9 +225,11 @@ def _command(java: str, jars: list[Path], configuration: Path) -> list[str]:
         "-Dlog4j2.level=WARN",
         "-Dzookeeper.forceSync=no",
         "-Dzookeeper.preAllocSize=1024",  # KB; the default of 64 MB per log file is much for a demo
+        # A member that was alone for a while asks the others again within a second; the default grows to a minute.
+        "-Dzookeeper.fastleader.maxNotificationInterval=1000",
         "-cp",
         ":".join(map(str, jars)),
-        "org.apache.zookeeper.server.ZooKeeperServerMain",
+        main_class,
         str(configuration),
     ]
 
@@ -228,11 +248,14 @@ def _claim_port(port: int | None) -> int:
         return int(probe.getsockname()[1])
 
 
-def _ask(port: int, word: bytes) -> bytes:
-    """Return the server's answer to a four-letter word; empty while it does not answer."""
+def ask(port: int, word: bytes) -> bytes:
+    """Return the whole answer of the server on *port* to a four-letter word; empty while it does not answer."""
+    answer = b""
     try:
         with socket.create_connection((_HOST, port), timeout=1) as connection:
             connection.sendall(word)
-            return connection.recv(64)
+            while part := connection.recv(65536):
+                answer += part
     except OSError:
         return b""
+    return answer

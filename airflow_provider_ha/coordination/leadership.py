@@ -1,4 +1,4 @@
-"""A leadership: one epoch of one job, held by one session, as long as its lease lasts.
+"""A leadership: one epoch of one lock, held by one session, as long as its lease lasts.
 
 Invariants:
 
@@ -23,7 +23,8 @@ from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.config import Timings
 from airflow_provider_ha.coordination.coordinator import Check, Coordinator, Delete, Op, SessionState, SetData
 from airflow_provider_ha.coordination.lease import Lease
-from airflow_provider_ha.coordination.paths import JobPaths
+from airflow_provider_ha.coordination.paths import Lock
+from airflow_provider_ha.coordination.published import PublishedInformation
 from airflow_provider_ha.errors import (
     CoordinationError,
     FencedError,
@@ -38,16 +39,17 @@ from airflow_provider_ha.errors import (
 
 _log = logging.getLogger(__name__)
 
-_EXIT = "Exit: only a fresh process may contend for the job again"
+_EXIT = "Exit: only a fresh process may contend again"
 
 
 class Leadership:
-    """The right to change a job, until it is lost or released. Made by :func:`election.acquire`.
+    """The right to change a job or a cluster, until it is lost or released. Made by :func:`election.acquire`.
 
     :param coordinator: The session that owns the leader node.
-    :param paths: The job.
+    :param lock: What is led.
     :param epoch: The fencing token of this grant.
     :param session_id: The session that the leader node belongs to.
+    :param information: What was published in the leader node.
     :param granted_at: Lease time at which the first write of this epoch is sent.
     :param timings: Heartbeats and margin.
     :param clock: For the lease.
@@ -56,10 +58,11 @@ class Leadership:
     def __init__(
         self,
         coordinator: Coordinator,
-        paths: JobPaths,
+        lock: Lock,
         *,
         epoch: int,
         session_id: int,
+        information: bytes,
         granted_at: float,
         timings: Timings,
         clock: Clock,
@@ -67,8 +70,11 @@ class Leadership:
         self.epoch = epoch
         self.lost = threading.Event()
         self._coordinator = coordinator
-        self._paths = paths
+        self._lock = lock
         self._session_id = session_id
+        self._published = PublishedInformation(
+            coordinator, lock, epoch=epoch, session_id=session_id, data=information, on_foreign=self._lose
+        )
         self._timings = timings
         self._clock = clock
         self._lease = Lease(timings, session_timeout=coordinator.negotiated_timeout, granted_at=granted_at, clock=clock)
@@ -86,7 +92,7 @@ class Leadership:
         """Apply all *ops* in one transaction, or none, as this epoch's leader.
 
         :returns: Versions as :meth:`Coordinator.commit` does, those of *ops* only.
-        :raises FencedError: Another epoch owns the job, or the leader node is gone. Nothing was changed.
+        :raises FencedError: Another epoch owns the lock, or the leader node is gone. Nothing was changed.
         :raises LeadershipLostError: The lease ran out or the session ended. Nothing was sent.
         :raises NodeExistsError, NodeMissingError, VersionConflictError: One of *ops* was rejected; nothing was changed.
         :raises NotConnectedError, OutcomeUnknownError: As :meth:`Coordinator.commit`.
@@ -100,23 +106,24 @@ class Leadership:
         :raises LeadershipError, NotConnectedError, OutcomeUnknownError: As :meth:`commit`.
         """
         sent_at = self._clock.lease_time()
-        beat = SetData(self._paths.heartbeat, self._clock.now().isoformat().encode())
+        beat = SetData(self._lock.heartbeat, self._clock.now().isoformat().encode())
         self._guarded((beat,), timeout=self._timings.heartbeat_timeout)
         self._lease.acknowledge(sent_at)
 
     def start_heartbeats(self, on_lost: Callable[[str], None]) -> None:
-        """Prove the leadership once per heartbeat interval, in a thread of its own.
+        """Prove the leadership once per heartbeat interval, in a thread of its own, and keep the leader node's data.
 
         :param on_lost: Called once, from that thread, with the reason, when the leadership is lost. A driver exits.
         """
         self._coordinator.add_state_listener(self._on_state)
         self._heartbeats = threading.Thread(
-            target=self._beat_until_lost, args=(on_lost,), name=f"ha-heartbeat-{self._paths.job_id}", daemon=True
+            target=self._beat_until_lost, args=(on_lost,), name=f"ha-heartbeat-{self._lock.label}", daemon=True
         )
         self._heartbeats.start()
+        self._published.start()
 
     def release(self) -> None:
-        """Stop the heartbeats and give the job up at once, instead of after the session timeout. Idempotent.
+        """Stop the heartbeats and give the lock up at once, instead of after the session timeout. Idempotent.
 
         :raises NotConnectedError, OutcomeUnknownError: The leader node may still be there; it goes with the session.
         """
@@ -125,14 +132,14 @@ class Leadership:
         self._stop_heartbeats()
         while not self.lost.is_set():
             try:
-                self._guarded((Delete(self._paths.leader),), timeout=self._timings.session_timeout)
+                self._guarded((Delete(self._lock.leader),), timeout=self._timings.session_timeout)
             except LeadershipError:  # noqa: PERF203  # a retry is a try in a loop
                 break  # it is no longer ours to remove
             except (NotConnectedError, OutcomeUnknownError):
                 if self._lease.left() <= 0:
                     raise
             else:
-                _log.info("released job %s, epoch %d", self._paths.job_id, self.epoch)
+                _log.info("released %s, epoch %d", self._lock.label, self.epoch)
                 break
         self._released = True
 
@@ -146,7 +153,7 @@ class Leadership:
 
     def _require_lease(self) -> None:
         if self._released:
-            raise LeadershipLostError(f"epoch {self.epoch} of job {self._paths.job_id!r} was released")
+            raise LeadershipLostError(f"epoch {self.epoch} of {self._lock.label} was released")
         reason = self._reason or self._own_doubt()
         if reason:
             self._lose(reason)
@@ -154,22 +161,24 @@ class Leadership:
 
     def _own_doubt(self) -> str:
         """Return why this process may no longer believe that it leads, from what it knows itself; empty when it may."""
-        job = f"job {self._paths.job_id!r}, epoch {self.epoch}"
+        what = f"{self._lock.label}, epoch {self.epoch}"
+        if self._coordinator.state is not SessionState.CONNECTED and not self._timings.tolerate_suspended:
+            return f"{what}: the connection is interrupted (strict mode)"
         if self._lease.left() <= 0:
-            return f"{job}: the lease ran out {-self._lease.left():.1f} s ago"
+            return f"{what}: the lease ran out {-self._lease.left():.1f} s ago"
         session = self._coordinator.session
         if session is None or session.session_id != self._session_id:
-            return f"{job}: the session 0x{self._session_id:x} that held it has ended"
+            return f"{what}: the session 0x{self._session_id:x} that held it has ended"
         return ""
 
     def _guarded(self, ops: tuple[Op, ...], *, timeout: float) -> list[int]:
-        guard = (Check(self._paths.epoch, self.epoch), Check(self._paths.leader))
+        guard = (Check(self._lock.epoch, self.epoch), Check(self._lock.leader))
         try:
             return self._coordinator.commit(*guard, *ops, timeout=timeout)[len(guard) :]
         except (NodeMissingError, VersionConflictError) as error:
-            if error.path not in (self._paths.epoch, self._paths.leader):
+            if error.path not in (self._lock.epoch, self._lock.leader):
                 raise
-            reason = f"job {self._paths.job_id!r} was taken from epoch {self.epoch} ({error.message})"
+            reason = f"{self._lock.label} was taken from epoch {self.epoch} ({error.message})"
             self._lose(reason)
             raise FencedError(reason, next_step=_EXIT) from error
 
@@ -178,11 +187,13 @@ class Leadership:
             self._reason = reason
             self.lost.set()
             self._wake.set()
+            self._published.stop()
             _log.error("leadership lost: %s", reason)
 
     def _on_state(self, state: SessionState) -> None:
         """Wake the heartbeats on any change: after a cut the next heartbeat must not wait for its turn."""
-        del state
+        if state is not SessionState.CONNECTED and not self._timings.tolerate_suspended:
+            self._lose(f"{self._lock.label}, epoch {self.epoch}: the connection was interrupted (strict mode)")
         self._wake.set()
 
     def _beat_until_lost(self, on_lost: Callable[[str], None]) -> None:
@@ -208,11 +219,12 @@ class Leadership:
             if self._coordinator.state is SessionState.CONNECTED:
                 self._coordinator.drop_connection()
         except CoordinationError as error:
-            _log.warning("heartbeat of job %s, epoch %d: %s", self._paths.job_id, self.epoch, error)
+            _log.warning("heartbeat of %s, epoch %d: %s", self._lock.label, self.epoch, error)
 
     def _stop_heartbeats(self) -> None:
         self._stopping.set()
         self._wake.set()
+        self._published.stop()
         thread = self._heartbeats
         if thread is not None and thread is not threading.current_thread():
             thread.join(self._timings.heartbeat_timeout * 3)

@@ -31,8 +31,9 @@ class Lease:
         self._clock = clock
         self._spacing = timings.heartbeat_interval * _TIMER_SLACK
         self._last = granted_at
-        # There is no last but one yet. Who waited for the lock asked at least once per interval.
-        self._last_but_one = granted_at - timings.heartbeat_interval
+        # There is no last but one yet. A session that was idle before was last heard of by its member up to a ping ago
+        # (kazoo sends one after T/3), and the ensemble's leader knew of that up to half a tick later.
+        self._last_but_one = granted_at - session_timeout / 3 - timings.heartbeat_interval
 
     def acknowledge(self, sent_at: float) -> None:
         """Take note that a heartbeat sent at *sent_at* was acknowledged.

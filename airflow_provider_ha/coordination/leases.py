@@ -19,8 +19,11 @@ from airflow_provider_ha.clock import Clock, new_id
 from airflow_provider_ha.coordination.coordinator import Coordinator, Delete
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.coordination.records import create_once, read_record
-from airflow_provider_ha.errors import NodeMissingError
+from airflow_provider_ha.errors import CoordinationError, NodeMissingError
 from airflow_provider_ha.records import Record
+
+
+_ATTEMPTS = 5
 
 
 class LeaseRecord(Record):
@@ -69,10 +72,15 @@ def hold(
     """
     record = LeaseRecord(lease_id=new_id(), holder=holder, expires_at=clock.now() + timedelta(seconds=seconds))
     parent = paths.leases(what)
-    coordinator.ensure(parent)
     path = f"{parent}/{record.lease_id}"
-    create_once(coordinator, path, record)
-    return ReaderLease(coordinator, path, record)
+    for _ in range(_ATTEMPTS):
+        coordinator.ensure(parent)
+        try:
+            create_once(coordinator, path, record)
+        except NodeMissingError:
+            continue  # what it is about was removed at this moment, and its leases with it
+        return ReaderLease(coordinator, path, record)
+    raise CoordinationError(f"no lease could be taken on {what} of job {paths.job_id!r}: its node comes and goes")
 
 
 def active(coordinator: Coordinator, paths: JobPaths, what: str, clock: Clock) -> list[LeaseRecord]:

@@ -3,11 +3,59 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from airflow_provider_ha.names import check_job_id, check_name
 
 
 CHECKPOINT_DIGITS = 19  # zero-padded, so that text order is number order (FLINK-6284)
+
+
+class Lock(Protocol):
+    """What can be led: three nodes and a name for messages. Every job has one, and so has the cluster."""
+
+    @property
+    def epoch(self) -> str:
+        """Persistent, never deleted: its version is the epoch."""
+
+    @property
+    def leader(self) -> str:
+        """Ephemeral: exists while somebody leads."""
+
+    @property
+    def heartbeat(self) -> str:
+        """Written by the leader to prove that it still reaches a quorum."""
+
+    @property
+    def label(self) -> str:
+        """What is led, for messages: ``job 'flights'``."""
+
+
+@dataclass(frozen=True, slots=True)
+class LockPaths:
+    """A lock that is nothing else.
+
+    :param base: Parent of its nodes.
+    :param label: What is led, for messages.
+    """
+
+    base: str
+    label: str
+
+    @property
+    def epoch(self) -> str:
+        """Persistent, never deleted: its version is the epoch."""
+        return f"{self.base}/epoch"
+
+    @property
+    def leader(self) -> str:
+        """Ephemeral: exists while somebody leads."""
+        return f"{self.base}/leader"
+
+    @property
+    def heartbeat(self) -> str:
+        """Written by the leader to prove that it still reaches a quorum."""
+        return f"{self.base}/heartbeat"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +79,25 @@ class ClusterPaths:
         """Lock of the cluster leader."""
         return f"{self.base}/resource_manager_lock"
 
+    @property
+    def lock(self) -> LockPaths:
+        """The lock of who recovers jobs."""
+        return LockPaths(self.resource_manager_lock, f"cluster {self.cluster_id!r}")
+
+    @property
+    def quarantine(self) -> str:
+        """Parent of the jobs that nobody recovers until somebody has looked at them."""
+        return f"{self.base}/quarantine"
+
+    def quarantined(self, job_id: str) -> str:
+        """Why one job is not recovered."""
+        return f"{self.quarantine}/{check_name(job_id, 'job id')}"
+
+    @property
+    def to_delete(self) -> str:
+        """Parent of what still has to be deleted; outlives whoever was deleting it."""
+        return f"{self.base}/to_delete"
+
     def job(self, job_id: str) -> JobPaths:
         """Return the paths of one job.
 
@@ -49,6 +116,17 @@ class JobPaths:
 
     base: str
     job_id: str
+
+    @property
+    def cluster(self) -> ClusterPaths:
+        """The cluster that the job belongs to."""
+        root, _, cluster_id = self.base.rpartition("/")[0].rpartition("/")
+        return ClusterPaths(root, cluster_id)
+
+    @property
+    def label(self) -> str:
+        """The job, for messages about its lock."""
+        return f"job {self.job_id!r}"
 
     @property
     def lock(self) -> str:

@@ -15,6 +15,7 @@ import struct
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import SessionCredentials
+from airflow_provider_ha.coordination.raw_socket import addresses, open_socket
 
 
 _log = logging.getLogger(__name__)
@@ -25,7 +26,6 @@ _GREETING = struct.Struct("!iiq")  # protocol version, granted timeout in ms (0:
 _REQUEST = struct.Struct("!ii")  # xid, operation
 _REPLY = struct.Struct("!iqi")  # xid, zxid, error
 _CLOSE_SESSION = -11
-_DEFAULT_PORT = 2181
 _MAX_FRAME = 1024 * 1024
 
 
@@ -38,26 +38,26 @@ def close_session(config: HaConfig, credentials: SessionCredentials, *, timeout:
     :returns: True when this call closed it. False when there was nothing to close (it is gone, or the password is
         another one: both look the same) or no server answered; then the session ends by its timeout.
     """
-    for host in config.zookeeper.split(","):
+    for address in addresses(config):
         try:
-            closed = _close_at(_address(host), credentials, timeout)
+            with open_socket(config.tls, address, timeout) as connection:
+                closed = _close_by(connection, credentials, timeout)
         except (OSError, EOFError, struct.error) as error:
-            _log.warning("closing %s: %s does not answer (%s)", credentials, host, error)
+            _log.warning("closing %s: %s:%d does not answer (%s)", credentials, *address, error)
             continue
-        _log.info("closing %s at %s: %s", credentials, host, "closed" if closed else "it was gone")
+        _log.info("closing %s at %s:%d: %s", credentials, *address, "closed" if closed else "it was gone")
         return closed
     return False
 
 
-def _close_at(address: tuple[str, int], credentials: SessionCredentials, timeout: float) -> bool:
-    with socket.create_connection(address, timeout) as connection:
-        greeting = _exchange(connection, _connect_request(credentials, timeout))
-        _, granted, session_id = _GREETING.unpack_from(greeting)
-        if granted <= 0 or session_id != credentials.session_id:
-            return False
-        reply = _exchange(connection, _REQUEST.pack(1, _CLOSE_SESSION))
-        _, _, error = _REPLY.unpack_from(reply)
-        return bool(error == 0)
+def _close_by(connection: socket.socket, credentials: SessionCredentials, timeout: float) -> bool:
+    greeting = _exchange(connection, _connect_request(credentials, timeout))
+    _, granted, session_id = _GREETING.unpack_from(greeting)
+    if granted <= 0 or session_id != credentials.session_id:
+        return False
+    reply = _exchange(connection, _REQUEST.pack(1, _CLOSE_SESSION))
+    _, _, error = _REPLY.unpack_from(reply)
+    return bool(error == 0)
 
 
 def _connect_request(credentials: SessionCredentials, timeout: float) -> bytes:
@@ -82,8 +82,3 @@ def _receive(connection: socket.socket, length: int) -> bytes:
             raise EOFError("the server closed the connection")
         data += part
     return data
-
-
-def _address(host: str) -> tuple[str, int]:
-    name, colon, port = host.rpartition(":")
-    return (name.strip("[]"), int(port)) if colon else (host, _DEFAULT_PORT)

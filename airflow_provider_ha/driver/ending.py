@@ -7,7 +7,6 @@ the supervisor has proven that all processes are dead (contract 10).
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,6 +75,9 @@ class Ending:
     def drain(self, fork: Path) -> Mapping[str, DrainedQuery]:
         """Run the script a second time, each query for its last batch; on the main thread.
 
+        The fork stays until the run has its result, and goes with the other directories: when this driver dies before
+        that, it alone tells that the batch in the sinks is the drain's.
+
         :raises OperationFailedError: The script or one of its queries failed.
         """
         starter = DrainStarter(fork, self.parts.calls)
@@ -83,7 +85,6 @@ class Ending:
         failure = self.parts.script.run()
         if failure is not None:
             raise OperationFailedError(f"the drain failed: {failure}")
-        shutil.rmtree(fork)
         return starter.drained
 
     def _refuse(self, refusal: HaError) -> NoReturn:

@@ -1,28 +1,31 @@
 """Removes the working directories that no run needs any more, and says so in the results of the runs.
 
-Invariant: the newest working directory stays, and so does one that a retained checkpoint without a pin lies in: a
-restore reads them. Everything else below ``live`` was forked by hard links, so that removing it takes nothing from what
-was made of it. A result is CLEAN only after the removal: a crash in between leaves it DIRTY, for the next run's leader.
+Invariant: what a restore reads stays (``checkpoints.retained.working_directories``). A result is CLEAN only after the
+removal: a crash in between leaves it DIRTY, for the next run's leader.
+
+A run of months leaves a fenced directory with each loss. Once the generation names this epoch's directory, which has
+what the newest fenced one knew and no checkpoint holds (``checkpoints.directories.carried``), nobody asks for the older
+ones any more. The newest one stays all the same: who began to read it before the loss, a restore of another job, may
+still be reading, and it is what a person wants to see after a loss.
 """
 
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.directories.fence import fenced_name
-from airflow_provider_ha.checkpoints.directories.links import remove_tree
+from airflow_provider_ha.checkpoints.directories.fence import DEAD
 from airflow_provider_ha.checkpoints.retained.store import CheckpointStore
+from airflow_provider_ha.checkpoints.retained.working_directories import superfluous_directories
 from airflow_provider_ha.coordination.election import Leadership
-from airflow_provider_ha.errors import HaError, RecordCorruptError, VersionConflictError
+from airflow_provider_ha.errors import HaError, VersionConflictError
 from airflow_provider_ha.jobs.runs import RunStore
+from airflow_provider_ha.storage.durable import remove_tree
 
 
 log = logging.getLogger(__name__)
-_EPOCH = re.compile(r"\.*e(\d+)-")  # a hidden one is the remains of a directory that was half made or half removed
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +43,19 @@ class Housekeeping:
     current: str
 
     def finish_earlier(self, run: int) -> None:
-        """Clean up after the runs before *run* whose results are still DIRTY."""
+        """Clean up after the runs before *run* whose results are still DIRTY, and after the lost epochs of *run*."""
         self._clean(number for number in self.runs.numbers() if number < run)
+        try:
+            self._remove_fenced()
+        except (HaError, OSError) as error:
+            log.warning("fenced working directories stay; the next driver tries again: %s", error)
 
     def finish(self, run: int) -> None:
-        """Clean up after this driver's own run, which has its result."""
+        """Clean up after this driver's own run, which has its result: no checkpoint can follow any more."""
+        try:
+            self.checkpoints.shutdown(self.leadership, terminal=True)
+        except (HaError, OSError) as error:
+            log.warning("old checkpoints stay on the list of deletions; the next driver tries again: %s", error)
         self._clean(iter((run,)))
 
     def _clean(self, numbers: Iterator[int]) -> None:
@@ -62,26 +73,19 @@ class Housekeeping:
             log.warning("what is over could not be cleaned up; the next run tries again: %s", error)
 
     def _remove_directories(self) -> None:
-        kept = self._kept()
-        mine = _EPOCH.match(Path(self.current).name)
-        live = (self.work_path / self.current).parent
-        for path in sorted(live.iterdir()) if live.is_dir() else ():
-            found = _EPOCH.match(path.name)
-            # A directory of a later epoch is not ours to judge: this driver may have lost the job by now.
-            if found is None or mine is None or int(found[1]) > int(mine[1]) or path in kept:
-                continue
-            log.info("working directory %s is removed", path.name)
-            remove_tree(path)
+        for path in self._superfluous():
+            _remove(path)
 
-    def _kept(self) -> set[Path]:
-        """Return the directories that a restore could read, under both of their names.
+    def _remove_fenced(self) -> None:
+        """Remove the fenced directories of earlier epochs, but the newest one."""
+        fenced = [path for path in self._superfluous() if path.name.endswith(DEAD)]
+        for path in fenced[:-1]:
+            _remove(path)
 
-        :raises RecordCorruptError: A checkpoint cannot be read, so what it needs is not known.
-        """
-        listing = self.checkpoints.list()
-        if listing.unreadable:
-            raise RecordCorruptError(f"checkpoint {listing.unreadable[0].name} cannot be read, so nothing is removed")
-        keys = {self.current}
-        keys |= {found.directory for found in map(self.checkpoints.load, listing.pointers) if not found.pin}
-        roots = [self.work_path / key for key in keys]
-        return {*roots, *map(fenced_name, roots)}
+    def _superfluous(self) -> list[Path]:
+        return superfluous_directories(self.checkpoints, self.work_path, self.current)
+
+
+def _remove(path: Path) -> None:
+    log.info("working directory %s is removed", path.name)
+    remove_tree(path)

@@ -19,6 +19,7 @@ from airflow_provider_ha.driver.origin import Origin
 from airflow_provider_ha.driver.queries import QueryRegistry
 from airflow_provider_ha.errors import OutcomeUnknownError
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
+from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.jobs.model import (
     DrainedQuery,
     Generation,
@@ -37,7 +38,10 @@ TerminalState = Literal[JobState.FINISHED, JobState.CANCELED, JobState.FAILED]
 
 
 class JobWriter:
-    """The fenced writes of one driver. Its methods may be called from several threads."""
+    """The fenced writes of one driver. Its methods may be called from several threads.
+
+    :param journal: Gets the working directory and the result before ZooKeeper does (``jobs.journal``).
+    """
 
     def __init__(
         self,
@@ -45,6 +49,7 @@ class JobWriter:
         coordinator: Coordinator,
         paths: JobPaths,
         graphs: JobGraphStore,
+        journal: JobJournal,
         leadership: Leadership,
         registry: QueryRegistry,
         run: int,
@@ -53,6 +58,7 @@ class JobWriter:
         self._coordinator = coordinator
         self._paths = paths
         self._graphs = graphs
+        self._journal = journal
         self._runs = RunStore(coordinator, paths)
         self._leadership = leadership
         self._registry = registry
@@ -65,8 +71,12 @@ class JobWriter:
         self._ended = False
 
     def begin(self, origin: Origin) -> None:
-        """Make the working directory current."""
+        """Make the working directory current.
+
+        :raises StorageError: The journal could not be written; the directory is not current.
+        """
         generation = Generation(run=self._run, epoch=self._leadership.epoch, directory=origin.key)
+        self._journal.generation(generation)
         message = f"from {origin.source}" if origin.source else "fresh"
         with self._lock:
             self._message = message
@@ -103,6 +113,7 @@ class JobWriter:
 
         :param answers: Operation id -> operation and its result, of the operations that this end completes.
         :raises LeadershipError: This process does not lead any more; the run has no result.
+        :raises StorageError: The journal could not be written; the run has no result.
         """
         at = self._clock.now()
         result = RunResult(
@@ -122,6 +133,7 @@ class JobWriter:
             ]
             if (removal := self._graphs.remove_op(self._run)) is not None:
                 ops.append(removal)
+            self._journal.result(self._run, result)
             try:
                 self._leadership.commit(*ops)
             except OutcomeUnknownError:

@@ -46,6 +46,7 @@ from airflow_provider_ha.errors import (
     RestoreRefusedError,
 )
 from airflow_provider_ha.jobs.driver_spec import SPEC_VARIABLE, DriverSpec
+from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.jobs.model import Generation, JobState
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.storage.keys import JobKeys
@@ -96,6 +97,7 @@ class Driver:
             coordinator=self._led.coordinator,
             paths=self._led.paths,
             graphs=self._led.graphs,
+            journal=JobJournal(self._led.store, self._keys),
             leadership=self._led.leadership,
             registry=registry,
             run=self._led.run.number,

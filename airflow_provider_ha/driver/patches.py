@@ -33,7 +33,7 @@ class Starter(Protocol):
 
 
 class Patches:
-    """Puts the patched calls into pyspark and takes them out again.
+    """Puts the patched calls into pyspark, for the rest of the process.
 
     :param starter: May be replaced between two runs of the script (the drain has its own).
     """
@@ -42,7 +42,6 @@ class Patches:
         self.lifecycle = lifecycle
         self.registry = registry
         self.starter = starter
-        self._undo: list[Callable[[], None]] = []
 
     def apply(self) -> None:
         """Patch pyspark."""
@@ -69,15 +68,9 @@ class Patches:
         self._patch(SparkSession, "stop", self._stop_session)
         self._patch(SparkContext, "stop", self._stop_session)
 
-    def undo(self) -> None:
-        """Give pyspark its own calls back."""
-        while self._undo:
-            self._undo.pop()()
-
     def _patch(self, owner: type, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
         original = getattr(owner, name)
         setattr(owner, name, functools.wraps(original)(make(original)))
-        self._undo.append(lambda: setattr(owner, name, original))
 
     def _start(self, _: Callable[..., Any]) -> Callable[..., Any]:
         def start(  # noqa: PLR0917  # its parameters are pyspark's own

@@ -1,4 +1,4 @@
-"""The thread that records, publishes and reports, several times a second."""
+"""The thread that records, publishes and reports, several times a second; what is old is removed by another one."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from airflow_provider_ha.driver.job_writer import JobWriter
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.publisher import Publisher
 from airflow_provider_ha.driver.queries import QueryRegistry
+from airflow_provider_ha.driver.removal_loop import RemovalLoop
 from airflow_provider_ha.errors import HaError, LeadershipError
 from airflow_provider_ha.jobs.model import JobState
 
@@ -38,23 +39,27 @@ class PublishLoop:
         self._registry = registry
         self._lifecycle = lifecycle
         self._failed = failed
+        self._removal = RemovalLoop(publisher.clean_up, failed)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="publisher", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start both threads."""
         self._thread.start()
+        self._removal.start()
 
     def stop(self) -> None:
-        """End the thread after its tick."""
+        """End the thread after its tick, then the removal after a last turn."""
         self._stop.set()
         self._thread.join()
+        self._removal.stop()
 
     def tick(self) -> float:
         """Do what is due; returns the seconds until the next tick."""
         try:
             if not self._lifecycle.stopping.is_set():
-                self._publisher.tick()
+                if self._publisher.tick() is not None:
+                    self._removal.wake()
                 if self._registry.settled:
                     self._writer.set_state(JobState.RUNNING)
             self._writer.publish_status(self._publisher.latest)

@@ -1,8 +1,9 @@
-"""Turns committed batches into checkpoints: cut, pin, payload, pointer, retention; off the path of the batches.
+"""Turns committed batches into checkpoints: cut, pin, payload, pointer; off the path of the batches.
 
 Invariants: a cut belongs to one epoch; its closure is pinned before its payload is written, the payload before its
 pointer (contracts 2 and 7); a cut reads the commits of downstream queries before those of upstream ones, so that no
-query is ahead of what it read.
+query is ahead of what it read. Old checkpoints are removed by another thread; when that falls behind, publication
+pauses (FLINK-17073).
 """
 
 from __future__ import annotations
@@ -21,12 +22,13 @@ from airflow_provider_ha.coordination.election import Leadership
 from airflow_provider_ha.driver.origin import Origin
 from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
 from airflow_provider_ha.driver.recorder import BatchRecorder
-from airflow_provider_ha.errors import CheckpointError, CheckpointMissingError, HaError
+from airflow_provider_ha.errors import CheckpointError, CheckpointMissingError, HaError, LeadershipError
 from airflow_provider_ha.jobs.model import HaOptions
 from airflow_provider_ha.storage.keys import JobKeys
 
 
 log = logging.getLogger(__name__)
+MAX_WAITING = 10  # removals; each holds on to the disk space of a whole checkpoint
 PIN_ATTEMPTS = 5  # a closure can be purged while it is linked; the next cut is newer
 
 
@@ -90,10 +92,23 @@ class Publisher:
         return self._last.number
 
     def tick(self) -> Checkpoint | None:
-        """Record what is new, and take a checkpoint when one is due. Returns it."""
+        """Record what is new, and take a checkpoint when one is due. Returns it.
+
+        :raises CheckpointError: One is due, but too many old ones wait to be removed; or as :meth:`publish`.
+        """
         with self._lock:
             self.record()
-            return self.publish(CheckpointKind.PERIODIC) if self._due() else None
+            if not self._due():
+                return None
+            self._refuse_backlog()
+            return self.publish(CheckpointKind.PERIODIC)
+
+    def clean_up(self) -> None:
+        """Remove the files of what was marked for deletion. Takes its time, and never delays :meth:`publish`.
+
+        :raises LeadershipError: This process may no longer write for the job.
+        """
+        self._store.clean_up(self._leadership)
 
     def record(self) -> None:
         """Remember new batches of all queries."""
@@ -130,7 +145,7 @@ class Publisher:
             raise
         self._unfinished = None
         self._remember(checkpoint)
-        self._store.retain(self._leadership, self._options.retained_checkpoints)
+        self._mark_old()
         log.info("checkpoint %d (%s): %s", checkpoint.number, checkpoint.reason.value, self._last.cut)
         return checkpoint
 
@@ -143,6 +158,23 @@ class Publisher:
         if all(batch <= self._last.cut.get(name, -1) for name, batch in cut.items()):
             return False
         return self._clock.lease_time() - self._last.at >= self._options.checkpoint_interval
+
+    def _mark_old(self) -> None:
+        """Put what is beyond the retained ones onto the list. A failure is no reason to doubt the new one (C3)."""
+        try:
+            self._store.subsume(self._leadership, self._options.retained_checkpoints)
+        except LeadershipError:
+            raise
+        except HaError as error:
+            log.warning("old checkpoints could not be marked; the next checkpoint tries again: %s", error)
+
+    def _refuse_backlog(self) -> None:
+        waiting = self._store.waiting()
+        if waiting > MAX_WAITING:
+            raise CheckpointError(
+                f"{waiting} old checkpoints and savepoints wait to be removed, so no new one is taken",
+                next_step="See in the driver's log what hinders the removal",
+            )
 
     def _pinned(self, number: int, reason: CheckpointKind) -> Checkpoint:
         """Cut and pin; a cut whose files were purged meanwhile is replaced by a newer one."""

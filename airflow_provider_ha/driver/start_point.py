@@ -15,6 +15,7 @@ from airflow_provider_ha.checkpoints.directories.carried import carry, read_carr
 from airflow_provider_ha.checkpoints.directories.fence import fence_directory
 from airflow_provider_ha.checkpoints.directories.sinks import FileSinkLog, local_path
 from airflow_provider_ha.checkpoints.model import RestorePlan
+from airflow_provider_ha.checkpoints.restore.drains import newest_drain
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_recovery, prepare_restore
 from airflow_provider_ha.driver.origin import Origin, OriginKind
 from airflow_provider_ha.errors import CheckpointMissingError, RestoreRefusedError
@@ -24,11 +25,6 @@ from airflow_provider_ha.storage.store import ObjectStore
 
 
 log = logging.getLogger(__name__)
-
-
-def drain_directory(working: Path) -> Path:
-    """Return where a stop forks the working directory *working* to drain it."""
-    return working.with_name(working.name + ".drain")
 
 
 def prepare_start(
@@ -117,14 +113,12 @@ def _recover(origin: Origin, fenced: Path, previous: Generation, published: Mapp
     committed = prepare_recovery(fenced, origin.directory, recorded=recorded)
     carry(fenced, origin.directory, published)
     log.info("epoch %d is continued from %s at %s", previous.epoch, fenced, committed)
-    # Not only the previous epoch's: one that should have cleaned up after a drain may have died before it could.
-    drains = sorted(fenced.parent.glob("*.drain"), key=lambda path: path.stat().st_mtime)
     return replace(
         origin,
         kind=OriginKind.RECOVERY,
         carried=read_carried(origin.directory),
         source=f"epoch {previous.epoch}",
-        drain=drains[-1] if drains else None,
+        drain=newest_drain(fenced),
     )
 
 

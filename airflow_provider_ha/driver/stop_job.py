@@ -17,12 +17,12 @@ from typing import Any
 
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind
+from airflow_provider_ha.checkpoints.restore.drains import drain_directory
 from airflow_provider_ha.driver.drain_run import fork_for_drain
 from airflow_provider_ha.driver.job_writer import JobWriter
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.publisher import Publisher
 from airflow_provider_ha.driver.queries import QueryRegistry
-from airflow_provider_ha.driver.start_point import drain_directory
 from airflow_provider_ha.driver.stopper import stop_together
 from airflow_provider_ha.errors import HaError, OperationFailedError
 from airflow_provider_ha.jobs.model import DrainedQuery, JobState, Operation

@@ -21,7 +21,16 @@ _S3_FIELDS = {
     "s3_access_key": "access_key",
     "s3_secret_key": "secret_key",
 }
-_TEXT_FIELDS = ("storage_root", "cluster_id", "root", "work_root")
+_TLS_FIELDS = {
+    "tls_ca_file": "ca_file",
+    "tls_cert_file": "cert_file",
+    "tls_key_file": "key_file",
+    "tls_key_password": "key_password",
+    "tls_check_hostname": "check_hostname",
+}
+_TEXT_FIELDS = ("storage_root", "cluster_id", "root", "work_root", "chroot")
+_TIMINGS = ("session_timeout", "tolerate_suspended")
+_SASL = "sasl"  # what login and password are for; the other is digest
 
 
 class ConnectionFields(Protocol):
@@ -54,8 +63,9 @@ def config_of(connection: ConnectionFields, extra: Mapping[str, Any]) -> HaConfi
     try:
         return HaConfig.build(
             zookeeper=_hosts(connection.host, connection.port),
-            digest_auth=_digest(connection),
-            s3={field: extra[name] for name, field in _S3_FIELDS.items() if extra.get(name) not in (None, "")} or None,
+            **{_auth_field(extra): _credentials(connection)},
+            tls=_given(extra, _TLS_FIELDS) if extra.get("tls") else None,
+            s3=_given(extra, _S3_FIELDS) or None,
             timings=_timings(extra),
             **{name: extra.get(name) for name in _TEXT_FIELDS},
         )
@@ -67,17 +77,28 @@ def config_of(connection: ConnectionFields, extra: Mapping[str, Any]) -> HaConfi
 
 def secrets_of(connection: ConnectionFields, extra: Mapping[str, Any]) -> list[str]:
     """Return what must never reach a log."""
-    values = (connection.password, extra.get("s3_access_key"), extra.get("s3_secret_key"))
+    named = (extra.get(name) for name in ("s3_access_key", "s3_secret_key", "tls_key_password"))
+    values = (connection.password, *named)
     return [str(value) for value in values if value]
 
 
 def _hosts(host: str, port: int | None) -> str:
     """Give every server without a port the connection's, so that ``zk1,zk2`` with port 2181 means both."""
-    servers = [server.strip() for server in host.split(",") if server.strip()]
-    return ",".join(server if ":" in server else f"{server}:{port or DEFAULT_PORT}" for server in servers)
+    names, slash, chroot = host.partition("/")
+    servers = [server.strip() for server in names.split(",") if server.strip()]
+    hosts = ",".join(server if ":" in server else f"{server}:{port or DEFAULT_PORT}" for server in servers)
+    return hosts + slash + chroot
 
 
-def _digest(connection: ConnectionFields) -> str | None:
+def _given(extra: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, Any]:
+    return {field: extra[name] for name, field in fields.items() if extra.get(name) not in (None, "")}
+
+
+def _auth_field(extra: Mapping[str, Any]) -> str:
+    return "sasl_auth" if extra.get("auth_scheme") == _SASL else "digest_auth"
+
+
+def _credentials(connection: ConnectionFields) -> str | None:
     if not connection.login and not connection.password:
         return None
     if not connection.login or not connection.password:
@@ -86,5 +107,4 @@ def _digest(connection: ConnectionFields) -> str | None:
 
 
 def _timings(extra: Mapping[str, Any]) -> Timings | dict[str, Any] | None:
-    given = extra.get("session_timeout")
-    return None if given in (None, "") else {"session_timeout": given}
+    return _given(extra, {name: name for name in _TIMINGS}) or None

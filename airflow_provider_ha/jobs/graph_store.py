@@ -11,7 +11,9 @@ from airflow_provider_ha.coordination.coordinator import Coordinator, Create, De
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs.model import Blob, GraphPointer, JobGraph
-from airflow_provider_ha.jobs.runs import decode
+from airflow_provider_ha.pointers.outcome import Commit
+from airflow_provider_ha.pointers.scan import Found
+from airflow_provider_ha.pointers.store import PointerStore
 from airflow_provider_ha.storage.blobs import get_blob, put_blob
 from airflow_provider_ha.storage.store import ObjectStore
 
@@ -23,6 +25,8 @@ class JobGraphStore:
         self._coordinator = coordinator
         self._store = store
         self._paths = paths
+        # Its payloads have no owner: equal graphs are one blob, and the scanner of orphans removes what nobody names.
+        self._pointers = PointerStore(coordinator, paths.base, GraphPointer)
 
     def write_graph(self, graph: JobGraph) -> Blob:
         """Put a graph into storage; equal graphs are one blob.
@@ -43,7 +47,18 @@ class JobGraphStore:
 
     def pointer(self) -> GraphPointer | None:
         """Return the pointer; ``None`` when there is nothing to recover."""
-        return decode(self._coordinator.find(self._paths.job_graph), GraphPointer)
+        found = self._find()
+        return None if found is None else found.record
+
+    def recover(self) -> tuple[GraphPointer, JobGraph] | None:
+        """Return the pointer and the graph that it refers to; ``None`` when there is nothing to recover.
+
+        :raises RecordCorruptError: The pointer or the graph is not what was written.
+        :raises ObjectMissingError: The graph is not there.
+        :raises StorageUnavailableError: It could not be read: nothing is known about it.
+        """
+        pointer = self.pointer()
+        return None if pointer is None else (pointer, self.read_graph(pointer.graph))
 
     def pointer_op(self, pointer: GraphPointer) -> Op:
         """Return the write that makes *pointer* the current one.
@@ -73,3 +88,27 @@ class JobGraphStore:
         if node is None or GraphPointer.from_bytes(node.data, source=node.path).run > run:
             return None
         return Delete(node.path, node.version)
+
+    def remove(self, commit: Commit, run: int) -> None:
+        """Remove the pointer of *run* by itself. Loud: when it returns, nobody can recover the run any more.
+
+        A leader that ends a run uses :meth:`remove_op` instead. A graph whose removal had failed without a word brought
+        an old job back to life, weeks later (FLINK-10011, FLINK-10329).
+
+        :param commit: ``leadership.commit`` of the job.
+        :raises JobStateError: Another run has the pointer.
+        :raises RecordCorruptError: The pointer cannot be read, so whose it is is not known.
+        :raises CoordinationError: It could not be removed, or nobody knows; it must be tried again.
+        """
+        found = self._find()
+        if found is None:
+            return
+        if found.record.run != run:
+            raise JobStateError(
+                f"job {self._paths.job_id!r} has the graph of run {found.record.run}, not of run {run}",
+                next_step="Look at the newest run",
+            )
+        self._pointers.remove(commit, found)
+
+    def _find(self) -> Found[GraphPointer] | None:
+        return self._pointers.find(self._paths.job_graph.rpartition("/")[2])

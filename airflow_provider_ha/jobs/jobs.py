@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.names import RESERVED_JOB_IDS
 
 
-def list_jobs(coordinator: Coordinator, cluster_paths: ClusterPaths) -> list[str]:
-    """Return the ids of the cluster's jobs, sorted; empty when the cluster does not exist yet."""
-    return [name for name in coordinator.children(cluster_paths.base) if name not in RESERVED_JOB_IDS]
+def list_jobs(
+    coordinator: Coordinator, cluster_paths: ClusterPaths, *, watch: Callable[[], None] | None = None
+) -> list[str]:
+    """Return the ids of the cluster's jobs, sorted; empty when the cluster does not exist yet.
+
+    :param watch: Called once when there may be more or fewer.
+    """
+    return [name for name in coordinator.children(cluster_paths.base, watch=watch) if name not in RESERVED_JOB_IDS]
 
 
 def create_job(coordinator: Coordinator, paths: JobPaths) -> None:

@@ -113,10 +113,6 @@ class RunStore:
         create = Create(self._paths.submission(number, submission.attempt), submission.to_bytes())
         return (create,) if submission.attempt > 1 else (Create(self._paths.submissions(number)), create)
 
-    def exit_op(self, number: int, attempt: int, ended: SubmissionExit) -> Create:
-        """Return the creation of a submission's exit: only after all its processes are proven dead (contract 10)."""
-        return Create(self._paths.submission_exit(number, attempt), ended.to_bytes())
-
     def result_op(self, number: int, result: RunResult) -> Create:
         """Return the creation of a run's result.
 

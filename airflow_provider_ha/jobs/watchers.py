@@ -72,12 +72,6 @@ def claim(coordinator: Coordinator, paths: JobPaths, watcher_id: str, *, ti_id: 
     raise NotConnectedError(f"watcher {watcher_id!r} could not be claimed in {ATTEMPTS} attempts")
 
 
-def is_mine(coordinator: Coordinator, paths: JobPaths, watcher_id: str, version: int) -> bool:
-    """Whether the claim of that version still holds. For display; to act on it, use :func:`release`."""
-    found = read_record(coordinator, paths.watcher(watcher_id), WatcherClaim)
-    return found is not None and found[1] == version
-
-
 def release(coordinator: Coordinator, paths: JobPaths, watcher_id: str, version: int) -> bool:
     """Give a claim up. Whether it was still held: only then may a kill do anything to the stream.
 

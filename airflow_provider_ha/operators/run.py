@@ -1,4 +1,4 @@
-"""Follow a run until it is up, or until it is over: what submit and restore share.
+"""Follow a run until it is up, or until it is over: what submit, restore and follow share.
 
 The loss of a driver is not the failure of a task. The operator submits it again from the persisted graph and defers
 again, as often as the job's restart strategy allows; Airflow's own retries are left for Airflow's own troubles.
@@ -28,31 +28,29 @@ if TYPE_CHECKING:
     from airflow_provider_ha.submit.client import HaClient, JobClient
 
 
-class SparkHaRunOperator(SparkHaBaseOperator):
-    """Base of the operators that start a run; not for DAGs.
+class SparkHaWatchOperator(SparkHaBaseOperator):
+    """Base of the operators that watch a run; not for DAGs.
 
-    :param wait_for: ``"running"``: succeed once a leader is there, its epoch is known and it says RUNNING.
-        ``"finished"``: follow the run to its end, and submit it again whenever its driver is lost.
     :param when_killed: What a user's mark-failed or mark-success of the waiting task does to the job: ``"detach"``
         (nothing), ``"stop_with_checkpoint"`` or ``"cancel"``. A clear never touches it: the next try attaches again.
     """
 
-    template_fields: Sequence[str] = (*SparkHaBaseOperator.template_fields, "wait_for", "when_killed")
+    template_fields: Sequence[str] = (*SparkHaBaseOperator.template_fields, "when_killed")
+    wait_for: str = FINISHED
 
-    def __init__(self, *, wait_for: str = RUNNING, when_killed: str = WhenKilled.DETACH.value, **kwargs: Any) -> None:
+    def __init__(self, *, when_killed: str = WhenKilled.DETACH.value, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.wait_for = wait_for
         self.when_killed = when_killed
 
-    def start(self, job: JobClient, request: str) -> SubmittedRun:
-        """Start the run that *request* asks for, or find it again. Idempotent.
+    def attach(self, client: HaClient, request: str) -> int:
+        """Return the number of the run that the task *request* watches. Idempotent; a refusal changes nothing.
 
-        :raises JobStateError: The job has a live run of another request.
+        :raises HaError: There is no such run, or it cannot be made.
         """
         raise NotImplementedError
 
     def execute(self, context: Any) -> dict[str, Any]:
-        """Claim the task, start the run or find it again, then defer."""
+        """Claim the task, find its run, then defer."""
         with airflow_errors():
             _one_of("wait_for", self.wait_for, (RUNNING, FINISHED))
             _one_of("when_killed", self.when_killed, [choice.value for choice in WhenKilled])
@@ -61,16 +59,9 @@ class SparkHaRunOperator(SparkHaBaseOperator):
             # First the claim, then the run: else the trigger of an earlier try could still stop what this try finds.
             # Without an earlier claim there is no such trigger, and a task that is refused leaves no trace.
             version = self._claim(client, context, request) if self._has_claim(client, request) else None
-            run = self.start(client.job(self.job_id), request)
+            run = self.attach(client, request)
             version = self._claim(client, context, request) if version is None else version
-        self.log.info(
-            "Run %d of job %s was %s (submission %d)",
-            run.run,
-            self.job_id,
-            "created" if run.created else "found again",
-            run.attempt,
-        )
-        self._wait(run.run, request, version)
+        self._wait(run, request, version)
 
     def execute_complete(self, context: Any, event: dict[str, Any], claim: int | None = None) -> dict[str, Any]:
         """Return where the job stands, submit it again, or fail."""
@@ -102,13 +93,14 @@ class SparkHaRunOperator(SparkHaBaseOperator):
         self._wait(event["run"], request, claim, recover_after=step.wait, lost_attempt=lost_attempt)
 
     def _has_claim(self, client: HaClient, request: str) -> bool:
-        return client.coordinator.find(self._paths(client).watcher(request)) is not None
+        return client.coordinator.find(self.paths(client).watcher(request)) is not None
 
     def _claim(self, client: HaClient, context: Any, request: str) -> int:
-        paths, when_killed = self._paths(client), WhenKilled(self.when_killed)
+        paths, when_killed = self.paths(client), WhenKilled(self.when_killed)
         return claim(client.coordinator, paths, request, ti_id=str(context["ti"].id), when_killed=when_killed)
 
-    def _paths(self, client: HaClient) -> JobPaths:
+    def paths(self, client: HaClient) -> JobPaths:
+        """Return where the job lies."""
         return ClusterPaths(client.config.root, client.config.cluster_id).job(self.job_id)
 
     def _wait(self, run: int, request: str, claim: int | None, **recovery: Any) -> NoReturn:
@@ -125,6 +117,34 @@ class SparkHaRunOperator(SparkHaBaseOperator):
             method_name="execute_complete",
             kwargs={"claim": claim},
         )
+
+
+class SparkHaRunOperator(SparkHaWatchOperator):
+    """Base of the operators that start a run; not for DAGs.
+
+    :param wait_for: ``"running"``: succeed once a leader is there, its epoch is known and it says RUNNING.
+        ``"finished"``: follow the run to its end, and submit it again whenever its driver is lost.
+    """
+
+    template_fields: Sequence[str] = (*SparkHaWatchOperator.template_fields, "wait_for")
+
+    def __init__(self, *, wait_for: str = RUNNING, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.wait_for = wait_for
+
+    def start(self, job: JobClient, request: str) -> SubmittedRun:
+        """Start the run that *request* asks for, or find it again. Idempotent.
+
+        :raises JobStateError: The job has a live run of another request.
+        """
+        raise NotImplementedError
+
+    def attach(self, client: HaClient, request: str) -> int:
+        """Start the run or find it again."""
+        run = self.start(client.job(self.job_id), request)
+        found = "created" if run.created else "found again"
+        self.log.info("Run %d of job %s was %s (submission %d)", run.run, self.job_id, found, run.attempt)
+        return run.run
 
 
 def _one_of(parameter: str, value: str, allowed: Sequence[str]) -> None:

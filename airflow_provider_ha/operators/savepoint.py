@@ -47,7 +47,7 @@ class SparkHaSavepointOperator(SparkHaOperationOperator):
         return job.request_savepoint(
             operation_id=operation_id,
             requested_by=requested_by,
-            schedule=self.schedule,
+            schedule=self.schedule or None,  # a template may render to nothing
             retain=None if self.retain in (None, "") else int(self.retain),
             label=self.savepoint_label,
         )

@@ -6,7 +6,9 @@ flushed as well: without that a crash may forget the name of a file whose bytes 
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import glob
 import os
 import shutil
 from collections.abc import Iterator
@@ -18,6 +20,7 @@ from airflow_provider_ha.clock import new_id
 
 
 PREPARED = ".prepared-"
+REMOVED = ".removed"
 PRIVATE_FILE = 0o600
 PRIVATE_DIRECTORY = 0o700
 COPY_BUFFER = 1024 * 1024
@@ -95,3 +98,16 @@ def flush_directory(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a directory: renamed to a hidden name first, so that nobody reads a half-removed one.
+
+    Repeatable: what a remover that died has left under hidden names goes as well.
+    """
+    hidden = path.parent / f".{path.name}.{new_id()}{REMOVED}"
+    with contextlib.suppress(FileNotFoundError):
+        path.rename(hidden)
+        flush_directory(path.parent)
+    for remains in path.parent.glob(f".{glob.escape(path.name)}.*{REMOVED}"):
+        shutil.rmtree(remains)

@@ -10,9 +10,13 @@ from dataclasses import dataclass
 from airflow_provider_ha.names import check_job_id, check_name
 
 
+BLOBS = "blobs/sha256/"
+"""Prefix of the content-addressed blobs."""
+
+
 def blob(sha256: str) -> str:
     """Key of a content-addressed blob."""
-    return f"blobs/sha256/{sha256[:2]}/{sha256}"
+    return f"{BLOBS}{sha256[:2]}/{sha256}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,11 @@ class JobKeys:
         """Directory of a pinned checkpoint: one directory per query below it."""
         return f"{self.base}/checkpoints/pins/{number:019d}-e{epoch}"
 
+    @property
+    def removable(self) -> tuple[str, ...]:
+        """Prefixes below which every single name is one thing that is removed as a whole: payload, pin, savepoint."""
+        return (self.payloads, f"{self.base}/checkpoints/pins/", f"{self.base}/savepoints/")
+
     def savepoint(self, savepoint_id: str) -> str:
         """Directory of a savepoint: one directory per query, and ``manifest.json``."""
         return f"{self.base}/savepoints/{check_name(savepoint_id, 'savepoint id')}"
@@ -53,3 +62,12 @@ class JobKeys:
     def application(self, run: int, attempt: int) -> str:
         """Directory of one submission's own files: logs, downloaded artifacts."""
         return f"{self.base}/submissions/{run}-{attempt}"
+
+    @property
+    def journals(self) -> str:
+        """Prefix of what repeats the znodes of the job's runs, read when ZooKeeper's content is gone."""
+        return f"{self.base}/journal/"
+
+    def journal(self, kind: str, name: str) -> str:
+        """One entry of the journal; *name* says who wrote it."""
+        return f"{self.journals}{kind}/{name}.json"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 
 from typing_extensions import Self
@@ -16,7 +16,9 @@ from airflow_provider_ha.clock import Clock, SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.coordination.paths import ClusterPaths
+from airflow_provider_ha.coordination.tick import check_tick
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.jobs import list_jobs
@@ -58,6 +60,11 @@ class HaClient:
         self.clock: Clock = clock or SystemClock()
         self._owned = owned
 
+    @property
+    def paths(self) -> ClusterPaths:
+        """Where the cluster lies in ZooKeeper."""
+        return ClusterPaths(self.config.root, self.config.cluster_id)
+
     @classmethod
     def open(cls, config: HaConfig, *, coordinator: Coordinator | None = None) -> HaClient:
         """Connect to a cluster.
@@ -71,31 +78,44 @@ class HaClient:
         """Do what a connection's Test button does: ZooKeeper answers, storage and work root are writable.
 
         :raises CoordinationError: ZooKeeper does not answer, or refuses.
+        :raises ConfigurationError: The servers tell their tick, and it is too long for the heartbeats.
         :raises StorageError: Storage cannot be written, with the reason.
         """
         self.list_jobs()
+        check_tick(self.config)
         self.store.check_writable()
         if self.config.work_root is not None:
             LocalStore(self.config.work_path).check_writable()
 
-    def list_jobs(self) -> list[str]:
-        """Return the ids of the cluster's jobs, sorted."""
-        return list_jobs(self.coordinator, ClusterPaths(self.config.root, self.config.cluster_id))
+    def list_jobs(self, *, watch: Callable[[], None] | None = None) -> list[str]:
+        """Return the ids of the cluster's jobs, sorted.
+
+        :param watch: Called once, from the event thread, when there may be more or fewer.
+        """
+        return list_jobs(self.coordinator, self.paths, watch=watch)
 
     def job(self, job_id: str) -> JobClient:
         """Return a job, whether it exists or not. Reads nothing.
 
         :raises ConfigurationError: The id is not a valid one.
         """
-        context = JobContext(
+        return JobClient(self.context(job_id))
+
+    def context(self, job_id: str, *, cluster: Leadership | None = None) -> JobContext:
+        """Return what actions on one job need; reads nothing.
+
+        :param cluster: Leadership of the cluster, in whose name the actions are.
+        :raises ConfigurationError: The id is not a valid one.
+        """
+        return JobContext(
             job_id=check_job_id(job_id),
             config=self.config,
             coordinator=self.coordinator,
             store=self.store,
             engine=self.engine,
             clock=self.clock,
+            cluster=cluster,
         )
-        return JobClient(context)
 
     def close(self) -> None:
         """End the session when it is this client's own. Idempotent."""

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 
 from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.coordination.coordinator import Coordinator, Op
+from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
+from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.jobs.model import Blob, JobGraph
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.jobs.snapshot import JobSnapshot, read_snapshot
@@ -26,6 +28,8 @@ class JobContext:
     """One job of one cluster, and the ways to reach it. Owns nothing.
 
     :param sleep: Waits for some seconds; injected, so that a test need not wait.
+    :param cluster: Leadership of the cluster, for who acts as its leader: then runs and submissions are made under its
+        epoch, and no more once it is lost.
     """
 
     job_id: str
@@ -35,6 +39,7 @@ class JobContext:
     engine: Engine
     clock: Clock
     sleep: Callable[[float], None] = time.sleep
+    cluster: Leadership | None = None
 
     @property
     def paths(self) -> JobPaths:
@@ -55,6 +60,19 @@ class JobContext:
     def graphs(self) -> JobGraphStore:
         """The job's graphs."""
         return JobGraphStore(self.coordinator, self.store, self.paths)
+
+    @property
+    def journal(self) -> JobJournal:
+        """What storage knows of the job's runs."""
+        return JobJournal(self.store, self.keys)
+
+    def commit(self, *ops: Op) -> list[int]:
+        """Apply *ops* in one transaction, which create what nobody else may create under that name.
+
+        :raises LeadershipError: Who acts as the cluster's leader does not lead it any more; nothing was changed.
+        :raises CoordinationError: As :meth:`Coordinator.commit`.
+        """
+        return self.coordinator.commit(*ops) if self.cluster is None else self.cluster.commit(*ops)
 
     def snapshot(self) -> JobSnapshot:
         """Read the job.

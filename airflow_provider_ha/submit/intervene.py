@@ -57,6 +57,7 @@ def conclude(
             checkpoint=snapshot.latest_checkpoint,
             at=job.clock.now(),
         )
+        job.journal.result(number, result)
         leadership.commit(*_ops(job, number, result, operation))
     log.info("run %d of %s is %s: %s", number, job.job_id, state.value, reason)
     return result

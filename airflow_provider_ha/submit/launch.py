@@ -13,11 +13,18 @@ import os
 import sys
 
 from airflow_provider_ha.clock import new_id
-from airflow_provider_ha.coordination.coordinator import Create, Op
+from airflow_provider_ha.coordination.coordinator import Check, Create, Op
 from airflow_provider_ha.coordination.records import create_once, read_record
-from airflow_provider_ha.errors import HaError, NodeExistsError, OutcomeUnknownError
+from airflow_provider_ha.errors import (
+    HaError,
+    JobStateError,
+    NodeExistsError,
+    NodeMissingError,
+    OutcomeUnknownError,
+    VersionConflictError,
+)
 from airflow_provider_ha.jobs.driver_spec import DriverSpec
-from airflow_provider_ha.jobs.model import LeaderInfo, Run, Submission, SubmissionExit
+from airflow_provider_ha.jobs.model import GraphPointer, LeaderInfo, Run, Submission, SubmissionExit
 from airflow_provider_ha.jobs.runs import SubmissionView
 from airflow_provider_ha.submit.context import JobContext, who
 
@@ -51,10 +58,12 @@ def ensure_submitted(job: JobContext, run: int, *, by: str) -> int:
 def claim(
     job: JobContext, run: int, attempt: int, *, by: str, also: tuple[Op, ...] = (), lost_epoch: int | None = None
 ) -> Submission | None:
-    """Create the node of a submission; ``None`` when somebody else has made it.
+    """Create the node of a submission; ``None`` when somebody else has made it, or the run has a result.
 
     :param also: Operations of the same transaction.
     :param lost_epoch: Epoch whose loss this recovers.
+    :raises LeadershipError: This process does not lead the cluster any more, in whose name it acts.
+    :raises JobStateError: The run is live and has no graph pointer: nothing could start it.
     """
     submission = Submission(
         attempt=attempt,
@@ -65,8 +74,17 @@ def claim(
         created_at=job.clock.now(),
     )
     path = job.paths.submission(run, attempt)
+    # Before its node: what was ever acknowledged can be made again from storage alone.
+    job.journal.submission(Run.from_bytes(job.coordinator.get(job.paths.run(run)).data, source="the run"), submission)
+    live = _while_live(job, run)
+    if live is None:
+        return None
     try:
-        job.coordinator.commit(Create(path, submission.to_bytes()), *also)
+        job.commit(live, Create(path, submission.to_bytes()), *also)
+    except (NodeMissingError, VersionConflictError) as error:
+        if error.path != live.path:
+            raise
+        return None  # the run has ended since it was looked at
     except NodeExistsError:
         return None
     except OutcomeUnknownError:
@@ -74,6 +92,23 @@ def claim(
         found = read_record(job.coordinator, path, Submission)
         return submission if found is not None and found[0] == submission else None
     return submission
+
+
+def _while_live(job: JobContext, run: int) -> Check | None:
+    """Return the check that the run has no result; ``None`` when it has one.
+
+    A transaction cannot check that a node is absent. The graph pointer can stand for it: it is removed, or given to the
+    next run, with the result. Without this, a recovery decided before a cancel would be submitted after it.
+    """
+    node = job.coordinator.find(job.paths.job_graph)
+    if node is not None and GraphPointer.from_bytes(node.data, source=node.path).run == run:
+        return Check(node.path, node.version)
+    if job.runs.result(run) is None:
+        raise JobStateError(
+            f"run {run} of job {job.job_id!r} has no result, and the job's graph pointer is not its own",
+            next_step="Look at the job with `spark-ha tree`",
+        )
+    return None
 
 
 def launch(job: JobContext, run: Run, submission: Submission) -> None:
@@ -98,6 +133,7 @@ def launch(job: JobContext, run: Run, submission: Submission) -> None:
         refused = SubmissionExit(code=NOT_LAUNCHED, reason=f"it could not be launched: {error}", at=job.clock.now())
         create_once(job.coordinator, job.paths.submission_exit(run.number, submission.attempt), refused)
         raise
+    job.journal.started(run.number, submission, started)
     create_once(job.coordinator, job.paths.submission_started(run.number, submission.attempt), started)
 
 
@@ -112,6 +148,7 @@ def _await_start(job: JobContext, run: int, submission: Submission) -> bool:
     while True:
         found = job.engine.find(submission.submission_id)
         if found is not None:
+            job.journal.started(run, submission, found)
             create_once(job.coordinator, paths.submission_started(run, attempt), found)
             return True
         if job.coordinator.find(paths.submission_started(run, attempt)) is not None:

@@ -19,20 +19,22 @@ from airflow_provider_ha.submit.restart import Decision, GiveUp, Over, Resubmit,
 log = logging.getLogger(__name__)
 
 
-def recover(job: JobContext, *, by: str, wait: bool = True) -> SubmittedRun:
+def recover(job: JobContext, *, by: str, wait: bool = True, overdue: bool = False) -> SubmittedRun:
     """Submit the newest run again when its driver is lost; find it again when somebody else did, or nothing is lost.
 
     Waits for the delay of the restart strategy, then looks again. The driver is started from the persisted graph.
 
     :param by: Who asks, for people.
     :param wait: Whether to wait for the delay of the restart strategy; ``False`` for who has waited already.
+    :param overdue: Whether the newest submission has had all its time to lead. One that was started and does
+        not lead is given up; should it come up after all, it refuses itself, for it is not the newest any more.
     :raises JobStateError: The run has a result, or has used up its attempts: then it is FAILED now.
     """
     waited: set[int] = set()
     while True:
         snapshot = job.snapshot()
         run = _run(snapshot)
-        decision = _decide(job, snapshot, run)
+        decision = _decide(job, snapshot, run, overdue=overdue)
         log.info("job %s run %d: %s", job.job_id, run.run.number, decision)
         if isinstance(decision, Over):
             raise _over(job.job_id, run)
@@ -56,14 +58,14 @@ def _run(snapshot: JobSnapshot) -> RunView:
     return snapshot.run
 
 
-def _decide(job: JobContext, snapshot: JobSnapshot, run: RunView) -> Decision:
+def _decide(job: JobContext, snapshot: JobSnapshot, run: RunView, *, overdue: bool) -> Decision:
     options = job.graph(run.run.graph).options
     newest = run.newest
     gone = (
         newest is not None
         and newest.started is not None
         and newest.exit is None
-        and job.engine.is_gone(newest.submission.submission_id, newest.started)
+        and (overdue or job.engine.is_gone(newest.submission.submission_id, newest.started))
     )
     return decide(snapshot, options, now=job.clock.now(), newest_is_gone=gone)
 

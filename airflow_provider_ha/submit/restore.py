@@ -21,19 +21,18 @@ from airflow_provider_ha.checkpoints.restore.select import Chosen, Selection, se
 from airflow_provider_ha.checkpoints.retained.savepoints import SavepointStore
 from airflow_provider_ha.checkpoints.retained.store import CheckpointStore
 from airflow_provider_ha.checkpoints.verification.verify import Depth
-from airflow_provider_ha.coordination.leases import hold
 from airflow_provider_ha.errors import CheckpointMissingError, RestoreRefusedError
 from airflow_provider_ha.jobs.model import Blob, DrainedQuery, JobGraph, OutputMode, StartKind, StartPoint
 from airflow_provider_ha.storage.blobs import put_blob
-from airflow_provider_ha.submit.context import JobContext, who
+from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.submit.prepare import upload
+from airflow_provider_ha.submit.reading import Reading
 from airflow_provider_ha.submit.requests import FRESH, LATEST, RestoreRequest, SubmitRequest, SubmittedRun
 from airflow_provider_ha.submit.submission import Prepared, submit_run
 
 
 log = logging.getLogger(__name__)
 
-LEASE_SECONDS = 600.0  # from the plan until the new driver has forked the cut
 _CHOICES = 5
 
 
@@ -59,21 +58,29 @@ def restore_job(job: JobContext, request: RestoreRequest) -> SubmittedRun:
     :raises CheckpointMissingError: There is nothing that can be restored; each candidate is named with its reason.
     :raises RestoreRefusedError: The verdict of the plan is not among those that the request allows.
     """
+    with Reading(job, request.request_id) as reading:
 
-    def prepare() -> Prepared:
-        chosen, plan = plan_for(job, request)
-        _refuse(plan, request.allow)
-        start = _start(job, plan, request.output)
-        return Prepared(graph=_graph(job, request, chosen), start=start)
+        def prepare() -> Prepared:
+            chosen, plan = _plan(job, request, reading)
+            _refuse(plan, request.allow)
+            start = _start(job, plan, request.output)
+            graph = _graph(job, request, chosen)
+            reading.planned(start.plan)
+            return Prepared(graph=graph, start=start)
 
-    return submit_run(job, request.request_id, prepare)
+        return submit_run(job, request.request_id, prepare)
 
 
 def plan_for(job: JobContext, request: RestoreRequest) -> tuple[Chosen, RestorePlan]:
-    """Choose what *request* wants and plan it. Changes nothing but a reader's lease on what another job owns."""
+    """Choose what *request* wants and plan it. Changes nothing; what another job owns is leased while it is read."""
+    with Reading(job, request.request_id) as reading:
+        return _plan(job, request, reading)
+
+
+def _plan(job: JobContext, request: RestoreRequest, reading: Reading) -> tuple[Chosen, RestorePlan]:
     source = dataclasses.replace(job, job_id=request.source_job or job.job_id)
     snapshot = source.snapshot()  # first: an unknown job is not a job without checkpoints
-    selection, chosen = _choose(job, source, request)
+    selection, chosen = _choose(job, source, request, reading)
     generation = snapshot.generation
     last = LastDirectory(job.config.work_path / generation.directory, generation.epoch) if generation else None
     facts = gather_facts(chosen, job.config.work_path / chosen.directory, checkpoint_store(source).payloads(), last)
@@ -125,25 +132,17 @@ def _has_state(job: JobContext) -> bool:
     return bool(job.coordinator.children(job.paths.checkpoints) or job.coordinator.children(job.paths.savepoints))
 
 
-def _choose(job: JobContext, source: JobContext, request: RestoreRequest) -> tuple[Selection, Chosen]:
+def _choose(job: JobContext, source: JobContext, request: RestoreRequest, reading: Reading) -> tuple[Selection, Chosen]:
     """Select, and keep what was selected from being removed by the leader of another job."""
     for _ in range(_CHOICES):
         selection = select_checkpoint(source, want=request.want, fallback=request.fallback)
         chosen = selection.require()
         if source.job_id == job.job_id:
             return selection, chosen  # only a leader removes checkpoints, and a restore begins when there is none
-        lease = hold(
-            source.coordinator,
-            source.paths,
-            chosen.name,
-            holder=who(f"restore of {job.job_id} ({request.request_id})"),
-            seconds=LEASE_SECONDS,
-            clock=source.clock,
-        )
+        reading.hold(source, chosen)
         # The lease first, the pointer after it: then either we miss the pointer or the remover finds the lease.
         if source.coordinator.find(_pointer(source, chosen)) is not None:
             return selection, chosen
-        lease.release()
     raise CheckpointMissingError(
         f"the checkpoints of job {source.job_id!r} are removed faster than they can be verified",
         next_step="Raise its retained_checkpoints, or restore from a savepoint",

@@ -71,7 +71,7 @@ def submit_run(job: JobContext, request_id: str, prepare: Callable[[], Prepared]
             created_at=job.clock.now(),
         )
         try:
-            job.coordinator.commit(*_creation(job, run))
+            job.commit(*_creation(job, run))
         except (NodeExistsError, VersionConflictError, OutcomeUnknownError) as error:
             log.info(
                 "run %d of %s was not certainly made by this call (%s), looking again", run.number, job.job_id, error

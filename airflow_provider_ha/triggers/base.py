@@ -126,7 +126,7 @@ class Outage:
     :param what: What is wrong, as the beginning of a sentence.
     """
 
-    def __init__(self, trigger: SparkHaTrigger, what: str = "The cluster does not answer") -> None:
+    def __init__(self, trigger: BaseTrigger, what: str = "The cluster does not answer") -> None:
         self._trigger = trigger
         self._what = what
         self._since: float | None = None

@@ -1,23 +1,24 @@
-"""What every coordinator keeps, on a real ZooKeeper."""
+"""What every coordinator keeps: the same tests on the fake ensemble and on a real ZooKeeper, so that neither drifts."""
 
 from __future__ import annotations
 
-import logging
-import os
-import socket
+import random
 import threading
-import time
-import warnings
+from collections.abc import Callable
 
 import pytest
 
-from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.coordination import _kazoo
-from airflow_provider_ha.coordination._kazoo import KazooCoordinator
-from airflow_provider_ha.coordination.coordinator import Check, Create, Delete, SessionState, SetData
+from airflow_provider_ha.coordination.coordinator import (
+    Check,
+    Coordinator,
+    Create,
+    Delete,
+    Op,
+    SessionState,
+    SetData,
+)
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.errors import (
-    ConfigurationError,
     CoordinationError,
     NodeExistsError,
     NodeMissingError,
@@ -25,18 +26,20 @@ from airflow_provider_ha.errors import (
     OutcomeUnknownError,
     VersionConflictError,
 )
-from airflow_provider_ha.testing.proxy import FaultProxy
-from airflow_provider_ha.testing.waiting import wait_until
-from tests.coordination_helpers import outcome, session_through
+from airflow_provider_ha.testing.fake import FakeEnsemble
+from tests.contract.clusters import Cluster
+
+
+BACKENDS = ("fake", "zookeeper")
 
 
 @pytest.fixture
-def base(coordinator: KazooCoordinator, cluster_paths: ClusterPaths) -> str:
+def base(coordinator: Coordinator, cluster_paths: ClusterPaths) -> str:
     coordinator.ensure(cluster_paths.base)
     return cluster_paths.base
 
 
-def test_a_node_is_read_with_its_version_and_owner(coordinator: KazooCoordinator, base: str) -> None:
+def test_a_node_is_read_with_its_version_and_owner(coordinator: Coordinator, base: str) -> None:
     coordinator.commit(Create(f"{base}/a", b"1", ephemeral=True))
     coordinator.commit(SetData(f"{base}/a", b"2"))
 
@@ -47,7 +50,7 @@ def test_a_node_is_read_with_its_version_and_owner(coordinator: KazooCoordinator
     assert node.ephemeral_owner == coordinator.session.session_id
 
 
-def test_versions_come_back_in_the_order_of_the_operations(coordinator: KazooCoordinator, base: str) -> None:
+def test_versions_come_back_in_the_order_of_the_operations(coordinator: Coordinator, base: str) -> None:
     coordinator.commit(Create(f"{base}/a"), Create(f"{base}/b"))
 
     versions = coordinator.commit(
@@ -59,7 +62,7 @@ def test_versions_come_back_in_the_order_of_the_operations(coordinator: KazooCoo
 
 @pytest.mark.parametrize(("name", "version", "error"), [("gone", -1, NodeMissingError), ("a", 7, VersionConflictError)])
 def test_one_rejected_operation_rejects_all(
-    coordinator: KazooCoordinator, base: str, name: str, version: int, error: type[CoordinationError]
+    coordinator: Coordinator, base: str, name: str, version: int, error: type[CoordinationError]
 ) -> None:
     coordinator.commit(Create(f"{base}/a"))
 
@@ -70,21 +73,21 @@ def test_one_rejected_operation_rejects_all(
     assert coordinator.children(base) == ["a"]
 
 
-def test_a_name_is_created_once(coordinator: KazooCoordinator, base: str) -> None:
+def test_a_name_is_created_once(coordinator: Coordinator, base: str) -> None:
     coordinator.commit(Create(f"{base}/a"))
 
     with pytest.raises(NodeExistsError, match=f"{base}/a exists"):
         coordinator.commit(Create(f"{base}/a"))
 
 
-def test_what_does_not_exist_is_found_as_none_and_has_no_children(coordinator: KazooCoordinator, base: str) -> None:
+def test_what_does_not_exist_is_found_as_none_and_has_no_children(coordinator: Coordinator, base: str) -> None:
     assert coordinator.find(f"{base}/a") is None
     assert coordinator.children(f"{base}/a") == []
     with pytest.raises(NodeMissingError):
         coordinator.get(f"{base}/a")
 
 
-def test_ensure_makes_parents_and_leaves_what_is_there(coordinator: KazooCoordinator, base: str) -> None:
+def test_ensure_makes_parents_and_leaves_what_is_there(coordinator: Coordinator, base: str) -> None:
     coordinator.commit(Create(f"{base}/a", b"kept"))
 
     coordinator.ensure(f"{base}/a/b/c", f"{base}/a")
@@ -93,7 +96,7 @@ def test_ensure_makes_parents_and_leaves_what_is_there(coordinator: KazooCoordin
     assert coordinator.children(f"{base}/a/b") == ["c"]
 
 
-def test_a_watch_tells_of_a_creation_a_change_and_a_new_child(coordinator: KazooCoordinator, base: str) -> None:
+def test_a_watch_tells_of_a_creation_a_change_and_a_new_child(coordinator: Coordinator, base: str) -> None:
     created, changed, child = threading.Event(), threading.Event(), threading.Event()
     coordinator.find(f"{base}/a", watch=created.set)
 
@@ -107,166 +110,230 @@ def test_a_watch_tells_of_a_creation_a_change_and_a_new_child(coordinator: Kazoo
     assert child.wait(5)
 
 
-def test_a_lost_connection_fires_the_watches_because_they_are_gone(coordinator: KazooCoordinator, base: str) -> None:
-    doubt = threading.Event()
-    coordinator.get(base, watch=doubt.set)
+def test_a_watch_fires_once(cluster: Cluster, coordinator: Coordinator, base: str) -> None:
+    calls: list[int] = []
+    last = threading.Event()
+    coordinator.get(base, watch=lambda: calls.append(1))
 
-    coordinator.drop_connection()
+    coordinator.commit(SetData(base, b"1"))
+    coordinator.commit(SetData(base, b"2"))
+    coordinator.get(base, watch=last.set)
+    coordinator.commit(SetData(base, b"3"))
 
-    assert doubt.wait(5)
-
-
-def test_a_dropped_connection_comes_back_with_the_same_session(coordinator: KazooCoordinator, base: str) -> None:
-    states: list[SessionState] = []
-    coordinator.add_state_listener(states.append)
-    before = coordinator.session
-
-    coordinator.drop_connection()
-    wait_until(lambda: states[-1:] == [SessionState.CONNECTED], timeout=5, what="the session to be back")
-
-    assert states == [SessionState.SUSPENDED, SessionState.CONNECTED]
-    assert coordinator.session == before
-    assert coordinator.get(base).path == base
+    cluster.eventually(last.is_set, "the last change")
+    assert calls == [1]
 
 
-def test_the_granted_timeout_is_known_not_only_the_one_asked_for(config: HaConfig) -> None:
-    greedy = config.model_copy(update={"timings": config.timings.model_copy(update={"session_timeout": 3600.0})})
-
-    session = KazooCoordinator.connect(greedy)
-
-    assert session.negotiated_timeout == 60.0
-    session.close()
-
-
-def test_an_unanswered_write_is_unknown_and_the_next_read_sees_it(config: HaConfig, base: str) -> None:
-    with FaultProxy(config.zookeeper) as proxy:
-        session = session_through(config, proxy.hosts)
-        proxy.cut_after_transaction(containing=f"{base}/a")
-
-        with pytest.raises(OutcomeUnknownError, match=f"{base}/a"):
-            session.commit(Create(f"{base}/a", b"1"))
-
-        assert session.get(f"{base}/a").data == b"1"
-        session.close()
-
-
-def test_a_write_without_a_server_is_not_sent_and_not_kept_for_later(
-    config: HaConfig, coordinator: KazooCoordinator, base: str
+def test_a_watch_for_children_waits_for_a_parent_that_is_not_there(
+    cluster: Cluster, coordinator: Coordinator, base: str
 ) -> None:
-    with FaultProxy(config.zookeeper) as proxy:
-        session = session_through(config, proxy.hosts)
-        proxy.cut()
-        wait_until(lambda: session.state is SessionState.SUSPENDED, timeout=5, what="the cut to be noticed")
+    came = threading.Event()
+    assert coordinator.children(f"{base}/a", watch=came.set) == []
 
-        with pytest.raises(NotConnectedError, match="nothing was sent"):
-            session.commit(Create(f"{base}/a"), timeout=0.2)
+    coordinator.commit(Create(f"{base}/a"))
 
-        proxy.heal()
-        session.get(base)
-        assert coordinator.find(f"{base}/a") is None
-        session.close()
+    cluster.eventually(came.is_set, "the parent")
 
 
-def test_a_read_survives_a_cut(config: HaConfig, base: str) -> None:
-    with FaultProxy(config.zookeeper) as proxy:
-        session = session_through(config, proxy.hosts)
-        proxy.cut()
-        threading.Timer(0.3, proxy.heal).start()
-
-        assert session.get(base).path == base
-        session.close()
-
-
-def test_no_server_is_an_error_that_names_the_hosts(config: HaConfig) -> None:
-    nobody = config.model_copy(update={"zookeeper": "127.0.0.1:1"})
-
-    with pytest.raises(NotConnectedError, match=r"127\.0\.0\.1:1 .*Check the hosts"):
-        KazooCoordinator.connect(nobody, timeout=0.5)
-
-
-def test_a_silent_server_does_not_use_up_the_session_timeout(config: HaConfig) -> None:
-    """Fails without the limit for each server: kazoo gives it the session timeout by the number of servers (5 s)."""
-    with socket.create_server(("127.0.0.1", 0)) as silent:  # the kernel accepts, nobody answers
-        hosts = f"127.0.0.1:{silent.getsockname()[1]},{config.zookeeper}"
-        timings = config.timings.model_copy(update={"session_timeout": 10.0})
-        both = config.model_copy(update={"zookeeper": hosts, "timings": timings})
-
-        for _ in range(4):  # servers are tried in any order
-            KazooCoordinator.connect(both, timeout=3).close()
-
-
-def test_closing_never_hangs_even_when_a_watch_does(
-    config: HaConfig, base: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("ops", "error", "path"),
+    [
+        ((Delete("{base}/parent"),), VersionConflictError, "{base}/parent"),
+        ((Create("{base}/a/b"),), NodeMissingError, "{base}/a/b"),
+        ((SetData("{base}/a", b""),), NodeMissingError, "{base}/a"),
+        ((Delete("{base}/parent/child", 3),), VersionConflictError, "{base}/parent/child"),
+        ((Check("{base}/parent"), Create("{base}/parent/child")), NodeExistsError, "{base}/parent/child"),
+        ((Create("{base}/own", ephemeral=True), Create("{base}/own/b")), CoordinationError, "{base}/own/b"),
+        (
+            (Delete("{base}/parent/child"), Delete("{base}/parent"), Check("{base}/parent")),
+            NodeMissingError,
+            "{base}/parent",
+        ),
+    ],
+)
+def test_a_rejection_names_the_operation(
+    coordinator: Coordinator, base: str, ops: tuple[Op, ...], error: type[CoordinationError], path: str
 ) -> None:
-    monkeypatch.setattr(_kazoo, "_CLOSE_TIMEOUT", 0.5)
-    session, release = KazooCoordinator.connect(config), threading.Event()
+    coordinator.commit(Create(f"{base}/parent"), Create(f"{base}/parent/child"))
 
-    def hang() -> None:
-        release.wait(30)
+    with pytest.raises(CoordinationError) as caught:
+        coordinator.commit(*(at(op, base) for op in ops))
 
-    session.get(base, watch=hang)
-    session.commit(SetData(base, b""))
-    started = time.monotonic()
+    assert type(caught.value) is error
+    assert caught.value.path == path.format(base=base)
+    assert coordinator.children(base) == ["parent"]
+    assert coordinator.children(f"{base}/parent") == ["child"]
 
+
+def at(op: Op, base: str) -> Op:
+    """Return the operation below *base*."""
+    values = {name: getattr(op, name) for name in op.__dataclass_fields__}
+    return type(op)(**{**values, "path": op.path.format(base=base)})
+
+
+def test_later_changes_have_higher_transactions(coordinator: Coordinator, base: str) -> None:
+    coordinator.commit(Create(f"{base}/a"), Create(f"{base}/b"))
+    coordinator.commit(SetData(f"{base}/a", b"x"))
+
+    first, second = coordinator.get(f"{base}/b").modified_zxid, coordinator.get(f"{base}/a").modified_zxid
+
+    assert 0 < first < second
+
+
+def test_a_closed_session_takes_its_nodes_along(cluster: Cluster, coordinator: Coordinator, base: str) -> None:
+    other, gone = cluster.connect(), threading.Event()
+    other.commit(Create(f"{base}/a", ephemeral=True))
+    coordinator.get(f"{base}/a", watch=gone.set)
+
+    other.close()
+
+    cluster.eventually(gone.is_set, "the node to go")
+    assert coordinator.find(f"{base}/a") is None
+    assert other.session is None
+
+
+def test_a_closed_session_says_so(cluster: Cluster, base: str) -> None:
+    session = cluster.connect()
     session.close()
-
-    assert time.monotonic() - started < 3
-    release.set()
-
-
-def test_a_closed_session_says_so(config: HaConfig, base: str) -> None:
-    session = KazooCoordinator.connect(config)
     session.close()
 
     with pytest.raises(CoordinationError, match="was closed"):
         session.get(base)
 
 
-def test_a_forked_child_is_refused_instead_of_hanging(coordinator: KazooCoordinator, base: str) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # forking with threads is what is tested
-        child = os.fork()
-    if child == 0:
-        refused = outcome(lambda: coordinator.get(base)) == "CoordinationError"
-        coordinator.close()
-        os._exit(0 if refused else 1)
+def test_a_lost_connection_fires_the_watches_because_they_are_gone(cluster: Cluster, base: str) -> None:
+    doubt = threading.Event()
+    cluster.fragile.get(base, watch=doubt.set)
 
-    _, status = os.waitpid(child, 0)
+    cluster.fragile.drop_connection()
 
-    assert os.waitstatus_to_exitcode(status) == 0
-    assert coordinator.get(base).path == base
+    cluster.eventually(doubt.is_set, "the watch")
 
 
-def test_too_much_data_is_refused_before_it_breaks_the_connection(coordinator: KazooCoordinator, base: str) -> None:
+def test_a_dropped_connection_comes_back_with_the_same_session(cluster: Cluster, base: str) -> None:
+    session, states = cluster.fragile, []
+    session.add_state_listener(states.append)
+    before = session.session
+
+    session.drop_connection()
+    cluster.eventually(lambda: states[-1:] == [SessionState.CONNECTED], "the session to be back")
+
+    assert states == [SessionState.SUSPENDED, SessionState.CONNECTED]
+    assert session.session == before
+    assert session.get(base).path == base
+
+
+def test_a_session_that_was_ended_is_lost_and_another_one_follows(
+    cluster: Cluster, coordinator: Coordinator, base: str
+) -> None:
+    session, states = cluster.fragile, []
+    session.commit(Create(f"{base}/own", ephemeral=True))
+    session.add_state_listener(states.append)
+    before = session.session
+
+    cluster.end_session()
+    cluster.eventually(lambda: states[-1:] == [SessionState.CONNECTED], "the next session")
+
+    assert states == [SessionState.SUSPENDED, SessionState.LOST, SessionState.CONNECTED]
+    assert session.session not in {None, before}
+    assert coordinator.find(f"{base}/own") is None
+
+
+def test_a_silent_session_ends_by_its_timeout(cluster: Cluster, coordinator: Coordinator, base: str) -> None:
+    session, gone = cluster.fragile, threading.Event()
+    session.commit(Create(f"{base}/own", ephemeral=True))
+    coordinator.get(f"{base}/own", watch=gone.set)
+
+    cluster.cut()
+    cluster.eventually(gone.is_set, "the session to expire")
+
+    assert session.state is SessionState.SUSPENDED, "nobody has told it"
+    cluster.heal()
+    cluster.eventually(lambda: session.state is SessionState.CONNECTED, "the next session")
+
+
+@pytest.mark.parametrize(("asked", "granted"), [(3600.0, 60.0), (0.1, 0.4), (3.0, 3.0)])
+def test_the_granted_timeout_is_known_not_only_the_one_asked_for(
+    cluster: Cluster, asked: float, granted: float
+) -> None:
+    """Two ticks are the least, the server's limit is the most."""
+    assert cluster.connect(session_timeout=asked).negotiated_timeout == granted
+
+
+def test_an_unanswered_write_is_unknown_and_the_next_read_sees_it(cluster: Cluster, base: str) -> None:
+    cluster.lose_answer(containing=f"{base}/a")
+
+    with pytest.raises(OutcomeUnknownError, match=f"{base}/a"):
+        cluster.fragile.commit(Create(f"{base}/a", b"1"))
+
+    assert cluster.fragile.get(f"{base}/a").data == b"1"
+
+
+def test_a_write_without_a_server_is_not_sent_and_not_kept_for_later(
+    cluster: Cluster, coordinator: Coordinator, base: str
+) -> None:
+    cluster.cut()
+
+    with pytest.raises(NotConnectedError, match="nothing was sent"):
+        cluster.fragile.commit(Create(f"{base}/a"), timeout=0.2)
+
+    cluster.heal()
+    cluster.fragile.get(base)
+    assert coordinator.find(f"{base}/a") is None
+
+
+def test_a_read_survives_a_cut(cluster: Cluster, base: str) -> None:
+    cluster.cut_for_a_moment()
+
+    assert cluster.fragile.get(base).path == base
+
+
+def test_too_much_data_is_refused_before_it_breaks_the_connection(coordinator: Coordinator, base: str) -> None:
     with pytest.raises(CoordinationError, match="only a pointer"):
         coordinator.commit(Create(f"{base}/a", b"x" * 1_100_000))
 
     assert coordinator.state is SessionState.CONNECTED
 
 
-def test_nodes_are_closed_to_others_when_there_are_credentials(config: HaConfig, coordinator: KazooCoordinator) -> None:
-    secured = HaConfig.build(
-        **config.model_dump(exclude={"digest_auth", "root"}), digest_auth="flights:secret", root="secured"
-    )
-    session = KazooCoordinator.connect(secured)
-    session.ensure("/secured/a")
-
-    with pytest.raises(ConfigurationError, match="digest_auth"):
-        coordinator.get("/secured/a")
-
-    assert session.get("/secured/a").data == b""
-    session.close()
+def outcome_of(coordinator: Coordinator, ops: list[Op]) -> object:
+    """Return the versions, or the error with its node."""
+    try:
+        return coordinator.commit(*ops)
+    except CoordinationError as error:
+        return type(error), error.path
 
 
-def test_passwords_are_never_logged(config: HaConfig, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG)
-    secured = HaConfig.build(**config.model_dump(exclude={"digest_auth"}), digest_auth="flights:secret")
+def random_ops(chance: random.Random, base: str) -> list[Op]:
+    """Return a transaction about few nodes, so that it often meets another one."""
+    version = lambda: chance.choice([-1, -1, 0, 1, 2])  # noqa: E731  # a new one for each operation
+    makers: list[Callable[[str], Op]] = [
+        lambda path: Check(path, version()),
+        lambda path: Create(path, b"c", ephemeral=chance.random() < 0.2),
+        lambda path: SetData(path, b"s", version()),
+        lambda path: Delete(path, version()),
+    ]
+    names = ("a", "b", "a/x", "a/y", "b/x")
+    return [chance.choice(makers)(f"{base}/{chance.choice(names)}") for _ in range(chance.randint(1, 4))]
 
-    session = KazooCoordinator.connect(secured)
-    assert session.session is not None
-    password = session.session.password
-    session.close()
 
-    assert "secret" not in caplog.text
-    assert password.hex() not in caplog.text
-    assert str(password) not in caplog.text
+def test_the_fake_answers_like_the_real_one(backend: str, coordinator: Coordinator, base: str) -> None:
+    """Random transactions, each sent to the backend and to a fresh fake: equal answers, equal trees."""
+    fake = FakeEnsemble(seed=1).connect()
+    fake.ensure(base)
+    chance = random.Random(20131)
+    answers = set()
+    for _ in range(400):
+        ops = random_ops(chance, base)
+        answer = outcome_of(coordinator, ops)
+        answers.add(answer[0] if isinstance(answer, tuple) else "applied")
+
+        assert outcome_of(fake, ops) == answer, ops
+        for name in ("a", "b", "a/x", "a/y", "b/x"):
+            assert described(fake, f"{base}/{name}") == described(coordinator, f"{base}/{name}")
+
+    assert answers >= {"applied", NodeMissingError, NodeExistsError, VersionConflictError, CoordinationError}
+
+
+def described(coordinator: Coordinator, path: str) -> object:
+    node = coordinator.find(path)
+    return node and (node.data, node.version, bool(node.ephemeral_owner), coordinator.children(path))

@@ -6,15 +6,24 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Op
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
-from airflow_provider_ha.errors import JobStateError, ObjectMissingError, RecordCorruptError, VersionConflictError
+from airflow_provider_ha.errors import (
+    JobStateError,
+    ObjectMissingError,
+    OutcomeUnknownError,
+    RecordCorruptError,
+    VersionConflictError,
+)
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
 from airflow_provider_ha.jobs.jobs import create_job
 from airflow_provider_ha.jobs.model import Artifact, Blob, GraphPointer, JobGraph
 from airflow_provider_ha.storage import keys
 from airflow_provider_ha.storage.local import LocalStore
 from tests.jobs_helpers import BLOB
+
+
+BACKENDS = ("fake", "zookeeper")
 
 
 OTHER = Blob(sha256="1" * 64, size=1)
@@ -92,3 +101,44 @@ def test_a_run_removes_its_own_pointer_and_never_that_of_a_newer_run(
     coordinator.commit(removal)
     assert graphs.pointer() is None
     assert graphs.remove_op(2) is None
+
+
+def test_removal_by_itself_says_when_it_did_not_happen(coordinator: Coordinator, graphs: JobGraphStore) -> None:
+    """[J3, FLINK-10329] Silence here brought a finished job back to life, weeks later."""
+    coordinator.commit(graphs.pointer_op(GraphPointer(graph=BLOB, run=2)))
+
+    def unanswered(*ops: Op) -> list[int]:
+        raise OutcomeUnknownError("no answer came")
+
+    with pytest.raises(OutcomeUnknownError):
+        graphs.remove(unanswered, 2)
+    with pytest.raises(JobStateError, match="graph of run 2"):
+        graphs.remove(coordinator.commit, 1)
+    assert graphs.pointer() is not None
+    graphs.remove(coordinator.commit, 2)
+    assert graphs.pointer() is None
+    graphs.remove(coordinator.commit, 2)
+
+
+def test_a_pointer_that_cannot_be_read_is_not_removed_blindly(
+    coordinator: Coordinator, graphs: JobGraphStore, paths: JobPaths
+) -> None:
+    coordinator.commit(Create(paths.job_graph, b"garbage"))
+
+    with pytest.raises(RecordCorruptError, match=paths.job_graph):
+        graphs.remove(coordinator.commit, 1)
+
+
+def test_recovery_finds_the_graph_or_nothing_or_says_what_is_broken(
+    coordinator: Coordinator, graphs: JobGraphStore, store: LocalStore
+) -> None:
+    """[J2] A graph that is broken is an error, and not an absent one."""
+    assert graphs.recover() is None
+    graph = JobGraph(job_id="flights", name="flights", application=Artifact(name="app.py", blob=BLOB))
+    pointer = GraphPointer(graph=graphs.write_graph(graph), run=1)
+    coordinator.commit(graphs.pointer_op(pointer))
+
+    assert graphs.recover() == (pointer, graph)
+    store.write(keys.blob(pointer.graph.sha256), b"{}")
+    with pytest.raises(RecordCorruptError):
+        graphs.recover()

@@ -1,4 +1,4 @@
-"""What is asked of a job, and its answers, on a real ZooKeeper."""
+"""What is asked of a job, and its answers, on the fake ensemble and on a real ZooKeeper."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ from airflow_provider_ha.jobs.jobs import create_job
 from airflow_provider_ha.jobs.model import Operation, OperationKind, OperationState
 from airflow_provider_ha.jobs.runs import RunStore
 from tests.jobs_helpers import NOON, Meanwhile, a_result, lead, submit
+
+
+BACKENDS = ("fake", "zookeeper")
 
 
 @pytest.fixture

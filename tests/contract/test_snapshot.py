@@ -1,4 +1,4 @@
-"""Snapshots of a real ZooKeeper, taken while the job changes between their reads."""
+"""Snapshots taken while the job changes between their reads, on the fake ensemble and on a real ZooKeeper."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.coordination.coordinator import Coordinator, Create
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.errors import JobStateError, UnknownJobError
 from airflow_provider_ha.jobs.jobs import create_job, list_jobs
@@ -16,6 +16,9 @@ from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.jobs.snapshot import read_snapshot
 from tests.jobs_helpers import Meanwhile, a_result, an_exit, lead, submit
+
+
+BACKENDS = ("fake", "zookeeper")
 
 
 @pytest.fixture
@@ -50,7 +53,7 @@ def test_a_job_that_finishes_meanwhile_is_never_seen_as_lost(
         def finish() -> None:
             leadership.commit(runs.result_op(1, a_result()))
             leadership.release()
-            coordinator.commit(runs.exit_op(1, 1, an_exit(0)))
+            coordinator.commit(Create(paths.submission_exit(1, 1), an_exit(0).to_bytes()))
 
         return finish
 

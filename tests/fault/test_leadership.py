@@ -122,6 +122,7 @@ def test_a_leader_frozen_for_less_than_its_lease_goes_on(
     config: HaConfig, coordinator: KazooCoordinator, leader_process: Callable[..., LeaderProcess]
 ) -> None:
     leader, paths = leader_process(), job_paths(config)
+    wait_until(lambda: coordinator.get(paths.heartbeat).version >= 3, timeout=5, what="regular heartbeats")
     leader.process.send_signal(signal.SIGSTOP)
     resume = threading.Timer(0.6 * config.timings.tolerated_cut(1), leader.process.send_signal, [signal.SIGCONT])
     resume.start()

@@ -17,7 +17,9 @@ import psutil
 import pytest
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.coordination._kazoo import KazooCoordinator
+from airflow_provider_ha.coordination.coordinator import Coordinator, SessionState
+from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.jobs.model import SubmissionExit
 from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.testing.waiting import wait_until
@@ -40,6 +42,29 @@ def start(job: JobContext, tmp_path: Path) -> Callable[[str], None]:
         helpers.submit(job, helpers.script(tmp_path), mode=mode)
 
     return start
+
+
+@pytest.fixture
+def own_zookeeper(tmp_path: Path) -> Iterator[EmbeddedZooKeeper]:
+    """A server that a test may kill: nobody else uses it."""
+    with EmbeddedZooKeeper(tmp_path / "zookeeper", tick_ms=200) as server:
+        yield server
+
+
+@pytest.fixture
+def own_job(
+    config: HaConfig, own_zookeeper: EmbeddedZooKeeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[JobContext]:
+    """A job on that server."""
+    monkeypatch.setenv("SPARK_HOME", str(helpers.stand_in_spark(tmp_path / "spark")))
+    here = config.model_copy(update={"zookeeper": own_zookeeper.hosts})
+    session = KazooCoordinator.connect(here)
+    context = helpers.context(here, session)
+    yield context
+    own_zookeeper.start()
+    wait_until(lambda: session.state is SessionState.CONNECTED, timeout=20, what="a session")
+    helpers.kill_all(context)
+    session.close()
 
 
 def pids(job: JobContext) -> dict[str, int]:
@@ -175,6 +200,48 @@ def test_the_environment_of_the_submitter_stays_with_the_submitter(
         assert not {"AIRFLOW_CONN_PRODUCTION", "SPARK_HA_DIGEST_AUTH"} & inherited.keys()
     assert psutil.Process(tree["python"]).environ()["JOB_TOKEN"] == "env-secret"
     assert psutil.Process(tree["python"]).environ()["SPARK_LOCAL_IP"] == "127.0.0.1"
+
+
+@pytest.mark.long
+def test_without_zookeeper_the_first_sigterm_waits_for_it_and_the_second_one_ends_the_supervisor(
+    own_zookeeper: EmbeddedZooKeeper, own_job: JobContext, tmp_path: Path
+) -> None:
+    """Without the second one an operator who wants the host back waits for an hour."""
+    helpers.submit(own_job, helpers.script(tmp_path))
+    tree = pids(own_job)
+    exit_path = own_job.paths.submission_exit(1, 1)
+    log = helpers.directory(own_job) / "supervisor.log"
+    own_zookeeper.kill()
+
+    os.kill(tree["supervisor"], signal.SIGTERM)
+    wait_until(lambda: "trying again" in log.read_text(), timeout=40, what="an attempt to write the exit, and its end")
+    assert not [role for role, pid in tree.items() if role != "supervisor" and helpers.alive(pid)]
+    assert helpers.alive(tree["supervisor"])
+    os.kill(tree["supervisor"], signal.SIGTERM)
+    wait_until(lambda: not helpers.alive(tree["supervisor"]), timeout=40, what="the end of the supervisor")
+
+    assert "the exit of the submission could not be written" in log.read_text()
+    own_zookeeper.start()
+    wait_until(lambda: own_job.coordinator.state is SessionState.CONNECTED, timeout=20, what="a session")
+    assert own_job.coordinator.find(exit_path) is None
+
+
+@pytest.mark.long
+def test_an_exit_that_could_not_be_written_is_written_when_zookeeper_is_back(
+    own_zookeeper: EmbeddedZooKeeper, own_job: JobContext, tmp_path: Path
+) -> None:
+    helpers.submit(own_job, helpers.script(tmp_path))
+    tree = pids(own_job)
+    log = helpers.directory(own_job) / "supervisor.log"
+    own_zookeeper.kill()
+    os.kill(tree["python"], signal.SIGKILL)
+    wait_until(lambda: "trying again" in log.read_text(), timeout=40, what="an attempt to write the exit, and its end")
+
+    own_zookeeper.start()
+    wait_until(lambda: own_job.coordinator.state is SessionState.CONNECTED, timeout=20, what="a session")
+    found = wait_until(lambda: exit_of(own_job), timeout=40, what="the exit")
+
+    assert str(tree["python"]) in found.reason
 
 
 def _tree(coordinator: Coordinator, path: str) -> Iterator[str]:

@@ -99,6 +99,25 @@ def test_of_many_candidates_one_leads_at_a_time(config: HaConfig) -> None:
     assert epochs == list(range(1, 17))
 
 
+def test_who_finds_the_epoch_node_finds_everything_it_needs(
+    config: HaConfig, coordinator: KazooCoordinator, paths: JobPaths
+) -> None:
+    """Two come to a new lock at one time: fails when the epoch node is made before the heartbeat's."""
+    made: list[str] = []
+    real = coordinator.ensure
+
+    def in_between(*nodes: str) -> None:
+        for node in nodes:
+            real(node)
+            made.append(node)
+            if node == paths.epoch:
+                assert paths.heartbeat in made, "somebody who looks now would lead without it"
+
+    coordinator.ensure = in_between  # type: ignore[method-assign]
+
+    assert lead(config, coordinator).epoch == 1
+
+
 def test_a_wait_can_be_called_off(config: HaConfig, coordinator: KazooCoordinator) -> None:
     lead(config, coordinator)
     rival, stop = KazooCoordinator.connect(config), threading.Event()

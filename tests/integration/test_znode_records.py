@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import timedelta
 from typing import ClassVar
 
@@ -11,11 +12,11 @@ from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Create, SetData
-from airflow_provider_ha.coordination.counter import counter_op, read_counter
+from airflow_provider_ha.coordination.counter import MAX_NUMBER, counter_op, read_counter
 from airflow_provider_ha.coordination.leases import active, forget, hold
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.coordination.records import create_once, read_record
-from airflow_provider_ha.errors import RecordCorruptError, VersionConflictError
+from airflow_provider_ha.errors import CoordinationError, NodeExistsError, RecordCorruptError, VersionConflictError
 from airflow_provider_ha.records import Record
 from airflow_provider_ha.testing.proxy import FaultProxy
 from tests.coordination_helpers import HeldClock, session_through
@@ -131,3 +132,43 @@ def test_leases_on_what_is_deleted_are_forgotten(coordinator: KazooCoordinator, 
     forget(coordinator, paths, "checkpoint-1")
 
     assert coordinator.find(paths.leases("checkpoint-1")) is None
+
+
+def test_a_counter_ends_with_64_bits(coordinator: KazooCoordinator, paths: JobPaths) -> None:
+    """[I4] Fails without the bound: Spark's batch ids and the names of pointers have no room for more."""
+    counter = paths.checkpoint_id_counter
+    coordinator.commit(counter_op(counter, None, MAX_NUMBER))
+    node = coordinator.get(counter)
+
+    with pytest.raises(CoordinationError, match="ends at 9223372036854775807"):
+        counter_op(counter, node, MAX_NUMBER + 1)
+
+    coordinator.commit(SetData(counter, str(MAX_NUMBER + 1).encode()))
+    with pytest.raises(RecordCorruptError):
+        read_counter(coordinator, counter)
+
+
+def test_a_counter_raised_by_many_at_once_gives_each_number_out_once(
+    coordinator: KazooCoordinator, paths: JobPaths
+) -> None:
+    """[I1] Fails without the version in the operation."""
+    counter = paths.checkpoint_id_counter
+    given: list[int] = []
+
+    def take() -> None:
+        while len(given) < 20:
+            node = coordinator.find(counter)
+            number = read_counter(coordinator, counter) + 1
+            try:
+                coordinator.commit(counter_op(counter, node, number))
+            except (NodeExistsError, VersionConflictError, ValueError):
+                continue
+            given.append(number)
+
+    threads = [threading.Thread(target=take) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert sorted(given) == list(range(1, len(given) + 1))

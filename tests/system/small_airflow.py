@@ -1,10 +1,12 @@
-"""What the idempotency tests share: an Airflow that notices deaths in seconds, and a job counted in ZooKeeper."""
+"""What the tests on a real Airflow share: an Airflow that notices deaths in seconds, and a job counted in ZooKeeper."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,17 +28,39 @@ PATIENCE = 240.0  # seconds; the machine may do other things as well
 
 _SMALL = {
     "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
-    "AIRFLOW__CORE__DAGS_FOLDER": str(REPOSITORY / "tests" / "system" / "dags"),
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "20",
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "3",
     "AIRFLOW__TRIGGERER__JOB_HEARTBEAT_SEC": "1",
     "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "12",
-    "SPARK_HA_TEST_SCRIPT": str(REPOSITORY / "tests" / "apps" / "system" / "ticking.py"),
+    "SPARK_HA_TEST_SCRIPTS": str(REPOSITORY / "tests" / "apps" / "system"),
 }
+_LOCAL = "airflow.dag_processing.bundles.local.LocalDagBundle"
+_TESTS = {"name": "tests", "classpath": _LOCAL, "kwargs": {"path": str(REPOSITORY / "tests" / "system" / "dags")}}
+_SHIPPED = {"name": "shipped", "classpath": _LOCAL, "kwargs": {"path": str(REPOSITORY / "dags")}}
 
 
 class SmallAirflow(Servers):
-    """ZooKeeper and Airflow, with the test's own DAGs and thresholds of seconds."""
+    """ZooKeeper and Airflow, with the tests' own DAGs and thresholds of seconds.
+
+    :param shipped_dags: Whether it also has the DAGs that we ship.
+    """
+
+    def __init__(self, home: Path, *, shipped_dags: bool = False) -> None:
+        super().__init__(home)
+        self._bundles = [_TESTS, _SHIPPED] if shipped_dags else [_TESTS]
+
+    @contextmanager
+    def running(self, *dag_ids: str) -> Iterator[SmallAirflow]:
+        """Have it up, with these DAGs, for the time of the block; what an interrupted one left is ended first."""
+        self.prepare()
+        self.control.mkdir()
+        try:
+            self.start()
+            self.wait_until_healthy()
+            self.wait_for_dags(*dag_ids)
+            yield self
+        finally:
+            self.stop()
 
     @property
     def control(self) -> Path:
@@ -45,7 +69,8 @@ class SmallAirflow(Servers):
 
     def environment(self) -> dict[str, str]:
         """What Airflow is told."""
-        return super().environment() | _SMALL | {"SPARK_HA_TEST_CONTROL": str(self.control)}
+        bundles = {"AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(self._bundles)}
+        return super().environment() | _SMALL | bundles | {"SPARK_HA_TEST_CONTROL": str(self.control)}
 
     def triggerers(self) -> list[psutil.Process]:
         """Return the processes of every triggerer that runs."""
@@ -103,6 +128,20 @@ class HeldTask:
         """Wait until try *attempt* has *state*."""
         what = f"try {attempt} of {self.task_id} to be {state}"
         wait_until(lambda: self._now() == (attempt, state), timeout=PATIENCE, what=what, interval=0.5)
+
+    def wait_until_done_again(self, attempt: int) -> None:
+        """Wait until a try later than *attempt* has succeeded. Airflow may need one more than a clear asks for."""
+
+        def done() -> bool:
+            number, state = self._now()
+            return number > attempt and state == "success"
+
+        wait_until(done, timeout=PATIENCE, what=f"a try of {self.task_id} after {attempt} to succeed", interval=0.5)
+
+    @property
+    def attempt(self) -> int:
+        """Number of the newest try."""
+        return self._now()[0]
 
     def clear(self) -> None:
         """Do what the Clear button does."""

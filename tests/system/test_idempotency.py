@@ -141,8 +141,9 @@ def test_a_savepoint_that_is_retried_and_cleared_is_asked_for_once(airflow: Smal
     # The whole DAG run: a clear in the moment in which it ends is lost in Airflow, its end overwrites the clear.
     airflow.api.wait_for_run(task.run, timeout=PATIENCE)
     first = airflow.api.xcom(task.run, "savepoint")
+    tried = task.attempt
     task.clear()
-    task.wait_for_try(4, "success")
+    task.wait_until_done_again(tried)
 
     assert airflow.api.xcom(task.run, "savepoint") == first
     assert job.counts() == Counts(operations=1)

@@ -21,16 +21,17 @@ AIRFLOW_FACING = {"hooks", "operators", "sensors", "triggers", "get_provider_inf
 ALLOWED: dict[str, set[str]] = {
     "coordination": {"coordination"},
     "storage": {"storage"},
-    "checkpoints": {"checkpoints", "coordination", "storage"},
-    "jobs": {"jobs", "coordination", "storage"},
-    "driver": {"driver", "jobs", "checkpoints", "coordination", "storage"},
-    "submit": {"submit", "jobs", "checkpoints", "coordination", "storage"},
+    "pointers": {"pointers", "coordination", "storage"},
+    "checkpoints": {"checkpoints", "pointers", "coordination", "storage"},
+    "jobs": {"jobs", "pointers", "coordination", "storage"},
+    "driver": {"driver", "jobs", "checkpoints", "pointers", "coordination", "storage"},
+    "submit": {"submit", "jobs", "checkpoints", "pointers", "coordination", "storage"},
     "testing": {"testing", "coordination"},
     "hooks": AIRFLOW_FACING | {"submit", "jobs", "checkpoints", "coordination", "storage"},
     "operators": AIRFLOW_FACING | {"submit", "jobs", "checkpoints", "coordination", "storage"},
     "sensors": AIRFLOW_FACING | {"submit", "jobs", "checkpoints", "coordination", "storage"},
     "triggers": AIRFLOW_FACING | {"submit", "jobs", "checkpoints", "coordination", "storage"},
-    "cli": {"cli", "submit", "jobs", "checkpoints", "coordination", "storage"},
+    "cli": {"cli", "submit", "jobs", "checkpoints", "pointers", "coordination", "storage"},
 }
 # Foreign library -> modules that may import it at all.
 OWNERS: dict[str, set[str]] = {

@@ -22,8 +22,15 @@ def lease(clock: HeldClock) -> Lease:
     return Lease(TIMINGS, session_timeout=10.0, granted_at=clock.time, clock=clock)
 
 
-def test_a_fresh_lease_counts_from_one_interval_before_the_grant(lease: Lease) -> None:
-    assert lease.left() == pytest.approx(10 - 1 - 0.5)
+def test_a_fresh_lease_counts_from_what_an_idle_session_was_last_heard_of(lease: Lease) -> None:
+    """A ping comes after T/3 of silence, and the ensemble's leader may hear of it an interval later."""
+    assert lease.left() == pytest.approx(10 - 10 / 3 - 1 - 0.5)
+
+
+def test_the_first_heartbeat_makes_a_fresh_lease_regular(lease: Lease, clock: HeldClock) -> None:
+    lease.acknowledge(clock.time + 1)
+
+    assert lease.deadline == pytest.approx(clock.time + 10 - 0.5)
 
 
 def test_the_last_but_one_acknowledgement_counts_not_the_last(lease: Lease, clock: HeldClock) -> None:
@@ -52,7 +59,7 @@ def test_a_late_answer_to_an_older_heartbeat_does_not_move_the_deadline(lease: L
 def test_the_negotiated_timeout_counts_not_the_one_asked_for(clock: HeldClock) -> None:
     lease = Lease(TIMINGS, session_timeout=4.0, granted_at=clock.time, clock=clock)
 
-    assert lease.left() == pytest.approx(4 - 1 - 0.5)
+    assert lease.left() == pytest.approx(4 - 4 / 3 - 1 - 0.5)
 
 
 def test_time_alone_ends_a_lease(lease: Lease, clock: HeldClock) -> None:

@@ -84,17 +84,6 @@ def hidden_checksum(path: Path) -> Path:
     return path.parent / f".{path.name}.crc"
 
 
-def remove_tree(path: Path) -> None:
-    """Remove a directory: renamed to a hidden name first, so that nobody reads a half-removed one."""
-    hidden = path.parent / f".{path.name}.{new_id()}.removed"
-    try:
-        path.rename(hidden)
-    except FileNotFoundError:
-        return
-    flush_directory(path.parent)
-    shutil.rmtree(hidden)
-
-
 def flush_tree(root: Path) -> None:
     """Force the names of every directory below *root* to the disk, *root* last."""
     for directory, _, _ in os.walk(root, topdown=False):

@@ -63,11 +63,6 @@ class FileSinkLog:
         data = self.entry(batch)
         return None if data is None else hashlib.sha256(data).hexdigest()
 
-    def entries_between(self, after: int, last: int) -> dict[int, bytes]:
-        """Return the entries of the batches above *after* up to *last* that exist, ascending."""
-        log = self._log()
-        return {batch: read(self.path, log.path(batch)) for batch in log.entries if after < batch <= last}
-
     def closure_names(self, batch: int) -> list[str]:
         """Return the names in the log that are needed to know every file up to *batch*, ascending.
 

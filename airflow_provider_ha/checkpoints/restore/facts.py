@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -20,6 +20,7 @@ from airflow_provider_ha.checkpoints.directories.pins import sink_directory
 from airflow_provider_ha.checkpoints.directories.sinks import FileSinkLog, local_path
 from airflow_provider_ha.checkpoints.format.layout import OFFSETS, batches
 from airflow_provider_ha.checkpoints.model import BatchEntry, Checkpoint, CheckpointKind, QueryCut, SinkKind
+from airflow_provider_ha.checkpoints.restore.drains import UnfinishedDrain, newest_drain, unfinished_batch
 from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.checkpoints.retained.timeline import merge
 from airflow_provider_ha.errors import CheckpointCorruptError
@@ -49,6 +50,7 @@ class QueryFacts:
     :param sink_digests: Batch -> sha256 of the file sink's entries above the cut.
     :param missing_inputs: Batch -> input files of its record that are gone.
     :param sink_log_kept: Whether the chosen directory holds the file sink's log up to the cut.
+    :param unfinished_drain: What a drain that nobody finished may have written.
     """
 
     cut: QueryCut
@@ -59,6 +61,7 @@ class QueryFacts:
     sink_digests: Mapping[int, str] = field(default_factory=dict)
     missing_inputs: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     sink_log_kept: bool = True
+    unfinished_drain: UnfinishedDrain | None = None
 
 
 def gather_facts(
@@ -76,6 +79,7 @@ def gather_facts(
     directory = resolve(last.path) if last is not None else None
     carried = read_carried(directory) if directory is not None else {}
     complete = _complete(directory, known)
+    drain = newest_drain(last.path) if last is not None else None
     facts = {}
     for query, cut in chosen.queries.items():
         recordings: dict[int, dict[int, BatchEntry]] = {chosen.epoch: {entry.batch: entry for entry in cut.entries}}
@@ -89,7 +93,11 @@ def gather_facts(
             recordings.setdefault(last.epoch, {}).update(found)
             planned += batches(directory / query, OFFSETS)
         history = merge({epoch: entries.values() for epoch, entries in recordings.items()})
-        facts[query] = _with_sink(root, query, cut, history, max(planned, default=-1), complete=complete)
+        found_out = _with_sink(root, query, cut, history, max(planned, default=-1), complete=complete)
+        if directory is not None and drain is not None:
+            batch = unfinished_batch(directory / query, drain / query, history)
+            found_out = replace(found_out, unfinished_drain=_drained(cut, batch)) if batch is not None else found_out
+        facts[query] = found_out
     return facts
 
 
@@ -105,6 +113,12 @@ def _with_sink(
     digests = {batch: digest for batch in range(cut.batch + 1, top + 1) if (digest := sink.digest(batch)) is not None}
     kept = _holds_log(sink_directory(root, query), cut.batch)
     return QueryFacts(cut, history, planned_to, complete, top, digests, missing, kept)
+
+
+def _drained(cut: QueryCut, batch: int) -> UnfinishedDrain:
+    if cut.sink.kind is not SinkKind.FILE or cut.sink.path is None:
+        return UnfinishedDrain(batch)
+    return UnfinishedDrain(batch, cut.sink.path, FileSinkLog(local_path(cut.sink.path)).digest(batch))
 
 
 def _complete(directory: Path | None, payloads: list[Checkpoint]) -> bool:

@@ -24,7 +24,7 @@ _SEVERITY = (Verdict.SAFE, Verdict.DUPLICATES_POSSIBLE, Verdict.LOSS_POSSIBLE, V
 
 
 class Drained(Protocol):
-    """What a drain wrote beyond the sharp checkpoint before it (``jobs.model.DrainedQuery``)."""
+    """What a drain wrote beyond the sharp checkpoint before it: finished (``jobs.model.DrainedQuery``) or not."""
 
     @property
     def batch(self) -> int:
@@ -40,7 +40,7 @@ class Drained(Protocol):
 
     @property
     def wrote(self) -> bool:
-        """Whether the sink was given anything."""
+        """Whether the sink may have been given anything."""
 
 
 @dataclass(slots=True)
@@ -81,7 +81,8 @@ def plan_restore(
     for name, known in facts.items():
         judgement = _Judgement(name)
         if same_output:
-            queries[name] = _continue_output(known, (drained or {}).get(name), judgement)
+            # What a result says of a drain is more than what the fork of an earlier, unfinished one shows.
+            queries[name] = _continue_output(known, (drained or {}).get(name) or known.unfinished_drain, judgement)
         else:
             queries[name] = _other_output(known, judgement)
         judgements.append(judgement)
@@ -182,7 +183,7 @@ def _judge_other_sink(facts: QueryFacts, drained: Drained | None, top: int, judg
         reason = f"the last working directory is gone, so batches after {top} may have reached the sink unrecorded"
         judgement.add(Verdict.LOSS_POSSIBLE, reason)
     if drained is not None and drained.wrote:
-        reason = f"the sink was given the drain's batch {drained.batch}, which cannot be taken back"
+        reason = f"the sink may have the rows of the drain's batch {drained.batch}, which cannot be taken back"
         judgement.add(Verdict.DUPLICATES_POSSIBLE, reason)
     if sink.kind is SinkKind.OTHER and top > facts.cut.batch:
         reason = f"batches {facts.cut.batch + 1} to {top} are written again to a {sink.format or 'custom'} sink"

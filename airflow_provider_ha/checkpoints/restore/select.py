@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.model import Candidate, CheckpointPointer, QueryCut, SavepointPointer
+from airflow_provider_ha.checkpoints.model import (
+    Candidate,
+    Checkpoint,
+    CheckpointPointer,
+    QueryCut,
+    Savepoint,
+    SavepointPointer,
+)
 from airflow_provider_ha.checkpoints.retained.restorable import Verify, damage, verifier
 from airflow_provider_ha.checkpoints.retained.savepoint_files import check_files
 from airflow_provider_ha.checkpoints.retained.savepoints import SavepointStore
@@ -117,12 +124,7 @@ class _Selector:
     """Looks at the checkpoints and savepoints of one job."""
 
     def __init__(
-        self,
-        checkpoints: CheckpointStore,
-        savepoints: SavepointStore,
-        work_path: Path,
-        depth: Depth,
-        verify: Verify,
+        self, checkpoints: CheckpointStore, savepoints: SavepointStore, work_path: Path, depth: Depth, verify: Verify
     ) -> None:
         self._checkpoints = checkpoints
         self._savepoints = savepoints
@@ -190,18 +192,7 @@ class _Selector:
         problem = damage(self._work_path / directory, pointer.cut, self._verify)
         if problem is not None:
             return _rejected(seen, problem.path, problem.reason), None
-        chosen = Chosen(
-            source=CHECKPOINT,
-            source_id=str(pointer.number),
-            directory=directory,
-            queries=payload.queries,
-            run=payload.run,
-            epoch=payload.epoch,
-            graph=payload.graph,
-            spark_version=payload.spark_version,
-            created_at=payload.created_at,
-        )
-        return seen.model_copy(update={"accepted": True}), chosen
+        return _accepted(seen, directory, payload)
 
     def _look_at_savepoint(self, pointer: SavepointPointer) -> _Look:
         seen = Candidate(
@@ -222,18 +213,7 @@ class _Selector:
         problem = bad[0] if bad else damage(root, pointer.cut, self._verify)
         if problem is not None:
             return _rejected(seen, problem.path, problem.reason), None
-        chosen = Chosen(
-            source=SAVEPOINT,
-            source_id=pointer.savepoint_id,
-            directory=pointer.directory,
-            queries=savepoint.queries,
-            run=savepoint.run,
-            epoch=savepoint.epoch,
-            graph=savepoint.graph,
-            spark_version=savepoint.spark_version,
-            created_at=savepoint.created_at,
-        )
-        return seen.model_copy(update={"accepted": True}), chosen
+        return _accepted(seen, pointer.directory, savepoint)
 
 
 _Look = tuple[Candidate, Chosen | None]
@@ -241,6 +221,22 @@ _Look = tuple[Candidate, Chosen | None]
 
 def _bind(look: Callable[..., _Look], *arguments: object) -> Callable[[], _Look]:
     return lambda: look(*arguments)
+
+
+def _accepted(candidate: Candidate, directory: str, record: Checkpoint | Savepoint) -> _Look:
+    source, _, source_id = candidate.source.partition("-")
+    chosen = Chosen(
+        source=source,
+        source_id=source_id,
+        directory=directory,
+        queries=record.queries,
+        run=record.run,
+        epoch=record.epoch,
+        graph=record.graph,
+        spark_version=record.spark_version,
+        created_at=record.created_at,
+    )
+    return candidate.model_copy(update={"accepted": True}), chosen
 
 
 def _rejected(candidate: Candidate, file: str | None, reason: str) -> Candidate:

@@ -2,7 +2,7 @@
 
 Invariant: only what is known to be needless goes. While one pointer cannot be read, its cut is unknown and every
 payload stays; a payload that cannot be read stays as well (contract 6). Numbers above the counter belong to a
-checkpoint that is just being made.
+checkpoint that is just being made. What is on the list of deletions is left to who works it off: it may be leased.
 """
 
 from __future__ import annotations
@@ -10,20 +10,25 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
-from airflow_provider_ha.checkpoints.directories.links import remove_tree
 from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointPointer, SavepointPointer
-from airflow_provider_ha.checkpoints.retained.listing import read_listing
+from airflow_provider_ha.checkpoints.retained.listing import Listing, read_listing
 from airflow_provider_ha.checkpoints.retained.retention import floors, replayable
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.counter import read_counter
 from airflow_provider_ha.coordination.paths import CHECKPOINT_DIGITS, JobPaths
 from airflow_provider_ha.errors import RecordCorruptError, StorageError
+from airflow_provider_ha.pointers.store import PointerStore
+from airflow_provider_ha.pointers.to_delete import thing_of, waiting
+from airflow_provider_ha.records import Record
+from airflow_provider_ha.storage.durable import remove_tree
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.store import ObjectStore
 
 
 log = logging.getLogger(__name__)
+P = TypeVar("P", bound=Record)
 
 
 class PayloadCollector:
@@ -45,19 +50,25 @@ class PayloadCollector:
     def collect(self) -> None:
         """Remove what nothing needs; what cannot be removed now is tried again the next time."""
         count = read_counter(self._coordinator, self._paths.checkpoint_id_counter)
-        checkpoints = read_listing(
-            self._coordinator, self._paths.checkpoints, CheckpointPointer, newest=lambda pointer: pointer.number
-        )
-        savepoints = read_listing(
-            self._coordinator, self._paths.savepoints, SavepointPointer, newest=lambda pointer: pointer.created_at
-        )
+        checkpoints = self._listing(self._paths.checkpoints, CheckpointPointer)
+        savepoints = self._listing(self._paths.savepoints, SavepointPointer)
         named = {pointer.number for pointer in checkpoints.pointers}
         named |= {int(pointer.name) for pointer in checkpoints.unreadable}
+        # After the pointers: one that is marked meanwhile is in the first answer or in this one.
+        named |= self._doomed()
         self._collect_pins(count, named)
         if checkpoints.unreadable or savepoints.unreadable or not checkpoints.pointers:
             return
         cuts = [pointer.cut for pointer in checkpoints] + [pointer.cut for pointer in savepoints]
         self._collect_payloads(min(count, min(named) - 1), floors(cuts))
+
+    def _listing(self, parent: str, record_type: type[P]) -> Listing[P]:
+        return read_listing(PointerStore(self._coordinator, parent, record_type), newest=lambda _: 0)
+
+    def _doomed(self) -> set[int]:
+        entries = waiting(self._coordinator, self._paths.cluster, self._paths.job_id)
+        things = (thing_of(entry).removeprefix("checkpoint-") for entry in entries)
+        return {int(thing) for thing in things if thing.isdigit()}
 
     def _collect_pins(self, last: int, named: set[int]) -> None:
         if not self._pins.is_dir():

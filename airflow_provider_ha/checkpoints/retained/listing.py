@@ -9,24 +9,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from airflow_provider_ha.coordination.coordinator import Coordinator
-from airflow_provider_ha.errors import RecordCorruptError
+from airflow_provider_ha.pointers.scan import Unreadable
+from airflow_provider_ha.pointers.store import PointerStore
 from airflow_provider_ha.records import Record
 
 
 P = TypeVar("P", bound=Record)
 
-
-@dataclass(frozen=True, slots=True)
-class UnreadablePointer:
-    """A pointer that is there and cannot be read.
-
-    :param name: Name of its node: the checkpoint's digits, or the savepoint's id.
-    :param reason: What is wrong with it.
-    """
-
-    name: str
-    reason: str
+UnreadablePointer = Unreadable
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +28,7 @@ class Listing(Generic[P]):
     """
 
     pointers: tuple[P, ...]
-    unreadable: tuple[UnreadablePointer, ...]
+    unreadable: tuple[Unreadable, ...]
 
     def __iter__(self) -> Iterator[P]:
         return iter(self.pointers)
@@ -47,21 +37,11 @@ class Listing(Generic[P]):
         return len(self.pointers)
 
 
-def read_listing(
-    coordinator: Coordinator, parent: str, record_type: type[P], *, newest: Callable[[P], Any]
-) -> Listing[P]:
-    """Read every pointer below *parent*.
+def read_listing(pointers: PointerStore[P], *, newest: Callable[[P], Any]) -> Listing[P]:
+    """Read every pointer, as all of them were at one moment.
 
     :param newest: Sort key: the greater, the newer.
     :raises CoordinationError: ZooKeeper could not be read: nothing is known about the pointers.
     """
-    pointers, unreadable = [], []
-    for name in coordinator.children(parent):
-        node = coordinator.find(f"{parent}/{name}")
-        if node is None:
-            continue  # removed since the names were read
-        try:
-            pointers.append(record_type.from_bytes(node.data, source=f"znode {node.path}"))
-        except RecordCorruptError as error:
-            unreadable.append(UnreadablePointer(name, error.message))
-    return Listing(tuple(sorted(pointers, key=newest, reverse=True)), tuple(unreadable))
+    seen = pointers.scan()
+    return Listing(tuple(sorted((item.record for item in seen.found), key=newest, reverse=True)), seen.unreadable)

@@ -3,6 +3,10 @@
 Invariants: the newest checkpoint stays, whatever is asked for (contract 7); what somebody reads stays. A payload also
 holds the record of its batches, so it outlives its pointer while an older checkpoint or savepoint would have to replay
 them.
+
+Of Flink's subsume rules (C2) the half about savepoints does not arise: a savepoint is the user's, lies elsewhere, and
+neither counts against *keep* nor is ever subsumed. A stop checkpoint counts and is subsumed like any other: it is
+sharp, but its successor begins from it and is newer.
 """
 
 from __future__ import annotations

@@ -1,20 +1,20 @@
 """The savepoints of one job: user-owned, relocatable copies of one cut.
 
 Invariants: files, then the manifest, then verification, then the pointer: what has a pointer was verified after it was
-written. The pointer is removed first, the files second (contract 2). Only its user removes a savepoint, or the schedule
-that made it, and a schedule never removes its last one.
+written. The pointer is removed first, the files second, by way of the list of deletions (contract 2). Only its user
+removes a savepoint, or the schedule that made it, and a schedule never removes its last one.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.directories.archive import read_entry
-from airflow_provider_ha.checkpoints.directories.links import building, remove_tree
+from airflow_provider_ha.checkpoints.directories.links import building
 from airflow_provider_ha.checkpoints.directories.sinks import local_path
 from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, Savepoint, SavepointPointer, SinkKind
 from airflow_provider_ha.checkpoints.retained.listing import Listing, read_listing
@@ -28,23 +28,24 @@ from airflow_provider_ha.checkpoints.retained.savepoint_files import (
     write_manifest,
 )
 from airflow_provider_ha.clock import Clock, SystemClock
-from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete
+from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.leases import active
 from airflow_provider_ha.coordination.paths import JobPaths
-from airflow_provider_ha.coordination.records import read_record
 from airflow_provider_ha.errors import (
     CheckpointCorruptError,
     CheckpointMissingError,
     JobStateError,
-    NodeExistsError,
-    NodeMissingError,
-    OutcomeUnknownError,
 )
+from airflow_provider_ha.names import check_name
+from airflow_provider_ha.pointers.outcome import Commit
+from airflow_provider_ha.pointers.removal import Remover
+from airflow_provider_ha.pointers.store import PointerStore
+from airflow_provider_ha.pointers.to_delete import ToDelete
+from airflow_provider_ha.storage.durable import remove_tree
 from airflow_provider_ha.storage.keys import JobKeys
 
 
 log = logging.getLogger(__name__)
-Commit = Callable[..., list[int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +86,9 @@ class SavepointStore:
         self._keys = keys
         self._work_path = work_path
         self._clock = clock or SystemClock()
+        self._to_delete = ToDelete(coordinator, paths, clock=self._clock)
+        self._pointers = PointerStore(coordinator, paths.savepoints, SavepointPointer, to_delete=self._to_delete)
+        self._remover = Remover(coordinator, paths.cluster, work_path, objects=None, clock=self._clock)
 
     def directory(self, savepoint_id: str) -> Path:
         """Return the directory of a savepoint, whether it exists or not."""
@@ -98,10 +102,12 @@ class SavepointStore:
         :returns: The savepoint; the one that exists when the id was asked for before.
         :raises CheckpointMissingError: Spark purged a batch of the cut meanwhile: ask again with a newer cut.
         :raises CheckpointCorruptError: The closure or the copy is damaged; no pointer was written.
+        :raises JobStateError: An earlier savepoint of that id was disposed of, and its files are still being read.
         """
-        existing = read_record(self._coordinator, self._paths.savepoint(request.savepoint_id), SavepointPointer)
+        existing = self._pointers.find(request.savepoint_id)
         if existing is not None:
-            return self.load(existing[0])
+            return self.load(existing.record)
+        self._finish_removal(commit, request.savepoint_id)
         savepoint = self.copy(request, live)
         self.publish(commit, savepoint)
         return savepoint
@@ -147,13 +153,7 @@ class SavepointStore:
         if manifest_bytes(directory) != savepoint.to_bytes():
             raise CheckpointCorruptError(MANIFEST, "it is not the one that was written")
         pointer = pointer_to(self._keys.savepoint(savepoint.savepoint_id), savepoint)
-        path = self._paths.savepoint(savepoint.savepoint_id)
-        try:
-            commit(Create(path, pointer.to_bytes()))
-        except (NodeExistsError, OutcomeUnknownError):
-            node = self._coordinator.find(path)
-            if node is None or node.data != pointer.to_bytes():
-                raise
+        self._pointers.add(commit, savepoint.savepoint_id, pointer)
         return pointer
 
     def verify(self, savepoint_id: str) -> list[str]:
@@ -172,22 +172,20 @@ class SavepointStore:
 
     def list(self) -> Listing[SavepointPointer]:
         """Return the pointers newest first, and beside them those that cannot be read."""
-        return read_listing(
-            self._coordinator, self._paths.savepoints, SavepointPointer, newest=lambda pointer: pointer.created_at
-        )
+        return read_listing(self._pointers, newest=lambda pointer: pointer.created_at)
 
     def pointer(self, savepoint_id: str) -> SavepointPointer:
         """Return the pointer of one savepoint.
 
         :raises CheckpointMissingError: There is no savepoint of that id.
         """
-        found = read_record(self._coordinator, self._paths.savepoint(savepoint_id), SavepointPointer)
+        found = self._pointers.find(check_name(savepoint_id, "savepoint id"))
         if found is None:
             raise CheckpointMissingError(
                 f"job {self._paths.job_id!r} has no savepoint {savepoint_id!r}",
                 next_step="List its savepoints with `spark-ha savepoint list`",
             )
-        return found[0]
+        return found.record
 
     def load(self, savepoint: SavepointPointer | str) -> Savepoint:
         """Return the manifest of a savepoint.
@@ -215,11 +213,10 @@ class SavepointStore:
                 f"savepoint {savepoint_id!r} of job {self._paths.job_id!r} is being read",
                 next_step="Wait until the restore that reads it is over",
             )
-        try:
-            commit(Delete(self._paths.savepoint(savepoint_id)))
-        except NodeMissingError:
-            log.info("savepoint %s was removed before", savepoint_id)
-        remove_tree(self._work_path / pointer.directory)
+        what, directory = _lease(savepoint_id), pointer.directory
+        entry = self._pointers.mark(commit, savepoint_id, what, directories=(directory,))
+        # A reader may have come meanwhile: then the files wait on the list, for the job's leader to remove them.
+        self._remover.work_off(commit, entries=[entry] if entry else self._to_delete.waiting(what))
 
     def retain(self, commit: Commit, schedule: str, keep: int) -> tuple[str, ...]:
         """Remove a schedule's oldest savepoints beyond *keep* and return their ids; its newest one always stays."""
@@ -232,7 +229,17 @@ class SavepointStore:
         return tuple(disposed)
 
     def _read_by_somebody(self, savepoint_id: str) -> bool:
-        return bool(active(self._coordinator, self._paths, f"savepoint-{savepoint_id}", self._clock))
+        return bool(active(self._coordinator, self._paths, _lease(savepoint_id), self._clock))
+
+    def _finish_removal(self, commit: Commit, savepoint_id: str) -> None:
+        """Remove what is left of a savepoint of that id first: its files have the same place (H6)."""
+        waiting = self._to_delete.waiting(_lease(savepoint_id))
+        postponed = self._remover.work_off(commit, entries=waiting).postponed
+        if postponed:
+            raise JobStateError(
+                f"an earlier savepoint {savepoint_id!r} is still being removed: {postponed[0].reason}",
+                next_step="Choose another id, or ask again later",
+            )
 
     def _cut(self, directory: Path, request: SavepointRequest, query: str, files: dict[str, int]) -> QueryCut:
         batch = request.cut[query]
@@ -240,3 +247,7 @@ class SavepointStore:
         # From the copy: what the manifest says of the batch is what the copied files say.
         entries = (read_entry(directory / query, batch),) if batch >= 0 else ()
         return QueryCut(batch=batch, sink=sink, entries=entries, files=files)
+
+
+def _lease(savepoint_id: str) -> str:
+    return f"savepoint-{savepoint_id}"

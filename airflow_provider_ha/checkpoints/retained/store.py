@@ -1,37 +1,49 @@
 """The checkpoints of one job: pointers in ZooKeeper, payloads in storage, pins on the file system.
 
-Invariants (contracts 2 and 7): pin, then payload, then pointer; pointer removed first, the rest second. A pointer and
-the counter are written in one fenced transaction, so a number never repeats and a deposed leader adds nothing.
+Invariants (contracts 2, 5 and 7): pin, then payload, then pointer; pointer removed first, the rest second, by way of
+the list of deletions. A pointer and the counter are written in one fenced transaction, so a number never repeats and a
+deposed leader adds nothing. Only the end of a run may remove the last checkpoint, and only when that is asked for.
+
+A checkpoint's payload does not go with its pointer: it holds the record of its batches, which an older savepoint may
+have to replay. The collector removes it when nothing can need it any more.
 """
 
 from __future__ import annotations
 
-import hashlib
 import logging
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.directories.links import remove_tree
 from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointPointer
 from airflow_provider_ha.checkpoints.retained.collector import PayloadCollector
 from airflow_provider_ha.checkpoints.retained.listing import Listing, read_listing
+from airflow_provider_ha.checkpoints.retained.pointers import (
+    Recovered,
+    handle_of,
+    lease_name,
+    node_name,
+    pointer_to,
+    recovered,
+)
 from airflow_provider_ha.checkpoints.retained.retention import superfluous
 from airflow_provider_ha.clock import Clock, SystemClock
-from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete
-from airflow_provider_ha.coordination.counter import counter_op, read_counter
+from airflow_provider_ha.coordination.coordinator import Check, Coordinator
+from airflow_provider_ha.coordination.counter import counter_op, counter_value, read_counter
 from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.coordination.leases import active
 from airflow_provider_ha.coordination.paths import JobPaths
-from airflow_provider_ha.coordination.records import read_record
 from airflow_provider_ha.errors import (
     CheckpointError,
     CheckpointMissingError,
     NodeExistsError,
-    NodeMissingError,
     ObjectExistsError,
-    OutcomeUnknownError,
     RecordCorruptError,
 )
+from airflow_provider_ha.pointers.payloads import Payloads
+from airflow_provider_ha.pointers.removal import Remover, WorkedOff
+from airflow_provider_ha.pointers.store import PointerStore
+from airflow_provider_ha.pointers.to_delete import ToDelete
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.store import ObjectStore
 
@@ -40,12 +52,12 @@ log = logging.getLogger(__name__)
 
 
 class CheckpointStore:
-    """The checkpoints of one job.
+    """The checkpoints of one job. Safe in several threads.
 
     :param coordinator: The session; reads go through it, writes through the leadership.
     :param store: Storage of the cluster.
     :param work_path: Directory of the pins of the cluster.
-    :param clock: For readers' leases.
+    :param clock: For readers' leases and the list of deletions.
     """
 
     def __init__(
@@ -62,9 +74,19 @@ class CheckpointStore:
         self._store = store
         self._paths = paths
         self._keys = keys
-        self._work_path = work_path
         self._clock = clock or SystemClock()
+        self._to_delete = ToDelete(coordinator, paths, clock=self._clock)
+        self._pointers = PointerStore(
+            coordinator,
+            paths.checkpoints,
+            CheckpointPointer,
+            payloads=Payloads(store, handle_of),
+            to_delete=self._to_delete,
+        )
+        self._remover = Remover(coordinator, paths.cluster, work_path, objects=store, clock=self._clock)
         self._collector = PayloadCollector(coordinator, store, paths, keys, work_path)
+        self._cleaning = threading.Lock()
+        self._closed = False
 
     @property
     def job_id(self) -> str:
@@ -73,9 +95,7 @@ class CheckpointStore:
 
     def list(self) -> Listing[CheckpointPointer]:
         """Return the pointers newest first, and beside them those that cannot be read."""
-        return read_listing(
-            self._coordinator, self._paths.checkpoints, CheckpointPointer, newest=lambda pointer: pointer.number
-        )
+        return read_listing(self._pointers, newest=lambda pointer: pointer.number)
 
     def pointer(self, number: int) -> CheckpointPointer:
         """Return the pointer of one checkpoint.
@@ -83,13 +103,13 @@ class CheckpointStore:
         :raises CheckpointMissingError: There is no checkpoint of that number.
         :raises RecordCorruptError: Its pointer cannot be read.
         """
-        found = read_record(self._coordinator, self._paths.checkpoint(number), CheckpointPointer)
+        found = self._pointers.find(node_name(number))
         if found is None:
             raise CheckpointMissingError(
                 f"job {self._paths.job_id!r} has no checkpoint {number}",
                 next_step="List its checkpoints with `spark-ha checkpoint list`",
             )
-        return found[0]
+        return found.record
 
     def load(self, pointer: CheckpointPointer) -> Checkpoint:
         """Return the payload that a pointer refers to.
@@ -98,10 +118,14 @@ class CheckpointStore:
         :raises ObjectMissingError: It is not there.
         :raises StorageUnavailableError: It could not be read: nothing is known about it.
         """
-        data = self._store.read(pointer.payload)
-        if hashlib.sha256(data).hexdigest() != pointer.sha256:
-            raise RecordCorruptError(f"{pointer.payload} has another digest than its pointer says")
-        return Checkpoint.from_bytes(data, source=pointer.payload)
+        return Checkpoint.from_bytes(self._pointers.payload(pointer), source=pointer.payload)
+
+    def recover(self) -> Recovered:
+        """Read every pointer and every payload, and order them by number. Nothing is trimmed (C4).
+
+        :raises StorageUnavailableError: A payload could not be read: nothing is known about it, and nothing is skipped.
+        """
+        return recovered(self._pointers.load())
 
     def payloads(self) -> Iterator[Checkpoint]:
         """Yield every payload in storage, also of checkpoints whose pointers are gone; damaged ones are logged.
@@ -120,85 +144,107 @@ class CheckpointStore:
 
     def next_number(self) -> int:
         """Return the number of the next checkpoint: higher than any that was ever given out."""
-        return read_counter(self._coordinator, self._paths.checkpoint_id_counter) + 1
+        counted = read_counter(self._coordinator, self._paths.checkpoint_id_counter)
+        return max(counted, self.latest_number() or 0) + 1  # a counter that was lost is not taken for a new one
 
     def add(self, leadership: Leadership, checkpoint: Checkpoint) -> CheckpointPointer:
         """Write the payload, then its pointer and the counter in one fenced transaction.
 
         Can be called again with the same checkpoint when an outcome is unknown.
 
-        :raises FencedError: Another epoch owns the job; the payload stays and is nobody's.
-        :raises OutcomeUnknownError: Sent, not answered, and not found again: it may still appear.
-        :raises CheckpointError: Another checkpoint has that number.
+        :raises FencedError: Another epoch owns the job; the payload was discarded.
+        :raises OutcomeUnknownError: Sent, not answered, and not found again: it may still appear. Nothing is discarded.
+        :raises CheckpointError: Another checkpoint has that number, or the store was shut down.
         """
+        if self._closed:
+            raise CheckpointError(f"the checkpoints of job {self._paths.job_id!r} are closed: its run has ended")
         data = checkpoint.to_bytes()
-        pointer = self._pointer_of(checkpoint, data)
-        self._write_payload(pointer.payload, data)
-        path = self._paths.checkpoint(checkpoint.number)
+        pointer = pointer_to(self._keys, checkpoint, data)
+        known = self._coordinator.find(self._paths.checkpoint(checkpoint.number))
+        if known is not None and known.data == pointer.to_bytes():
+            return pointer  # an earlier call, whose answer was lost, was applied; so was its counter
         counter = self._coordinator.find(self._paths.checkpoint_id_counter)
+        if checkpoint.number <= counter_value(counter):
+            self._refuse_number(leadership, checkpoint.number)
         count = counter_op(self._paths.checkpoint_id_counter, counter, checkpoint.number)
         try:
-            leadership.commit(Create(path, pointer.to_bytes()), count)
-        except (NodeExistsError, OutcomeUnknownError) as error:
-            # Compared by bytes: "exists" may be our own write whose answer was lost (FLINK-24543).
-            node = self._coordinator.find(path)
-            if node is None or node.data != pointer.to_bytes():
-                if isinstance(error, OutcomeUnknownError):
-                    raise
-                raise CheckpointError(f"another checkpoint has number {checkpoint.number}") from error
+            self._pointers.add(leadership.commit, node_name(checkpoint.number), pointer, data, count)
+        except NodeExistsError as error:
+            raise CheckpointError(f"another checkpoint has number {checkpoint.number}") from error
+        except ObjectExistsError as error:
+            raise CheckpointError(
+                f"payload {pointer.payload} exists with other content", next_step="Take the next checkpoint"
+            ) from error
         return pointer
 
     def retain(self, leadership: Leadership, keep: int) -> tuple[int, ...]:
-        """Remove the oldest checkpoints beyond *keep*, and what nothing refers to any more; return their numbers.
+        """Mark the oldest checkpoints beyond *keep*, and remove what nothing refers to; return their numbers.
 
-        The newest one stays, and what somebody holds a lease on. A file that cannot be removed is logged and tried
-        again the next time: its pointer is gone already, so nobody reads it.
+        :raises LeadershipError: This process may no longer write for the job.
+        """
+        marked = self.subsume(leadership, keep)
+        self.clean_up(leadership)
+        return marked
+
+    def subsume(self, leadership: Leadership, keep: int) -> tuple[int, ...]:
+        """Mark the oldest checkpoints beyond *keep* for deletion and return their numbers; removes no file.
+
+        The newest one stays, and what somebody holds a lease on.
 
         :raises LeadershipError: This process may no longer write for the job.
         """
         pointers = self.list().pointers
-        leased = {
+        return self._mark(leadership, superfluous(pointers, keep, self._leased(pointers[max(keep, 1) :])))
+
+    def waiting(self) -> int:
+        """Return how many entries of the job are on the list of deletions."""
+        return len(self._to_delete.waiting())
+
+    def clean_up(self, leadership: Leadership) -> WorkedOff:
+        """Work off the job's list of deletions, then remove payloads and pins that nothing needs. Repeatable.
+
+        What cannot be removed, or is being read, stays on the list for the next time, or the next leader.
+
+        :raises LeadershipError: This process may no longer write for the job.
+        """
+        with self._cleaning:
+            report = self._remover.work_off(leadership.commit, job_id=self._paths.job_id)
+            self._collector.collect()
+            return report
+
+    def shutdown(self, leadership: Leadership, *, terminal: bool, retained: bool = True) -> None:
+        """Close the store: nothing is added any more. What goes depends on how the job ended (C5).
+
+        :param terminal: Whether the run is FINISHED, CANCELED or FAILED. Nothing else removes anything (contract 5).
+        :param retained: Whether the checkpoints stay, as they do by default. Savepoints stay in any case: they are the
+            user's.
+        :raises LeadershipError: This process may no longer write for the job.
+        """
+        self._closed = True
+        if not terminal:
+            return
+        if not retained:
+            pointers = self.list().pointers
+            leased = self._leased(pointers)
+            self._mark(leadership, [pointer for pointer in reversed(pointers) if pointer.number not in leased])
+        self.clean_up(leadership)
+
+    def _leased(self, pointers: Iterable[CheckpointPointer]) -> set[int]:
+        return {
             pointer.number
-            for pointer in pointers[max(keep, 1) :]
-            if active(self._coordinator, self._paths, f"checkpoint-{pointer.number}", self._clock)
+            for pointer in pointers
+            if active(self._coordinator, self._paths, lease_name(pointer.number), self._clock)
         }
-        removed = []
-        for pointer in superfluous(pointers, keep, leased):
-            try:
-                leadership.commit(Delete(self._paths.checkpoint(pointer.number)))
-            except NodeMissingError:
-                log.info("checkpoint %d was removed before", pointer.number)
-            self._remove_pin(pointer)
-            removed.append(pointer.number)
-        self._collector.collect()
-        return tuple(removed)
 
-    def _remove_pin(self, pointer: CheckpointPointer) -> None:
-        pin = self._work_path / self._keys.pin(pointer.number, pointer.epoch)
-        try:
-            remove_tree(pin)
-        except OSError as error:
-            log.warning("pin %s could not be removed: %s", pin, error)
+    def _mark(self, leadership: Leadership, pointers: Iterable[CheckpointPointer]) -> tuple[int, ...]:
+        marked = []
+        for number, epoch in ((pointer.number, pointer.epoch) for pointer in pointers):
+            pins = (self._keys.pin(number, epoch),)
+            self._pointers.mark(leadership.commit, node_name(number), lease_name(number), directories=pins)
+            marked.append(number)
+        return tuple(marked)
 
-    def _pointer_of(self, checkpoint: Checkpoint, data: bytes) -> CheckpointPointer:
-        return CheckpointPointer(
-            number=checkpoint.number,
-            epoch=checkpoint.epoch,
-            run=checkpoint.run,
-            reason=checkpoint.reason,
-            payload=self._keys.payload(checkpoint.number, checkpoint.epoch),
-            sha256=hashlib.sha256(data).hexdigest(),
-            size=len(data),
-            cut={query: part.batch for query, part in checkpoint.queries.items()},
-            created_at=checkpoint.created_at,
-        )
-
-    def _write_payload(self, key: str, data: bytes) -> None:
-        try:
-            self._store.create(key, data)
-        except ObjectExistsError:
-            # The key carries the epoch, so only this very leader can have written it: in an earlier try.
-            if self._store.read(key) != data:
-                raise CheckpointError(
-                    f"payload {key} exists with other content", next_step="Take the next checkpoint"
-                ) from None
+    def _refuse_number(self, leadership: Leadership, number: int) -> None:
+        """Raise for a number that was given out before: to another leader, or to a checkpoint that is gone."""
+        leadership.commit(Check(self._paths.checkpoint_id_counter))  # a deposed leader hears that it is one
+        raise CheckpointError(f"checkpoint number {number} was given out before", next_step="Take the next number")

@@ -9,6 +9,7 @@ import pytest
 
 from airflow_provider_ha.checkpoints.model import CheckpointKind
 from airflow_provider_ha.jobs.model import JobState, OperationState
+from airflow_provider_ha.submit.requests import RestoreRequest
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.driver_helpers import PATIENCE
 from tests.supervised_job import SupervisedJob
@@ -129,6 +130,29 @@ def test_stop_that_was_being_drained_when_the_driver_died_is_done_by_the_next_ep
     assert f"batch {drained} of an unfinished drain was set aside" in job.log(newest_only=True)
     assert result.drained["windows"].batch == drained
     compare(job, 2)
+
+
+@pytest.mark.long
+def test_run_that_is_given_up_in_the_middle_of_its_drain_is_restored_exactly(gated: Gated) -> None:
+    """Taken for an ordinary batch, what the drain wrote made every restore LOSS_POSSIBLE."""
+    job = gated()
+    job.stream.feed(2)
+    job.submit()
+    job.await_committed(1, 1)
+    job.close_gate("script")
+    job.stop("terminate")
+    job.await_held("script")
+    drained = job.progress(1).planned + 1
+    job.await_sink(drained)
+    job.kill()
+    job.open_gate("script")
+    job.job.fail("given up", by="test")  # as epoch 2
+
+    job.job.restore(RestoreRequest(job_id=job.job_id, request_id="again"))
+    job.stream.feed(1)
+    job.await_committed(3, drained)
+
+    terminate_and_compare(job, 3)
 
 
 @pytest.mark.long

@@ -34,4 +34,10 @@ def test_every_dag_is_imported_without_an_error_and_without_kazoo_boto3_or_pyspa
     found = json.loads(done.stdout.strip().splitlines()[-1])
     assert found["errors"] == {}
     assert found["heavy"] == []
-    assert set(found["dags"]) == {"flight_delays", "scheduled_savepoint", "stop_job", "disaster_recovery"}
+    assert set(found["dags"]) == {
+        "flight_delays",
+        "scheduled_savepoint",
+        "stop_job",
+        "disaster_recovery",
+        "recover_jobs",
+    }

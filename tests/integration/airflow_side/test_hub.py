@@ -11,9 +11,8 @@ import pytest
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
-from airflow_provider_ha.coordination.coordinator import Coordinator, SessionState
+from airflow_provider_ha.coordination.coordinator import Coordinator, Create, SessionState
 from airflow_provider_ha.coordination.paths import JobPaths
-from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.submit.client import HaClient
 from airflow_provider_ha.testing.waiting import wait_until
 from airflow_provider_ha.triggers import hub
@@ -165,7 +164,7 @@ def test_a_loss_is_due_again_after_its_delay_and_not_before(
     coordinator: Coordinator, paths: JobPaths, opened: list[Any]
 ) -> None:
     submit(coordinator, paths)
-    coordinator.commit(RunStore(coordinator, paths).exit_op(1, 1, an_exit()))
+    coordinator.commit(Create(paths.submission_exit(1, 1), an_exit().to_bytes()))
 
     def trigger(**kwargs: Any) -> SparkHaJobTrigger:
         return SparkHaJobTrigger(job_id="flights", run=1, wait_for="finished", poll_interval=NEVER, **kwargs)

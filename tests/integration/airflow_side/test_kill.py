@@ -113,3 +113,19 @@ def test_detach_is_the_default_and_does_nothing(
     kill_it(trigger, "failed", monkeypatch)
 
     assert asked(coordinator, paths) == []
+
+
+def test_an_airflow_that_does_not_say_leaves_the_job_alone_and_names_the_way_out(
+    coordinator: Coordinator,
+    paths: JobPaths,
+    task_instance: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    submit(coordinator, paths)
+    trigger = watching(task_instance, claimed(coordinator, paths), "cancel")
+
+    kill_it(trigger, None, monkeypatch)
+
+    assert asked(coordinator, paths) == []
+    assert "spark-ha job cancel" in capsys.readouterr().out

@@ -147,8 +147,9 @@ def test_a_savepoint_is_asked_for_once_and_its_answer_is_the_result(
         answer = {"savepoint_id": "s1", "path": "/savepoints/s1"}
         operations.complete(leadership, paths, asked, result=answer, clock=SystemClock())
         result, _ = task.result(timeout=30)
-        again, _ = run_task(operator, context(ti_id="cleared"))
+        again, resumed_with = run_task(operator, context(ti_id="cleared"))
 
+    assert resumed_with == [], "an answer that is there already is not waited for"
     assert asked.arguments == {"schedule": "hourly", "retain": 3, "label": ""}
     assert result == again
     assert result["path"] == "/savepoints/s1"
@@ -204,3 +205,15 @@ def test_a_sensor_waits_for_a_job_that_is_not_there_yet(
             result, _ = task.result(timeout=30)
 
     assert (result["run"], result["epoch"]) == (1, 1)
+
+
+def test_a_sensor_does_not_defer_for_what_is_there_already(
+    coordinator: Coordinator, paths: JobPaths, config: HaConfig
+) -> None:
+    submit(coordinator, paths)
+    sensor = SparkHaLeaderSensor(task_id="task", job_id="flights")
+    with lead(coordinator, paths, config):
+        result, resumed_with = run_task(sensor, context())
+
+    assert (result["run"], result["epoch"]) == (1, 1)
+    assert resumed_with == []

@@ -63,7 +63,7 @@ def test_adding_again_after_a_lost_answer_changes_nothing(job: Job) -> None:
 def test_a_number_is_not_given_to_two_checkpoints(job: Job) -> None:
     job.checkpoints.add(job.leadership, job.checkpoint(1, 7))
 
-    with pytest.raises(CheckpointError, match="exists with other content"):
+    with pytest.raises(CheckpointError, match="number 1 was given out before"):
         job.checkpoints.add(job.leadership, job.checkpoint(1, 8))
 
     assert [pointer.cut for pointer in job.checkpoints.list()] == [{QUERY: 7}]

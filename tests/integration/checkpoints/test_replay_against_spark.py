@@ -12,6 +12,7 @@ from airflow_provider_ha.checkpoints.directories.fork import fork
 from airflow_provider_ha.checkpoints.directories.pins import pin, sink_directory
 from airflow_provider_ha.checkpoints.directories.sinks import LOG, FileSinkLog
 from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, RestorePlan, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.restore.drains import drain_directory
 from airflow_provider_ha.checkpoints.restore.facts import LastDirectory, gather_facts
 from airflow_provider_ha.checkpoints.restore.plan import plan_restore
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_restore
@@ -104,16 +105,18 @@ def test_another_job_goes_on_with_the_old_output_or_with_an_empty_one(tmp_path: 
 @pytest.mark.spark
 @pytest.mark.long
 @pytest.mark.timeout(500)
-def test_the_half_full_windows_of_a_drain_do_not_stay_after_a_restore(tmp_path: Path) -> None:
+@pytest.mark.parametrize("finished", [True, False])
+def test_the_half_full_windows_of_a_drain_do_not_stay_after_a_restore(tmp_path: Path, finished: bool) -> None:
+    """Whether the run's result names the drain, or its driver died before there was one and left the fork."""
     live, out = job(tmp_path, "drained")
-    drain = tmp_path / "drained" / "drain" / QUERY
+    drain = (drain_directory(live) if not finished else tmp_path / "drained" / "drain") / QUERY
     fork(live / QUERY, drain, keep_planned=False)
     write_drain_entry(drain)
     continue_query([{"checkpoint": drain, "out": out, "once": True}], tmp_path)
     assert len(written(out)) == len(truth(FILES)) + 3
 
     told = DrainedQuery(batch=LAST + 1, sink_path=str(out), sink_entry_sha256=FileSinkLog(out).digest(LAST + 1))
-    plan = plan_for(live, tmp_path / "drained" / "pin", out, batch=LAST, drained=told)
+    plan = plan_for(live, tmp_path / "drained" / "pin", out, batch=LAST, drained=told if finished else None)
     assert plan.verdict is Verdict.SAFE
     prepare_restore(tmp_path / "drained" / "pin", plan, tmp_path / "drained" / "e2")
     continue_query([{"checkpoint": tmp_path / "drained" / "e2" / QUERY, "out": out}], tmp_path)

@@ -8,6 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.checkpoints.directories.carried import carry
+from airflow_provider_ha.checkpoints.directories.fence import fence_directory
+from airflow_provider_ha.checkpoints.directories.pins import pin
+from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.restore.facts import LastDirectory, gather_facts
+from airflow_provider_ha.checkpoints.restore.prepare import prepare_recovery
+from airflow_provider_ha.checkpoints.restore.select import Chosen
+from airflow_provider_ha.checkpoints.retained.timeline import following
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, SetData
@@ -20,6 +28,7 @@ from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.storage.keys import JobKeys
 from tests.checkpoint_helpers import Job, led_job
 from tests.jobs_helpers import NOON, a_run, a_submission
+from tests.recorded_job import QUERY, copy_live
 
 
 @pytest.fixture
@@ -106,6 +115,58 @@ def test_result_that_a_crash_left_dirty_is_cleaned_by_the_next_runs_leader(job: 
 
     assert names(live) == ["e3-new"]
     assert (cleanup(job, 1), cleanup(job, 2)) == ("CLEAN", "DIRTY")
+
+
+def test_driver_of_a_long_run_keeps_the_newest_fenced_directory_only(job: Job) -> None:
+    live = directories(
+        job, "e9-a.dead", "e10-b.dead", "e11-c.dead", "e11-c.drain", "e12-half", "e13-new", "e14-later", "e15-d.dead"
+    )
+
+    housekeeping(job, "e13-new").finish_earlier(1)
+
+    assert names(live) == ["e11-c.dead", "e11-c.drain", "e12-half", "e13-new", "e14-later", "e15-d.dead"]
+
+
+def test_fenced_directory_that_a_checkpoint_without_a_pin_lies_in_stays_while_the_run_goes_on(job: Job) -> None:
+    live = directories(job, "e1-a.dead", "e2-b.dead", "e3-c.dead", "e4-new")
+    base = JobKeys(job.paths.job_id).base
+    made = job.checkpoint(1, 5, pin=False).model_copy(update={"directory": f"{base}/live/e1-a"})
+    job.checkpoints.add(job.leadership, made)
+
+    housekeeping(job, "e4-new").finish_earlier(1)
+
+    assert names(live) == ["e1-a.dead", "e3-c.dead", "e4-new"]
+
+
+def test_no_fenced_directory_is_removed_while_a_checkpoint_cannot_be_read(job: Job) -> None:
+    live = directories(job, "e1-a.dead", "e2-b.dead", "e3-new")
+    job.add(1, 5)
+    job.coordinator.commit(SetData(job.paths.checkpoint(1), b"garbled"))
+
+    housekeeping(job).finish_earlier(1)
+
+    assert names(live) == ["e1-a.dead", "e2-b.dead", "e3-new"]
+
+
+@pytest.mark.timeout(300)
+def test_after_three_losses_a_restore_to_before_the_first_one_misses_no_removed_directory(job: Job) -> None:
+    live = directories(job)
+    live.mkdir(parents=True)
+    copy_live(live / "e1-a")
+    pin(live / "e1-a", job.pin_path(1), {QUERY: 6})
+    for before, after in (("e1-a", "e2-b"), ("e2-b", "e3-c"), ("e3-c", "e4-new")):
+        fenced = fence_directory(live / before)
+        (live / after).mkdir()
+        prepare_recovery(fenced, live / after)
+        carry(fenced, live / after, {QUERY: 6})
+        housekeeping(job, after).finish_earlier(1)
+    cut = QueryCut(batch=6, sink=QuerySink(kind=SinkKind.FOREACH_BATCH))
+    chosen = Chosen("checkpoint", "1", "pin", {QUERY: cut}, 1, 1, "g", "4.2.0", NOON)
+
+    facts = gather_facts(chosen, job.pin_path(1), [], LastDirectory(live / "e4-new", epoch=4))
+
+    assert names(live) == ["e3-c.dead", "e4-new"]
+    assert [entry.batch for entry in following(facts[QUERY].history, 6)] == list(range(7, 14))
 
 
 def test_deposed_leader_marks_nothing(job: Job) -> None:

@@ -18,7 +18,7 @@ from airflow_provider_ha.operators.submit import SparkHaSubmitOperator
 
 
 CONTROL = Path(os.environ["SPARK_HA_TEST_CONTROL"])
-SCRIPT = Path(os.environ["SPARK_HA_TEST_SCRIPT"])
+SCRIPT = Path(os.environ["SPARK_HA_TEST_SCRIPTS"]) / "ticking.py"
 
 
 def hold(point: str) -> None:

@@ -212,7 +212,7 @@ def go_on(stage: Stage, phase: Phase) -> None:
     """
     conf = {"source_job": MAIN_JOB, "job_id": MAIN_JOB, "allow": ["SAFE"]}
     stage.main_run = stage.start_dag("disaster_recovery", conf)
-    stage.servers.api.wait_for_task(stage.main_run, "wait_for_leader", "success", timeout=_PATIENCE)
+    stage.servers.api.wait_for_task(stage.main_run, "wait_for_checkpoint", "success", timeout=_PATIENCE)
     stage.wait_until_read(MAIN_JOB, YEAR)
     _stop(stage, MAIN_JOB, "terminate")
     plan = stage.servers.api.xcom(stage.main_run, "plan")

@@ -64,6 +64,7 @@ def test_every_kind_has_its_public_classes() -> None:
         "SparkHaStopOperator",
         "SparkHaCancelOperator",
         "SparkHaSelectCheckpointOperator",
+        "SparkHaRecoverJobsOperator",
         "SparkHaLeaderSensor",
         "SparkHaJobStatusSensor",
         "SparkHaCheckpointSensor",

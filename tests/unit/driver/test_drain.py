@@ -1,12 +1,15 @@
-"""What a drain gives to a ``foreachBatch`` function."""
+"""What a drain gives to a ``foreachBatch`` function, and what is left of it until the run has its result."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from airflow_provider_ha.driver.drain_run import WithheldWhenEmpty
+from airflow_provider_ha.driver.ending import Ending
 
 
 class Rows:
@@ -38,3 +41,13 @@ def test_a_function_is_called_only_when_there_are_rows(rows: int, called: bool) 
     assert withheld.called is called
     assert given == ([(batch, 7)] if called else [])
     assert not batch.kept
+
+
+def test_fork_of_a_drain_is_still_there_when_the_result_is_written(tmp_path: Path) -> None:
+    """A driver that dies in between leaves a batch in the sinks that only the fork tells from an ordinary one."""
+    parts = SimpleNamespace(calls=None, patches=SimpleNamespace(), script=SimpleNamespace(run=lambda: None))
+    ending = Ending(spec=None, led=None, way_out=None, parts=parts)  # type: ignore[arg-type]
+
+    ending.drain(tmp_path)
+
+    assert tmp_path.is_dir()

@@ -1,0 +1,57 @@
+"""A drain that was begun and not finished: where its fork lies, and which batch it may have given to the sinks.
+
+A finished drain is named in its run's result. One that died is known by its fork alone, which stays until the run has a
+result and is cleaned up after.
+
+Invariant: a batch is taken for the drain's only where it was planned in the drain's fork and nowhere else. The same
+number of an ordinary batch means other rows: set aside, they would be lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from airflow_provider_ha.checkpoints.format.layout import progress
+
+
+_DRAIN = ".drain"
+
+
+@dataclass(frozen=True, slots=True)
+class UnfinishedDrain:
+    """What a drain that nobody finished may have written (``plan.Drained``).
+
+    :param wrote: Always so: a sink without a log tells nobody what it was given.
+    """
+
+    batch: int
+    sink_path: str | None = None
+    sink_entry_sha256: str | None = None
+    wrote: bool = True
+
+
+def drain_directory(working: Path) -> Path:
+    """Return where a stop forks the working directory *working*, under its first name, to drain it."""
+    return working.with_name(working.name + _DRAIN)
+
+
+def newest_drain(working: Path) -> Path | None:
+    """Return the newest fork of a drain among the working directories of a job; ``None`` when there is none.
+
+    Not only that of *working*: the epoch that should have cleaned up after a drain may have died before it could.
+    """
+    forks = sorted(working.parent.glob(f"*{_DRAIN}"), key=lambda path: path.stat().st_mtime)
+    return forks[-1] if forks else None
+
+
+def unfinished_batch(directory: Path, fork: Path, recorded: Collection[int]) -> int | None:
+    """Return the batch that only the drain can have given to a query's sink; ``None`` when there is none.
+
+    :param directory: The query in the last working directory of the job.
+    :param fork: The query in the fork of the drain.
+    :param recorded: Batches that are recorded as ordinary ones.
+    """
+    last, drained = progress(directory).planned, progress(fork).planned
+    return drained if drained == last + 1 and drained not in recorded else None

@@ -1,0 +1,67 @@
+"""What a checkpoint's pointer is made of and called, and how all of them are read to the end."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointPointer
+from airflow_provider_ha.coordination.paths import CHECKPOINT_DIGITS
+from airflow_provider_ha.errors import RecordCorruptError
+from airflow_provider_ha.pointers.payloads import Handle
+from airflow_provider_ha.pointers.scan import Unreadable
+from airflow_provider_ha.pointers.store import Loaded
+from airflow_provider_ha.storage.keys import JobKeys
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """Everything that a job has, read to the end.
+
+    :param checkpoints: Pointer and payload, ascending by number; the last one is the latest that can be read.
+    :param unreadable: Pointers and payloads that cannot be read; any of them may be newer.
+    """
+
+    checkpoints: tuple[tuple[CheckpointPointer, Checkpoint], ...]
+    unreadable: tuple[Unreadable, ...]
+
+
+def recovered(loaded: Loaded[CheckpointPointer]) -> Recovered:
+    """Decode payloads and order them by number: 10 is newer than 9, whatever their names are (FLINK-6284)."""
+    checkpoints, unreadable = [], list(loaded.unreadable)
+    for found, data in loaded.found:
+        try:
+            checkpoints.append((found.record, Checkpoint.from_bytes(data, source=found.record.payload)))
+        except RecordCorruptError as error:  # noqa: PERF203  # one bad payload hides no other
+            unreadable.append(Unreadable(found.name, error.message))
+    return Recovered(tuple(sorted(checkpoints, key=lambda item: item[0].number)), tuple(unreadable))
+
+
+def handle_of(pointer: CheckpointPointer) -> Handle:
+    """Return which payload a pointer refers to."""
+    return Handle(pointer.payload, pointer.sha256)
+
+
+def pointer_to(keys: JobKeys, checkpoint: Checkpoint, data: bytes) -> CheckpointPointer:
+    """Return the pointer of a checkpoint whose payload is *data*."""
+    return CheckpointPointer(
+        number=checkpoint.number,
+        epoch=checkpoint.epoch,
+        run=checkpoint.run,
+        reason=checkpoint.reason,
+        payload=keys.payload(checkpoint.number, checkpoint.epoch),
+        sha256=hashlib.sha256(data).hexdigest(),
+        size=len(data),
+        cut={query: part.batch for query, part in checkpoint.queries.items()},
+        created_at=checkpoint.created_at,
+    )
+
+
+def node_name(number: int) -> str:
+    """Return the name of a pointer's node."""
+    return f"{number:0{CHECKPOINT_DIGITS}d}"
+
+
+def lease_name(number: int) -> str:
+    """Return the name of the readers' leases on a checkpoint."""
+    return f"checkpoint-{number}"

@@ -1,0 +1,127 @@
+"""The pointers of checkpoints and savepoints, made again from what lies in storage.
+
+Invariant: a pointer is made only of what is whole. A payload without its pin is kept for exact replay and is no
+checkpoint any more; a directory without a manifest, or with other files than its manifest says, is no savepoint. Of two
+payloads of one number that of the higher epoch counts: the other leader lost the job before it could write its pointer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointPointer, SavepointPointer
+from airflow_provider_ha.checkpoints.retained.savepoint_files import (
+    check_files,
+    manifest_bytes,
+    parse_manifest,
+    pointer_to,
+)
+from airflow_provider_ha.errors import (
+    CheckpointCorruptError,
+    CheckpointMissingError,
+    ConfigurationError,
+    ObjectMissingError,
+    RecordCorruptError,
+)
+from airflow_provider_ha.storage.keys import JobKeys
+from airflow_provider_ha.storage.store import ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class FoundCheckpoint:
+    """A payload.
+
+    :param pointer: The pointer that its writer made of it, or was about to make.
+    :param graph: Digest of the job graph that wrote it.
+    :param pinned: Whether its files are there.
+    """
+
+    pointer: CheckpointPointer
+    graph: str
+    pinned: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FoundSavepoint:
+    """A savepoint whose files are there.
+
+    :param pointer: The pointer that its writer made of it.
+    """
+
+    pointer: SavepointPointer
+    run: int
+    epoch: int
+
+
+def checkpoint_pointer(key: str, data: bytes) -> tuple[CheckpointPointer, Checkpoint]:
+    """Return the pointer to a payload, and the payload.
+
+    :param key: Key of the payload.
+    :param data: Its bytes.
+    :raises RecordCorruptError: They are not what was written.
+    """
+    checkpoint = Checkpoint.from_bytes(data, source=key)
+    pointer = CheckpointPointer(
+        number=checkpoint.number,
+        epoch=checkpoint.epoch,
+        run=checkpoint.run,
+        reason=checkpoint.reason,
+        payload=key,
+        sha256=hashlib.sha256(data).hexdigest(),
+        size=len(data),
+        cut={query: part.batch for query, part in checkpoint.queries.items()},
+        created_at=checkpoint.created_at,
+    )
+    return pointer, checkpoint
+
+
+def find_checkpoints(
+    store: ObjectStore, keys: JobKeys, work_path: Path, problems: list[str]
+) -> Iterator[FoundCheckpoint]:
+    """Yield every payload that can be read, ascending by number and epoch.
+
+    :param problems: Gets a sentence for each that cannot be read.
+    :raises StorageUnavailableError: Storage could not be read: a part is never passed off as the whole.
+    """
+    for info in store.list(keys.payloads):
+        try:
+            pointer, checkpoint = checkpoint_pointer(info.key, store.read(info.key))
+        except ObjectMissingError:
+            continue  # collected since the names were read
+        except RecordCorruptError as error:
+            problems.append(error.message)
+            continue
+        pinned = checkpoint.pin is None or (work_path / checkpoint.pin).is_dir()
+        yield FoundCheckpoint(pointer, checkpoint.graph, pinned)
+
+
+def find_savepoints(keys: JobKeys, work_path: Path, problems: list[str]) -> Iterator[FoundSavepoint]:
+    """Yield every whole savepoint, by id; sizes are compared with the manifest, bytes are not read.
+
+    :param problems: Gets a sentence for each that is not whole.
+    :raises StorageUnavailableError: A directory could not be read.
+    """
+    parent = work_path / keys.savepoint("x")
+    for directory in sorted(parent.parent.iterdir()) if parent.parent.is_dir() else ():
+        if directory.name.startswith("."):
+            continue  # of a copy that was never finished
+        try:
+            key = keys.savepoint(directory.name)
+            savepoint = parse_manifest(directory, manifest_bytes(directory))
+        except (ConfigurationError, CheckpointMissingError, CheckpointCorruptError) as error:
+            problems.append(f"{directory}: {error.message}")
+            continue
+        damage = check_files(directory, savepoint, digests=False)
+        if damage:
+            problems.append(f"savepoint {savepoint.savepoint_id}: {damage[0].message}")
+            continue
+        yield FoundSavepoint(pointer_to(key, savepoint), savepoint.run, savepoint.epoch)
+
+
+def completed(found: list[FoundCheckpoint]) -> list[CheckpointPointer]:
+    """Return the checkpoints among the payloads, ascending by number. Pure."""
+    newest = {item.pointer.number: item for item in sorted(found, key=lambda item: item.pointer.epoch)}
+    return [newest[number].pointer for number in sorted(newest) if newest[number].pinned]

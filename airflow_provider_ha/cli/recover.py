@@ -1,0 +1,98 @@
+"""``spark-ha recover``: recover the jobs of a cluster, once or for good, without Airflow."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from airflow_provider_ha.cli import console
+from airflow_provider_ha.cli.outcome import Exit
+from airflow_provider_ha.cli.requests import who
+from airflow_provider_ha.cli.session import AsJson, cluster
+from airflow_provider_ha.errors import LeadershipUnavailableError
+from airflow_provider_ha.submit.attend import Attended, Outcome
+from airflow_provider_ha.submit.client import HaClient
+from airflow_provider_ha.submit.cluster import ClusterLeader
+
+
+_NEEDS_A_PERSON = frozenset({Outcome.QUARANTINED, Outcome.IN_QUARANTINE, Outcome.GIVEN_UP})
+_SILENT = frozenset({Outcome.LEFT_ALONE, Outcome.PENDING})
+_NOT_FINISHED = frozenset({Outcome.NOT_KNOWN, Outcome.PENDING})
+
+
+def recover(
+    context: typer.Context,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Wait until nobody leads the cluster, then recover until the end.")
+    ] = False,
+    wait: Annotated[
+        float, typer.Option(help="Seconds to wait for restart delays and for submissions on their way.", min=0)
+    ] = 60.0,
+    address: Annotated[
+        str, typer.Option(help="Where this process can be found, for who is refused; host and pid when left out.")
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Recover every job whose driver is lost, and clean up after those that are over, as the cluster's leader.
+
+    Exit 0: nothing is left to be done (with --watch: it was stopped). 1: another process leads the cluster, or a job
+    needs a person (it is in quarantine, or has used up its attempts). 2: not everything could be found out in time, or
+    the leadership was lost: a fresh process has to be started.
+    """
+    with cluster(context, as_json=as_json) as client:
+        leader = ClusterLeader(client, by=who(), address=address)
+        code = _watch(leader, as_json=as_json) if watch else _once(client, leader, wait, as_json=as_json)
+    raise typer.Exit(code)
+
+
+def _once(client: HaClient, leader: ClusterLeader, wait: float, *, as_json: bool) -> Exit:
+    with leader:
+        leader.lead(timeout=0)
+        epoch, attended = leader.epoch, leader.settle(wait)
+    if as_json:
+        jobs = [{**console.plain(each), "outcome": each.outcome.value} for each in attended]
+        console.print_json({"cluster": client.config.cluster_id, "epoch": epoch, "jobs": jobs})
+    else:
+        console.print_table(
+            ("JOB", "OUTCOME", "DETAIL"),
+            ([each.job_id, each.outcome.value, each.detail] for each in attended),
+            empty="no job is known in this cluster",
+        )
+    return _exit(attended)
+
+
+def _watch(leader: ClusterLeader, *, as_json: bool) -> Exit:
+    """Lead until SIGTERM or SIGINT: then the lock is given back at once, instead of after a session timeout."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    said: dict[str, Attended] = {}
+
+    def say(attended: Attended) -> None:
+        """Say what is new about a job; what was left alone or only waits is not worth a line."""
+        before = said.get(attended.job_id)
+        said[attended.job_id] = attended
+        if attended.outcome not in _SILENT and (before is None or before.outcome is not attended.outcome):
+            line = {"job": attended.job_id, "outcome": attended.outcome.value, "detail": attended.detail}
+            console.print_line(line, as_json=as_json)
+
+    with leader:
+        try:
+            leader.lead(timeout=None, stop=stop)
+        except LeadershipUnavailableError:
+            if stop.is_set():
+                return Exit.YES
+            raise
+        console.print_line({"outcome": "leading", "epoch": leader.epoch}, as_json=as_json)
+        leader.watch(stop, say)
+    return Exit.YES
+
+
+def _exit(attended: Sequence[Attended]) -> Exit:
+    if any(each.outcome in _NOT_FINISHED for each in attended):
+        return Exit.UNKNOWN
+    return Exit.NO if any(each.outcome in _NEEDS_A_PERSON for each in attended) else Exit.YES

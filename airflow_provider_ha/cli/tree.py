@@ -1,0 +1,143 @@
+"""``spark-ha tree`` and ``spark-ha rebuild``: the whole cluster as ZooKeeper holds it, and made again from storage."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+from rich.tree import Tree
+
+from airflow_provider_ha.cli import console
+from airflow_provider_ha.cli.outcome import Exit
+from airflow_provider_ha.cli.session import AsJson, cluster
+from airflow_provider_ha.coordination.paths import ClusterPaths
+from airflow_provider_ha.errors import UnknownJobError
+from airflow_provider_ha.submit.client import HaClient
+from airflow_provider_ha.submit.rebuild import Applied, RebuildPlan, plan_rebuild, rebuild
+from airflow_provider_ha.submit.tree import TreeNode, read_tree
+
+
+def show_tree(
+    context: typer.Context,
+    job_id: Annotated[str | None, typer.Argument(help="Id of one job; default: the cluster.", metavar="JOB")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what ZooKeeper holds of the cluster, or of one job: every node, decoded. Exit 1: there is no such job.
+
+    With --json it is a complete export. No node holds a secret; of what cannot be decoded only the digest is shown.
+    """
+    with cluster(context, as_json=as_json) as client:
+        paths = ClusterPaths(client.config.root, client.config.cluster_id)
+        root = paths.base if job_id is None else paths.job(job_id).base
+        tree = read_tree(client.coordinator, root)
+        if tree is None and job_id is not None:
+            raise UnknownJobError(
+                f"job {job_id!r} is not known in cluster {client.config.cluster_id!r}",
+                next_step="See `spark-ha job list`",
+            )
+    if as_json:
+        console.print_json({"root": root, "tree": _exported(tree) if tree else None})
+    elif tree is None:
+        console.out.print(f"{root} does not exist: the cluster is empty", markup=False)
+    else:
+        console.print_tree(_branch(tree, Tree(_label(tree, root))))
+
+
+def show_rebuild(
+    context: typer.Context,
+    yes: Annotated[bool, typer.Option("--yes", help="Make the nodes; without it only show them.")] = False,
+    missing: Annotated[
+        bool,
+        typer.Option("--missing", help="Go on when ZooKeeper knows jobs already, and make only what they lack."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make the cluster's tree again from storage alone, after ZooKeeper has lost its data.
+
+    Without --yes nothing is changed. No node is ever overwritten, and a job that somebody leads is left alone.
+    Exit 1: nothing, or not everything, could be made.
+    """
+    applied: tuple[Applied, ...] = ()
+    with cluster(context, as_json=as_json) as client:
+        plan = plan_rebuild(client.config, client.store, client.coordinator)
+        if yes:
+            applied = rebuild(client.config, client.coordinator, plan, missing_only=missing)
+    if as_json:
+        console.print_json(_document(plan, applied))
+    else:
+        _print_plan(client, plan, applied)
+    raise typer.Exit(Exit.NO if any(job.refused for job in applied) else Exit.YES)
+
+
+def _exported(node: TreeNode) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        name: getattr(node, name) for name in ("path", "version", "modified_zxid", "ephemeral_owner", "size", "sha256")
+    }
+    told = {name: getattr(node, name) for name in ("kind", "record", "text", "undecodable") if getattr(node, name)}
+    return {**fields, **told, "children": [_exported(child) for child in node.children]}
+
+
+def _label(node: TreeNode, name: str) -> Text:
+    label = Text(name, style="bold red" if node.undecodable else "bold")
+    label.append(f" v{node.version}", style="dim")
+    if node.ephemeral_owner:
+        label.append(f" ephemeral of session 0x{node.ephemeral_owner:x}", style="yellow")
+    if node.summary:
+        label.append(f"  {node.summary}", style="not bold")
+    return label
+
+
+def _branch(node: TreeNode, tree: Tree) -> Tree:
+    for child in node.children:
+        _branch(child, tree.add(_label(child, child.name)))
+    return tree
+
+
+def _document(plan: RebuildPlan, applied: tuple[Applied, ...]) -> dict[str, Any]:
+    jobs = [
+        {
+            "job_id": job.job_id,
+            "runs": {number: state.value for number, state in job.states.items()},
+            "recoverable": job.pointer is not None,
+            "checkpoints": list(job.checkpoints),
+            "savepoints": list(job.savepoints),
+            "counter": job.counter,
+            "highest_epoch": job.highest_epoch,
+            "missing": list(plan.missing[job.job_id]),
+            "kept": list(plan.kept[job.job_id]),
+            "problems": list(job.problems),
+        }
+        for job in plan.jobs
+    ]
+    return {"present": list(plan.present), "jobs": jobs, "applied": [asdict(job) for job in applied]}
+
+
+def _print_plan(client: HaClient, plan: RebuildPlan, applied: tuple[Applied, ...]) -> None:
+    done = {job.job_id: job for job in applied}
+    console.print_table(
+        ("JOB", "RUNS", "CHECKPOINTS", "SAVEPOINTS", "EPOCH AT LEAST", "NODES MISSING", "MADE"),
+        (
+            [
+                job.job_id,
+                " ".join(f"{number}:{state.value}" for number, state in job.states.items()),
+                " ".join(map(str, job.checkpoints)),
+                len(job.savepoints),
+                job.epoch,
+                len(plan.missing[job.job_id]),
+                len(done[job.job_id].created) if job.job_id in done else None,
+            ]
+            for job in plan.jobs
+        ),
+        empty=f"storage ({client.store.uri}) knows no job",
+    )
+    for job in plan.jobs:
+        for problem in job.problems:
+            console.err.print(f"not used, job {job.job_id}: {problem}", markup=False)
+        for path in plan.kept[job.job_id]:
+            console.err.print(f"left as it is: {path} holds something else than storage tells", markup=False)
+    for refused in (job for job in applied if job.refused):
+        console.err.print(f"not rebuilt, job {refused.job_id}: {refused.refused}", markup=False)
+    if not applied and plan.jobs:
+        console.out.print("nothing was changed; add --yes to make the missing nodes")

@@ -1,0 +1,99 @@
+"""What a leader says of itself in its leader node, kept as it was said.
+
+People, sensors and refused submitters find the leader by that node. Whoever changes it from outside is put right, once:
+the keeper looks only after the node's watch has fired, and writes only what differs, at the version that it read. Its
+own write makes it look once more and write nothing. Flink's leader answered its own writes for ever (FLINK-27848).
+
+A node that is gone is not made again: its removal is the end of the leadership (contract 1).
+
+It has a thread of its own, because a read may wait for an answer longer than a heartbeat may.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from airflow_provider_ha.coordination.coordinator import Check, Coordinator, SetData
+from airflow_provider_ha.coordination.paths import Lock
+from airflow_provider_ha.errors import CoordinationError, NodeMissingError, VersionConflictError
+
+
+_log = logging.getLogger(__name__)
+_RETRY_SECONDS = 1.0
+
+
+class PublishedInformation:
+    """Keeps the data of one leader node for as long as its leadership lasts.
+
+    :param coordinator: The session that owns the node.
+    :param lock: What is led.
+    :param epoch: The leadership; no other one's node is touched.
+    :param session_id: The session that the node belongs to.
+    :param data: What it holds.
+    :param on_foreign: Called with the reason when the node belongs to another session.
+    """
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        lock: Lock,
+        *,
+        epoch: int,
+        session_id: int,
+        data: bytes,
+        on_foreign: Callable[[str], None],
+    ) -> None:
+        self._coordinator = coordinator
+        self._lock = lock
+        self._epoch = epoch
+        self._session_id = session_id
+        self._data = data
+        self._on_foreign = on_foreign
+        self._touched = threading.Event()
+        self._stopping = threading.Event()
+
+    def start(self) -> None:
+        """Begin to watch, in a thread that ends with :meth:`stop`, at the latest with the process."""
+        self._touched.set()
+        threading.Thread(target=self._keep, name=f"ha-published-{self._lock.label}", daemon=True).start()
+
+    def stop(self) -> None:
+        """Leave the node alone from now on. Does not wait. Idempotent."""
+        self._stopping.set()
+        self._touched.set()
+
+    def check(self) -> bool:
+        """Look at the node once, and put it right; returns whether it had to be.
+
+        :raises CoordinationError: It could not be read or written.
+        """
+        node = self._coordinator.find(self._lock.leader, watch=self._touched.set)
+        if node is None or self._stopping.is_set():
+            return False  # the next guarded write of the leader is refused
+        if node.ephemeral_owner != self._session_id:
+            self._on_foreign(f"the leader node of {self._lock.label} belongs to session 0x{node.ephemeral_owner:x} now")
+            return False
+        if node.data == self._data:
+            return False
+        _log.warning("somebody changed the leader node of %s: it is written again", self._lock.label)
+        self._coordinator.commit(
+            Check(self._lock.epoch, self._epoch), SetData(self._lock.leader, self._data, node.version)
+        )
+        return True
+
+    def _keep(self) -> None:
+        while not self._stopping.is_set():
+            self._touched.wait()
+            self._touched.clear()
+            if self._stopping.is_set():
+                return
+            try:
+                self.check()
+            except (NodeMissingError, VersionConflictError):
+                self._touched.set()  # it changed since it was read
+            except CoordinationError as error:
+                _log.info("the leader node of %s cannot be looked at: %s", self._lock.label, error)
+                self._touched.set()
+                self._stopping.wait(_RETRY_SECONDS)

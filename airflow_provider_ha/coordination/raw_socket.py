@@ -1,0 +1,51 @@
+"""Connections to ZooKeeper, plain or by TLS, as the cluster says."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+
+from airflow_provider_ha.config import HaConfig, TlsOptions
+
+
+_DEFAULT_PORT = 2181
+
+
+def addresses(config: HaConfig) -> list[tuple[str, int]]:
+    """Return host and port of every server."""
+    return [_address(host) for host in config.zookeeper.split(",")]
+
+
+def open_socket(
+    tls: TlsOptions | None, address: tuple[str, int], timeout: float, *, name: str | None = None
+) -> socket.socket:
+    """Connect to a server.
+
+    :param name: Name that its certificate must be for; by default that of the address.
+    :raises OSError: It does not answer, or its certificate or ours is not accepted.
+    """
+    plain = socket.create_connection(address, timeout)
+    if tls is None:
+        return plain
+    try:
+        return _context(tls).wrap_socket(plain, server_hostname=name or address[0])
+    except BaseException:
+        plain.close()
+        raise
+
+
+def _context(tls: TlsOptions) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    context.check_hostname = tls.check_hostname
+    if tls.ca_file:
+        context.load_verify_locations(tls.ca_file)
+    if tls.cert_file:
+        password = tls.key_password
+        context.load_cert_chain(tls.cert_file, tls.key_file, password.get_secret_value() if password else None)
+    return context
+
+
+def _address(host: str) -> tuple[str, int]:
+    name, colon, port = host.rpartition(":")
+    return (name.strip("[]"), int(port)) if colon else (host, _DEFAULT_PORT)

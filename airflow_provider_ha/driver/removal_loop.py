@@ -1,0 +1,67 @@
+"""The thread that removes old checkpoints, so that the removal of many files never delays the next checkpoint.
+
+Invariant: what it could not do is on the list of deletions in ZooKeeper, for its next turn or for the next leader. A
+removal that fails is logged and disturbs nobody (C3); a leadership that is lost ends the driver.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from airflow_provider_ha.errors import HaError, LeadershipError
+
+
+log = logging.getLogger(__name__)
+RETRY_SECONDS = 30.0
+
+
+class RemovalLoop:
+    """Cleans up when it is woken, and again every half a minute while something is left.
+
+    :param clean: Removes what is superfluous.
+    :param failed: Called with the error of a thread that cannot go on.
+    """
+
+    def __init__(self, clean: Callable[[], None], failed: Callable[[BaseException], None]) -> None:
+        self._clean = clean
+        self._failed = failed
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="removal", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread; its first turn does what an earlier leader has left."""
+        self._wake.set()
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Clean up soon. Does not block."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """End the thread after a last turn."""
+        self._stopping.set()
+        self._wake.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while True:
+                self._wake.wait(RETRY_SECONDS)
+                self._wake.clear()
+                last = self._stopping.is_set()
+                self._turn()
+                if last:
+                    return
+        except BaseException as error:  # noqa: BLE001  # a leader that is none any more has to hear of it
+            self._failed(error)
+
+    def _turn(self) -> None:
+        try:
+            self._clean()
+        except LeadershipError:
+            raise
+        except (HaError, OSError) as error:
+            log.warning("old checkpoints could not be removed; they stay on the list: %s", error)

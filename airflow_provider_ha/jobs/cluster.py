@@ -1,0 +1,50 @@
+"""Who leads the cluster, that is, who recovers its jobs and takes submissions for it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import ClassVar
+
+from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.coordination.paths import ClusterPaths
+from airflow_provider_ha.coordination.records import read_record
+from airflow_provider_ha.errors import LeadershipUnavailableError
+from airflow_provider_ha.records import Record
+
+
+class ClusterLeaderInfo(Record):
+    """Data of the leader node of ``resource_manager_lock``. Holds no secret.
+
+    :param epoch: Epoch of this leadership of the cluster.
+    :param address: Where it can be found: a URL, a unit name, a DAG run; for people and for who is refused.
+    """
+
+    kind: ClassVar[str] = "cluster-leader"
+
+    epoch: int
+    host: str
+    pid: int
+    address: str
+    since: datetime
+
+
+def read_cluster_leader(coordinator: Coordinator, paths: ClusterPaths) -> ClusterLeaderInfo | None:
+    """Return who leads the cluster; ``None`` when nobody does.
+
+    :raises RecordCorruptError: Somebody does, and what it says of itself cannot be read.
+    """
+    found = read_record(coordinator, paths.lock.leader, ClusterLeaderInfo)
+    return None if found is None else found[0]
+
+
+def not_leading(coordinator: Coordinator, paths: ClusterPaths) -> LeadershipUnavailableError:
+    """Return the error for a process that would have to lead the cluster and does not: it names the one that does."""
+    leader = read_cluster_leader(coordinator, paths)
+    if leader is None:
+        return LeadershipUnavailableError(
+            f"this process does not lead {paths.lock.label}, and nobody else does now", next_step="Try again shortly"
+        )
+    return LeadershipUnavailableError(
+        f"{paths.lock.label} is led by {leader.address} on {leader.host} (pid {leader.pid}), epoch {leader.epoch}",
+        next_step=f"Ask {leader.address}",
+    )

@@ -1,0 +1,163 @@
+"""What storage knows of a job's runs, beside the znodes: enough to make these again when ZooKeeper's data is gone.
+
+Invariant: blob first, pointer second (contract 2). An entry is written before the znode that it repeats, so what was
+ever acknowledged is here. The other way round an entry may be of a write that ZooKeeper never took: its name carries
+who wrote it (the submission's id, the leader's epoch), nobody overwrites another's, and ``submit.rebuild`` decides
+which one counted. Checkpoints and savepoints need no entry: their payloads and manifests describe themselves.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import ClassVar
+
+from airflow_provider_ha.errors import ObjectExistsError, ObjectMissingError, RecordCorruptError, StorageError
+from airflow_provider_ha.jobs.model import Generation, Run, RunResult, Submission, SubmissionStarted
+from airflow_provider_ha.records import Record
+from airflow_provider_ha.storage.keys import JobKeys
+from airflow_provider_ha.storage.store import ObjectStore
+
+
+log = logging.getLogger(__name__)
+
+
+class SubmissionEntry(Record):
+    """A submission that somebody was about to make, and the run that it is of.
+
+    :param run: The run as its node holds it. A run without a submission was never acknowledged to anybody.
+    """
+
+    kind: ClassVar[str] = "journal-submission"
+
+    job_id: str
+    run: Run
+    submission: Submission
+
+
+class StartedEntry(Record):
+    """What the engine said when it took a submission."""
+
+    kind: ClassVar[str] = "journal-started"
+
+    job_id: str
+    run: int
+    attempt: int
+    submission_id: str
+    started: SubmissionStarted
+
+
+class ResultEntry(Record):
+    """A result that a leader was about to write."""
+
+    kind: ClassVar[str] = "journal-result"
+
+    job_id: str
+    run: int
+    result: RunResult
+
+
+class GenerationEntry(Record):
+    """A working directory that a leader was about to make current; it was complete then."""
+
+    kind: ClassVar[str] = "journal-generation"
+
+    job_id: str
+    generation: Generation
+
+
+Entry = SubmissionEntry | StartedEntry | ResultEntry | GenerationEntry
+_KINDS: dict[str, type[Entry]] = {
+    "submission": SubmissionEntry,
+    "started": StartedEntry,
+    "result": ResultEntry,
+    "generation": GenerationEntry,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableEntry:
+    """An entry that is there and cannot be read.
+
+    :param key: Its key.
+    :param reason: What is wrong with it.
+    """
+
+    key: str
+    reason: str
+
+
+class JobJournal:
+    """The journal of one job. Owns nothing; safe in any thread."""
+
+    def __init__(self, store: ObjectStore, keys: JobKeys) -> None:
+        self._store = store
+        self._keys = keys
+
+    def submission(self, run: Run, submission: Submission) -> None:
+        """Note a submission, before its node is made.
+
+        :raises StorageError: It could not be written: then no node may be made.
+        """
+        key = self._keys.journal("submission", f"{run.number}-{submission.attempt}-{submission.submission_id}")
+        self._create(key, SubmissionEntry(job_id=self._keys.job_id, run=run, submission=submission))
+
+    def started(self, run: int, submission: Submission, started: SubmissionStarted) -> None:
+        """Note that a submission runs. Only the count of attempts needs it, so what hinders it is no error."""
+        entry = StartedEntry(
+            job_id=self._keys.job_id,
+            run=run,
+            attempt=submission.attempt,
+            submission_id=submission.submission_id,
+            started=started,
+        )
+        key = self._keys.journal("started", f"{run}-{submission.attempt}-{submission.submission_id}")
+        try:
+            self._create(key, entry)
+        except StorageError as error:
+            log.warning("that submission %s runs is not noted in storage: %s", submission.submission_id, error)
+
+    def result(self, run: int, result: RunResult) -> None:
+        """Note a result, before its node is made; a leader that tries again replaces its own note.
+
+        :raises StorageError: It could not be written: then no node may be made.
+        """
+        entry = ResultEntry(job_id=self._keys.job_id, run=run, result=result)
+        self._store.write(self._keys.journal("result", f"{run}-e{result.epoch}"), entry.to_bytes())
+
+    def generation(self, generation: Generation) -> None:
+        """Note a working directory, before the node that makes it current is set.
+
+        :raises StorageError: It could not be written: then the directory may not become current.
+        """
+        entry = GenerationEntry(job_id=self._keys.job_id, generation=generation)
+        self._store.write(self._keys.journal("generation", f"e{generation.epoch}"), entry.to_bytes())
+
+    def read(self) -> tuple[list[Entry], list[UnreadableEntry]]:
+        """Return every entry, and beside them those that cannot be read.
+
+        :raises StorageUnavailableError: Storage could not be read: nothing is known about the job.
+        """
+        entries: list[Entry] = []
+        unreadable: list[UnreadableEntry] = []
+        for info in self._store.list(self._keys.journals):
+            kind = info.key.removeprefix(self._keys.journals).partition("/")[0]
+            try:
+                entries.append(self._entry(kind, info.key))
+            except ObjectMissingError:
+                continue  # removed since the names were read
+            except RecordCorruptError as error:
+                unreadable.append(UnreadableEntry(info.key, error.message))
+        return entries, unreadable
+
+    def _entry(self, kind: str, key: str) -> Entry:
+        record = _KINDS.get(kind)
+        if record is None:
+            raise RecordCorruptError(f"{key} is of a kind that this release does not know")
+        return record.from_bytes(self._store.read(key), source=key)
+
+    def _create(self, key: str, entry: Entry) -> None:
+        try:
+            self._store.create(key, entry.to_bytes())
+        except ObjectExistsError:
+            log.info("%s was written before", key)  # by this very writer: the name is its own

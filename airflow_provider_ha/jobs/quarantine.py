@@ -1,0 +1,77 @@
+"""Jobs that nobody recovers until a person has looked: their graph or their records are broken, and why.
+
+One broken job must not stop the others (FLINK-5193, FLINK-40554), and it must not be forgotten either. So its reason
+lies beside the jobs, is written once by the cluster's leader, and stays until an operator takes it away.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import ClassVar
+
+from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete
+from airflow_provider_ha.coordination.paths import ClusterPaths
+from airflow_provider_ha.errors import JobStateError, NodeMissingError, RecordCorruptError
+from airflow_provider_ha.records import Record
+
+
+class Quarantine(Record):
+    """``quarantine/<job_id>``: why a job is not recovered.
+
+    :param reason: What is broken, for people.
+    :param by: Who put it there.
+    :param cluster_epoch: Leadership of the cluster that did.
+    """
+
+    kind: ClassVar[str] = "quarantine"
+
+    job_id: str
+    reason: str
+    by: str
+    cluster_epoch: int
+    at: datetime
+
+
+def quarantine_op(paths: ClusterPaths, record: Quarantine) -> Create:
+    """Return the creation of a quarantine; it fails when the job is in quarantine already."""
+    return Create(paths.quarantined(record.job_id), record.to_bytes())
+
+
+def quarantine_reason(coordinator: Coordinator, paths: ClusterPaths, job_id: str) -> str | None:
+    """Return why a job is in quarantine; ``None`` when it is not. A node that cannot be read is a reason as well."""
+    node = coordinator.find(paths.quarantined(job_id))
+    if node is None:
+        return None
+    try:
+        return Quarantine.from_bytes(node.data, source=node.path).reason
+    except RecordCorruptError as error:
+        return f"why it is in quarantine cannot be read: {error.message}"
+
+
+def list_quarantined(coordinator: Coordinator, paths: ClusterPaths) -> dict[str, str]:
+    """Return the jobs in quarantine with their reasons."""
+    found = {name: quarantine_reason(coordinator, paths, name) for name in coordinator.children(paths.quarantine)}
+    return {name: reason for name, reason in found.items() if reason is not None}
+
+
+def release(coordinator: Coordinator, paths: ClusterPaths, job_id: str) -> str:
+    """Let a job be recovered again; returns why it was not.
+
+    The one removal by who does not lead: it is a person's decision, of exactly the node that was read. The cluster's
+    leader only ever creates such nodes, so nothing of its work is undone behind its back.
+
+    :raises JobStateError: The job is not in quarantine.
+    """
+    reason = quarantine_reason(coordinator, paths, job_id)
+    node = coordinator.find(paths.quarantined(job_id))
+    if node is None or reason is None:
+        raise _not_there(job_id)
+    try:
+        coordinator.commit(Delete(node.path, node.version))
+    except NodeMissingError:
+        raise _not_there(job_id) from None
+    return reason
+
+
+def _not_there(job_id: str) -> JobStateError:
+    return JobStateError(f"job {job_id!r} is not in quarantine", next_step="Nothing needs to be done")

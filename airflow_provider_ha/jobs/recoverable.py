@@ -1,0 +1,153 @@
+"""Which jobs a new leader of the cluster has to recover, which it has to clean up after, and which it leaves alone.
+
+``look`` reads one job, ``judge`` decides. The order of the reads is the contract: results first, then graphs (R3 of the
+reference). A run with a result is never run again, whatever a graph pointer still says (FLINK-10011); it is cleaned up.
+A job without a pointer is not recovered: the pointer exists if and only if a new leader has to.
+
+What is broken is told apart from what could not be found out. Broken (a record that is not what was written, a graph
+or a file of it that is gone) is a reason for quarantine. An unavailable storage or ZooKeeper is an error of ``look``
+and says nothing about the job.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.coordination.paths import ClusterPaths
+from airflow_provider_ha.errors import ObjectMissingError, RecordCorruptError
+from airflow_provider_ha.jobs.graph_store import JobGraphStore
+from airflow_provider_ha.jobs.model import GraphPointer, JobGraph, JobState
+from airflow_provider_ha.jobs.quarantine import quarantine_reason
+from airflow_provider_ha.jobs.runs import RunStore
+from airflow_provider_ha.jobs.snapshot import JobSnapshot, read_snapshot
+from airflow_provider_ha.storage import keys
+from airflow_provider_ha.storage.store import ObjectStore
+
+
+class Action(str, Enum):
+    """What a leader of the cluster does about a job."""
+
+    LEAVE = "leave"
+    RECOVER = "recover"
+    WAIT = "wait"
+    CLEAN_UP = "clean up"
+    QUARANTINE = "quarantine"
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A decision and why.
+
+    ``WAIT`` is for a run whose newest submission is on its way and has not led yet: it is recovered when it takes too
+    long, which one look cannot tell.
+    """
+
+    action: Action
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """One job as it was seen.
+
+    :param led: Whether a leader node exists.
+    :param snapshot: The job; ``None`` when it is in quarantine, or broken.
+    :param dirty: Runs that are over and whose clean-up has not ended.
+    :param graph: The graph of the newest run; read only when somebody may have to run it.
+    :param quarantined: Why it is in quarantine.
+    :param broken: What is broken.
+    """
+
+    job_id: str
+    led: bool = False
+    snapshot: JobSnapshot | None = None
+    dirty: tuple[int, ...] = ()
+    graph: JobGraph | None = None
+    quarantined: str | None = None
+    broken: str | None = None
+
+
+def look(coordinator: Coordinator, store: ObjectStore, cluster: ClusterPaths, job_id: str) -> Sight:
+    """Read what :func:`judge` needs to know about a job.
+
+    :raises UnknownJobError: There is no such job.
+    :raises NotConnectedError, StorageUnavailableError: It could not be found out: says nothing about the job.
+    """
+    paths = cluster.job(job_id)
+    quarantined = quarantine_reason(coordinator, cluster, job_id)
+    led = coordinator.find(paths.leader) is not None
+    if quarantined is not None:
+        return Sight(job_id=job_id, led=led, quarantined=quarantined)
+    try:
+        snapshot = read_snapshot(coordinator, paths)
+        over = snapshot.run is not None and snapshot.run.result is not None
+        dirty = _dirty(RunStore(coordinator, paths)) if over else ()
+        graph = _graph(JobGraphStore(coordinator, store, paths), store, snapshot) if _idle(snapshot) else None
+    except (RecordCorruptError, ObjectMissingError) as error:
+        return Sight(job_id=job_id, led=coordinator.find(paths.leader) is not None, broken=error.message)
+    return Sight(job_id=job_id, led=snapshot.leader is not None, snapshot=snapshot, dirty=dirty, graph=graph)
+
+
+def judge(sight: Sight) -> Judgement:  # noqa: PLR0911  # one return per case reads best
+    """Decide about a job. Pure."""
+    if sight.quarantined is not None:
+        return Judgement(Action.LEAVE, f"in quarantine: {sight.quarantined}")
+    if sight.broken is not None:
+        return Judgement(Action.LEAVE if sight.led else Action.QUARANTINE, sight.broken)
+    snapshot = sight.snapshot
+    if snapshot is None or snapshot.run is None:
+        stray = snapshot is not None and snapshot.graph is not None
+        return Judgement(*((Action.QUARANTINE, "it has a graph, but no run") if stray else (Action.LEAVE, "no run")))
+    if snapshot.run.result is not None:
+        return _judge_ended(sight, snapshot, snapshot.run.result.state)
+    if snapshot.leader is not None and snapshot.state is not JobState.LOST:
+        return Judgement(Action.LEAVE, f"led by epoch {snapshot.leader.epoch}")
+    if snapshot.graph is None:
+        return Judgement(Action.LEAVE, f"run {snapshot.run.run.number} has no graph pointer: nobody has to recover it")
+    return _judge_live(snapshot, snapshot.graph, snapshot.run.run.number)
+
+
+def _judge_ended(sight: Sight, snapshot: JobSnapshot, state: JobState) -> Judgement:
+    if sight.led:
+        return Judgement(Action.LEAVE, f"{state.value}, and its leader is still there")
+    if snapshot.graph is not None:
+        return Judgement(Action.CLEAN_UP, f"{state.value}, but it still has a graph pointer: it is never run again")
+    if sight.dirty:
+        return Judgement(Action.CLEAN_UP, f"{state.value}, and not cleaned up yet")
+    return Judgement(Action.LEAVE, state.value)
+
+
+def _judge_live(snapshot: JobSnapshot, pointer: GraphPointer, run: int) -> Judgement:
+    if pointer.run != run:
+        return Judgement(Action.QUARANTINE, f"its graph pointer is of run {pointer.run}, its newest run is {run}")
+    if snapshot.state is JobState.LOST:
+        return Judgement(Action.RECOVER, f"run {run} has lost its driver, epoch {snapshot.epoch}")
+    return Judgement(Action.WAIT, f"run {run} is {snapshot.state.value}, nobody leads it yet")
+
+
+def _dirty(runs: RunStore) -> tuple[int, ...]:
+    results = {number: runs.result(number) for number in runs.numbers()}
+    return tuple(number for number, result in results.items() if result is not None and result.cleanup == "DIRTY")
+
+
+def _idle(snapshot: JobSnapshot) -> bool:
+    """Whether a leader of the cluster may have to run the job: only then its graph is worth reading."""
+    run = snapshot.run
+    lost = snapshot.leader is None or snapshot.state is JobState.LOST
+    return run is not None and run.result is None and snapshot.graph is not None and lost
+
+
+def _graph(graphs: JobGraphStore, store: ObjectStore, snapshot: JobSnapshot) -> JobGraph:
+    """Read the graph of the newest run, and see whether its files are there.
+
+    :raises ObjectMissingError, RecordCorruptError: It cannot be run from what is there.
+    """
+    assert snapshot.run is not None, "an idle job has a run"  # noqa: S101  # checked by the caller
+    graph = graphs.read_graph(snapshot.run.run.graph)
+    for artifact in (graph.application, *graph.modules, *graph.py_files, *graph.files, *graph.jars):
+        found = store.info(keys.blob(artifact.blob.sha256))
+        if found is None or found.size != artifact.blob.size:
+            raise ObjectMissingError(f"file {artifact.name!r} of its graph is not in storage, or cut off")
+    return graph

@@ -1,0 +1,95 @@
+"""Follow a run that somebody else started.
+
+Invariant: a task follows one run. Which one is written down beside the task's claim when it is first found, so that a
+retry, a clear and a second live process follow the same one, also when the job has had another run since. Airflow's
+task state store is no place for that: a later Airflow empties it on a clear (apache/airflow#72100).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow_provider_ha.coordination.records import create_once, read_record
+from airflow_provider_ha.errors import ConfigurationError, JobStateError
+from airflow_provider_ha.operators.run import SparkHaWatchOperator
+from airflow_provider_ha.records import Record
+
+
+if TYPE_CHECKING:
+    from airflow_provider_ha.submit.client import HaClient
+
+
+class FollowedRun(Record):
+    """``watchers/<id>-run``: which run the task of that claim follows; created once.
+
+    :param run: Its number.
+    """
+
+    kind: ClassVar[str] = "followed-run"
+
+    run: int
+
+
+class SparkHaFollowOperator(SparkHaWatchOperator):
+    """Follow a job's run to its end, whoever started it, and submit it again whenever its driver is lost.
+
+    The task that starts a job can so succeed as soon as the job runs, and others can depend on that. Starts nothing by
+    itself: a run that has ended is reported as it ended. The task holds no worker slot while it waits. Any number of
+    tasks may follow one run: a loss is recovered once.
+
+    Returns ``job_id``, ``run``, ``epoch``, ``state`` and ``checkpoint`` of a run that FINISHED; any other end fails
+    the task for good, with the reason.
+
+    :param job_id: Stable id of the job.
+    :param run: Number of the run, for example from the task that started it. Left out: the job's newest run when the
+        task is first executed; retries and clears go on with that one.
+    :param when_killed: What a user's mark-failed or mark-success of the waiting task does to the job: ``"detach"``
+        (nothing), ``"stop_with_checkpoint"`` or ``"cancel"``. A clear never touches it: the next try attaches again.
+    :param spark_ha_conn_id: Connection of type ``spark_ha``.
+    :param poll_interval: Seconds between two looks of the trigger when no watch fires.
+    """
+
+    template_fields: Sequence[str] = (*SparkHaWatchOperator.template_fields, "run")
+
+    def __init__(self, *, run: int | str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.run = run
+
+    def attach(self, client: HaClient, request: str) -> int:
+        """Return the run that is named, else the one that this task found first.
+
+        :raises UnknownJobError: There is no such job.
+        :raises JobStateError: The job has no such run.
+        """
+        named = run_number(self.run)
+        newest = client.job(self.job_id).snapshot().run
+        if newest is None or newest.run.number < (named or 1):
+            missing = "any run" if named is None else f"a run {named}"
+            has = f"the newest is run {newest.run.number}" if newest else "it has none"
+            raise JobStateError(
+                f"job {self.job_id!r} does not have {missing}: {has}", next_step="Submit or restore the job first"
+            )
+        number = self._first_found(client, request, newest.run.number) if named is None else named
+        self.log.info("Following run %d of job %s", number, self.job_id)
+        return number
+
+    def _first_found(self, client: HaClient, request: str, newest: int) -> int:
+        # Ids of requests end in a digest, so this is no other task's claim.
+        path = self.paths(client).watcher(f"{request}-run")
+        create_once(client.coordinator, path, FollowedRun(run=newest))
+        found = read_record(client.coordinator, path, FollowedRun)
+        return found[0].run if found else newest
+
+
+def run_number(given: int | str | None) -> int | None:
+    """Return the number of a run that may have come through a template; ``None`` when that rendered to nothing.
+
+    :raises ConfigurationError: It is not a number from 1 on.
+    """
+    text = str(given).strip()
+    if text in {"", "None"}:
+        return None
+    if not text.isdecimal() or int(text) < 1:
+        raise ConfigurationError(f"run={given!r} is not the number of a run", next_step="Use a number from 1 on")
+    return int(text)

@@ -1,0 +1,98 @@
+"""Recover the jobs of a cluster, as its leader for as long as that takes.
+
+The lock is held while there is something to do and no longer: between two DAG runs nobody leads the cluster, so any
+deployment may be the next. Of several that come at one time one leads, the others wait for it or are skipped; what a
+permanent ``spark-ha recover --watch`` leads is left to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+
+from airflow_provider_ha.errors import LeadershipUnavailableError
+from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID, SparkHaHook
+from airflow_provider_ha.operators.failures import airflow_errors
+from airflow_provider_ha.operators.identity import request_id
+
+
+_LONGEST_PAUSE = 15.0  # seconds: a job that is lost while this task waits for another must not wait as long
+_HERE = 5.0  # seconds that are waited in the worker: a debounce; a longer wait is deferred
+
+
+class SparkHaRecoverJobsOperator(BaseOperator):
+    """Recover every job of the cluster whose driver is lost, and clean up after those that are over.
+
+    Acts on what ZooKeeper holds when it runs, not on the event that started it: one run does for many events. A job is
+    submitted again from its persisted graph, after the delay of its own restart strategy; the task defers meanwhile and
+    gives the lock back, and is over when every job is led or over. Tasks that follow a job recover it by themselves; a
+    loss is recovered once, whoever comes first.
+
+    Succeeds with the jobs by outcome. Is skipped when another process leads the cluster. Fails for good when a job was
+    put into quarantine or has used up its attempts: that needs a person, and the others were recovered all the same.
+
+    :param spark_ha_conn_id: Connection of type ``spark_ha``.
+    :param leader_timeout: Seconds to wait for another leader of the cluster to be done.
+    """
+
+    template_fields: Sequence[str] = ("spark_ha_conn_id",)
+
+    def __init__(self, *, spark_ha_conn_id: str = DEFAULT_CONN_ID, leader_timeout: float = 30.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.spark_ha_conn_id = spark_ha_conn_id
+        self.leader_timeout = leader_timeout
+
+    def execute(self, context: Any) -> dict[str, list[str]]:
+        """Recover what is lost now."""
+        return self._recover(context, {})
+
+    def execute_complete(
+        self, context: Any, event: Any = None, waiting: Mapping[str, Sequence[Any]] | None = None
+    ) -> dict[str, list[str]]:
+        """Recover what had to wait."""
+        del event  # only says that the time is over
+        return self._recover(context, waiting or {})
+
+    def _recover(self, context: Any, earlier: Mapping[str, Sequence[Any]]) -> dict[str, list[str]]:
+        from airflow_provider_ha.submit.attend import Outcome, Waiting  # noqa: PLC0415  # brings kazoo and boto3
+        from airflow_provider_ha.submit.cluster import ClusterLeader  # noqa: PLC0415  # as above
+
+        asks = request_id(context)
+        with airflow_errors(), SparkHaHook(self.spark_ha_conn_id).get_client() as client:
+            waiting = {name: Waiting(what, left) for name, (what, left) in earlier.items()}
+            with ClusterLeader(client, by=asks, address=f"Airflow task {asks}", waiting=waiting) as leader:
+                try:
+                    leader.lead(timeout=self.leader_timeout)
+                except LeadershipUnavailableError as error:
+                    raise AirflowSkipException(f"Another process recovers the jobs: {error}") from error
+                attended = leader.settle(_HERE)
+                left = leader.waiting
+        found: dict[str, list[str]] = {}
+        for each in attended:
+            self.log.info("%s: %s (%s)", each.job_id, each.outcome.value, each.detail)
+            found.setdefault(each.outcome.value, []).append(each.job_id)
+        person = [each for each in attended if each.outcome in (Outcome.QUARANTINED, Outcome.GIVEN_UP)]
+        if person:
+            reasons = "; ".join(f"{each.job_id} was {each.outcome.value}: {each.detail}" for each in person)
+            raise AirflowFailException(f"Jobs that need a person: {reasons}.")
+        if unknown := found.get(Outcome.NOT_KNOWN.value):
+            raise AirflowException(f"Could not be found out: {', '.join(unknown)}. See the log above.")
+        self._defer_for([(each.job_id, left[each.job_id]) for each in attended if each.job_id in left])
+        return found
+
+    def _defer_for(self, waiting: Sequence[tuple[str, Any]]) -> None:
+        """Wait for the job that is due first, without the lock and without a worker."""
+        if not waiting:
+            return
+        pause = min(_LONGEST_PAUSE, max(1.0, min(each.left for _, each in waiting)))
+        self.log.info("%s: next look in %.0f s", ", ".join(name for name, _ in waiting), pause)
+        self.defer(
+            trigger=TimeDeltaTrigger(timedelta(seconds=pause)),
+            method_name="execute_complete",
+            kwargs={"waiting": {name: [each.what, max(0.0, each.left - pause)] for name, each in waiting}},
+        )

@@ -1,0 +1,197 @@
+"""Everything in a cluster that names blobs, read once: payloads, manifests and journals, then ZooKeeper, then graphs.
+
+Invariants: storage is read before ZooKeeper. A restore may name an old blob in a new run while the checkpoint that
+named it before goes; whoever sees the checkpoint gone then sees the run. What cannot be read is a problem in the
+answer: nobody may conclude from it that something is not named (contract 6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.coordination.paths import ClusterPaths
+from airflow_provider_ha.errors import (
+    ConfigurationError,
+    ObjectMissingError,
+    RecordCorruptError,
+    StorageUnavailableError,
+)
+from airflow_provider_ha.names import RESERVED_JOB_IDS
+from airflow_provider_ha.pointers.mentions import mentions
+from airflow_provider_ha.storage import keys
+from airflow_provider_ha.storage.blobs import get_blob
+from airflow_provider_ha.storage.keys import JobKeys
+from airflow_provider_ha.storage.store import ObjectStore
+
+
+MANIFEST = "manifest.json"
+# Nodes below these names are no records and name no blob.
+_NO_RECORDS = frozenset({"job_manager_lock", "resource_manager_lock", "checkpoint_id_counter"})
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that may name blobs and could not be read.
+
+    :param where: Znode, key or path.
+    :param reason: What is wrong with it.
+    """
+
+    where: str
+    reason: str
+
+
+@dataclass(slots=True)
+class Census:
+    """What is named in a cluster.
+
+    :param digests: Everything that may be the digest of a blob that is needed.
+    :param problems: Because of these, the digests may be too few.
+    """
+
+    digests: set[str] = field(default_factory=set)
+    problems: list[Problem] = field(default_factory=list)
+
+
+def take_census(
+    coordinator: Coordinator, cluster: ClusterPaths, store: ObjectStore, work_path: Path, blobs: AbstractSet[str]
+) -> Census:
+    """Read everything that names blobs.
+
+    :param work_path: Directory of the cluster that holds the savepoints.
+    :param blobs: Digests of the blobs that are there.
+    :raises StorageUnavailableError: Storage or a savepoint could not be read.
+    :raises CoordinationError: ZooKeeper could not be read.
+    """
+    taker = _Taker(coordinator, cluster, store, work_path)
+    taker.read_storage()
+    taker.read_tree()
+    taker.follow_graphs(blobs)
+    return taker.census
+
+
+class _Taker:
+    def __init__(self, coordinator: Coordinator, cluster: ClusterPaths, store: ObjectStore, work_path: Path) -> None:
+        self.census = Census()
+        self._coordinator = coordinator
+        self._cluster = cluster
+        self._store = store
+        self._work_path = work_path
+        self._graphs: dict[str, str] = {}  # digest -> who names it
+
+    def read_storage(self) -> None:
+        """Read payloads, journals and manifests of every job that ZooKeeper or the file system knows."""
+        known = set(self._coordinator.children(self._cluster.base)) - RESERVED_JOB_IDS
+        if known and not self._work_path.is_dir():
+            raise StorageUnavailableError(
+                f"{self._work_path} is not there", next_step="Mount the file system that holds the savepoints"
+            )
+        found = {path.name for path in _visible(self._work_path / "jobs")}
+        for job_id in sorted(found - known):
+            self._problem(f"job {job_id}", "it has files, and ZooKeeper does not know it: rebuild its nodes first")
+        for job_id in sorted(known | found):
+            try:
+                job = JobKeys(job_id)
+            except ConfigurationError as error:
+                self._problem(f"job {job_id}", error.message)
+                continue
+            for prefix in (job.payloads, job.journals):
+                for info in self._store.list(prefix):
+                    self._read_object(info.key)
+            for directory in _visible(self._work_path / job.base / "savepoints"):
+                self._read_manifest(directory)
+
+    def read_tree(self) -> None:
+        """Read every znode of the cluster."""
+        if self._coordinator.find(self._cluster.base) is None:
+            self._problem(self._cluster.base, "ZooKeeper holds nothing of this cluster: rebuild its nodes first")
+        for path in self._nodes(self._cluster.base):
+            node = self._coordinator.find(path)
+            if node is not None and node.data:
+                self._note(f"znode {path}", node.data)
+
+    def follow_graphs(self, blobs: AbstractSet[str]) -> None:
+        """Read the job graphs, and whatever other blob is named so far: what they name is needed as well."""
+        for digest in sorted(self._graphs.keys() - blobs):
+            if self._store.info(keys.blob(digest)) is None:
+                self._problem(f"job graph {digest}", f"{self._graphs[digest]} names it, and it is not there")
+        for digest in sorted(self.census.digests & blobs):
+            self._read_blob(digest)
+
+    def _nodes(self, path: str) -> Iterator[str]:
+        for name in self._coordinator.children(path):
+            if name not in _NO_RECORDS:
+                yield f"{path}/{name}"
+                yield from self._nodes(f"{path}/{name}")
+
+    def _read_object(self, key: str) -> None:
+        try:
+            self._note(key, self._store.read(key))
+        except ObjectMissingError:
+            return  # removed since it was listed: nothing needs what it named, or something else names it too
+
+    def _read_blob(self, digest: str) -> None:
+        try:
+            data = get_blob(self._store, digest)
+        except ObjectMissingError:
+            return
+        except RecordCorruptError as error:
+            self._problem(f"blob {digest}", error.message)
+            return
+        try:
+            self.census.digests |= mentions(data, f"blob {digest}").digests
+        except RecordCorruptError as error:
+            if digest in self._graphs:
+                self._problem(f"blob {digest}", error.message)
+            # Else it is whole, as its digest says, and no record: a file of an application.
+
+    def _note(self, where: str, data: bytes) -> None:
+        try:
+            found = mentions(data, where)
+        except RecordCorruptError as error:
+            self._problem(where, error.message)
+            return
+        self.census.digests |= found.digests
+        for digest in found.graphs:
+            self._graphs.setdefault(digest, where)
+        if found.kind == "checkpoint-pointer" and "payload" in found.fields:
+            self._require(where, found.fields["payload"], lambda key: self._store.info(key) is not None)
+        if found.kind == "savepoint-pointer" and "directory" in found.fields:
+            self._require(where, found.fields["directory"], lambda key: (self._work_path / key / MANIFEST).is_file())
+
+    def _require(self, where: str, key: str, exists: Callable[[str], bool]) -> None:
+        """A pointer to nothing: what it would have named is not known."""
+        if not exists(key):
+            self._problem(where, f"it refers to {key}, which is not there")
+
+    def _read_manifest(self, directory: Path) -> None:
+        path = directory / MANIFEST
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            if directory.exists():
+                self._problem(str(directory), f"it has no {MANIFEST}")
+            return
+        except OSError as error:
+            raise StorageUnavailableError(f"{path} could not be read: {error}") from error
+        self._note(str(path), data)
+
+    def _problem(self, where: str, reason: str) -> None:
+        self.census.problems.append(Problem(where, reason))
+
+
+def _visible(directory: Path) -> Iterable[Path]:
+    """Return what is in a directory under its final name; a hidden one is being made or removed.
+
+    :raises StorageUnavailableError: It is there and could not be read.
+    """
+    try:
+        return sorted(path for path in directory.iterdir() if not path.name.startswith("."))
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        raise StorageUnavailableError(f"{directory} could not be read: {error}") from error

@@ -1,0 +1,71 @@
+"""What came of a transaction that raised: certainly nothing, certainly everything, or nobody knows.
+
+Invariant: only a certain rejection is a reason to discard something. "Exists" and "changed" may be the trace of our own
+earlier attempt, so they are read back and compared by bytes; FLINK-24543 deleted a good checkpoint because it was not
+(Flink's ``ZooKeeperStateHandleStore``, contracts H7 and H8).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from enum import Enum
+
+from airflow_provider_ha.errors import (
+    ConfigurationError,
+    CoordinationError,
+    HaError,
+    LeadershipError,
+    NodeExistsError,
+    NodeMissingError,
+    NotConnectedError,
+    OutcomeUnknownError,
+    VersionConflictError,
+)
+
+
+log = logging.getLogger(__name__)
+
+Commit = Callable[..., list[int]]
+"""``leadership.commit``, or ``coordinator.commit`` where nobody can lead."""
+
+_REJECTED = (NodeExistsError, NodeMissingError, VersionConflictError)
+# Nothing was sent, or ZooKeeper said no to the whole transaction.
+_CERTAIN = (*_REJECTED, LeadershipError, NotConnectedError, ConfigurationError)
+
+
+class Outcome(Enum):
+    """What is known about a transaction."""
+
+    APPLIED = "applied"
+    REJECTED = "rejected"
+    UNKNOWN = "unknown"
+
+
+def outcome_of(error: HaError, path: str, applied: Callable[[], bool]) -> Outcome:
+    """Judge a transaction that raised.
+
+    :param error: What it raised.
+    :param path: The node that it was about.
+    :param applied: Reads back whether what is there now is, byte for byte, what was to be written.
+    """
+    ours = isinstance(error, _REJECTED) and error.path in ("", path)
+    if isinstance(error, _CERTAIN) and not ours:
+        return Outcome.REJECTED
+    try:
+        if applied():
+            return Outcome.APPLIED
+    except CoordinationError as failure:
+        log.warning("znode %s could not be read back: %s", path, failure)
+        return Outcome.UNKNOWN
+    # Without an answer, "not there" is no proof: keep everything, and let the caller try the same again.
+    return Outcome.REJECTED if ours else Outcome.UNKNOWN
+
+
+def unknown(error: HaError, path: str) -> HaError:
+    """Return the error for an outcome that stays unknown."""
+    if isinstance(error, OutcomeUnknownError) or not isinstance(error, _REJECTED):
+        return error
+    return OutcomeUnknownError(
+        f"whether {path} was written is not known: {error.message}", next_step="Try the same write again"
+    )

@@ -1,0 +1,142 @@
+"""Works off the list of what has to be deleted: leases first, then files, then the entry. Any step can be repeated.
+
+Invariants: nothing is removed while a reader's lease on it has not expired; it waits on the list. Nothing that a
+deposed leader has left can hold a removal up: there are no lock nodes, and an entry of an older epoch is worked off
+like any other. The entry goes last, so whatever dies in between is done again (H5).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from airflow_provider_ha.clock import Clock
+from airflow_provider_ha.coordination.coordinator import Coordinator, Delete
+from airflow_provider_ha.coordination.leases import active
+from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
+from airflow_provider_ha.errors import (
+    NodeMissingError,
+    OutcomeUnknownError,
+    RecordCorruptError,
+    StorageError,
+    VersionConflictError,
+)
+from airflow_provider_ha.pointers.outcome import Commit
+from airflow_provider_ha.pointers.to_delete import Doomed, check_entry, waiting
+from airflow_provider_ha.storage.durable import remove_tree
+from airflow_provider_ha.storage.store import ObjectStore
+
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Postponed:
+    """An entry that stays on the list.
+
+    :param entry: Its id.
+    :param reason: Why nothing, or not everything, of it was removed.
+    """
+
+    entry: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkedOff:
+    """What came of working off the list.
+
+    :param done: Ids of the entries that are gone, with what they named.
+    :param postponed: Those that stay, with the reason.
+    """
+
+    done: tuple[str, ...] = ()
+    postponed: tuple[Postponed, ...] = ()
+
+
+class Remover:
+    """Removes what the entries of a cluster's list name. Owns nothing; safe in any thread and in several processes.
+
+    :param work_path: Directory of the cluster that directories' keys are relative to.
+    :param objects: Storage of the cluster; without it an entry that names objects stays on the list.
+    :param clock: For the expiry of leases.
+    """
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        cluster: ClusterPaths,
+        work_path: Path,
+        *,
+        objects: ObjectStore | None,
+        clock: Clock,
+    ) -> None:
+        self._coordinator = coordinator
+        self._cluster = cluster
+        self._work_path = work_path
+        self._objects = objects
+        self._clock = clock
+
+    def work_off(self, commit: Commit, *, job_id: str | None = None, entries: Iterable[str] | None = None) -> WorkedOff:
+        """Remove what the list names.
+
+        :param commit: ``leadership.commit`` of the job, or of the cluster for jobs that nobody leads.
+        :param job_id: Only the entries of this job.
+        :param entries: Only these.
+        :raises LeadershipError: This process may no longer write; what it has not finished stays on the list.
+        :raises CoordinationError: ZooKeeper does not answer.
+        """
+        chosen = waiting(self._coordinator, self._cluster, job_id) if entries is None else entries
+        done, postponed = [], []
+        for entry in chosen:
+            reason = self._try(commit, entry)
+            if reason:
+                log.warning("%s stays on the list of deletions: %s", entry, reason)
+                postponed.append(Postponed(entry, reason))
+            else:
+                done.append(entry)
+        return WorkedOff(tuple(done), tuple(postponed))
+
+    def _try(self, commit: Commit, entry: str) -> str:
+        """Remove what one entry names, then the entry; return why it stays, or nothing."""
+        path = f"{self._cluster.to_delete}/{entry}"
+        node = self._coordinator.find(path)
+        if node is None:
+            return ""
+        try:
+            record = Doomed.from_bytes(node.data, source=f"znode {path}")
+            check_entry(entry, record)
+            job = self._cluster.job(record.job_id)
+            leases = active(self._coordinator, job, record.what, self._clock)
+            if leases:
+                return f"{leases[0].holder} reads it until {leases[0].expires_at:%Y-%m-%d %H:%M:%S} UTC at the latest"
+            self._remove(record)
+            self._strike_off(commit, path, job, record.what)
+        except (RecordCorruptError, StorageError, VersionConflictError, OutcomeUnknownError) as error:
+            return error.message
+        except OSError as error:
+            return f"a file could not be removed: {error}"
+        return ""
+
+    def _remove(self, record: Doomed) -> None:
+        for directory in record.directories:
+            remove_tree(self._work_path / directory)
+        for key in record.objects:
+            if self._objects is None:
+                raise StorageError(f"object {key} can only be removed by who has opened storage")
+            self._objects.delete(key)
+
+    def _strike_off(self, commit: Commit, path: str, job: JobPaths, what: str) -> None:
+        """Remove the entry, together with the leases that have expired. A new reader makes it wait once more."""
+        parent = job.leases(what)
+        leases = [f"{parent}/{name}" for name in self._coordinator.children(parent)]
+        if leases or self._coordinator.find(parent) is not None:
+            leases.append(parent)
+        try:
+            commit(*map(Delete, leases), Delete(path))
+        except NodeMissingError as error:
+            if error.path != path:
+                raise VersionConflictError(f"the leases of {what} change at this moment") from error
+            log.info("%s was struck off by somebody else", path)

@@ -1,0 +1,98 @@
+"""All pointers below one node, as they were at one moment.
+
+Invariants: the names were the same before and after the pointers were read, so that no pointer is missed that moved
+meanwhile (a scan that is torn could miss both the old and the new latest checkpoint). What cannot be read is part of
+the answer, never left out: it may be the newest (contract 6; Flink skips it and restores an older state, H11).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from airflow_provider_ha.coordination.coordinator import Coordinator, Node
+from airflow_provider_ha.errors import CoordinationError, RecordCorruptError
+from airflow_provider_ha.records import Record
+
+
+P = TypeVar("P", bound=Record)
+
+_ATTEMPTS = 50  # each is a handful of reads; a job makes a few pointers per second at most
+
+
+@dataclass(frozen=True, slots=True)
+class Found(Generic[P]):
+    """A pointer as it was read.
+
+    :param name: Name of its node.
+    :param version: Version of its node: guards a replacement.
+    """
+
+    name: str
+    record: P
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A pointer or payload that is there and cannot be read, or that should be there and is not.
+
+    :param name: Name of the pointer's node: the checkpoint's digits, or the savepoint's id.
+    :param reason: What is wrong with it.
+    """
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scan(Generic[P]):
+    """What lies below one node, in the order of the names.
+
+    :param found: What could be read.
+    :param unreadable: What could not, with the reason.
+    """
+
+    found: tuple[Found[P], ...]
+    unreadable: tuple[Unreadable, ...]
+
+
+def scan(coordinator: Coordinator, parent: str, record_type: type[P]) -> Scan[P]:
+    """Read every pointer below *parent*.
+
+    :raises CoordinationError: ZooKeeper could not be read, or the pointers never held still: nothing is known.
+    """
+    nodes = stable_children(coordinator, parent)
+    found, unreadable = [], []
+    for node in nodes:
+        name = node.path.rpartition("/")[2]
+        try:
+            found.append(decode(node, record_type))
+        except RecordCorruptError as error:
+            unreadable.append(Unreadable(name, error.message))
+    return Scan(tuple(found), tuple(unreadable))
+
+
+def stable_children(coordinator: Coordinator, parent: str) -> list[Node]:
+    """Return the children of a node, all of which existed at one moment.
+
+    :raises CoordinationError: They changed during each of many reads.
+    """
+    names = coordinator.children(parent)
+    for _ in range(_ATTEMPTS):
+        nodes = [coordinator.find(f"{parent}/{name}") for name in names]
+        now = coordinator.children(parent)
+        present = [node for node in nodes if node is not None]
+        if now == names and len(present) == len(nodes):
+            return present
+        names = now
+    raise CoordinationError(f"the children of {parent} changed during each of {_ATTEMPTS} reads", next_step="Try again")
+
+
+def decode(node: Node, record_type: type[P]) -> Found[P]:
+    """Return the pointer that a node holds.
+
+    :raises RecordCorruptError: It holds something else; names the node.
+    """
+    record = record_type.from_bytes(node.data, source=f"znode {node.path}")
+    return Found(node.path.rpartition("/")[2], record, node.version)

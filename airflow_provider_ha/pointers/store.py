@@ -1,0 +1,227 @@
+"""Pointers of one kind below one node: added after their payloads, removed before them, every change fenced.
+
+Invariants (contract 2; ``reference`` H1 to H12 with the design's decisions):
+
+- A pointer that is there has a payload that is there: payload first, pointer second; pointer removed first.
+- A certain rejection discards what this call has written. An uncertain outcome discards nothing; it is read back and
+  compared by bytes, and what stays uncertain is raised, to be tried again with the same bytes.
+- "Marked for deletion" is one transaction that removes the pointer and creates an entry of the list of deletions. There
+  are no lock nodes: the epoch guards the leader's writes, leases guard readers, and a deposed leader blocks nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, Op, SetData
+from airflow_provider_ha.errors import (
+    HaError,
+    NodeMissingError,
+    ObjectMissingError,
+    RecordCorruptError,
+)
+from airflow_provider_ha.pointers.outcome import Commit, Outcome, outcome_of, unknown
+from airflow_provider_ha.pointers.payloads import Payloads
+from airflow_provider_ha.pointers.scan import Found, Scan, Unreadable, decode, scan
+from airflow_provider_ha.pointers.to_delete import ToDelete
+from airflow_provider_ha.records import Record
+
+
+P = TypeVar("P", bound=Record)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded(Generic[P]):
+    """Every pointer with its payload, in the order of the names.
+
+    :param found: Pointer and the bytes of its payload.
+    :param unreadable: Pointers that cannot be read, and those whose payloads are damaged or gone, with the reason.
+    """
+
+    found: tuple[tuple[Found[P], bytes], ...]
+    unreadable: tuple[Unreadable, ...]
+
+
+class PointerStore(Generic[P]):
+    """The pointers below *parent*. Owns nothing; safe in any thread.
+
+    :param coordinator: The session, for reads; writes go through a ``commit`` that each method is given.
+    :param payloads: Where payloads lie; ``None`` for pointers to something that is not one object of this store's.
+    :param to_delete: The job's list of deletions; ``None`` for pointers whose payloads are never removed with them.
+    """
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        parent: str,
+        record_type: type[P],
+        *,
+        payloads: Payloads[P] | None = None,
+        to_delete: ToDelete | None = None,
+    ) -> None:
+        self._coordinator = coordinator
+        self._parent = parent
+        self._record_type = record_type
+        self._payloads = payloads
+        self._to_delete = to_delete
+
+    def find(self, name: str) -> Found[P] | None:
+        """Return a pointer; ``None`` when there is none of that name.
+
+        :raises RecordCorruptError: There is one, and it cannot be read.
+        """
+        node = self._coordinator.find(self._path(name))
+        return None if node is None else decode(node, self._record_type)
+
+    def scan(self) -> Scan[P]:
+        """Return all pointers as they were at one moment, those that cannot be read with their reason."""
+        return scan(self._coordinator, self._parent, self._record_type)
+
+    def payload(self, pointer: P) -> bytes:
+        """Return the bytes that a pointer refers to; raises as :meth:`Payloads.read`."""
+        return self._own_payloads().read(pointer)
+
+    def load(self) -> Loaded[P]:
+        """Read all pointers and all their payloads. Nothing that is damaged is skipped: it is part of the answer.
+
+        :raises StorageUnavailableError: A payload could not be read: nothing is known about it.
+        """
+        seen = self.scan()
+        found: list[tuple[Found[P], bytes]] = []
+        unreadable = list(seen.unreadable)
+        for pointer in seen.found:
+            try:
+                found.append((pointer, self.payload(pointer.record)))
+            except (RecordCorruptError, ObjectMissingError) as error:  # noqa: PERF203  # one bad payload hides no other
+                unreadable.append(Unreadable(pointer.name, error.message))
+        return Loaded(tuple(found), tuple(unreadable))
+
+    def add(self, commit: Commit, name: str, pointer: P, payload: bytes | None = None, *also: Op) -> None:
+        """Write the payload, then the pointer with *also* in one transaction. Repeatable with the same bytes.
+
+        :param also: What belongs into the same transaction, for example a counter.
+        :raises ObjectExistsError: Another payload lies under that key; no pointer was written.
+        :raises NodeExistsError: Another pointer has that name; the payload was discarded.
+        :raises OutcomeUnknownError: Not answered, and not found again: it may still appear; nothing was discarded.
+        :raises LeadershipError, VersionConflictError, NotConnectedError: Rejected; the payload was discarded.
+        """
+        path, data = self._path(name), pointer.to_bytes()
+        if self._holds(path, data):
+            return  # an earlier call of ours, whose answer was lost
+        fresh = self._write_payload(pointer, payload)
+        try:
+            commit(Create(path, data), *also)
+        except HaError as error:
+            self._settle(error, path, lambda: self._holds(path, data), pointer if fresh else None)
+
+    def replace(
+        self, commit: Commit, old: Found[P], pointer: P, payload: bytes | None = None, *also: Op, what: str = ""
+    ) -> None:
+        """Write a new payload, then set the pointer, if it still is *old*; the old payload goes onto the list.
+
+        :param what: Name of the readers' leases on it; by default the pointer's name.
+        :raises VersionConflictError, NodeMissingError: The pointer changed since it was read; the new payload was
+            discarded.
+        :raises OutcomeUnknownError: Not answered, and not found again: neither payload was discarded.
+        """
+        path, data = self._path(old.name), pointer.to_bytes()
+        fresh = self._write_payload(pointer, payload)
+        ops: list[Op] = [SetData(path, data, old.version), *also]
+        if payload is not None:
+            # Decided and recorded with the change itself: whoever dies after it leaves no payload without a trace.
+            ops += self._old_payload(old, pointer, what or old.name)
+        try:
+            commit(*ops)
+        except HaError as error:
+            self._settle(error, path, lambda: self._holds(path, data), pointer if fresh else None)
+
+    def mark(
+        self,
+        commit: Commit,
+        name: str,
+        what: str,
+        *,
+        objects: Sequence[str] = (),
+        directories: Sequence[str] = (),
+        version: int = -1,
+    ) -> str | None:
+        """Mark for deletion: remove the pointer and list what has to go with it, in one transaction.
+
+        :param what: Name of the readers' leases on it.
+        :param objects: Keys in storage that go.
+        :param directories: Keys of directories that go.
+        :param version: Only if the pointer still has this version.
+        :returns: Id of the entry of the list; ``None`` when the pointer was removed before.
+        :raises VersionConflictError: The pointer changed since it was read.
+        :raises OutcomeUnknownError: Not answered, and not found again.
+        """
+        if self._to_delete is None:
+            raise TypeError("these pointers are not removed by way of the list of deletions")
+        path = self._path(name)
+        entry = self._to_delete.entry(what, objects=objects, directories=directories)
+
+        def marked() -> bool:
+            return self._coordinator.find(path) is None and self._holds(entry.path, entry.data)
+
+        try:
+            commit(Delete(path, version), entry)
+        except NodeMissingError as error:
+            if error.path != path:
+                raise
+            return None
+        except HaError as error:
+            self._settle(error, path, marked, None)
+        return entry.path.rpartition("/")[2]
+
+    def remove(self, commit: Commit, found: Found[P]) -> bool:
+        """Remove a pointer whose payload stays. Loud: it returns only when the pointer is known to be gone.
+
+        :returns: Whether it was there.
+        :raises VersionConflictError: It changed since it was read, and is still there.
+        :raises OutcomeUnknownError: Not answered, and still there.
+        """
+        path = self._path(found.name)
+        try:
+            commit(Delete(path, found.version))
+        except NodeMissingError as error:
+            if error.path != path:
+                raise
+            return False
+        except HaError as error:
+            self._settle(error, path, lambda: self._coordinator.find(path) is None, None)
+        return True
+
+    def _settle(self, error: HaError, path: str, applied: Callable[[], bool], fresh: P | None) -> None:
+        """Return when the write was applied after all; else raise, and discard *fresh* if that is certain."""
+        outcome = outcome_of(error, path, applied)
+        if outcome is Outcome.APPLIED:
+            return
+        if outcome is Outcome.UNKNOWN:
+            raise unknown(error, path) from error
+        if fresh is not None:
+            self._own_payloads().discard(fresh)
+        raise error
+
+    def _write_payload(self, pointer: P, payload: bytes | None) -> bool:
+        return payload is not None and self._own_payloads().write(pointer, payload)
+
+    def _old_payload(self, old: Found[P], new: P, what: str) -> list[Op]:
+        handle_of = self._own_payloads().handle_of
+        key = handle_of(old.record).key
+        if self._to_delete is None or key == handle_of(new).key:
+            return []
+        return [self._to_delete.entry(what, objects=(key,))]
+
+    def _own_payloads(self) -> Payloads[P]:
+        if self._payloads is None:
+            raise TypeError("these pointers do not refer to payloads in storage")
+        return self._payloads
+
+    def _holds(self, path: str, data: bytes) -> bool:
+        node = self._coordinator.find(path)
+        return node is not None and node.data == data
+
+    def _path(self, name: str) -> str:
+        return f"{self._parent}/{name}"

@@ -1,0 +1,120 @@
+"""What still has to be deleted: a list in ZooKeeper that survives whoever was deleting (FLIP-270).
+
+Invariant: an entry is created in the transaction that removes the pointer, so at every moment either the pointer or the
+entry names what lies in storage. The entry goes last. Whoever leads the job works its entries off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import ClassVar
+
+from airflow_provider_ha.clock import Clock, new_id
+from airflow_provider_ha.coordination.coordinator import Coordinator, Create
+from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
+from airflow_provider_ha.errors import ConfigurationError, RecordCorruptError
+from airflow_provider_ha.names import check_name
+from airflow_provider_ha.records import Record
+from airflow_provider_ha.storage.key_names import check_key
+from airflow_provider_ha.storage.keys import JobKeys
+
+
+_SEPARATOR = "~"  # in no job id and in no name of a lease
+
+
+class Doomed(Record):
+    """``to_delete/<job>~<what>~<unique>``: what has to go.
+
+    :param what: Name of the readers' leases that protect it: ``checkpoint-12``.
+    :param objects: Keys in storage.
+    :param directories: Keys of directories below the work path.
+    """
+
+    kind: ClassVar[str] = "to-delete"
+
+    job_id: str
+    what: str
+    objects: tuple[str, ...] = ()
+    directories: tuple[str, ...] = ()
+    marked_at: datetime
+
+
+class ToDelete:
+    """The entries of one job. Owns nothing; safe in any thread.
+
+    :param clock: For the time of an entry.
+    """
+
+    def __init__(self, coordinator: Coordinator, paths: JobPaths, *, clock: Clock) -> None:
+        self._coordinator = coordinator
+        self._job_id = paths.job_id
+        self._cluster = paths.cluster
+        self._clock = clock
+        self._made = False
+
+    def entry(self, what: str, *, objects: Sequence[str] = (), directories: Sequence[str] = ()) -> Create:
+        """Return the creation of an entry, for the transaction that removes the pointer. Its name is always a new one.
+
+        :raises RecordCorruptError: It would name something that is not the job's.
+        """
+        record = Doomed(
+            job_id=self._job_id,
+            what=check_name(what, "lease name"),
+            objects=tuple(objects),
+            directories=tuple(directories),
+            marked_at=self._clock.now(),
+        )
+        entry_id = _SEPARATOR.join((self._job_id, what, new_id()[:16]))
+        check_entry(entry_id, record)
+        if not self._made:
+            self._coordinator.ensure(self._cluster.to_delete)
+            self._made = True
+        return Create(f"{self._cluster.to_delete}/{entry_id}", record.to_bytes())
+
+    def waiting(self, what: str | None = None) -> list[str]:
+        """Return the ids of the job's entries, or of those about one thing. One read, however many there are."""
+        return waiting(self._coordinator, self._cluster, self._job_id, what)
+
+
+def waiting(
+    coordinator: Coordinator, cluster: ClusterPaths, job_id: str | None = None, what: str | None = None
+) -> list[str]:
+    """Return the ids of the entries of a cluster, of one job, or about one thing of it."""
+    ids = coordinator.children(cluster.to_delete)
+    return [
+        entry_id
+        for entry_id in ids
+        if job_id is None or (job_of(entry_id) == job_id and (what is None or thing_of(entry_id) == what))
+    ]
+
+
+def job_of(entry_id: str) -> str:
+    """Return the job that an entry belongs to, by its id."""
+    return entry_id.partition(_SEPARATOR)[0]
+
+
+def thing_of(entry_id: str) -> str:
+    """Return what an entry is about, by its id."""
+    return entry_id.partition(_SEPARATOR)[2].partition(_SEPARATOR)[0]
+
+
+def check_entry(entry_id: str, record: Doomed) -> None:
+    """See that an entry names only what is its job's, before a name out of ZooKeeper becomes a path.
+
+    :raises RecordCorruptError: It names anything else; nothing of it may be touched.
+    """
+    if (job_of(entry_id), thing_of(entry_id)) != (record.job_id, record.what):
+        raise RecordCorruptError(f"entry {entry_id} of the list of deletions holds {record.job_id}~{record.what}")
+    try:
+        check_name(record.what, "lease name")
+        prefixes = JobKeys(record.job_id).removable
+        keys = [check_key(key) for key in (*record.objects, *record.directories)]
+    except ConfigurationError as error:
+        raise RecordCorruptError(f"entry {entry_id} of the list of deletions is refused: {error.message}") from error
+    for key in keys:
+        if not any(key.startswith(prefix) and "/" not in key.removeprefix(prefix) for prefix in prefixes):
+            raise RecordCorruptError(
+                f"entry {entry_id} of the list of deletions is refused: "
+                f"{key!r} is no payload, pin or savepoint of job {record.job_id!r}"
+            )

@@ -1,0 +1,59 @@
+"""When each job is to be looked at next. Pure but for the clock: knows names and times, nothing of jobs."""
+
+from __future__ import annotations
+
+import threading
+
+from airflow_provider_ha.clock import Clock
+
+
+class Agenda:
+    """The next look at each job. Safe in several threads.
+
+    :param clock: Where the time comes from.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.changed = threading.Event()
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._due: dict[str, float] = {}
+        self._busy: set[str] = set()
+
+    def expect(self, names: list[str]) -> None:
+        """Take *names* as all there are: new ones are due now, others are forgotten."""
+        now = self._clock.lease_time()
+        with self._lock:
+            self._due = {name: self._due.get(name, now) for name in names}
+
+    def touch(self, name: str) -> None:
+        """Make *name* due now: something about it has changed."""
+        with self._lock:
+            if name in self._due:
+                self._due[name] = self._clock.lease_time()
+        self.changed.set()
+
+    def take(self) -> list[str]:
+        """Return what is due and not being looked at, and note that it is."""
+        now = self._clock.lease_time()
+        with self._lock:
+            taken = sorted(name for name, due in self._due.items() if due <= now and name not in self._busy)
+            self._busy.update(taken)
+            # A touch while it is looked at makes it due again: the look may have missed what was changed.
+            self._due.update(dict.fromkeys(taken, float("inf")))
+        return taken
+
+    def done(self, name: str, again: float) -> None:
+        """Note that *name* was looked at, and is due in *again* seconds unless it was touched meanwhile."""
+        with self._lock:
+            self._busy.discard(name)
+            if name in self._due:
+                self._due[name] = min(self._due[name], self._clock.lease_time() + again)
+        self.changed.set()
+
+    def pause(self, longest: float) -> float:
+        """Return the seconds until something is due, at most *longest*."""
+        now = self._clock.lease_time()
+        with self._lock:
+            waiting = [due - now for name, due in self._due.items() if name not in self._busy]
+        return max(0.0, min([longest, *waiting]))

@@ -1,0 +1,249 @@
+"""What the leader of a cluster does about one job: look, judge, wait, act.
+
+Invariants:
+
+- Only what has lasted is acted on. A loss is debounced, and the delay of the job's restart strategy counts from the
+  moment it was first seen. Whatever changes meanwhile (another attempt, another epoch) begins a new wait.
+- Who does not lead the cluster any more does nothing. It is asked before every act, and each act that makes something
+  is fenced by the cluster's epoch or by the job's own lock.
+- What goes wrong with one job is that job's outcome. Only the loss of the leadership itself is raised.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from airflow_provider_ha.coordination.leadership import Leadership
+from airflow_provider_ha.errors import (
+    HaError,
+    JobStateError,
+    LeadershipError,
+    LeadershipLostError,
+    NodeExistsError,
+    UnknownJobError,
+)
+from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.quarantine import Quarantine, quarantine_op
+from airflow_provider_ha.jobs.recoverable import Action, Sight, judge, look
+from airflow_provider_ha.submit.cleanup import clean_up
+from airflow_provider_ha.submit.client import HaClient
+from airflow_provider_ha.submit.context import JobContext, who
+from airflow_provider_ha.submit.recovery import recover
+from airflow_provider_ha.submit.restart import Resubmit, decide
+
+
+log = logging.getLogger(__name__)
+
+
+class Outcome(str, Enum):
+    """What came of attending to a job."""
+
+    LEFT_ALONE = "left alone"
+    PENDING = "pending"
+    RECOVERED = "recovered"
+    ON_ITS_WAY = "on its way"
+    GIVEN_UP = "given up"
+    CLEANED_UP = "cleaned up"
+    QUARANTINED = "put into quarantine"
+    IN_QUARANTINE = "in quarantine"
+    NOT_KNOWN = "not known"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long things may last before they are acted on. Seconds.
+
+    :param debounce: How long a loss has to last: whoever follows the job by itself comes first.
+    :param launch_timeout: How long a submission may take until the engine has it: its submitter may have died.
+    :param start_timeout: How long a submission that the engine has may take until it leads.
+    :param poll: Longest pause between two looks at a job that waits for something, and after a failure.
+    :param backstop: Pause between two looks at a job that is in order; its watches wake us earlier.
+    """
+
+    debounce: float = 1.0
+    launch_timeout: float = 15.0
+    start_timeout: float = 120.0
+    poll: float = 5.0
+    backstop: float = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attended:
+    """One job, and what was done about it.
+
+    :param detail: For people.
+    :param again: Seconds until it is worth another look; ``None`` when it is not waiting for anything.
+    """
+
+    job_id: str
+    outcome: Outcome
+    detail: str
+    again: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What a job waits for. Plain values: who goes on later, in another process, takes them along.
+
+    :param what: Action, run, attempt, epoch and state, as one text. Another one begins another wait.
+    :param left: Seconds until it is acted on.
+    """
+
+    what: str
+    left: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Sighting:
+    """What is waited for, and until when it is left as it is."""
+
+    what: str
+    due: float
+
+
+class Attendant:
+    """Attends to the jobs of one cluster under one leadership. Safe in several threads, one job in one at a time.
+
+    :param client: The cluster; its session is the leadership's.
+    :param leadership: Of the cluster.
+    :param by: Who acts, for people.
+    :param patience: How long things may last.
+    :param waiting: What an earlier attendant waited for, by job; see :attr:`waiting`.
+    """
+
+    def __init__(
+        self,
+        client: HaClient,
+        leadership: Leadership,
+        *,
+        by: str,
+        patience: Patience,
+        waiting: Mapping[str, Waiting] | None = None,
+    ) -> None:
+        self._client = client
+        self._leadership = leadership
+        self._by = by
+        self._patience = patience
+        now = client.clock.lease_time()
+        self._sightings = {name: _Sighting(each.what, now + each.left) for name, each in (waiting or {}).items()}
+
+    @property
+    def waiting(self) -> dict[str, Waiting]:
+        """What the jobs wait for now."""
+        now = self._client.clock.lease_time()
+        return {name: Waiting(each.what, max(0.0, each.due - now)) for name, each in self._sightings.items()}
+
+    def attend(self, job_id: str) -> Attended:
+        """Look at a job and do what has to be done about it.
+
+        :raises LeadershipLostError: This process does not lead the cluster any more; nothing was done.
+        :raises FencedError: As above, and another process may lead it already.
+        """
+        self._require_leadership()
+        try:
+            return self._attend(job_id)
+        except LeadershipError:
+            self._require_leadership()  # the job's own lock is not the cluster's
+            return self._later(job_id, "somebody else leads the job now")
+        except HaError as error:
+            log.warning("job %s could not be attended to: %s", job_id, error)
+            return self._later(job_id, str(error))
+
+    def _attend(self, job_id: str) -> Attended:
+        try:
+            sight = look(self._client.coordinator, self._client.store, self._client.paths, job_id)
+        except UnknownJobError:
+            self._sightings.pop(job_id, None)
+            return Attended(job_id=job_id, outcome=Outcome.LEFT_ALONE, detail="gone")
+        judgement = judge(sight)
+        if judgement.action is Action.LEAVE:
+            self._sightings.pop(job_id, None)
+            outcome = Outcome.LEFT_ALONE if sight.quarantined is None else Outcome.IN_QUARANTINE
+            return Attended(job_id=job_id, outcome=outcome, detail=judgement.reason)
+        left = self._left(sight, judgement.action)
+        if left > 0:
+            again = min(left, self._patience.poll)
+            return Attended(job_id=job_id, outcome=Outcome.PENDING, detail=judgement.reason, again=again)
+        self._require_leadership()
+        log.info("job %s: %s, because %s", job_id, judgement.action.value, judgement.reason)
+        done = self._acts()[judgement.action](self._client.context(job_id, cluster=self._leadership), judgement.reason)
+        self._sightings.pop(job_id, None)
+        return done
+
+    def _left(self, sight: Sight, action: Action) -> float:
+        """Return the seconds until *action* is due; remembers since when it is wanted."""
+        now = self._client.clock.lease_time()
+        what = " ".join(map(str, (action.value, *_facts(sight))))
+        sighting = self._sightings.get(sight.job_id)
+        if sighting is None or sighting.what != what:
+            sighting = self._sightings[sight.job_id] = _Sighting(what, now + self._wait(sight, action))
+        return sighting.due - now
+
+    def _wait(self, sight: Sight, action: Action) -> float:
+        if action is Action.WAIT:
+            starting = sight.snapshot is not None and sight.snapshot.state is JobState.STARTING
+            return self._patience.start_timeout if starting else self._patience.launch_timeout
+        wait = self._patience.debounce
+        if action is Action.RECOVER and sight.snapshot is not None and sight.graph is not None:
+            decision = decide(sight.snapshot, sight.graph.options, now=self._client.clock.now())
+            wait = max(wait, decision.after) if isinstance(decision, Resubmit) else wait
+        return wait
+
+    def _acts(self) -> dict[Action, Callable[[JobContext, str], Attended]]:
+        return {
+            Action.RECOVER: lambda job, reason: self._recover(job, reason, overdue=False),
+            Action.WAIT: lambda job, reason: self._recover(job, reason, overdue=True),
+            Action.CLEAN_UP: self._clean_up,
+            Action.QUARANTINE: self._quarantine,
+        }
+
+    def _recover(self, job: JobContext, reason: str, *, overdue: bool) -> Attended:
+        try:
+            run = recover(job, by=self._by, wait=False, overdue=overdue)
+        except JobStateError as error:
+            result = job.snapshot().run
+            failed = result is not None and result.result is not None and result.result.state is JobState.FAILED
+            return Attended(
+                job_id=job.job_id, outcome=Outcome.GIVEN_UP if failed else Outcome.LEFT_ALONE, detail=error.message
+            )
+        detail = f"{reason}: attempt {run.attempt} of run {run.run}"
+        outcome = Outcome.RECOVERED if run.created else Outcome.ON_ITS_WAY
+        return Attended(job_id=job.job_id, outcome=outcome, detail=detail)
+
+    def _clean_up(self, job: JobContext, reason: str) -> Attended:
+        clean_up(job)
+        return Attended(job_id=job.job_id, outcome=Outcome.CLEANED_UP, detail=reason)
+
+    def _quarantine(self, job: JobContext, reason: str) -> Attended:
+        record = Quarantine(
+            job_id=job.job_id,
+            reason=reason,
+            by=who(self._by),
+            cluster_epoch=self._leadership.epoch,
+            at=self._client.clock.now(),
+        )
+        try:
+            self._leadership.commit(quarantine_op(self._client.paths, record))
+        except NodeExistsError:
+            log.info("job %s is in quarantine already", job.job_id)
+        log.error("job %s is in quarantine: %s", job.job_id, reason)
+        return Attended(job_id=job.job_id, outcome=Outcome.QUARANTINED, detail=reason)
+
+    def _later(self, job_id: str, detail: str) -> Attended:
+        return Attended(job_id=job_id, outcome=Outcome.NOT_KNOWN, detail=detail, again=self._patience.poll)
+
+    def _require_leadership(self) -> None:
+        if self._leadership.lease_left() <= 0:
+            raise LeadershipLostError(f"this process does not lead {self._client.paths.lock.label} any more")
+
+
+def _facts(sight: Sight) -> tuple[object, ...]:
+    """Return what has to stay the same for a wait to go on."""
+    snapshot = sight.snapshot
+    if snapshot is None or snapshot.run is None:
+        return (sight.broken,)
+    newest = snapshot.run.newest
+    return (snapshot.run.run.number, newest.submission.attempt if newest else 0, snapshot.epoch, snapshot.state.value)

@@ -1,0 +1,72 @@
+"""Cleaning up after runs that are over and whose driver is gone: as the job's leader, pointer first, files second.
+
+A driver cleans up after itself, and after what earlier ones left (``driver.housekeeping``). What is left here are jobs
+that no driver will come for: a run that was ended without one, or whose driver died between its result and CLEAN.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from airflow_provider_ha.checkpoints.retained.store import CheckpointStore
+from airflow_provider_ha.checkpoints.retained.working_directories import superfluous_directories
+from airflow_provider_ha.errors import JobStateError
+from airflow_provider_ha.storage.durable import remove_tree
+from airflow_provider_ha.submit.context import JobContext
+from airflow_provider_ha.submit.intervene import take_lock
+
+
+log = logging.getLogger(__name__)
+
+
+def clean_up(job: JobContext) -> tuple[int, ...]:
+    """Remove what runs that are over have left, and mark their results CLEAN; returns their numbers.
+
+    Repeatable: what stops it in between leaves the results DIRTY, for the next call.
+
+    :raises JobStateError: The newest run has no result: nothing is cleaned up then.
+    :raises LeadershipUnavailableError: Somebody leads the job.
+    :raises LeadershipLostError: It took longer than the lease; the next call goes on.
+    """
+    run = _ended(job)
+    with take_lock(job, run, admit=lambda: _require_ended(job, run)) as leadership:
+        _require_ended(job, run)  # a newer run may have been made between the first look and the grant
+        pointer = job.graphs.remove_op(run)
+        if pointer is not None:
+            log.warning("job %s: a graph pointer of an ended run is removed; run %d is not run again", job.job_id, run)
+            leadership.commit(pointer)
+        for directory in _superfluous(job):
+            leadership.prove()  # nothing is removed by who does not lead any more
+            log.info("job %s: working directory %s is removed", job.job_id, directory.name)
+            remove_tree(directory)
+        numbers = tuple(number for number in job.runs.numbers() if job.runs.result(number) is not None)
+        dirty = {number: mark for number in numbers if (mark := job.runs.clean_op(number)) is not None}
+        if dirty:
+            leadership.commit(*dirty.values())
+    return tuple(dirty)
+
+
+def _superfluous(job: JobContext) -> list[Path]:
+    generation = job.snapshot().generation
+    if generation is None:
+        return []
+    work_path = job.config.work_path
+    checkpoints = CheckpointStore(job.coordinator, job.store, job.paths, job.keys, work_path, clock=job.clock)
+    return superfluous_directories(checkpoints, work_path, generation.directory)
+
+
+def _ended(job: JobContext) -> int:
+    numbers = job.runs.numbers()
+    if not numbers:
+        raise JobStateError(f"job {job.job_id!r} has no run", next_step="Nothing needs to be done")
+    _require_ended(job, numbers[-1])
+    return numbers[-1]
+
+
+def _require_ended(job: JobContext, run: int) -> None:
+    newest = job.runs.numbers()[-1]
+    if newest != run or job.runs.result(run) is None:
+        raise JobStateError(
+            f"run {newest} of job {job.job_id!r} is not over", next_step="Nothing is cleaned up while a run is live"
+        )

@@ -1,0 +1,259 @@
+"""The leader of a cluster: of all processes that could recover its jobs, the one that does.
+
+On grant it recovers every job that must be recovered and none other; as long as it leads it goes on watching; on revoke
+it stops acting at once. It is also the door for submissions: a process that does not lead refuses them and names the
+one that does.
+
+Exactly one recovers. The lock keeps two of these apart, its epoch fences one that was deposed, and a lost epoch is
+claimed once (contract 9), also against an Airflow task that follows the job by itself.
+
+One process, one leadership (contract 8): one that lost it exits, a fresh one contends.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from types import TracebackType
+
+from typing_extensions import Self
+
+from airflow_provider_ha.coordination.election import Leadership, acquire
+from airflow_provider_ha.errors import CoordinationError, LeadershipError, LeadershipLostError, NotConnectedError
+from airflow_provider_ha.jobs.cluster import ClusterLeaderInfo, not_leading
+from airflow_provider_ha.submit.agenda import Agenda
+from airflow_provider_ha.submit.attend import Attendant, Attended, Outcome, Patience, Waiting
+from airflow_provider_ha.submit.client import HaClient, JobClient
+from airflow_provider_ha.submit.requests import SubmitRequest, SubmittedRun
+
+
+log = logging.getLogger(__name__)
+
+_WORKERS = 8  # a launch may wait for an answer; the other jobs must not wait with it
+Report = Callable[[Attended], None]
+
+
+class ClusterLeader:
+    """Contends for the cluster, and recovers its jobs while it leads.
+
+    .. code-block:: python
+
+        with HaClient.open(config) as client, ClusterLeader(client, by="recoverer") as leader:
+            leader.lead(timeout=None)
+            leader.watch(stop)
+
+    :param client: The cluster. Its session holds the lock, so it must not be shared with another leader.
+    :param by: Who acts, for people.
+    :param address: Where this process can be found; host and process id when left out.
+    :param patience: How long a loss may last before it is acted on.
+    :param waiting: What an earlier leader waited for; see :attr:`waiting`.
+    """
+
+    def __init__(
+        self,
+        client: HaClient,
+        *,
+        by: str,
+        address: str = "",
+        patience: Patience | None = None,
+        waiting: Mapping[str, Waiting] | None = None,
+    ) -> None:
+        self._client = client
+        self._by = by
+        self._address = address or f"{socket.gethostname()}:{os.getpid()}"
+        self._patience = patience or Patience()
+        self._earlier = waiting
+        self._agenda = Agenda(client.clock)
+        self._attendant: Attendant | None = None
+        self._leadership: Leadership | None = None
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process leads the cluster now."""
+        return self._leadership is not None and self._leadership.lease_left() > 0
+
+    @property
+    def waiting(self) -> dict[str, Waiting]:
+        """What the jobs wait for: a debounce, or the delay of their restart strategy. Empty before the grant."""
+        return {} if self._attendant is None else self._attendant.waiting
+
+    @property
+    def leadership(self) -> Leadership:
+        """The leadership, for writes of the cluster's own.
+
+        :raises LeadershipUnavailableError: This process does not lead; names the one that does.
+        """
+        if self._leadership is None or not self.leads:
+            raise not_leading(self._client.coordinator, self._client.paths)
+        return self._leadership
+
+    @property
+    def epoch(self) -> int:
+        """Epoch of this leadership; 0 before the grant."""
+        return self._leadership.epoch if self._leadership is not None else 0
+
+    def lead(self, *, timeout: float | None, stop: threading.Event | None = None) -> None:
+        """Wait until nobody leads the cluster, then lead it.
+
+        :param timeout: Seconds to wait; ``None`` waits for ever; 0 tries once.
+        :param stop: Calls the wait off.
+        :raises LeadershipUnavailableError: Another process leads; names its address.
+        :raises NotConnectedError: ZooKeeper does not answer within *timeout*.
+        """
+        client = self._client
+        client.coordinator.ensure(client.paths.quarantine)
+        try:
+            leadership = acquire(
+                client.coordinator,
+                client.paths.lock,
+                timings=client.config.timings,
+                clock=client.clock,
+                describe=self._describe,
+                timeout=timeout,
+                stop=stop,
+            )
+        except LeadershipError as error:
+            raise not_leading(client.coordinator, client.paths) from error
+        self._leadership = leadership
+        self._attendant = Attendant(client, leadership, by=self._by, patience=self._patience, waiting=self._earlier)
+        leadership.start_heartbeats(self._on_lost)
+
+    def submit(self, request: SubmitRequest) -> SubmittedRun:
+        """Submit a job, as the cluster's leader.
+
+        :raises LeadershipUnavailableError: This process does not lead; names the one that does. Nothing was changed.
+        :raises JobStateError: The job has a live run of another request.
+        """
+        return JobClient(self._client.context(request.job_id, cluster=self.leadership)).submit(request)
+
+    def attend(self, job_id: str) -> Attended:
+        """Look at one job and do what is due.
+
+        :raises LeadershipError: This process does not lead.
+        """
+        if self._attendant is None:
+            raise not_leading(self._client.coordinator, self._client.paths)
+        return self._attendant.attend(job_id)
+
+    def settle(self, seconds: float, report: Report | None = None) -> list[Attended]:
+        """Attend to every job until none waits for anything, at most for *seconds*; returns the last word on each.
+
+        :raises LeadershipError: This process does not lead any more.
+        :raises NotConnectedError: The jobs could not be listed.
+        """
+        clock, last = self._client.clock, dict[str, Attended]()
+        deadline = clock.lease_time() + seconds
+        waiting = self._client.list_jobs()
+        while waiting:
+            last.update({attended.job_id: attended for attended in self._attend_all(waiting, report)})
+            pauses = {name: again for name in waiting if (again := last[name].again) is not None}
+            waiting = sorted(pauses)
+            pause = min(pauses.values(), default=0.0)
+            if clock.lease_time() + pause > deadline:
+                break
+            self._agenda.changed.wait(pause)
+        return [last[name] for name in sorted(last)]
+
+    def watch(self, stop: threading.Event, report: Report | None = None) -> None:
+        """Attend to the jobs as things happen to them, until *stop* is set.
+
+        :raises LeadershipLostError: This process does not lead any more, and has to exit.
+        """
+        with ThreadPoolExecutor(_WORKERS, thread_name_prefix="ha-cluster") as pool:
+            while not stop.is_set():
+                self._require_leadership()
+                self._agenda.changed.clear()
+                self._expect_jobs()
+                for job_id in self._agenda.take():
+                    pool.submit(self._attend_watched, job_id, report)
+                self._agenda.changed.wait(self._agenda.pause(self._client.config.timings.heartbeat_interval))
+
+    def close(self) -> None:
+        """Give the cluster up at once. Idempotent.
+
+        :raises NotConnectedError, OutcomeUnknownError: The lock may stay until the session ends.
+        """
+        leadership, self._leadership, self._attendant = self._leadership, None, None
+        if leadership is not None:
+            leadership.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _describe(self, epoch: int) -> bytes:
+        return ClusterLeaderInfo(
+            epoch=epoch,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            address=self._address,
+            since=self._client.clock.now(),
+        ).to_bytes()
+
+    def _on_lost(self, reason: str) -> None:
+        log.error("this process stops recovering jobs: %s", reason)
+        self._agenda.changed.set()
+
+    def _require_leadership(self) -> None:
+        if not self.leads:
+            raise LeadershipLostError(
+                f"this process does not lead {self._client.paths.lock.label} any more",
+                next_step="Start a fresh process: one process, one leadership",
+            )
+
+    def _attend_all(self, names: list[str], report: Report | None) -> list[Attended]:
+        attended = []
+        for name in names:
+            attended.append(self.attend(name))
+            if report is not None:
+                report(attended[-1])
+        return attended
+
+    def _expect_jobs(self) -> None:
+        try:
+            self._agenda.expect(self._client.list_jobs(watch=self._agenda.changed.set))
+        except NotConnectedError as error:
+            log.warning("the jobs cannot be listed now: %s", error)
+
+    def _attend_watched(self, job_id: str, report: Report | None) -> None:
+        again = self._patience.poll
+        try:
+            self._arm(job_id)
+            attended = self.attend(job_id)
+            settled = attended.outcome in (Outcome.LEFT_ALONE, Outcome.IN_QUARANTINE)
+            again = attended.again or (self._patience.backstop if settled else self._patience.debounce)
+            if report is not None:
+                report(attended)
+        except CoordinationError as error:
+            log.warning("job %s is looked at again: %s", job_id, error)
+        except Exception:  # top of a pool's thread: nobody else would hear of it
+            log.exception("job %s could not be attended to", job_id)
+        finally:
+            self._agenda.done(job_id, again)
+
+    def _arm(self, job_id: str) -> None:
+        """Watch first, look second: so no change falls in between."""
+        touched, paths = _Touched(self._agenda, job_id), self._client.paths.job(job_id)
+        self._client.coordinator.find(paths.leader, watch=touched)
+        self._client.coordinator.find(self._client.paths.quarantined(job_id), watch=touched)
+        self._client.coordinator.children(paths.runs, watch=touched)
+
+
+@dataclass(frozen=True)
+class _Touched:
+    """A watch. Equal for the same job, so that arming it again does not pile up in the session."""
+
+    agenda: Agenda
+    job_id: str
+
+    def __call__(self) -> None:
+        self.agenda.touch(self.job_id)

@@ -1,0 +1,178 @@
+"""Removing everything that a cluster keeps for its jobs, when its life is over: pointers first, blobs second (R6).
+
+Refused while anybody leads, while a run has no result (a lost driver is no end, contract 5) and while a reader holds a
+lease. What stays: epochs, as tombstones, so that nobody who slept through this can come back under an epoch that is
+given out again; and what users own: savepoints, their pointers and manifests, and what those name.
+
+A pointer that could not be removed stops everything before the first blob. Repeatable. Nothing may be submitted to the
+cluster meanwhile; an object that is written or renewed after the beginning stays all the same.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from airflow_provider_ha.checkpoints.retained.savepoint_files import MANIFEST, manifest_bytes, parse_manifest
+from airflow_provider_ha.clock import new_id
+from airflow_provider_ha.coordination.coordinator import Coordinator, Delete
+from airflow_provider_ha.coordination.leadership import Leadership
+from airflow_provider_ha.coordination.leases import active
+from airflow_provider_ha.errors import JobStateError, NodeMissingError, VersionConflictError
+from airflow_provider_ha.jobs.model import Blob
+from airflow_provider_ha.storage import keys
+from airflow_provider_ha.storage.store import ObjectStore
+from airflow_provider_ha.submit.client import HaClient
+from airflow_provider_ha.submit.context import JobContext
+from airflow_provider_ha.submit.intervene import take_lock
+
+
+log = logging.getLogger(__name__)
+
+_BATCH = 50  # nodes per transaction: a lease is seconds, and ZooKeeper's packets are small
+_ATTEMPTS = 3
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Kept:
+    """What users own.
+
+    :param blobs: Keys of the blobs that savepoints name.
+    :param prefixes: Prefixes of keys that stay.
+    """
+
+    blobs: frozenset[str]
+    prefixes: tuple[str, ...]
+
+    def keeps(self, key: str) -> bool:
+        return key in self.blobs or key.startswith(self.prefixes)
+
+
+def erase(client: HaClient, leadership: Leadership) -> None:
+    """Remove the HA data of all jobs of the cluster, except what users own.
+
+    :param leadership: Of the cluster: who recovers jobs must be away.
+    :raises JobStateError: A job is led, has a live run or a reader; nothing was removed.
+    :raises RecordCorruptError, CheckpointError: What a savepoint needs is not known; nothing was removed.
+    :raises CoordinationError: A pointer could not be removed; no blob was.
+    :raises StorageError: A blob could not be removed; its pointer is gone.
+    """
+    jobs = [client.context(job_id) for job_id in client.list_jobs()]
+    for job in jobs:
+        _require_over(job)
+    kept, before = _owned_by_users(client, jobs), _beginning(client.store)
+    for job in jobs:
+        _erase_pointers(job)
+    for parent in (client.paths.to_delete, client.paths.quarantine):
+        _remove_nodes(client.coordinator, leadership, parent, spared=())
+    _erase_files(client, kept, before)
+
+
+def _require_over(job: JobContext) -> None:
+    snapshot = job.snapshot()
+    if snapshot.leader is not None:
+        raise JobStateError(
+            f"job {job.job_id!r} is led by epoch {snapshot.leader.epoch} on {snapshot.leader.host}",
+            next_step="Stop or cancel it first; nothing was removed",
+        )
+    if snapshot.run is not None and snapshot.run.result is None:
+        raise JobStateError(
+            f"run {snapshot.run.run.number} of job {job.job_id!r} is {snapshot.state.value} and has no result",
+            next_step="Recover, stop or cancel it first; nothing was removed",
+        )
+    for what in job.coordinator.children(f"{job.paths.base}/leases"):
+        if active(job.coordinator, job.paths, what, job.clock):
+            raise JobStateError(
+                f"somebody reads {what!r} of job {job.job_id!r}", next_step="Wait for its end; nothing was removed"
+            )
+
+
+def _erase_pointers(job: JobContext) -> None:
+    """Remove what the job has in ZooKeeper, as its leader, but the lock itself and what users own."""
+    numbers = job.runs.numbers()
+    with take_lock(job, numbers[-1] if numbers else 0, admit=lambda: _require_no_live_run(job)) as leadership:
+        _require_no_live_run(job)
+        spared = (job.paths.lock, job.paths.savepoints)
+        _remove_nodes(job.coordinator, leadership, job.paths.base, spared=spared)
+
+
+def _require_no_live_run(job: JobContext) -> None:
+    numbers = job.runs.numbers()
+    if numbers and job.runs.result(numbers[-1]) is None:
+        raise JobStateError(f"job {job.job_id!r} has a new run", next_step="Submit nothing while a cluster is erased")
+
+
+def _remove_nodes(coordinator: Coordinator, leadership: Leadership, base: str, *, spared: tuple[str, ...]) -> None:
+    """Remove everything below *base* in fenced transactions, children first.
+
+    :raises VersionConflictError, NodeMissingError: Somebody goes on writing there.
+    """
+    for attempt in range(_ATTEMPTS):
+        try:
+            nodes = list(_below(coordinator, base, spared))
+            for start in range(0, len(nodes), _BATCH):
+                leadership.prove()
+                leadership.commit(*(Delete(path) for path in nodes[start : start + _BATCH]))
+        except (VersionConflictError, NodeMissingError):  # noqa: PERF203  # a retry is a try in a loop
+            if attempt == _ATTEMPTS - 1:
+                raise
+        else:
+            return
+
+
+def _below(coordinator: Coordinator, base: str, spared: tuple[str, ...]) -> Iterator[str]:
+    for name in coordinator.children(base):
+        path = f"{base}/{name}"
+        if path not in spared:
+            yield from _below(coordinator, path, spared)
+            yield path
+
+
+def _owned_by_users(client: HaClient, jobs: list[JobContext]) -> _Kept:
+    blobs: set[str] = set()
+    prefixes = []
+    for job in jobs:
+        savepoints = client.config.work_path / job.keys.base / "savepoints"
+        directories = [path for path in _children(savepoints) if (path / MANIFEST).exists()]
+        names = job.coordinator.children(job.paths.savepoints)
+        if directories or names:
+            # The payloads hold the boundaries of later batches: without them a restore could not repeat these exactly.
+            prefixes += [f"{job.keys.base}/savepoints/", job.keys.payloads]
+        for directory in directories:
+            blobs |= _named_by(job, parse_manifest(directory, manifest_bytes(directory)).graph)
+    return _Kept(frozenset(map(keys.blob, blobs)), tuple(prefixes))
+
+
+def _named_by(job: JobContext, digest: str) -> set[str]:
+    graph = job.graph(Blob(sha256=digest, size=0))
+    files = (graph.application, *graph.modules, *graph.py_files, *graph.files, *graph.jars)
+    return {digest, *(artifact.blob.sha256 for artifact in files)}
+
+
+def _beginning(store: ObjectStore) -> float:
+    """Return the store's own time: what is written from now on is not ours to remove."""
+    probe = f"erase-{new_id()}"
+    store.write(probe, b"")
+    found = store.info(probe)
+    store.delete(probe)
+    return found.modified.timestamp() if found is not None else 0.0
+
+
+def _erase_files(client: HaClient, kept: _Kept, before: float) -> None:
+    jobs = client.config.work_path / "jobs"
+    for job in _children(jobs):
+        for directory in (job / "live", job / "submissions", job / "checkpoints" / "pins"):
+            if directory.is_dir():
+                shutil.rmtree(directory)
+    for prefix in ("jobs/", "blobs/"):
+        for found in client.store.list(prefix):
+            if not kept.keeps(found.key) and found.modified.timestamp() < before:
+                client.store.delete(found.key)
+    log.info("the HA data of %s is removed; %d blobs of savepoints stay", client.paths.lock.label, len(kept.blobs))
+
+
+def _children(directory: Path) -> list[Path]:
+    return sorted(directory.iterdir()) if directory.is_dir() else []

@@ -1,0 +1,146 @@
+"""Makes the nodes of a plan. Never overwrites one, and never touches a job that somebody leads.
+
+Order, so that a crash in between leaves nothing that could be taken for a whole job: the epoch first (from then on no
+leader of before can write), the records second, the graph pointer last, in one transaction with one more epoch. That
+epoch is newer than the submissions, so a run that had not ended reads as LOST at once, and ``recover`` takes it up.
+
+Every transaction checks the version of the epoch node: a leader that comes up meanwhile makes it fail, and is left
+alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from airflow_provider_ha.coordination.coordinator import Check, Coordinator, Create, Node, Op, SetData
+from airflow_provider_ha.coordination.counter import counter_op, read_counter
+from airflow_provider_ha.coordination.paths import JobPaths
+from airflow_provider_ha.errors import (
+    JobStateError,
+    NodeExistsError,
+    NodeMissingError,
+    VersionConflictError,
+)
+from airflow_provider_ha.submit.rebuild.plan import JobPlan, PlannedNode
+
+
+REBUILT = b"rebuilt"  # where an acquisition writes its attempt id: nobody's
+_OPS_PER_TRANSACTION = 4000  # far below what one transaction may hold, 1 MB
+_BYTES_PER_TRANSACTION = 500_000
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What was done for a job.
+
+    :param created: Paths of the nodes that were made.
+    :param kept: Paths of nodes that were there, with other content than storage tells: left as they are.
+    :param epoch: Epoch of the job now; ``None`` when nothing was done.
+    :param refused: Why nothing, or not everything, was done; empty when it was.
+    """
+
+    job_id: str
+    created: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    epoch: int | None = None
+    refused: str = ""
+
+
+def compare(coordinator: Coordinator, plan: JobPlan) -> tuple[list[PlannedNode], list[str]]:
+    """Return the nodes of *plan* that are missing, and the paths of those that hold something else."""
+    missing, other = [], []
+    for node in plan.nodes:
+        found = coordinator.find(node.path)
+        if found is None:
+            missing.append(node)
+        elif node.data and found.data != node.data:
+            other.append(node.path)
+    return missing, other
+
+
+def apply_job(coordinator: Coordinator, paths: JobPaths, plan: JobPlan) -> Applied:
+    """Make what is missing of a job's tree. Can be repeated: what is there is left alone.
+
+    :raises JobStateError: Somebody leads the job, or changed it meanwhile.
+    :raises OutcomeUnknownError: ZooKeeper did not answer: do it again.
+    """
+    try:
+        return _apply(coordinator, paths, plan)
+    except (NodeExistsError, NodeMissingError, VersionConflictError) as error:
+        raise JobStateError(
+            f"job {plan.job_id!r} was changed while it was rebuilt ({error.message})",
+            next_step="Look who uses the job; then rebuild what is still missing",
+        ) from error
+
+
+def _apply(coordinator: Coordinator, paths: JobPaths, plan: JobPlan) -> Applied:
+    if coordinator.find(paths.leader) is not None:
+        raise JobStateError(
+            f"job {plan.job_id!r} has a leader: nothing of it is touched",
+            next_step="Stop or cancel the job first, then rebuild what is missing",
+        )
+    created: list[str] = []
+    epoch = _raise_epoch(coordinator, paths, plan, created)
+    missing, other = compare(coordinator, plan)
+    for part in _parts(missing):
+        coordinator.commit(Check(paths.epoch, epoch), *(Create(node.path, node.data) for node in part))
+        created += [node.path for node in part]
+    created += _raise_counter(coordinator, paths, plan, epoch)
+    if _pointer_is_missing(coordinator, paths, plan) and plan.pointer is not None:
+        (_, epoch) = coordinator.commit(
+            Create(plan.pointer.path, plan.pointer.data), SetData(paths.epoch, REBUILT, epoch)
+        )
+        created.append(plan.pointer.path)
+    return Applied(plan.job_id, tuple(created), tuple(other), epoch)
+
+
+def _raise_epoch(coordinator: Coordinator, paths: JobPaths, plan: JobPlan, created: list[str]) -> int:
+    """See to it that no epoch of before can come again; return the version that the epoch node has now."""
+    node = coordinator.find(paths.epoch)
+    if node is not None and node.version >= plan.highest_epoch:
+        return node.version
+    making: list[Op] = []
+    if node is None:
+        coordinator.ensure(paths.lock)
+        making = [Create(path) for path in (paths.heartbeat,) if coordinator.find(path) is None]
+        making.append(Create(paths.epoch, REBUILT))
+        created += [paths.lock, *(op.path for op in making)]
+    version = 0 if node is None else node.version
+    steps = [SetData(paths.epoch, REBUILT, step) for step in range(version, plan.epoch)]
+    # In one transaction with its creation as far as that can hold them: a short epoch is never seen by anybody.
+    for start in range(0, len(steps), _OPS_PER_TRANSACTION):
+        coordinator.commit(*making, *steps[start : start + _OPS_PER_TRANSACTION])
+        making = []
+    return plan.epoch
+
+
+def _raise_counter(coordinator: Coordinator, paths: JobPaths, plan: JobPlan, epoch: int) -> list[str]:
+    if plan.counter <= read_counter(coordinator, paths.checkpoint_id_counter):
+        return []
+    node: Node | None = coordinator.find(paths.checkpoint_id_counter)
+    coordinator.commit(Check(paths.epoch, epoch), counter_op(paths.checkpoint_id_counter, node, plan.counter))
+    return [paths.checkpoint_id_counter]
+
+
+def _pointer_is_missing(coordinator: Coordinator, paths: JobPaths, plan: JobPlan) -> bool:
+    """Whether the newest run has no result and no pointer: such a run was never left by anybody but a loss."""
+    if plan.pointer is None or coordinator.find(plan.pointer.path) is not None:
+        return False
+    newest = max((int(name) for name in coordinator.children(paths.runs) if name.isdecimal()), default=0)
+    return newest == max(plan.states) and coordinator.find(paths.run_result(newest)) is None
+
+
+def _parts(nodes: Sequence[PlannedNode]) -> Iterator[list[PlannedNode]]:
+    """Yield *nodes* in portions that a transaction can hold."""
+    part: list[PlannedNode] = []
+    size = 0
+    for node in nodes:
+        weight = len(node.path) + len(node.data)
+        if part and (size + weight > _BYTES_PER_TRANSACTION or len(part) >= _OPS_PER_TRANSACTION):
+            yield part
+            part, size = [], 0
+        part.append(node)
+        size += weight
+    if part:
+        yield part

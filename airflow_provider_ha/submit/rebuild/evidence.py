@@ -1,0 +1,141 @@
+"""Everything that storage says about one job. Reads, and judges nothing.
+
+Invariant: what could not be read is an error or a named problem, never a gap: a job that looks smaller than it is would
+get an epoch that was used before.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from airflow_provider_ha.checkpoints.retained.rebuilt import (
+    FoundCheckpoint,
+    FoundSavepoint,
+    find_checkpoints,
+    find_savepoints,
+)
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.errors import ConfigurationError, StorageUnavailableError
+from airflow_provider_ha.jobs.journal import Entry, JobJournal
+from airflow_provider_ha.jobs.model import Blob
+from airflow_provider_ha.names import check_job_id
+from airflow_provider_ha.storage import keys as storage_keys
+from airflow_provider_ha.storage.keys import JobKeys
+from airflow_provider_ha.storage.store import ObjectStore
+
+
+_LIVE = re.compile(r"\.*e(\d+)-")  # e7-<uuid>, also fenced, drained, or the hidden remains of one
+_NUMBERED = re.compile(r"\.*(\d+)-e(\d+)")  # <number>-e<epoch>, of pins and payloads
+
+
+@dataclass(frozen=True, slots=True)
+class JobEvidence:
+    """What storage says about a job.
+
+    :param entries: The journal of its runs.
+    :param checkpoints: Every payload that can be read.
+    :param graphs: Job graphs that a checkpoint names and that are there, by digest.
+    :param highest_epoch: Highest epoch in any name or record; 0 for none.
+    :param highest_number: Highest checkpoint number in any name; 0 for none.
+    :param problems: What is there and cannot be read, one sentence each.
+    """
+
+    job_id: str
+    entries: tuple[Entry, ...] = ()
+    checkpoints: tuple[FoundCheckpoint, ...] = ()
+    savepoints: tuple[FoundSavepoint, ...] = ()
+    graphs: tuple[Blob, ...] = ()
+    highest_epoch: int = 0
+    highest_number: int = 0
+    problems: tuple[str, ...] = ()
+
+
+def find_jobs(config: HaConfig, store: ObjectStore) -> list[str]:
+    """Return the ids of all jobs that storage knows, sorted.
+
+    :raises StorageUnavailableError: A part of storage is not there: an unmounted disk is not an empty cluster.
+    """
+    if not config.work_path.is_dir():
+        raise StorageUnavailableError(
+            f"the work root {config.work_path} is not there", next_step="Mount the file system that holds it"
+        )
+    root = Path("jobs")
+    names = {path.name for path in _children(config.work_path / root) if path.is_dir()}
+    if config.work_root is not None:  # else blobs and directories share one root, and this would walk through both
+        names |= {info.key.split("/")[1] for info in store.list(f"{root}/")}
+    return sorted(name for name in names if _is_job(name))
+
+
+def gather(config: HaConfig, store: ObjectStore, job_id: str) -> JobEvidence:
+    """Read what storage says about a job.
+
+    :raises StorageUnavailableError: It could not be read.
+    """
+    keys, problems = JobKeys(job_id), list[str]()
+    entries, unreadable = JobJournal(store, keys).read()
+    problems += [entry.reason for entry in unreadable]
+    checkpoints = tuple(find_checkpoints(store, keys, config.work_path, problems))
+    savepoints = tuple(find_savepoints(keys, config.work_path, problems))
+    numbered = list(_numbered(config.work_path, store, keys))
+    epochs = [epoch for _, epoch in numbered]
+    epochs += [int(found[1]) for path in _children(_live(config, keys)) if (found := _LIVE.match(path.name))]
+    epochs += [item.epoch for item in savepoints]
+    epochs += [int(key.rpartition("e")[2]) for key in _written_by_epoch(store, keys)]
+    return JobEvidence(
+        job_id=job_id,
+        entries=tuple(entries),
+        checkpoints=checkpoints,
+        savepoints=savepoints,
+        graphs=tuple(_graphs(store, {item.graph for item in checkpoints})),
+        highest_epoch=max(epochs, default=0),
+        highest_number=max((number for number, _ in numbered), default=0),
+        problems=tuple(problems),
+    )
+
+
+def _live(config: HaConfig, keys: JobKeys) -> Path:
+    return (config.work_path / keys.working_directory(0, "x")).parent
+
+
+def _numbered(work_path: Path, store: ObjectStore, keys: JobKeys) -> Iterator[tuple[int, int]]:
+    names = [info.key.removeprefix(keys.payloads) for info in store.list(keys.payloads)]
+    names += [path.name for path in _children((work_path / keys.pin(0, 0)).parent)]
+    for name in names:
+        if found := _NUMBERED.match(name):
+            yield int(found[1]), int(found[2])
+
+
+def _written_by_epoch(store: ObjectStore, keys: JobKeys) -> Iterator[str]:
+    """Yield the stems of journal entries that carry an epoch in their name, readable or not."""
+    for kind in ("result", "generation"):
+        for info in store.list(keys.journal(kind, "").removesuffix(".json")):
+            stem = info.key.removesuffix(".json")
+            if re.search(r"e\d+$", stem):
+                yield stem
+
+
+def _graphs(store: ObjectStore, digests: set[str]) -> Iterator[Blob]:
+    for sha256 in sorted(digests):
+        info = store.info(storage_keys.blob(sha256))
+        if info is not None:
+            yield Blob(sha256=sha256, size=info.size)
+
+
+def _children(directory: Path) -> list[Path]:
+    try:
+        return sorted(directory.iterdir())
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise StorageUnavailableError(f"cannot read {directory}: {error}") from error
+
+
+def _is_job(name: str) -> bool:
+    try:
+        check_job_id(name)
+    except ConfigurationError:
+        return False
+    return True

@@ -1,0 +1,125 @@
+"""The connections between the members of an ensemble, one object per direction, so that a test can cut them.
+
+Members find each other by the ports in their configuration, so each member's configuration names the links instead of
+the other members. One thing goes round that: who opens an election connection says in its first message where it can be
+reached, and a member with a higher number hangs up and connects *there*. So a link writes the link of the way back into
+that message.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+from collections.abc import Callable
+
+
+_HOST = "127.0.0.1"
+_CHUNK = 65536
+_GREETING = struct.Struct("!qqi")  # protocol version, number of the member, length of its address
+_PROTOCOLS = (-65536, -65535)
+
+
+class Link:
+    """One direction: where one member connects to when it wants to reach another one.
+
+    While it is silent nothing is lost: what was under way arrives late, as TCP does it after a cut. Connections can
+    still be opened, as by a route whose far end does not answer.
+
+    :param target: Port of the other member.
+    :param way_back: Returns the port of the link in the other direction, for election connections.
+    """
+
+    def __init__(self, target: int, way_back: Callable[[], int] | None = None) -> None:
+        self._target = target
+        self._way_back = way_back
+        self._open = threading.Event()
+        self._open.set()
+        self._closed = False
+        self._lock = threading.Lock()
+        self._sockets: list[socket.socket] = []
+        self._listener = socket.create_server((_HOST, 0))
+        threading.Thread(target=self._accept, name="ensemble-link", daemon=True).start()
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self._listener.getsockname()[1])
+
+    def silence(self) -> None:
+        """Let nothing through, and keep every connection open."""
+        self._open.clear()
+
+    def heal(self) -> None:
+        """Let everything through again, first of all what was held."""
+        self._open.set()
+
+    def close(self) -> None:
+        """Close every connection and stop listening."""
+        self._closed = True
+        self._open.set()
+        with self._lock:
+            ends, self._sockets = [self._listener, *self._sockets], []
+        for end in ends:
+            _shut(end)
+
+    def _accept(self) -> None:
+        while not self._closed:
+            try:
+                near, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._connect, args=(near,), name="ensemble-link", daemon=True).start()
+
+    def _connect(self, near: socket.socket) -> None:
+        self._open.wait()
+        try:
+            far = socket.create_connection((_HOST, self._target), timeout=5)
+            far.settimeout(None)
+            with self._lock:
+                self._sockets += [near, far]
+            if self._way_back is not None:
+                far.sendall(_greeting(near, self._way_back()))
+        except (OSError, EOFError):  # the member is down: so is the connection to it
+            _shut(near)
+            return
+        threading.Thread(target=self._pump, args=(far, near), name="ensemble-link", daemon=True).start()
+        self._pump(near, far)
+
+    def _pump(self, source: socket.socket, sink: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(_CHUNK):
+                self._open.wait()
+                sink.sendall(data)
+        self._open.wait()  # a cut also hides that the other end has hung up
+        _shut(source)
+        _shut(sink)
+        with self._lock:
+            self._sockets = [end for end in self._sockets if end.fileno() >= 0]
+
+
+def _greeting(near: socket.socket, way_back: int) -> bytes:
+    """Read the first message of an election connection; return it with another address in it."""
+    version, member, length = _GREETING.unpack(_receive(near, _GREETING.size))
+    if version not in _PROTOCOLS:
+        raise EOFError(f"protocol version {version} of an election connection is not known")
+    _receive(near, length)
+    address = f"{_HOST}:{way_back}".encode()
+    return _GREETING.pack(version, member, len(address)) + address
+
+
+def _receive(source: socket.socket, length: int) -> bytes:
+    data = b""
+    while len(data) < length:
+        part = source.recv(length - len(data))
+        if not part:
+            raise EOFError
+        data += part
+    return data
+
+
+def _shut(end: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # wakes the thread that reads
+        end.shutdown(socket.SHUT_RDWR)
+    end.close()

@@ -1,0 +1,184 @@
+"""Event trigger for a whole cluster: a job has no leader, or has got one.
+
+It holds no lock and recovers nothing. A triggerer has no place to run a driver from, and a lock that is held by who
+cannot act would keep away everybody who can. So it only tells, and whoever acts on it contends for the cluster then
+(``operators.recover_jobs``).
+
+Every watcher of one connection with the same timings shares one stream of events, so a second asset costs no session
+and no reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Hashable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.triggers.base import BaseEventTrigger, TriggerEvent
+
+from airflow_provider_ha.coordination.paths import ClusterPaths
+from airflow_provider_ha.errors import HaError, RecordCorruptError
+from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID, SparkHaHook
+from airflow_provider_ha.jobs.model import LeaderInfo
+from airflow_provider_ha.jobs.recoverable import Action, judge, look
+from airflow_provider_ha.triggers.base import Outage
+from airflow_provider_ha.triggers.hub import Hub, borrow
+from airflow_provider_ha.triggers.notices import GRANTED, KINDS, NO_LEADER, Condition, Event, Notices
+
+
+if TYPE_CHECKING:
+    from airflow_provider_ha.submit.client import HaClient
+
+
+class SparkHaClusterTrigger(BaseEventTrigger):
+    """Tell when a job of the cluster has no leader, and when a leadership was granted. For an ``AssetWatcher``.
+
+    Events are plain JSON: ``event`` (``"no_leader"`` or ``"leadership_granted"``), ``job_id``, ``run``, ``attempt``,
+    ``epoch``, ``reason`` or ``host`` and ``pid``, and ``lasted``, the seconds that it has been so. They are derived
+    from what ZooKeeper holds, never from a watch alone.
+
+    :param spark_ha_conn_id: Connection of type ``spark_ha``.
+    :param emit: Which events this watcher wants; both when left out.
+    :param job_ids: Which jobs this watcher wants; all of the cluster when left out.
+    :param grace: Seconds that a condition has to last. The followers of a job recover its loss within these by
+        themselves.
+    :param start_timeout: Seconds that a submission may take until it leads, before the job counts as without a leader.
+    :param repeat_after: Seconds after which a job that still has no leader is told again.
+    :param poll_interval: Seconds between two looks when no watch fires.
+    """
+
+    def __init__(
+        self,
+        *,
+        spark_ha_conn_id: str = DEFAULT_CONN_ID,
+        emit: Sequence[str] | None = None,
+        job_ids: Sequence[str] | None = None,
+        grace: float = 10.0,
+        start_timeout: float = 120.0,
+        repeat_after: float = 300.0,
+        poll_interval: float = 5.0,
+        **_later: Any,
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # Airflow's triggers are not annotated
+        self.spark_ha_conn_id = spark_ha_conn_id
+        self.emit = sorted(emit or KINDS)
+        self.job_ids = sorted(job_ids) if job_ids is not None else None
+        self.grace = grace
+        self.start_timeout = start_timeout
+        self.repeat_after = repeat_after
+        self.poll_interval = poll_interval
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return what makes this trigger again in another process."""
+        kind = type(self)
+        wanted = {"emit": self.emit, "job_ids": self.job_ids}
+        return f"{kind.__module__}.{kind.__qualname__}", {**self._stream(), **wanted}
+
+    def shared_stream_key(self) -> Hashable:
+        """Return what the watchers that share one stream agree on."""
+        return (type(self).__qualname__, *self._stream().items())
+
+    @classmethod
+    async def open_shared_stream(cls, kwargs: dict[str, Any]) -> AsyncIterator[Event]:
+        """Yield every event of the cluster, for ever."""
+        async for event in cls(**kwargs).events():
+            yield event
+
+    async def filter_shared_stream(self, shared_stream: AsyncIterator[Event]) -> AsyncIterator[TriggerEvent]:
+        """Yield the events that this watcher wants."""
+        async for event in shared_stream:
+            if self.wants(event):
+                yield TriggerEvent(event)  # type: ignore[no-untyped-call]  # as above
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Yield the events that this watcher wants, without sharing."""
+        async for event in self.filter_shared_stream(self.events()):
+            yield event
+
+    def wants(self, event: Event) -> bool:
+        """Whether an event of the cluster is for this watcher."""
+        return event["event"] in self.emit and (self.job_ids is None or event["job_id"] in self.job_ids)
+
+    async def events(self) -> AsyncIterator[Event]:
+        """Yield every event of the cluster, for ever. A cluster that cannot be reached says nothing about its jobs."""
+        notices, outage = Notices(self.repeat_after), Outage(self)
+        while True:
+            try:
+                config = await SparkHaHook(self.spark_ha_conn_id).aget_config()
+            except HaError as error:
+                outage.goes_on(str(error))
+                await asyncio.sleep(self.poll_interval)
+                continue
+            async with borrow(config) as hub:
+                async for event in self._follow(hub, ClusterPaths(config.root, config.cluster_id), notices, outage):
+                    yield event
+
+    async def _follow(self, hub: Hub, cluster: ClusterPaths, notices: Notices, outage: Outage) -> AsyncIterator[Event]:
+        jobs: list[str] = []
+        while True:
+            nodes = [cluster.job(job_id).leader for job_id in jobs]
+            async with hub.waiter(nodes) as waiter:
+                try:
+                    seen = await hub.read(waiter, self.survey)
+                except asyncio.TimeoutError:
+                    outage.goes_on("no answer in time")
+                except HaError as error:
+                    outage.goes_on(str(error))
+                else:
+                    outage.over()
+                    arrived, jobs = sorted(seen) != jobs, sorted(seen)
+                    for event in notices.take(seen, time.monotonic()):
+                        yield event
+                    if arrived:
+                        continue  # at once, to watch the new ones
+                pause = min(self.poll_interval, notices.next_due(time.monotonic()))
+                # Jitter, so that many deployments do not ask in one moment.
+                await waiter.wait(pause * random.uniform(1.0, 1.2))  # noqa: S311  # not a secret
+
+    def survey(self, client: HaClient) -> dict[str, Condition]:
+        """Look at every job of the cluster. Called in a thread; a job that is led costs one read.
+
+        :raises NotConnectedError, StorageUnavailableError: Something could not be found out.
+        """
+        return {job_id: self._condition(client, job_id) for job_id in client.list_jobs()}
+
+    def _condition(self, client: HaClient, job_id: str) -> Condition:
+        paths = client.paths.job(job_id)
+        leader = client.coordinator.find(paths.leader)
+        if leader is not None:
+            return self._led(leader.data)
+        if client.coordinator.find(paths.job_graph) is None:
+            return Condition()  # nobody has to recover it
+        sight = look(client.coordinator, client.store, client.paths, job_id)
+        judgement, snapshot = judge(sight), sight.snapshot
+        if judgement.action not in (Action.RECOVER, Action.WAIT, Action.QUARANTINE):
+            return Condition()
+        facts: Event = {"reason": judgement.reason}
+        if snapshot is not None and snapshot.run is not None:
+            newest = snapshot.run.newest
+            attempt = newest.submission.attempt if newest else 0
+            facts |= {"run": snapshot.run.run.number, "attempt": attempt, "epoch": snapshot.epoch}
+        lasting = self.start_timeout if judgement.action is Action.WAIT else self.grace
+        key = (judgement.action.value, *sorted(facts.items()))
+        return Condition(kind=NO_LEADER, key=key, lasting=lasting, facts=facts)
+
+    def _led(self, data: bytes) -> Condition:
+        try:
+            leader = LeaderInfo.from_bytes(data, source="the leader node")
+        except RecordCorruptError:
+            return Condition()  # somebody leads, and puts right what it says of itself
+        facts = leader.model_dump(mode="json", include={"run", "attempt", "epoch", "host", "pid"})
+        if not leader.attempt:
+            return Condition()  # not a driver: somebody ends a run or cleans up, for a moment
+        return Condition(kind=GRANTED, key=(leader.epoch,), lasting=self.grace, facts=facts)
+
+    def _stream(self) -> dict[str, Any]:
+        return {
+            "spark_ha_conn_id": self.spark_ha_conn_id,
+            "grace": self.grace,
+            "start_timeout": self.start_timeout,
+            "repeat_after": self.repeat_after,
+            "poll_interval": self.poll_interval,
+        }

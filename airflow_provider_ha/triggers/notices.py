@@ -1,0 +1,90 @@
+"""What is worth an event, of all that is seen of a cluster's jobs. Pure: sights and times go in, events come out.
+
+Debounced: a condition has to last before it is told, and whatever changes about it begins anew. That a job has no
+leader is told again while it lasts, because the DAG run that was to do something about it may have failed. That a
+leadership was granted is told once, and not at all for those that were there when the watching began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+Event = dict[str, Any]
+
+NO_LEADER = "no_leader"
+GRANTED = "leadership_granted"
+KINDS = (NO_LEADER, GRANTED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """What one job is in.
+
+    :param kind: ``NO_LEADER``, ``GRANTED``, or empty for nothing that is worth an event.
+    :param key: What has to stay the same for the condition to last: run, attempt, epoch.
+    :param lasting: Seconds that it has to last.
+    :param facts: What the event says.
+    """
+
+    kind: str = ""
+    key: tuple[object, ...] = ()
+    lasting: float = 0.0
+    facts: Event | None = None
+
+
+@dataclass(slots=True)
+class _Lasting:
+    condition: Condition
+    since: float
+    told: float | None = None
+
+
+class Notices:
+    """What was told about which job.
+
+    :param repeat_after: Seconds after which a job that still has no leader is told again.
+    """
+
+    def __init__(self, repeat_after: float) -> None:
+        self._repeat_after = repeat_after
+        self._jobs: dict[str, _Lasting] | None = None
+
+    def take(self, seen: Mapping[str, Condition], now: float) -> list[Event]:
+        """Return the events that are due.
+
+        :param seen: Every job of the cluster.
+        :param now: Seconds, on a clock that never goes back.
+        """
+        first, before = self._jobs is None, self._jobs or {}
+        self._jobs = {job_id: _carried(before.get(job_id), condition, now) for job_id, condition in seen.items()}
+        if first:
+            for lasting in self._jobs.values():
+                lasting.told = now if lasting.condition.kind == GRANTED else None
+        return [self._tell(job_id, lasting, now) for job_id, lasting in self._jobs.items() if self._due(lasting) <= now]
+
+    def next_due(self, now: float) -> float:
+        """Return the seconds until something that is known already is due."""
+        return max(
+            0.0, min((self._due(lasting) - now for lasting in (self._jobs or {}).values()), default=float("inf"))
+        )
+
+    def _due(self, lasting: _Lasting) -> float:
+        condition = lasting.condition
+        if not condition.kind or (lasting.told is not None and condition.kind == GRANTED):
+            return float("inf")
+        return lasting.since + condition.lasting if lasting.told is None else lasting.told + self._repeat_after
+
+    @staticmethod
+    def _tell(job_id: str, lasting: _Lasting, now: float) -> Event:
+        lasting.told = now
+        lasted = round(now - lasting.since, 3)
+        return {"event": lasting.condition.kind, "job_id": job_id, **(lasting.condition.facts or {}), "lasted": lasted}
+
+
+def _carried(before: _Lasting | None, condition: Condition, now: float) -> _Lasting:
+    if before is None or (before.condition.kind, before.condition.key) != (condition.kind, condition.key):
+        return _Lasting(condition, now)
+    return _Lasting(condition, before.since, before.told)

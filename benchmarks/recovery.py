@@ -1,0 +1,139 @@
+"""What a new leader of a cluster reads before it knows which of 1,000 persisted jobs it has to recover.
+
+Each job has a graph, a run with one submission and a leader that is lost. The baseline reads with kazoo alone what no
+decision can do without: result, graph pointer and leader node of every job, pipelined. Round trips are what the server
+says that it received.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from kazoo.client import KazooClient  # noqa: TID253  # fills ZooKeeper, and is the baseline
+
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination._kazoo import KazooCoordinator
+from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper, ask
+from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
+from airflow_provider_ha.jobs.model import Artifact, Blob, GraphPointer, JobGraph
+from airflow_provider_ha.jobs.recoverable import Action, judge, look
+from airflow_provider_ha.storage.blobs import put_blob
+from airflow_provider_ha.storage.open import open_store
+from airflow_provider_ha.storage.store import ObjectStore
+from benchmarks.shared import quick, show
+from tests.jobs_helpers import a_run, a_start, a_submission
+
+
+WORKERS = 8  # as many as a leader of the cluster uses
+
+
+def fill(client: KazooClient, store: ObjectStore, cluster: ClusterPaths, count: int) -> None:
+    """Persist *count* jobs whose drivers are lost; pipelined, node by node."""
+    sha256, size = put_blob(store, b"print('the application')")
+    application = Artifact(name="app.py", blob=Blob(sha256=sha256, size=size))
+    client.ensure_path(cluster.base)
+    pending = []
+    for number in range(count):
+        paths = cluster.job(f"job-{number:04d}")
+        graph = put_blob(store, JobGraph(job_id=paths.job_id, name="job", application=application).to_bytes())
+        nodes = nodes_of(paths, Blob(sha256=graph[0], size=graph[1]))
+        pending += [client.create_async(path, data) for path, data in nodes]
+        pending.append(client.set_async(paths.epoch, b"the leader that is lost"))
+    for result in pending:
+        result.get()
+
+
+def nodes_of(paths: JobPaths, graph: Blob) -> list[tuple[str, bytes]]:
+    """Return the nodes of one job, parents first."""
+    return [
+        (paths.base, b""),
+        *((path, b"") for path in paths.skeleton),
+        (paths.epoch, b""),
+        (paths.heartbeat, b""),
+        (paths.run(1), a_run().model_copy(update={"graph": graph}).to_bytes()),
+        (paths.submissions(1), b""),
+        (paths.submission(1, 1), a_submission().to_bytes()),
+        (paths.submission_started(1, 1), a_start().to_bytes()),
+        (paths.job_graph, GraphPointer(graph=graph, run=1).to_bytes()),
+    ]
+
+
+def main() -> None:
+    """Measure and print."""
+    count = 50 if quick(__doc__ or "") else 1000
+    with tempfile.TemporaryDirectory() as folder, EmbeddedZooKeeper(Path(folder) / "zk") as server:
+        config = HaConfig.build(zookeeper=server.hosts, storage_root=f"file://{folder}/storage")
+        cluster, store = ClusterPaths(config.root, config.cluster_id), open_store(config)
+        raw = KazooClient(server.hosts)
+        raw.start()
+        fill(raw, store, cluster, count)
+        coordinator = KazooCoordinator.connect(config)
+        jobs = [f"job-{number:04d}" for number in range(count)]
+
+        def baseline() -> None:
+            paths = [cluster.job(job_id) for job_id in jobs]
+            asked = [raw.get_async(path.job_graph) for path in paths]
+            asked += [raw.exists_async(node) for path in paths for node in (path.run_result(1), path.leader)]
+            for answer in asked:
+                answer.get()
+
+        def one(job_id: str) -> Action:
+            return judge(look(coordinator, store, cluster, job_id)).action
+
+        def one_by_one() -> None:
+            check([one(job_id) for job_id in jobs])
+
+        def by_workers() -> None:
+            with ThreadPoolExecutor(WORKERS) as pool:
+                check(list(pool.map(one, jobs)))
+
+        measured = {
+            "kazoo alone: 3 reads each, pipelined": measure(server, baseline),
+            "ours, one job after the other": measure(server, one_by_one),
+            f"ours, {WORKERS} workers": measure(server, by_workers),
+        }
+        coordinator.close()
+        raw.stop()
+        raw.close()
+    floor = measured["kazoo alone: 3 reads each, pipelined"][0]
+    show(
+        f"recovery view of {count} persisted jobs, graphs included",
+        ("", "seconds", "ms per job", "round trips per job", "ratio"),
+        [
+            (name, f"{seconds:.2f}", f"{seconds / count * 1e3:.2f}", f"{trips / count:.1f}", f"{seconds / floor:.1f}")
+            for name, (seconds, trips) in measured.items()
+        ],
+    )
+
+
+def measure(server: EmbeddedZooKeeper, work: Callable[[], None]) -> tuple[float, int]:
+    """Return seconds and requests of *work*."""
+    before, begin = received(server), time.perf_counter()
+    work()
+    return time.perf_counter() - begin, received(server) - before
+
+
+def received(server: EmbeddedZooKeeper) -> int:
+    """Return how many requests the server has received so far."""
+    answer = ask(int(server.hosts.rpartition(":")[2]), b"srvr")
+    found = re.search(rb"^Received: (\d+)", answer, re.MULTILINE)
+    return int(found.group(1)) if found else 0
+
+
+def check(actions: list[Action]) -> None:
+    """Assert that every job would be recovered: else something else was measured.
+
+    :raises RuntimeError: One would not.
+    """
+    others = {action.value for action in actions} - {Action.RECOVER.value}
+    if others:
+        raise RuntimeError(f"some jobs would not be recovered but: {sorted(others)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+"""Recover the jobs of a cluster: whenever one of them has no leader, submit it again from its persisted graph.
+
+For jobs that no task follows any more: the task was cleared, its DAG was removed, its whole Airflow is gone. Acts for
+every job of the cluster, however many events came. Several Airflow deployments may run this DAG on one cluster: exactly
+one recovers, the others are skipped. A job that is in quarantine, or has used up its attempts, fails the task and needs
+a person.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from airflow.sdk import DAG, Asset, AssetWatcher
+
+from airflow_provider_ha.operators.recover_jobs import SparkHaRecoverJobsOperator
+from airflow_provider_ha.triggers.cluster import SparkHaClusterTrigger
+
+
+without_leader = Asset(
+    name="spark_ha_jobs_without_leader",
+    watchers=[AssetWatcher(name="spark_ha_cluster", trigger=SparkHaClusterTrigger(emit=["no_leader"]))],
+)
+
+with DAG(
+    dag_id="recover_jobs",
+    doc_md=__doc__,
+    schedule=[without_leader],
+    catchup=False,
+    max_active_runs=1,
+    # What could not be found out is asked again. The trigger repeats its event as long as a job has no leader.
+    default_args={"retries": 3, "retry_delay": timedelta(seconds=15)},
+    tags=["spark-ha"],
+) as dag:
+    SparkHaRecoverJobsOperator(task_id="recover_jobs")

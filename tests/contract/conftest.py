@@ -1,0 +1,56 @@
+"""Lets a module run on the fake ensemble as well: it says ``BACKENDS = ("fake", "zookeeper")``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ha.clock import new_id
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.testing.fake import FakeEnsemble
+from tests.conftest import FAST
+from tests.contract.clusters import Cluster, FakeCluster, RealCluster
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "backend" in metafunc.fixturenames:
+        metafunc.parametrize("backend", getattr(metafunc.module, "BACKENDS", ("zookeeper",)), scope="session")
+
+
+@pytest.fixture
+def config(backend: str, tmp_path: Path, request: pytest.FixtureRequest) -> HaConfig:
+    """A cluster that nobody else uses."""
+    hosts = request.getfixturevalue("zookeeper") if backend == "zookeeper" else "fake:1"
+    return HaConfig.build(
+        zookeeper=hosts, storage_root=f"file://{tmp_path}/storage", cluster_id=f"c-{new_id()[:12]}", timings=FAST
+    )
+
+
+@pytest.fixture
+def ensemble() -> FakeEnsemble:
+    """The fake one."""
+    return FakeEnsemble(tick=0.2)
+
+
+@pytest.fixture
+def coordinator(backend: str, config: HaConfig, ensemble: FakeEnsemble) -> Iterator[Coordinator]:
+    """A session with the backend."""
+    if backend == "fake":
+        yield ensemble.connect(config)
+        return
+    from airflow_provider_ha.coordination._kazoo import KazooCoordinator
+
+    session = KazooCoordinator.connect(config)
+    yield session
+    session.close()
+
+
+@pytest.fixture
+def cluster(backend: str, config: HaConfig, ensemble: FakeEnsemble) -> Iterator[Cluster]:
+    """The backend, with what can go wrong with it."""
+    cluster = FakeCluster(config, ensemble) if backend == "fake" else RealCluster(config)
+    yield cluster
+    cluster.close()

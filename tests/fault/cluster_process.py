@@ -1,0 +1,50 @@
+"""One who would recover the jobs of a cluster, as a process of its own, for tests that kill it.
+
+Prints one JSON line per thing that happens. Its engine only writes down what it launches.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination._kazoo import KazooCoordinator
+from airflow_provider_ha.errors import LeadershipError
+from airflow_provider_ha.submit.attend import Attended, Outcome, Patience
+from airflow_provider_ha.submit.client import HaClient
+from airflow_provider_ha.submit.cluster import ClusterLeader
+from tests.cluster_helpers import RecordingEngine
+
+
+PATIENCE = Patience(debounce=0.1, launch_timeout=1.0, start_timeout=600.0, poll=0.2)
+
+
+def say(**facts: Any) -> None:
+    print(json.dumps(facts), flush=True)  # read by the test
+
+
+def report(attended: Attended) -> None:
+    if attended.outcome is not Outcome.PENDING:
+        say(job=attended.job_id, outcome=attended.outcome.value, detail=attended.detail)
+
+
+def main() -> int:
+    config, record = HaConfig.build(**json.loads(sys.argv[1])), Path(sys.argv[2])
+    client = HaClient(config, KazooCoordinator.connect(config), engine=RecordingEngine(record))
+    leader = ClusterLeader(client, by="test", address=sys.argv[3], patience=PATIENCE)
+    say(contends=sys.argv[3])
+    try:
+        leader.lead(timeout=None)
+        say(epoch=leader.epoch)
+        leader.watch(threading.Event(), report)
+    except LeadershipError as error:
+        say(error=type(error).__name__)
+    return 3
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,214 @@
+"""The cluster's event trigger and the task that acts on it, against a real ZooKeeper."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException, TaskDeferred
+from airflow.triggers.shared_stream import SharedStreamManager
+
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination._kazoo import KazooCoordinator
+from airflow_provider_ha.coordination.coordinator import SetData
+from airflow_provider_ha.jobs.cluster import read_cluster_leader
+from airflow_provider_ha.operators.recover_jobs import SparkHaRecoverJobsOperator
+from airflow_provider_ha.submit import client as submit_client
+from airflow_provider_ha.submit.cluster import ClusterLeader
+from airflow_provider_ha.testing.waiting import wait_until
+from airflow_provider_ha.triggers.cluster import SparkHaClusterTrigger
+from tests.airflow_helpers import context
+from tests.cluster_helpers import Cluster
+
+
+pytestmark = pytest.mark.usefixtures("airflow_connection")
+
+NEVER = 600.0
+
+
+@pytest.fixture
+def cluster(
+    config: HaConfig, coordinator: KazooCoordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Cluster:
+    """The cluster of the connection; whoever opens it has the engine that only remembers."""
+    made = Cluster(config, coordinator, tmp_path)
+    monkeypatch.setattr(submit_client, "LocalEngine", lambda: made.engine)
+    return made
+
+
+def trigger(**kwargs: Any) -> SparkHaClusterTrigger:
+    return SparkHaClusterTrigger(**({"grace": 0.2, "poll_interval": NEVER} | kwargs))
+
+
+async def until(predicate: Any, what: str) -> None:
+    await asyncio.to_thread(wait_until, predicate, timeout=20, what=what)
+
+
+async def take(stream: Any, into: list[dict[str, Any]]) -> None:
+    async for event in stream:
+        into.append(event.payload)  # noqa: PERF401  # the list is read while it grows
+
+
+async def stop(*tasks: asyncio.Task[None]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def test_a_job_that_loses_its_leader_and_gets_another_one_is_told(cluster: Cluster, opened: list[Any]) -> None:
+    """The poll would come in ten minutes: what is told was noticed by a watch."""
+    leadership = cluster.led("flights", cluster.coordinator)
+    told: list[dict[str, Any]] = []
+
+    async def watch() -> None:
+        watching = asyncio.ensure_future(take(trigger().run(), told))
+        await until(lambda: opened, "a session")
+        await asyncio.sleep(1)  # the baseline: this leader is nothing new
+        await asyncio.to_thread(leadership.release)
+        await until(lambda: told, "the loss")
+        await asyncio.to_thread(cluster.led, "flights", cluster.coordinator)
+        await until(lambda: len(told) == 2, "the grant")
+        await stop(watching)
+
+    asyncio.run(watch())
+
+    lost, granted = told
+    assert (lost["event"], lost["job_id"], lost["run"], lost["attempt"], lost["epoch"]) == (
+        "no_leader",
+        "flights",
+        1,
+        1,
+        1,
+    )
+    assert (granted["event"], granted["epoch"], granted["host"]) == ("leadership_granted", 2, "host")
+    assert lost["lasted"] >= 0.2
+    assert json.loads(json.dumps(told)) == told
+    assert read_cluster_leader(cluster.coordinator, cluster.client.paths) is None, "it never holds the lock"
+
+
+def test_only_what_a_leader_of_the_cluster_would_act_on_is_told(cluster: Cluster, opened: list[Any]) -> None:
+    cluster.lost("lost")
+    cluster.ended("over")
+    cluster.submitted("starting")
+    cluster.led("running", cluster.coordinator)
+    cluster.coordinator.commit(SetData(cluster.lost("broken").paths.job_graph, b"garbage"))
+    told: list[dict[str, Any]] = []
+
+    async def watch() -> None:
+        watching = asyncio.ensure_future(take(trigger(poll_interval=0.2).run(), told))
+        await until(lambda: len(told) >= 2, "two jobs")
+        await asyncio.sleep(1)
+        await stop(watching)
+
+    asyncio.run(watch())
+
+    assert sorted(event["job_id"] for event in told) == ["broken", "lost"]
+    assert {event["event"] for event in told} == {"no_leader"}
+    assert len(opened) == 1
+
+
+def test_watchers_of_one_cluster_share_one_stream_and_take_what_they_want(cluster: Cluster, opened: list[Any]) -> None:
+    cluster.lost("flights")
+    cluster.lost("other")
+    losses = trigger(poll_interval=0.2, emit=["no_leader"], job_ids=["flights"])
+    grants = trigger(poll_interval=0.2, emit=["leadership_granted"])
+    everything = trigger(poll_interval=0.2)
+    told: dict[str, list[dict[str, Any]]] = {"losses": [], "grants": [], "everything": []}
+
+    async def watch() -> None:
+        manager = SharedStreamManager()
+        watching = []
+        for number, (name, each) in enumerate([("losses", losses), ("grants", grants), ("everything", everything)]):
+            shared = manager.subscribe(trigger_id=number, trigger=each, key=each.shared_stream_key())
+            stream = each.filter_shared_stream(shared)
+            watching.append(asyncio.ensure_future(take(stream, told[name])))
+        await until(lambda: len(told["everything"]) == 2, "both losses")
+        await until(lambda: told["losses"], "the one loss")
+        await stop(*watching)
+
+    asyncio.run(watch())
+
+    assert losses.shared_stream_key() == grants.shared_stream_key() == everything.shared_stream_key()
+    assert trigger(grace=7).shared_stream_key() != losses.shared_stream_key()
+    assert [event["job_id"] for event in told["losses"]] == ["flights"]
+    assert told["grants"] == []
+    assert sorted(event["job_id"] for event in told["everything"]) == ["flights", "other"]
+    assert len(opened) == 1
+
+
+def recover(**more: Any) -> Any:
+    task = SparkHaRecoverJobsOperator(task_id="recover_jobs", leader_timeout=0.5)
+    method = task.execute_complete if "waiting" in more else task.execute
+    return method(context(), **more)
+
+
+def test_one_task_does_for_every_job(cluster: Cluster) -> None:
+    cluster.lost("first")
+    cluster.lost("second")
+    cluster.ended("over")
+    cluster.led("running", cluster.coordinator)
+
+    found = recover()
+
+    assert found == {"recovered": ["first", "second"], "cleaned up": ["over"], "left alone": ["running"]}
+    assert sorted(cluster.engine.launches()[-2:]) == [("first", 2), ("second", 2)]
+    assert read_cluster_leader(cluster.coordinator, cluster.client.paths) is None, "the lock is given back"
+
+
+def test_a_task_is_skipped_when_another_process_recovers(cluster: Cluster) -> None:
+    cluster.lost("flights")
+    leader = ClusterLeader(cluster.client, by="test", address="another Airflow")
+    leader.lead(timeout=5)
+
+    with pytest.raises(AirflowSkipException, match="is led by another Airflow"):
+        recover()
+
+    assert cluster.attempts("flights") == [1]
+    leader.close()
+
+
+def test_a_job_whose_restart_is_delayed_is_waited_for_without_the_lock(cluster: Cluster) -> None:
+    cluster.lost("eager")
+    cluster.lost("patient", restart_delay=7.0)
+
+    with pytest.raises(TaskDeferred) as deferred:
+        recover()
+
+    kwargs = json.loads(json.dumps(deferred.value.kwargs))
+    assert cluster.attempts("eager") == [1, 2]
+    assert cluster.attempts("patient") == [1]
+    assert read_cluster_leader(cluster.coordinator, cluster.client.paths) is None
+    assert set(kwargs["waiting"]) == {"patient"}
+    with pytest.raises(TaskDeferred):  # the one that was recovered is on its way
+        recover(**kwargs)
+    assert cluster.attempts("patient") == [1, 2]
+
+
+def test_a_task_fails_for_a_job_that_needs_a_person_and_recovers_the_others(cluster: Cluster) -> None:
+    cluster.exited("used-up", restart_attempts=0)
+    cluster.lost("sound")
+    cluster.coordinator.commit(SetData(cluster.lost("broken").paths.job_graph, b"garbage"))
+
+    with pytest.raises(AirflowFailException, match="broken was put into quarantine") as failed:
+        recover()
+
+    assert "used-up was given up" in str(failed.value)
+    assert cluster.attempts("sound") == [1, 2]
+
+
+def test_a_task_is_tried_again_when_a_job_could_not_be_looked_at(cluster: Cluster) -> None:
+    cluster.lost("flights")
+    root = Path(cluster.client.store.uri.removeprefix("file://"))
+    away = root.with_name("away")
+    root.rename(away)
+    root.write_text("no directory")
+
+    with pytest.raises(AirflowException, match="Could not be found out: flights") as failed:
+        recover()
+
+    root.unlink()
+    away.rename(root)
+    assert not isinstance(failed.value, AirflowFailException)

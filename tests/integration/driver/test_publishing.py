@@ -1,0 +1,117 @@
+"""How the driver's publisher gets on with the removal of what is old: real directories, a real ZooKeeper, no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from airflow_provider_ha.checkpoints.model import CheckpointKind, SinkKind
+from airflow_provider_ha.clock import SystemClock
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination.coordinator import Coordinator, SetData
+from airflow_provider_ha.driver import publisher as publishing
+from airflow_provider_ha.driver.origin import Origin, OriginKind
+from airflow_provider_ha.driver.publisher import Provenance, Publisher
+from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
+from airflow_provider_ha.driver.writer_notes import SinkSpec
+from airflow_provider_ha.errors import CheckpointError, LeadershipError
+from airflow_provider_ha.jobs.model import HaOptions
+from tests.checkpoint_helpers import JOB, Job, led_job
+from tests.recorded_job import QUERY, copy_live
+
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture
+def job(config: HaConfig, coordinator: Coordinator) -> Iterator[Job]:
+    with led_job(config, coordinator) as led:
+        yield led
+
+
+@pytest.fixture
+def publisher(job: Job, tmp_path: Path) -> Publisher:
+    """A publisher of one query that has committed something, that keeps one checkpoint."""
+    live = copy_live(tmp_path / "live")
+    registry = QueryRegistry(SystemClock())
+    sink = SinkSpec(SinkKind.FOREACH_BATCH, "foreachBatch")
+    registry.add(StartedQuery(QUERY, SimpleNamespace(), sink, live / QUERY))
+    registry.script_waits()
+    return Publisher(
+        store=job.checkpoints,
+        leadership=job.leadership,
+        registry=registry,
+        origin=Origin(OriginKind.FRESH, "jobs/flights/live/e1-a", live),
+        provenance=Provenance(JOB, 1, "g", "4.2.0"),
+        options=HaOptions(checkpoint_interval=0.0, retained_checkpoints=1),
+        work_path=job.config.work_path,
+        clock=SystemClock(),
+    )
+
+
+def numbers(job: Job) -> list[int]:
+    return [pointer.number for pointer in job.checkpoints.list()]
+
+
+def test_a_new_checkpoint_marks_the_old_ones_and_removes_no_file(job: Job, publisher: Publisher) -> None:
+    """Removing many files would delay the next checkpoint; another thread does it. Fails when it is done at once."""
+    publisher.publish(CheckpointKind.PERIODIC)
+    publisher.publish(CheckpointKind.PERIODIC)
+
+    assert (numbers(job), job.checkpoints.waiting()) == ([2], 1)
+    assert job.pin_path(1).is_dir()
+    publisher.clean_up()
+    assert (job.pin_path(1).exists(), job.checkpoints.waiting()) == (False, 0)
+
+
+def test_publication_pauses_while_too_many_wait_to_be_removed(
+    job: Job, publisher: Publisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """[case 84, FLINK-17073] Fails without the look at the list: the disk would fill."""
+    monkeypatch.setattr(publishing, "MAX_WAITING", 1)
+    for number in (1, 2, 3):
+        job.add(number, 1)
+    job.checkpoints.subsume(job.leadership, 1)
+
+    with pytest.raises(CheckpointError, match="2 old checkpoints and savepoints wait"):
+        publisher.tick()
+    assert numbers(job) == [3]
+    publisher.clean_up()
+    made = publisher.tick()
+
+    assert made is not None
+    assert numbers(job) == [4]
+
+
+def test_a_stop_does_not_wait_for_removals(job: Job, publisher: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publishing, "MAX_WAITING", 0)
+    job.add(1, 1)
+    job.add(2, 2)
+    job.checkpoints.subsume(job.leadership, 1)
+
+    assert publisher.publish(CheckpointKind.STOP).number == 3
+
+
+def test_old_checkpoints_that_cannot_be_marked_do_not_spoil_the_new_one(job: Job, publisher: Publisher) -> None:
+    """[C3] Here a lease on an old one cannot be read, so nobody knows whether it may go."""
+    for number in (1, 2):
+        job.add(number, number)
+    parent = job.paths.leases("checkpoint-1")
+    job.coordinator.ensure(f"{parent}/broken")
+    job.coordinator.commit(SetData(f"{parent}/broken", b"garbage"))
+
+    publisher.publish(CheckpointKind.STOP)
+
+    assert numbers(job) == [3, 2, 1]
+
+
+def test_a_deposed_leader_publishes_nothing(job: Job, publisher: Publisher) -> None:
+    job.coordinator.commit(SetData(job.paths.epoch, b"another leader"))
+
+    with pytest.raises(LeadershipError):
+        publisher.publish(CheckpointKind.PERIODIC)
+
+    assert numbers(job) == []

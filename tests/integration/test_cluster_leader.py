@@ -1,0 +1,508 @@
+"""The leader of a cluster recovers every job that must be recovered and none other. Real ZooKeeper, no engine."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_ha.clock import SystemClock
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination._kazoo import KazooCoordinator
+from airflow_provider_ha.coordination.coordinator import Create, Delete, Op, SetData
+from airflow_provider_ha.coordination.election import acquire
+from airflow_provider_ha.errors import (
+    FencedError,
+    JobStateError,
+    LeadershipError,
+    LeadershipLostError,
+    LeadershipUnavailableError,
+)
+from airflow_provider_ha.jobs import quarantine
+from airflow_provider_ha.jobs.cluster import read_cluster_leader
+from airflow_provider_ha.jobs.model import Generation, JobState
+from airflow_provider_ha.storage import keys
+from airflow_provider_ha.submit.attend import Attendant, Attended, Outcome, Patience
+from airflow_provider_ha.submit.cluster import ClusterLeader
+from airflow_provider_ha.testing.waiting import wait_until
+from tests.cluster_helpers import Cluster
+from tests.coordination_helpers import HeldClock, ignore
+
+
+AT_ONCE = Patience(debounce=0.0, start_timeout=600.0, poll=0.05)
+NEVER_POLLED = Patience(debounce=0.05, start_timeout=600.0, poll=600.0, backstop=600.0)
+
+
+@pytest.fixture
+def rival(config: HaConfig) -> Iterator[KazooCoordinator]:
+    session = KazooCoordinator.connect(config)
+    yield session
+    session.close()
+
+
+@pytest.fixture
+def cluster(config: HaConfig, coordinator: KazooCoordinator, tmp_path: Path) -> Cluster:
+    return Cluster(config, coordinator, tmp_path)
+
+
+@pytest.fixture
+def leader(cluster: Cluster, rival: KazooCoordinator) -> Iterator[ClusterLeader]:
+    """The cluster's leader; in a session of its own, as in a process of its own."""
+    with ClusterLeader(cluster.open(rival), by="test", address="host-a", patience=AT_ONCE) as made:
+        made.lead(timeout=5)
+        yield made
+
+
+class Timed:
+    """One who attends to jobs, on a clock that a test moves by hand; the lease has the real one."""
+
+    def __init__(self, cluster: Cluster, session: KazooCoordinator, patience: Patience) -> None:
+        self.clock = HeldClock()
+        self.client = cluster.open(session, clock=self.clock)
+        self.leadership = acquire(
+            session,
+            self.client.paths.lock,
+            timings=cluster.config.timings,
+            clock=SystemClock(),
+            describe=lambda epoch: f"epoch {epoch}".encode(),
+            timeout=5,
+        )
+        self.leadership.start_heartbeats(ignore)
+        session.ensure(self.client.paths.quarantine)
+        self.attendant = Attendant(self.client, self.leadership, by="test", patience=patience)
+
+    def attend(self, job_id: str) -> str:
+        return self.attendant.attend(job_id).outcome.value
+
+
+@pytest.fixture
+def timed(cluster: Cluster, rival: KazooCoordinator) -> Iterator[Timed]:
+    made = Timed(cluster, rival, Patience(debounce=2.0, launch_timeout=20.0, start_timeout=100.0))
+    yield made
+    made.leadership.release()
+
+
+def outcomes(attended: list[Attended]) -> dict[str, Outcome]:
+    return {each.job_id: each.outcome for each in attended}
+
+
+def test_every_job_that_must_be_recovered_is_and_none_other(
+    cluster: Cluster, coordinator: KazooCoordinator, leader: ClusterLeader
+) -> None:
+    cluster.exited("exited")
+    cluster.lost("lost")
+    cluster.led("running", coordinator)
+    cluster.ended("finished")
+    coordinator.ensure(*cluster.paths("never-run").skeleton)
+    before = cluster.engine.launches()
+
+    report = outcomes(leader.settle(5))
+
+    assert sorted(cluster.engine.launches()[len(before) :]) == [("exited", 2), ("lost", 2)]
+    assert report == {
+        "exited": Outcome.RECOVERED,
+        "lost": Outcome.RECOVERED,
+        "running": Outcome.LEFT_ALONE,
+        "finished": Outcome.CLEANED_UP,
+        "never-run": Outcome.LEFT_ALONE,
+    }
+    assert cluster.context("lost").snapshot().recovery is not None, "the lost epoch is claimed"
+
+
+def test_a_loss_that_was_recovered_already_is_not_recovered_again(cluster: Cluster, leader: ClusterLeader) -> None:
+    cluster.lost("flights")
+    cluster.client.job("flights").recover(by="an Airflow task", wait=False)
+
+    attended = leader.attend("flights")
+
+    assert attended.outcome is not Outcome.RECOVERED
+    assert cluster.attempts("flights") == [1, 2]
+
+
+def test_a_submission_that_nobody_launched_is_launched(cluster: Cluster, timed: Timed) -> None:
+    """Its submitter died between the node and the engine: neither lost nor led, and nobody would come for it."""
+    job = cluster.submitted("flights")
+    cluster.coordinator.commit(Delete(job.paths.submission_started(1, 1)))
+    cluster.engine.record.unlink()
+
+    early = timed.attend("flights")
+    timed.clock.time += 20
+    timed.attend("flights")
+
+    assert early == "pending"
+    assert cluster.engine.launches() == [("flights", 2)]
+
+
+def test_a_driver_that_never_leads_is_replaced_once_it_is_overdue(cluster: Cluster, timed: Timed) -> None:
+    """Its host died before it led: no exit is ever written, no epoch is ever lost."""
+    cluster.submitted("flights")
+
+    seen = []
+    for _ in range(3):
+        seen.append(timed.attend("flights"))
+        timed.clock.time += 50
+
+    assert seen == ["pending", "pending", "recovered"]
+    assert cluster.attempts("flights") == [1, 2]
+
+
+def test_the_delay_of_the_restart_strategy_counts_from_the_first_look(cluster: Cluster, timed: Timed) -> None:
+    cluster.lost("eager", restart_delay=0.0)
+    cluster.lost("patient", restart_delay=30.0)
+
+    seen = []
+    for _ in range(4):
+        seen.append((timed.attend("eager"), timed.attend("patient")))
+        timed.clock.time += 10
+
+    assert [eager for eager, _ in seen][:2] == ["pending", "recovered"]
+    assert [patient for _, patient in seen] == ["pending", "pending", "pending", "recovered"]
+
+
+def test_who_goes_on_for_another_does_not_wait_from_the_beginning(cluster: Cluster, timed: Timed) -> None:
+    """Several Airflow tasks, one after the other, are one wait: what is waited for goes from one to the next."""
+    cluster.lost("flights", restart_delay=30.0)
+    timed.attend("flights")
+    timed.clock.time += 20
+    waiting = timed.attendant.waiting
+
+    successor = Attendant(timed.client, timed.leadership, by="test", patience=Patience(debounce=2.0), waiting=waiting)
+    timed.clock.time += 9
+    early = successor.attend("flights").outcome
+    timed.clock.time += 1
+
+    assert waiting["flights"].left == 10.0
+    assert (early, successor.attend("flights").outcome) == (Outcome.PENDING, Outcome.RECOVERED)
+
+
+def test_a_loss_that_a_follower_recovers_meanwhile_is_left_to_it(cluster: Cluster, timed: Timed) -> None:
+    """Fails without the debounce, and when the next loss inherits the time that the last one has lasted."""
+    cluster.lost("flights")
+    first = timed.attend("flights")
+    cluster.client.job("flights").recover(by="an Airflow task", wait=False)
+    cluster.exit("flights")
+    timed.clock.time += 2
+
+    second = timed.attend("flights")
+
+    assert (first, second) == ("pending", "pending")
+    assert cluster.attempts("flights") == [1, 2]
+
+
+def test_a_run_that_has_used_up_its_attempts_is_given_up(cluster: Cluster, leader: ClusterLeader) -> None:
+    cluster.exited("flights", restart_attempts=0)
+
+    attended = leader.attend("flights")
+
+    assert attended.outcome is Outcome.GIVEN_UP
+    assert cluster.context("flights").snapshot().state is JobState.FAILED
+    assert cluster.attempts("flights") == [1]
+
+
+def _pointer_is_garbage(cluster: Cluster) -> None:
+    cluster.coordinator.commit(SetData(cluster.paths("broken").job_graph, b"garbage"))
+
+
+def _graph_is_gone(cluster: Cluster) -> None:
+    view = cluster.context("broken").runs.latest()
+    assert view is not None
+    cluster.client.store.delete(keys.blob(view.run.graph.sha256))
+
+
+def _graph_is_corrupt(cluster: Cluster) -> None:
+    view = cluster.context("broken").runs.latest()
+    assert view is not None
+    cluster.client.store.write(keys.blob(view.run.graph.sha256), b"garbage")
+
+
+def _application_is_gone(cluster: Cluster) -> None:
+    job = cluster.context("broken")
+    view = job.runs.latest()
+    assert view is not None
+    cluster.client.store.delete(keys.blob(job.graph(view.run.graph).application.blob.sha256))
+
+
+def _pointer_is_of_an_older_run(cluster: Cluster) -> None:
+    job = cluster.context("broken")
+    pointer = job.graphs.pointer()
+    assert pointer is not None
+    older = pointer.model_copy(update={"run": 0})
+    cluster.coordinator.commit(SetData(job.paths.job_graph, older.to_bytes()))
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (_pointer_is_garbage, "persisted_job_graph does not hold"),
+        (_graph_is_gone, "blobs/sha256"),
+        (_graph_is_corrupt, "is damaged"),
+        (_application_is_gone, "'app.py' of its graph is not in storage"),
+        (_pointer_is_of_an_older_run, "graph pointer is of run 0"),
+    ],
+)
+def test_a_broken_job_goes_into_quarantine_and_does_not_stop_the_others(
+    cluster: Cluster, leader: ClusterLeader, damage: Callable[[Cluster], None], reason: str
+) -> None:
+    cluster.lost("broken")
+    cluster.lost("sound")
+    damage(cluster)
+
+    report = outcomes(leader.settle(5))
+    again = leader.attend("broken")
+
+    assert report == {"broken": Outcome.QUARANTINED, "sound": Outcome.RECOVERED}
+    assert reason in quarantine.list_quarantined(cluster.coordinator, cluster.client.paths)["broken"]
+    assert again.outcome is Outcome.IN_QUARANTINE
+    assert "in quarantine" in again.detail
+    assert cluster.attempts("broken") == [1]
+
+
+def test_a_job_that_is_released_from_quarantine_is_recovered(cluster: Cluster, leader: ClusterLeader) -> None:
+    view = cluster.lost("broken").runs.latest()
+    assert view is not None
+    key = keys.blob(view.run.graph.sha256)
+    graph = cluster.client.store.read(key)
+    cluster.client.store.delete(key)
+    leader.settle(5)
+
+    cluster.client.store.write(key, graph)
+    held = leader.attend("broken").outcome
+    reason = quarantine.release(cluster.coordinator, cluster.client.paths, "broken")
+    released = leader.attend("broken").outcome
+
+    assert (held, released) == (Outcome.IN_QUARANTINE, Outcome.RECOVERED)
+    assert "blobs/sha256" in reason
+    with pytest.raises(JobStateError, match="not in quarantine"):
+        quarantine.release(cluster.coordinator, cluster.client.paths, "broken")
+
+
+def test_a_job_that_runs_is_not_put_into_quarantine(
+    cluster: Cluster, coordinator: KazooCoordinator, leader: ClusterLeader
+) -> None:
+    cluster.led("broken", coordinator)
+    _pointer_is_garbage(cluster)
+
+    assert leader.attend("broken").outcome is Outcome.LEFT_ALONE
+
+
+def test_storage_that_cannot_be_read_says_nothing_about_a_job(cluster: Cluster, leader: ClusterLeader) -> None:
+    cluster.lost("flights")
+    root = Path(cluster.client.store.uri.removeprefix("file://"))
+    away = root.with_name("away")
+    root.rename(away)
+    root.write_text("no directory")  # every read fails, and none of them says "not there"
+
+    attended = leader.attend("flights")
+
+    root.unlink()
+    away.rename(root)
+    assert attended.outcome is Outcome.NOT_KNOWN
+    assert quarantine.list_quarantined(cluster.coordinator, cluster.client.paths) == {}
+    assert leader.attend("flights").outcome is Outcome.RECOVERED
+
+
+@pytest.mark.parametrize("keep_pointer", [False, True], ids=["without pointer", "with a pointer that was left"])
+def test_a_dirty_result_is_cleaned_up_and_never_run(
+    cluster: Cluster, leader: ClusterLeader, keep_pointer: bool
+) -> None:
+    """SessionDispatcherLeaderProcessTest#testRecoveryWithExecutionPlanAndMatchingDirtyJobResult (FLINK-10011)."""
+    job = cluster.ended("flights", keep_pointer=keep_pointer)
+    before = cluster.engine.launches()
+
+    first, second = leader.attend("flights").outcome, leader.attend("flights").outcome
+
+    result = job.runs.result(1)
+    assert (first, second) == (Outcome.CLEANED_UP, Outcome.LEFT_ALONE)
+    assert result is not None
+    assert (result.state, result.cleanup) == (JobState.FINISHED, "CLEAN")
+    assert job.graphs.pointer() is None
+    assert cluster.engine.launches() == before
+
+
+def test_a_driver_that_is_still_there_cleans_up_by_itself(
+    cluster: Cluster, coordinator: KazooCoordinator, leader: ClusterLeader
+) -> None:
+    cluster.ended("flights")
+    cluster.led("flights", coordinator)
+
+    assert leader.attend("flights").outcome is Outcome.LEFT_ALONE
+
+
+class Revoked:
+    """A session in which the cluster's lock is taken away right before a certain write."""
+
+    def __init__(self, inner: KazooCoordinator, before: Callable[[Op], bool], revoke: Callable[[], object]) -> None:
+        self._inner = inner
+        self._before = before
+        self._revoke = revoke
+
+    def commit(self, *ops: Op, timeout: float | None = None) -> list[int]:
+        if any(map(self._before, ops)):
+            self._revoke()
+        return self._inner.commit(*ops, timeout=timeout)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+@pytest.mark.parametrize("node", ["submissions/2", "quarantine/flights"])
+def test_a_deposed_leader_writes_nothing(
+    cluster: Cluster, coordinator: KazooCoordinator, rival: KazooCoordinator, node: str
+) -> None:
+    """Fails without the cluster's epoch in the transaction: it still believes that it leads when it writes."""
+    cluster.lost("flights")
+    if node.startswith("quarantine"):
+        _break(cluster, "flights")
+    lock = cluster.client.paths.lock
+
+    def is_it(op: Op) -> bool:
+        return isinstance(op, Create) and op.path.endswith(node)
+
+    def revoke() -> None:
+        coordinator.commit(Delete(lock.leader))
+        coordinator.commit(SetData(lock.epoch, b"another"))
+
+    session: Any = Revoked(rival, is_it, revoke)
+    leader = ClusterLeader(cluster.open(session), by="test", patience=AT_ONCE)
+    leader.lead(timeout=5)
+
+    with pytest.raises(LeadershipError):
+        leader.attend("flights")
+    with pytest.raises(LeadershipLostError):
+        leader.attend("flights")
+
+    assert not leader.leads
+    assert cluster.attempts("flights") == [1]
+    assert coordinator.children(cluster.paths("flights").recoveries) == []
+    assert quarantine.list_quarantined(coordinator, cluster.client.paths) == {}
+
+
+def _break(cluster: Cluster, job_id: str) -> None:
+    cluster.coordinator.commit(SetData(cluster.paths(job_id).job_graph, b"garbage"))
+
+
+def test_only_the_leader_takes_submissions_and_the_others_name_it(
+    cluster: Cluster, coordinator: KazooCoordinator, leader: ClusterLeader
+) -> None:
+    other = ClusterLeader(cluster.client, by="test", address="host-b", patience=AT_ONCE)
+    with pytest.raises(LeadershipUnavailableError, match=r"is led by host-a on .* \(pid \d+\), epoch 1") as refused:
+        other.submit(cluster.request("flights"))
+    with pytest.raises(LeadershipUnavailableError, match="is led by host-a"):
+        other.lead(timeout=0)
+
+    assert "Ask host-a" in str(refused.value)
+    assert cluster.client.list_jobs() == []
+    assert leader.submit(cluster.request("flights")).created
+    assert cluster.attempts("flights") == [1]
+
+
+def test_a_leader_that_is_deposed_takes_no_submission(
+    cluster: Cluster, coordinator: KazooCoordinator, rival: KazooCoordinator
+) -> None:
+    """Fails without the cluster's epoch in the transaction that makes the run."""
+    lock = cluster.client.paths.lock
+
+    def is_it(op: Op) -> bool:
+        return isinstance(op, Create) and op.path.endswith("runs/1")
+
+    session: Any = Revoked(rival, is_it, lambda: coordinator.commit(SetData(lock.epoch, b"another")))
+    leader = ClusterLeader(cluster.open(session), by="test", patience=AT_ONCE)
+    leader.lead(timeout=5)
+
+    with pytest.raises(FencedError):
+        leader.submit(cluster.request("flights"))
+
+    assert cluster.attempts("flights") == []
+    assert cluster.engine.launches() == []
+
+
+def test_the_cluster_goes_to_the_next_one_as_soon_as_it_is_given_up(
+    cluster: Cluster, coordinator: KazooCoordinator, leader: ClusterLeader
+) -> None:
+    successor = ClusterLeader(cluster.client, by="test", address="host-b", patience=AT_ONCE)
+    threading.Timer(0.2, leader.close).start()
+
+    successor.lead(timeout=10)
+
+    info = read_cluster_leader(coordinator, cluster.client.paths)
+    assert info is not None
+    assert (info.address, info.epoch, successor.epoch) == ("host-b", 2, 2)
+    with pytest.raises(LeadershipError):
+        leader.attend("flights")
+    successor.close()
+
+
+@pytest.fixture
+def watching(cluster: Cluster, rival: KazooCoordinator) -> Iterator[list[Attended]]:
+    """A leader that watches and would poll only every ten minutes; what it reported."""
+    said: list[Attended] = []
+    stop = threading.Event()
+    leader = ClusterLeader(cluster.open(rival), by="test", patience=NEVER_POLLED)
+    leader.lead(timeout=5)
+    thread = threading.Thread(target=leader.watch, args=(stop, said.append))
+    thread.start()
+    yield said
+    stop.set()
+    thread.join(10)
+    leader.close()
+    assert not thread.is_alive()
+
+
+def test_a_loss_is_noticed_by_a_watch(
+    cluster: Cluster, coordinator: KazooCoordinator, watching: list[Attended]
+) -> None:
+    leadership = cluster.led("flights", coordinator)
+    wait_until(lambda: any("led by epoch" in each.detail for each in watching), timeout=10, what="a look at the leader")
+
+    leadership.release()
+
+    wait_until(lambda: cluster.attempts("flights") == [1, 2], timeout=10, what="the recovery")
+
+
+def test_a_release_from_quarantine_is_noticed_by_a_watch(cluster: Cluster, watching: list[Attended]) -> None:
+    view = cluster.lost("broken").runs.latest()
+    assert view is not None
+    key = keys.blob(view.run.graph.sha256)
+    graph = cluster.client.store.read(key)
+    cluster.client.store.delete(key)
+    wait_until(
+        lambda: quarantine.list_quarantined(cluster.coordinator, cluster.client.paths), timeout=10, what="a quarantine"
+    )
+    cluster.client.store.write(key, graph)
+    wait_until(lambda: any("in quarantine" in each.detail for each in watching), timeout=10, what="a look at it")
+
+    quarantine.release(cluster.coordinator, cluster.client.paths, "broken")
+
+    wait_until(lambda: cluster.attempts("broken") == [1, 2], timeout=10, what="the recovery")
+
+
+def test_a_watching_leader_that_is_deposed_stops(
+    cluster: Cluster, coordinator: KazooCoordinator, rival: KazooCoordinator
+) -> None:
+    leader = ClusterLeader(cluster.open(rival), by="test", patience=AT_ONCE)
+    leader.lead(timeout=5)
+    coordinator.commit(Delete(cluster.client.paths.lock.leader))
+
+    with pytest.raises(LeadershipLostError, match="does not lead cluster"):
+        leader.watch(threading.Event())
+
+    cluster.lost("flights")
+    assert cluster.attempts("flights") == [1]
+
+
+def test_what_an_ended_run_has_left_is_removed_but_what_a_restore_reads_stays(
+    cluster: Cluster, leader: ClusterLeader
+) -> None:
+    job = cluster.ended("flights")
+    live = job.config.work_path / "jobs" / "flights" / "live"
+    generation = Generation(run=1, epoch=3, directory="jobs/flights/live/e3-current")
+    cluster.coordinator.commit(Create(job.paths.generation, generation.to_bytes()))
+    for name in ("e1-old.dead", "e2-old", "e3-current", "e4-later", ".e2-half.removed", "notes"):
+        (live / name).mkdir(parents=True)
+
+    assert leader.attend("flights").outcome is Outcome.CLEANED_UP
+
+    assert sorted(path.name for path in live.iterdir()) == ["e3-current", "e4-later", "notes"]

@@ -1,0 +1,182 @@
+"""How long a restore from another job keeps that job's checkpoint from being removed, on a real ZooKeeper."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_ha.checkpoints.directories.pins import pin
+from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
+from airflow_provider_ha.clock import SystemClock
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Op
+from airflow_provider_ha.coordination.leases import active
+from airflow_provider_ha.errors import (
+    JobStateError,
+    NotConnectedError,
+    OutcomeUnknownError,
+    RecordCorruptError,
+    RestoreRefusedError,
+)
+from airflow_provider_ha.jobs.model import Generation
+from airflow_provider_ha.submit.context import JobContext
+from airflow_provider_ha.submit.prepare import upload
+from airflow_provider_ha.submit.requests import RestoreRequest
+from airflow_provider_ha.submit.restore import plan_for, restore_job
+from tests import submit_helpers as helpers
+from tests.checkpoint_helpers import Job, led_job
+from tests.recorded_job import QUERY, recorded_job
+
+
+pytestmark = pytest.mark.timeout(300)
+BATCH = 9
+FILE_SINK = QuerySink(kind=SinkKind.FILE, format="json", path="/out")
+
+
+@pytest.fixture
+def copy(
+    config: HaConfig, coordinator: Coordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[JobContext]:
+    """The job that is restored into."""
+    monkeypatch.setenv("SPARK_HOME", str(helpers.stand_in_spark(tmp_path / "spark")))
+    context = helpers.context(config, coordinator, job_id="copy")
+    yield context
+    helpers.kill_all(context)
+
+
+@pytest.fixture
+def source(config: HaConfig, coordinator: Coordinator, copy: JobContext, tmp_path: Path) -> Iterator[Job]:
+    """The job that is restored from: somebody leads it, and it has checkpoint 1, whose file sink's log is not kept."""
+    graph = copy.graphs.write_graph(upload(copy, helpers.request(helpers.script(tmp_path))))
+    with led_job(config, coordinator) as led:
+        pin(recorded_job() / "live", led.pin_path(1), {QUERY: BATCH})
+        led.checkpoints.add(led.leadership, led.checkpoint(1, BATCH).model_copy(update={"graph": graph.sha256}))
+        yield led
+
+
+class Interrupted:
+    """A session in which something happens at the commit that makes run 1 of a job."""
+
+    def __init__(self, inner: Coordinator, path: str, event: Callable[[tuple[Op, ...]], None]) -> None:
+        self._inner = inner
+        self._path = path
+        self._event = event
+        self.lost_reads = 0
+
+    def commit(self, *ops: Op, **options: Any) -> list[int]:
+        if any(isinstance(op, Create) and op.path == self._path for op in ops):
+            self._path = ""
+            self._event(ops)
+        return self._inner.commit(*ops, **options)
+
+    def children(self, path: str, **options: Any) -> list[str]:
+        if self.lost_reads:
+            self.lost_reads -= 1
+            raise NotConnectedError("no server answered")
+        return self._inner.children(path, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+def interrupted(job: JobContext, event: Callable[[tuple[Op, ...]], None]) -> JobContext:
+    return dataclasses.replace(job, coordinator=Interrupted(job.coordinator, job.paths.run(1), event))
+
+
+def request(**values: Any) -> RestoreRequest:
+    return RestoreRequest(**{"job_id": "copy", "request_id": "r", "source_job": "flights", **values})
+
+
+def leases(source: Job) -> int:
+    """How many leases keep the source's leader from removing checkpoint 1."""
+    return len(active(source.coordinator, source.paths, "checkpoint-1", SystemClock()))
+
+
+def test_restore_that_goes_on_keeps_its_lease(copy: JobContext, source: Job) -> None:
+    restored = restore_job(copy, request())
+
+    assert (restored.run, restored.created, leases(source)) == (1, True, 1)
+
+
+def test_plan_that_is_only_looked_at_keeps_nothing(copy: JobContext, source: Job) -> None:
+    plan_for(copy, request())
+
+    assert source.coordinator.children(source.paths.leases("checkpoint-1")) == []
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        pytest.param({"allow": frozenset()}, id="verdict not allowed"),
+        pytest.param({"py_files": ["more.py"]}, id="graph refused"),
+    ],
+)
+def test_refused_restore_releases_its_lease(copy: JobContext, source: Job, wanted: dict[str, Any]) -> None:
+    with pytest.raises(RestoreRefusedError):
+        restore_job(copy, request(**wanted))
+
+    assert leases(source) == 0
+
+
+def test_impossible_restore_releases_its_lease(copy: JobContext, source: Job) -> None:
+    pin(recorded_job() / "live", source.pin_path(2), {QUERY: BATCH})
+    made = source.checkpoint(2, BATCH)
+    cut = made.queries[QUERY].model_copy(update={"sink": FILE_SINK})
+    source.checkpoints.add(source.leadership, made.model_copy(update={"queries": {QUERY: cut}}))
+
+    with pytest.raises(RestoreRefusedError, match="IMPOSSIBLE"):
+        restore_job(copy, request())
+
+    assert source.coordinator.children(source.paths.leases("checkpoint-2")) == []
+
+
+def test_plan_that_fails_releases_its_lease(copy: JobContext, source: Job) -> None:
+    working = f"{source.keys.base}/live/e1-a"
+    generation = Generation(run=1, epoch=1, directory=working)
+    source.coordinator.commit(Create(source.paths.generation, generation.to_bytes()))
+    (source.config.work_path / working).mkdir(parents=True)
+    (source.config.work_path / working / ".carried.json").write_text("garbled")
+
+    with pytest.raises(RecordCorruptError):
+        restore_job(copy, request())
+
+    assert source.coordinator.children(source.paths.leases("checkpoint-1")) == []
+
+
+def test_restore_that_finds_another_live_run_when_it_makes_its_own_releases_its_lease(
+    copy: JobContext, source: Job, tmp_path: Path
+) -> None:
+    def rival(_: object) -> None:
+        assert leases(source) == 1
+        helpers.submit(copy, helpers.script(tmp_path), request_id="rival")
+
+    with pytest.raises(JobStateError, match="live run"):
+        restore_job(interrupted(copy, rival), request())
+
+    assert leases(source) == 0
+
+
+def test_lost_answer_of_a_run_that_was_made_keeps_the_lease(copy: JobContext, source: Job) -> None:
+    def lose(ops: tuple[Op, ...]) -> None:
+        copy.coordinator.commit(*ops)
+        raise OutcomeUnknownError("the answer was lost")
+
+    restored = restore_job(interrupted(copy, lose), request())
+
+    assert (restored.run, restored.created, leases(source)) == (1, False, 1)
+
+
+def test_outcome_that_nobody_can_read_back_releases_nothing(copy: JobContext, source: Job) -> None:
+    def lose(_: object) -> None:
+        cut.coordinator.lost_reads = 1  # type: ignore[attr-defined]
+        raise OutcomeUnknownError("the answer was lost")
+
+    cut = interrupted(copy, lose)
+    with pytest.raises(NotConnectedError):
+        restore_job(cut, request())
+
+    assert leases(source) == 1

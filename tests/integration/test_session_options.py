@@ -1,0 +1,265 @@
+"""How a session is opened: TLS, SASL, digest, chroot; with real servers, and no secret where it does not belong."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient  # noqa: TID253  # looks at ACLs, which the facade does not show
+
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination._kazoo import KazooCoordinator
+from airflow_provider_ha.coordination._kazoo_client import make_client
+from airflow_provider_ha.coordination.coordinator import Create
+from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
+from airflow_provider_ha.coordination.session_close import close_session
+from airflow_provider_ha.coordination.tick import check_tick, server_tick
+from airflow_provider_ha.errors import ConfigurationError, NotConnectedError
+from airflow_provider_ha.submit.tree import read_tree, walk
+from airflow_provider_ha.testing.waiting import wait_until
+from tests.conftest import FAST
+from tests.rebuild_helpers import drive, job, submit
+from tests.secured_zookeeper import KEY_PASSWORD, SASL_PASSWORD, SASL_USER, SecuredZooKeeper, secured_zookeeper
+from tests.submit_helpers import context as started_by_hand
+from tests.submit_helpers import kill_all, pid_in, processes_of, stand_in_spark
+from tests.submit_helpers import script as application
+from tests.submit_helpers import submit as run_stand_in
+
+
+DIGEST_PASSWORD = "digest-secret"
+SECRETS = (DIGEST_PASSWORD, SASL_PASSWORD, KEY_PASSWORD)
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredZooKeeper]:
+    """A server that asks for certificates on one port and knows a SASL user."""
+    with secured_zookeeper(tmp_path_factory.mktemp("secured")) as server:
+        yield server
+
+
+def by_tls(server: SecuredZooKeeper, **values: Any) -> HaConfig:
+    """Return the configuration of a session by mutual TLS."""
+    made = server.certificates
+    tls = {
+        "ca_file": str(made.authority),
+        "cert_file": str(made.client),
+        "key_file": str(made.client_key),
+        "key_password": KEY_PASSWORD,
+    }
+    changed = {name: values.pop(name) for name in list(values) if name in (*tls, "check_hostname")}
+    return cluster(server.secure_hosts, **({"tls": tls | changed} | values))
+
+
+def cluster(hosts: str, **values: Any) -> HaConfig:
+    return HaConfig.build(**({"zookeeper": hosts, "storage_root": "file:///nowhere", "timings": FAST} | values))
+
+
+def refused(config: HaConfig, *, timeout: float = 2.0) -> Exception:
+    """Return the error with which a session is not opened."""
+    with pytest.raises((NotConnectedError, ConfigurationError)) as caught:
+        KazooCoordinator.connect(config, timeout=timeout).close()
+    return caught.value
+
+
+def test_a_session_by_mutual_tls_reads_writes_and_can_be_closed_from_outside(secured: SecuredZooKeeper) -> None:
+    config = by_tls(secured)
+    dead, witness = KazooCoordinator.connect(config), KazooCoordinator.connect(config)
+    assert dead.session is not None
+    dead.commit(Create("/by-tls", b"data", ephemeral=True))
+
+    assert witness.get("/by-tls").data == b"data"
+    assert close_session(config, dead.session)
+    assert witness.find("/by-tls") is None
+    for session in (dead, witness):
+        session.close()
+
+
+def test_a_server_of_another_authority_is_refused_and_the_error_says_why(secured: SecuredZooKeeper) -> None:
+    """Fails when certificates are not verified."""
+    error = refused(by_tls(secured, ca_file=str(secured.certificates.other_authority)))
+
+    assert "certificate verify failed" in str(error)
+
+
+def test_a_certificate_for_another_name_is_refused_unless_names_are_not_checked(secured: SecuredZooKeeper) -> None:
+    """The server's certificate is for 127.0.0.1. Fails with kazoo's own default, which checks no name."""
+    named = f"localhost:{secured.secure_port}"
+
+    assert "ostname mismatch" in str(refused(by_tls(secured, zookeeper=named)))
+    KazooCoordinator.connect(by_tls(secured, zookeeper=named, check_hostname=False)).close()
+
+
+def test_a_client_without_a_certificate_gets_no_session(secured: SecuredZooKeeper) -> None:
+    refused(by_tls(secured, cert_file=None, key_file=None, key_password=None))
+
+
+def test_a_certificate_file_that_is_not_there_is_named(secured: SecuredZooKeeper) -> None:
+    error = refused(by_tls(secured, ca_file="/no/such/file.pem"))
+
+    assert isinstance(error, ConfigurationError)
+    assert "ca_file '/no/such/file.pem'" in str(error)
+
+
+def test_what_a_sasl_user_makes_nobody_else_can_read(secured: SecuredZooKeeper) -> None:
+    owner = KazooCoordinator.connect(cluster(secured.hosts, sasl_auth=f"{SASL_USER}:{SASL_PASSWORD}"))
+    stranger = KazooCoordinator.connect(cluster(secured.hosts))
+    owner.ensure("/by-sasl")
+
+    with pytest.raises(ConfigurationError, match="refuses access to /by-sasl"):
+        stranger.get("/by-sasl")
+
+    assert owner.get("/by-sasl").data == b""
+    for session in (owner, stranger):
+        session.close()
+
+
+def test_a_wrong_sasl_password_is_said_at_once(secured: SecuredZooKeeper) -> None:
+    """Kazoo stops for good then: waiting for it would end as "nobody answered"."""
+    begun = time.monotonic()
+
+    error = refused(cluster(secured.hosts, sasl_auth=f"{SASL_USER}:wrong"), timeout=30)
+
+    assert isinstance(error, ConfigurationError)
+    assert "refuses these credentials" in str(error)
+    assert time.monotonic() - begun < 10
+
+
+def test_everything_lies_below_the_chroot(config: HaConfig, coordinator: KazooCoordinator) -> None:
+    coordinator.ensure("/prod-a")
+    below = KazooCoordinator.connect(
+        HaConfig.build(zookeeper=f"{config.zookeeper}/prod-a", storage_root=config.storage_root, timings=FAST)
+    )
+
+    below.ensure("/spark-ha/default")
+
+    assert coordinator.children("/prod-a/spark-ha") == ["default"]
+    below.close()
+
+
+def test_a_chroot_that_does_not_exist_is_named(config: HaConfig) -> None:
+    error = refused(config.model_copy(update={"chroot": "/no-such-chroot"}))
+
+    assert isinstance(error, ConfigurationError)
+    assert "/no-such-chroot does not exist" in str(error)
+
+
+def test_every_node_of_a_submitted_job_is_protected_by_the_digest(
+    config: HaConfig, coordinator: KazooCoordinator, tmp_path: Path
+) -> None:
+    """Fails without the default ACL: a node that is made by any other way is open to everybody."""
+    coordinator.ensure(f"/{config.root}")  # of all clusters: whoever was first made it
+    owned = HaConfig.build(**secrets(config))
+    session = KazooCoordinator.connect(owned)
+    context = job(owned, session, "flights")
+    driver = drive(context, submit(context, tmp_path))
+    driver.checkpoint(1)
+    driver.savepoint("s1")
+    base = context.paths.base.rpartition("/")[0]
+    tree = read_tree(session, base)
+    assert tree is not None
+    paths = [node.path for node in walk(tree)]
+    looking = KazooClient(hosts=config.zookeeper, auth_data=[("digest", f"user:{DIGEST_PASSWORD}")])
+    looking.start()
+
+    acls = {path: [(acl.perms, acl.id.scheme) for acl in looking.get_acls(path)[0]] for path in paths}
+
+    assert len(paths) > 20
+    assert {path: acl for path, acl in acls.items() if acl != [(31, "digest")]} == {}
+    driver.leadership.release()
+    looking.stop()
+    looking.close()
+    session.close()
+
+
+def secrets(config: HaConfig) -> dict[str, Any]:
+    return {
+        "zookeeper": config.zookeeper,
+        "storage_root": config.storage_root,
+        "cluster_id": config.cluster_id,
+        "timings": FAST,
+        "digest_auth": f"user:{DIGEST_PASSWORD}",
+    }
+
+
+def test_no_secret_reaches_a_log_or_an_error(secured: SecuredZooKeeper, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    config = by_tls(secured, digest_auth=f"user:{DIGEST_PASSWORD}", sasl_auth=f"{SASL_USER}:{SASL_PASSWORD}")
+    session = KazooCoordinator.connect(config)
+    session.ensure("/all-of-it")
+    password = session.session.password if session.session else b""
+    told = [repr(config), str(config), repr(session.session), config.model_dump_json(), caplog.text]
+    session.close()
+    told += [str(refused(cluster(secured.hosts, sasl_auth=f"{SASL_USER}:{SASL_PASSWORD}x")))]
+
+    assert [secret for secret in SECRETS for text in told if secret in text] == []
+    assert not [text for text in told if password.hex() in text or str(password) in text]
+    assert all(secret in config.to_private_json() for secret in SECRETS)
+
+
+def test_no_secret_of_the_connection_is_on_a_command_line_or_in_the_environment_of_a_driver(
+    config: HaConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_HOME", str(stand_in_spark(tmp_path / "spark")))
+    monkeypatch.setenv("SPARK_HA_DIGEST_AUTH", f"user:{DIGEST_PASSWORD}")
+    session = KazooCoordinator.connect(HaConfig.build(**secrets(config)))
+    context = started_by_hand(HaConfig.build(**secrets(config)), session)
+    try:
+        run_stand_in(context, application(tmp_path))
+        wait_until(lambda: pid_in(context, "driver.pid"), timeout=60, what="the driver to have a session")
+        (view,) = context.runs.get(1).submissions
+        processes = processes_of(view.submission)
+        told = [" ".join([*process.cmdline(), *process.environ().values()]) for process in processes]
+    finally:
+        kill_all(context)
+        session.close()
+
+    assert len(told) >= 4
+    assert not [text for text in told if DIGEST_PASSWORD in text]
+
+
+def test_a_client_never_accepts_a_server_that_can_only_read(config: HaConfig) -> None:
+    assert make_client(config).read_only is False
+
+
+def test_a_session_that_is_granted_shorter_than_our_timings_need_is_refused(tmp_path: Path) -> None:
+    class Stingy(EmbeddedZooKeeper):
+        def _settings(self) -> dict[str, object]:
+            return super()._settings() | {"maxSessionTimeout": 1000}
+
+    with Stingy(tmp_path / "zookeeper", tick_ms=200) as server:
+        error = refused(cluster(server.hosts))
+
+    assert isinstance(error, ConfigurationError)
+    assert "granted a session timeout of 1 s, not the 3 s" in str(error)
+    assert "maxSessionTimeout" in error.next_step
+
+
+def test_the_tick_of_the_servers_is_compared_when_they_tell_it(secured: SecuredZooKeeper, config: HaConfig) -> None:
+    assert server_tick(config) == 0.2
+    assert server_tick(by_tls(secured)) == 0.2
+    slow = config.timings.model_copy(update={"heartbeat_interval": 0.05})
+
+    check_tick(config)
+    with pytest.raises(ConfigurationError, match="half a tick"):
+        check_tick(config.model_copy(update={"timings": slow}))
+
+
+def test_a_server_that_does_not_tell_its_tick_is_no_error() -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        config = cluster(f"127.0.0.1:{silent.getsockname()[1]}")
+
+        assert server_tick(config) is None
+        check_tick(config)
+
+
+def test_the_private_form_of_a_configuration_is_read_back_whole(secured: SecuredZooKeeper) -> None:
+    config = by_tls(secured, digest_auth="user:a", sasl_auth="user:b", chroot="/prod")
+
+    assert HaConfig.build(**json.loads(config.to_private_json())) == config

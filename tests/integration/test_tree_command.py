@@ -1,0 +1,166 @@
+"""``spark-ha tree`` and ``spark-ha rebuild``, as a person and a program see them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from airflow_provider_ha.cli.app import app
+from airflow_provider_ha.cli.session import Target
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination._kazoo import KazooCoordinator
+from airflow_provider_ha.coordination.coordinator import Create, Delete
+from airflow_provider_ha.coordination.paths import ClusterPaths
+from airflow_provider_ha.records import checksum
+from airflow_provider_ha.submit.tree import read_tree, walk
+from tests.rebuild_helpers import Driver, drive, job, submit
+
+
+YES, NO, UNKNOWN = 0, 1, 2
+
+
+@pytest.fixture
+def spark_ha(config: HaConfig, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Call the command against the test's cluster; returns exit code, stdout and stderr."""
+    monkeypatch.setenv("SPARK_HA_ZOOKEEPER", config.zookeeper)
+    monkeypatch.setenv("SPARK_HA_STORAGE_ROOT", config.storage_root)
+    monkeypatch.setenv("SPARK_HA_CLUSTER_ID", config.cluster_id)
+
+    def call(*words: str) -> tuple[int, str, str]:
+        done = CliRunner().invoke(app, list(words), obj=Target())
+        assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+        return done.exit_code, done.stdout, done.stderr
+
+    return call
+
+
+@pytest.fixture
+def driver(config: HaConfig, coordinator: KazooCoordinator, tmp_path: Path) -> Driver:
+    """A job whose driver is at work, with one checkpoint."""
+    context = job(config, coordinator, "flights")
+    made = drive(context, submit(context, tmp_path))
+    made.checkpoint(7)
+    return made
+
+
+def test_a_person_sees_every_node_in_one_line(spark_ha: Any, driver: Driver) -> None:
+    code, shown, _ = spark_ha("tree")
+    lines = {line.split("──", 1)[-1].split()[0]: line for line in shown.splitlines()}
+
+    assert code == YES
+    assert "ephemeral of session 0x" in lines["leader"]
+    assert f"v{driver.leadership.epoch}" in lines["epoch"]
+    assert 'cut={"counts":7}' in lines[f"{1:019d}"]
+    assert "request_id=dag.task.run" in shown
+    assert driver.key in lines["generation"]
+    driver.leadership.release()
+
+
+def test_a_program_gets_all_of_it(
+    spark_ha: Any, config: HaConfig, coordinator: KazooCoordinator, driver: Driver
+) -> None:
+    driver.leadership.release()
+    code, printed, _ = spark_ha("tree", "--json")
+    exported: dict[str, Any] = {}
+
+    def collect(node: dict[str, Any]) -> None:
+        exported[node["path"]] = node
+        for child in node["children"]:
+            collect(child)
+
+    collect(json.loads(printed)["tree"])
+    tree = read_tree(coordinator, ClusterPaths(config.root, config.cluster_id).base)
+
+    assert code == YES
+    assert tree is not None
+    assert set(exported) == {node.path for node in walk(tree)}
+    pointer = exported[driver.context.paths.checkpoint(1)]
+    assert (pointer["kind"], pointer["record"]["cut"], pointer["version"]) == ("checkpoint-pointer", {"counts": 7}, 0)
+
+
+def test_one_job_can_be_shown_alone_and_an_unknown_one_is_a_no(spark_ha: Any, driver: Driver) -> None:
+    driver.leadership.release()
+
+    assert spark_ha("tree", "flights")[0] == YES
+    code, printed, stderr = spark_ha("tree", "nobody", "--json")
+
+    assert code == NO
+    assert "'nobody'" in stderr
+    assert json.loads(printed)["error"]["type"] == "UnknownJobError"
+
+
+def test_an_empty_cluster_is_an_answer(spark_ha: Any) -> None:
+    code, shown, _ = spark_ha("tree")
+
+    assert code == YES
+    assert "empty" in shown
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"\x00password=hunter2", "no record"),
+        (b'{"kind": "run", "version": 1, "checksum": "x", "body": {"password": "hunter2"}}', "wrong checksum"),
+        (b'{"kind": "password hunter", "body": 2}', "unknown to this release"),
+        (
+            json.dumps({"kind": "run", "version": 9, "checksum": checksum({}), "body": {"a": "hunter2"}}).encode(),
+            "newer release",
+        ),
+    ],
+    ids=["no JSON", "damaged", "unknown kind", "newer"],
+)
+def test_what_cannot_be_decoded_is_told_by_its_digest_only(
+    spark_ha: Any, config: HaConfig, coordinator: KazooCoordinator, data: bytes, says: str
+) -> None:
+    paths = ClusterPaths(config.root, config.cluster_id).job("flights")
+    coordinator.ensure(paths.base)
+    coordinator.commit(Create(paths.status, data))
+
+    code, shown, stderr = spark_ha("tree")
+    exported = spark_ha("tree", "--json")[1]
+
+    assert code == YES
+    assert "undecodable" in shown
+    assert says in shown
+    assert "sha256" in shown
+    assert "hunter2" not in shown + stderr + exported
+
+
+def test_a_rebuild_shows_what_it_would_do_and_does_it_when_told(
+    spark_ha: Any, config: HaConfig, coordinator: KazooCoordinator, driver: Driver
+) -> None:
+    driver.leadership.release()
+    base = ClusterPaths(config.root, config.cluster_id).base
+    tree = read_tree(coordinator, base)
+    for node in reversed(list(walk(tree)) if tree else []):
+        coordinator.commit(Delete(node.path))
+
+    dry, shown, _ = spark_ha("rebuild")
+    assert "nothing was changed" in shown
+    assert coordinator.find(base) is None
+    done = json.loads(spark_ha("rebuild", "--yes", "--json")[1])
+
+    assert dry == YES
+    assert done["jobs"][0]["runs"] == {"1": "LOST"}
+    assert done["applied"][0]["created"]
+    assert spark_ha("job", "list")[1].split()[6:9] == ["flights", "LOST", "1"]
+    code, _, stderr = spark_ha("rebuild", "--yes")
+    assert code == NO
+    assert "not empty" in stderr
+    assert spark_ha("rebuild", "--yes", "--missing")[0] == YES
+
+
+def test_what_was_not_used_is_said_with_its_reason(spark_ha: Any, config: HaConfig, driver: Driver) -> None:
+    driver.leadership.release()
+    shutil.rmtree(config.work_path / driver.context.keys.journals / "generation")
+    (config.work_path / driver.context.keys.payload(1, driver.leadership.epoch)).write_bytes(b"torn")
+
+    _, _, stderr = spark_ha("rebuild")
+
+    assert "not used, job flights" in stderr
+    assert driver.context.keys.payload(1, driver.leadership.epoch) in stderr

@@ -1,0 +1,181 @@
+"""What the tests of ``spark-ha tree`` and ``rebuild`` share: a cluster with jobs in every state, without any Spark.
+
+Runs, submissions, results, checkpoints and savepoints are written by the package's own code through a real ZooKeeper;
+only the driver's processes are missing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from airflow_provider_ha.checkpoints.model import BatchEntry, Checkpoint, CheckpointKind, QueryCut, QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.retained.savepoint_files import write_manifest
+from airflow_provider_ha.checkpoints.retained.savepoints import SavepointRequest, SavepointStore
+from airflow_provider_ha.checkpoints.retained.store import CheckpointStore
+from airflow_provider_ha.clock import SystemClock
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.coordination.election import Leadership, acquire
+from airflow_provider_ha.driver.job_writer import JobWriter
+from airflow_provider_ha.driver.origin import Origin, OriginKind
+from airflow_provider_ha.driver.queries import QueryRegistry
+from airflow_provider_ha.jobs.driver_spec import DriverSpec
+from airflow_provider_ha.jobs.model import JobState, LeaderInfo, StartPoint, SubmissionStarted
+from airflow_provider_ha.storage.open import open_store
+from airflow_provider_ha.submit.context import JobContext
+from airflow_provider_ha.submit.prepare import upload
+from airflow_provider_ha.submit.requests import SubmitRequest
+from airflow_provider_ha.submit.submission import Prepared, submit_run
+from tests.submit_helpers import script
+
+
+AT = datetime(2026, 1, 1, tzinfo=timezone.utc)
+
+
+class NoEngine:
+    """An engine whose drivers never come up, and of whose processes nothing is known."""
+
+    name = "none"
+    launch_seconds = 0.0
+
+    def __init__(self) -> None:
+        self.launched: list[DriverSpec] = []
+
+    def launch(self, spec: DriverSpec) -> SubmissionStarted:
+        self.launched.append(spec)
+        return SubmissionStarted(host="gone", pid=1, process_started=0.0, log="driver.log")
+
+    def find(self, submission_id: str) -> SubmissionStarted | None:
+        del submission_id
+        return None
+
+    def is_gone(self, submission_id: str, started: SubmissionStarted) -> bool:
+        del submission_id, started
+        return False
+
+
+def job(config: HaConfig, coordinator: Coordinator, job_id: str) -> JobContext:
+    """Return the context of a job whose drivers never come up."""
+    return JobContext(
+        job_id=job_id,
+        config=config,
+        coordinator=coordinator,
+        store=open_store(config),
+        engine=NoEngine(),
+        clock=SystemClock(),
+        sleep=lambda seconds: None,
+    )
+
+
+def submit(context: JobContext, directory: Path, request_id: str = "dag.task.run") -> int:
+    """Submit a script as a new run and return its number."""
+    wanted = SubmitRequest(job_id=context.job_id, request_id=request_id, application=str(script(directory)))
+
+    def prepare() -> Prepared:
+        return Prepared(graph=context.graphs.write_graph(upload(context, wanted)), start=StartPoint())
+
+    return submit_run(context, request_id, prepare).run
+
+
+@dataclass
+class Driver:
+    """What a driver writes for its run, by the driver's own parts."""
+
+    context: JobContext
+    run: int
+    leadership: Leadership
+    checkpoints: CheckpointStore
+    savepoints: SavepointStore
+    writer: JobWriter
+    key: str
+
+    def checkpoint(self, batch: int) -> int:
+        """Publish a checkpoint at *batch* and return its number."""
+        number, epoch = self.checkpoints.next_number(), self.leadership.epoch
+        pin = self.context.keys.pin(number, epoch)
+        (self.context.config.work_path / pin).mkdir(parents=True)
+        self.checkpoints.add(self.leadership, self.payload(number, batch, pin))
+        return number
+
+    def payload(self, number: int, batch: int, pin: str | None) -> Checkpoint:
+        """Return the payload of a checkpoint."""
+        cut = QueryCut(
+            batch=batch,
+            sink=QuerySink(kind=SinkKind.FOREACH_BATCH),
+            entries=(BatchEntry(batch=batch, offsets=f"entry {batch}"),),
+        )
+        return Checkpoint(
+            job_id=self.context.job_id,
+            number=number,
+            run=self.run,
+            epoch=self.leadership.epoch,
+            reason=CheckpointKind.PERIODIC,
+            created_at=AT,
+            queries={"counts": cut},
+            directory=self.key,
+            pin=pin,
+            graph=self.context.runs.get(self.run).run.graph.sha256,
+            spark_version="4.2.0",
+        )
+
+    def savepoint(self, savepoint_id: str) -> None:
+        """Make a savepoint of nothing: a manifest and its pointer."""
+        request = SavepointRequest(
+            savepoint_id=savepoint_id,
+            run=self.run,
+            epoch=self.leadership.epoch,
+            cut={},
+            graph=self.context.runs.get(self.run).run.graph.sha256,
+            spark_version="4.2.0",
+            schedule="hourly",
+            label="before the upgrade",
+        )
+        savepoint = self.savepoints.copy(request, self.context.config.work_path / self.key)
+        write_manifest(self.savepoints.directory(savepoint_id), savepoint)
+        self.savepoints.publish(self.leadership.commit, savepoint)
+
+    def end(self, state: Any = JobState.FINISHED) -> None:
+        """Write the run's result and give the lock back."""
+        self.writer.end(state, reason="test", checkpoint=self.checkpoints.latest_number())
+        self.leadership.release()
+
+
+def drive(context: JobContext, run: int) -> Driver:
+    """Take the lock as the driver of *run* and make a working directory current."""
+    leadership = acquire(
+        context.coordinator,
+        context.paths,
+        timings=context.config.timings,
+        clock=context.clock,
+        describe=lambda epoch: LeaderInfo(
+            epoch=epoch, run=run, attempt=1, host="host", pid=1, since=context.clock.now()
+        ).to_bytes(),
+        timeout=10,
+    )
+    leadership.start_heartbeats(lambda reason: None)
+    key = context.keys.working_directory(leadership.epoch, "0" * 12)
+    (context.config.work_path / key).mkdir(parents=True)
+    writer = JobWriter(
+        coordinator=context.coordinator,
+        paths=context.paths,
+        graphs=context.graphs,
+        journal=context.journal,
+        leadership=leadership,
+        registry=QueryRegistry(context.clock),
+        run=run,
+        clock=context.clock,
+    )
+    writer.begin(Origin(OriginKind.FRESH, key, context.config.work_path / key))
+    work_path = context.config.work_path
+    return Driver(
+        context,
+        run,
+        leadership,
+        CheckpointStore(context.coordinator, context.store, context.paths, context.keys, work_path),
+        SavepointStore(context.coordinator, context.paths, context.keys, work_path),
+        writer,
+        key,
+    )

@@ -1,0 +1,211 @@
+"""Leaders that are killed, frozen and cut off for half an hour, and what the checker says of their histories.
+
+``SPARK_HA_SOAK_SECONDS`` sets how long (default 1800), ``SPARK_HA_SOAK_SEED`` repeats the faults of a run.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import re
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import pairwise
+from pathlib import Path
+
+import psutil
+import pytest
+
+from airflow_provider_ha.checkpoints.retained.store import CheckpointStore
+from airflow_provider_ha.clock import new_id
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination._kazoo import KazooCoordinator
+from airflow_provider_ha.coordination.embedded import ask
+from airflow_provider_ha.coordination.paths import ClusterPaths
+from airflow_provider_ha.coordination.records import read_record
+from airflow_provider_ha.errors import CoordinationError, HaError
+from airflow_provider_ha.jobs.jobs import create_job
+from airflow_provider_ha.jobs.model import LeaderInfo
+from airflow_provider_ha.storage.keys import JobKeys
+from airflow_provider_ha.storage.open import open_store
+from airflow_provider_ha.testing.ensemble import EmbeddedEnsemble
+from airflow_provider_ha.testing.waiting import wait_until
+from tests.conftest import FAST
+from tests.soak.checker import beliefs, check, counts
+from tests.soak.contenders import JOB, Contender
+from tests.soak.history import Event, History, read
+from tests.soak.nemesis import Nemesis
+
+
+SECONDS = float(os.environ.get("SPARK_HA_SOAK_SECONDS", "1800"))
+SEED = int(os.environ.get("SPARK_HA_SOAK_SEED", str(random.randrange(2**32))))
+CONTENDERS = 3
+T = FAST.session_timeout
+BOUND = 2 * T + 6.0  # seconds until somebody leads: T to notice, an election of the ensemble, a slow machine
+LONGEST_FAULT = 2 * T
+
+
+class Soak:
+    """The ensemble, the contenders, the nemesis, and somebody who only looks."""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self.histories = folder / "histories"
+        self.histories.mkdir()
+        self.ensemble = stack.enter_context(EmbeddedEnsemble(folder / "ensemble"))
+        self.config = HaConfig.build(
+            zookeeper=self.ensemble.hosts,
+            storage_root=f"file://{folder}/storage",
+            cluster_id=f"c-{new_id()[:12]}",
+            timings=FAST,
+        )
+        self.coordinator = KazooCoordinator.connect(self.config)
+        stack.callback(self.coordinator.close)
+        self.paths = ClusterPaths(self.config.root, self.config.cluster_id).job(JOB)
+        create_job(self.coordinator, self.paths)
+        self.store = open_store(self.config)
+        self.history = History(self.histories, "nemesis")
+        stack.callback(self.history.close)
+        self.contenders = [
+            Contender(f"p{number}", self.config, self.ensemble, self.histories, stack) for number in range(CONTENDERS)
+        ]
+        self.nemesis = Nemesis(SEED, self.ensemble, self.contenders, self.history, self.leader)
+
+    def leader(self) -> LeaderInfo | None:
+        found = read_record(self.coordinator, self.paths.leader, LeaderInfo)
+        return found[0] if found else None
+
+    def run(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        self.nemesis.heal()
+        while time.monotonic() < end:
+            self.await_leader()
+            self.nemesis.strike()
+            time.sleep(self.nemesis.random.uniform(0.1, LONGEST_FAULT))  # the fault lasts so long
+            self.observe()
+            self.nemesis.heal()
+        self.await_leader()
+
+    def await_leader(self) -> None:
+        """Give them the time that they may take; whether they kept it is the checker's business."""
+        self.history.note("healed", within=BOUND)
+        end = time.monotonic() + BOUND + 0.5
+        led = None
+        while led is None and time.monotonic() < end:
+            try:
+                led = self.leader()
+            except CoordinationError:
+                continue
+            time.sleep(0.05)
+        time.sleep(self.nemesis.random.uniform(0.5, 2.0))  # some undisturbed checkpoints
+        self.observe()
+
+    def observe(self) -> None:
+        """Read every pointer, and what it refers to."""
+        checkpoints = CheckpointStore(self.coordinator, self.store, self.paths, JobKeys(JOB), self.config.work_path)
+        try:
+            listing = checkpoints.list()
+        except CoordinationError:
+            return  # says nothing about what is there
+        for broken in listing.unreadable:
+            self.history.note("observed", number=int(broken.name), problem="its pointer cannot be read")
+        for pointer in listing.pointers:
+            problem = ""
+            try:
+                checkpoints.load(pointer)
+            except HaError as error:
+                problem = str(error)
+            if problem and self.removed(pointer.number):
+                continue  # retired between the two reads
+            self.history.note("observed", number=pointer.number, problem=problem)
+
+    def removed(self, number: int) -> bool:
+        try:
+            return self.coordinator.find(self.paths.checkpoint(number)) is None
+        except CoordinationError:
+            return True
+
+    def end(self) -> dict[str, list[str]]:
+        """Kill what is left, and return what did not go away with it."""
+        for contender in self.contenders:
+            contender.kill(self.history)
+        own = self.coordinator.session
+        assert own is not None
+
+        def left() -> dict[str, list[str]]:
+            dump = ask(int(self.ensemble.leader().hosts.rpartition(":")[2]), b"dump").decode()
+            sessions = set(re.findall(r"0x[0-9a-f]{8,}", dump)) - {f"0x{own.session_id:x}"}
+            return {"sessions": sorted(sessions), "ephemerals": re.findall(r"^\t(/\S+)", dump, re.MULTILINE)}
+
+        try:
+            wait_until(lambda: not any(left().values()), timeout=3 * T, what="the end of the last session")
+        except TimeoutError:
+            return left()
+        return {}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path
+    gc.collect()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(SECONDS + 600)
+def test_leaders_keep_every_invariant_whatever_happens_to_them(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = Resources()
+    with ExitStack() as stack:
+        soak = Soak(folder, stack)
+        try:
+            soak.run(SECONDS)
+        finally:
+            left = soak.end()
+        history = read(soak.histories)
+    history.append(Event(history[-1].at + BOUND, "nemesis", "left", left | before.gained()))
+
+    violations = check(history)
+
+    with capsys.disabled():
+        print(f"\nsoak of {SECONDS:.0f} s, seed {SEED}\n" + report(history))
+    assert violations == [], f"seed {SEED}, histories in {folder}"
+    assert counts(history)["committed"] > 0
+
+
+def report(history: list[Event]) -> str:
+    """Return how often each thing happened, and how long the job was without a leader."""
+    lines = [f"  {count:6}  {name}" for name, count in sorted(counts(history).items())]
+    led = beliefs(history)
+    gaps = sorted(max(0.0, after.since - before.until) for before, after in pairwise(led))
+    if gaps:
+        lines.append(f"  gaps between leaders: median {gaps[len(gaps) // 2]:.2f} s, longest {gaps[-1]:.2f} s")
+    return "\n".join(lines)
+
+
+class Resources:
+    """What this process has, to be compared with what it has later."""
+
+    def __init__(self) -> None:
+        self._process = psutil.Process()
+        self._threads = set(threading.enumerate())
+        self._children = {child.pid for child in self._process.children(recursive=True)}
+        self._files = self._process.num_fds()
+
+    def gained(self) -> dict[str, object]:
+        """Return what was not there before; threads get a moment to end."""
+
+        def threads() -> list[str]:
+            return [thread.name for thread in threading.enumerate() if thread not in self._threads]
+
+        deadline = time.monotonic() + 10
+        while threads() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        children = [child for child in self._process.children(recursive=True) if child.pid not in self._children]
+        return {
+            "threads": threads(),
+            "processes": [child.pid for child in children],
+            "files": max(0, self._process.num_fds() - self._files),
+        }

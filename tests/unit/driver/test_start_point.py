@@ -1,0 +1,61 @@
+"""What a driver makes its working directory of, with real directories and no Spark."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ha.checkpoints.model import QueryPlan, QuerySink, RestorePlan, SinkKind, Verdict
+from airflow_provider_ha.driver.origin import Origin, OriginKind
+from airflow_provider_ha.driver.start_point import prepare_start
+from airflow_provider_ha.errors import RestoreRefusedError
+from airflow_provider_ha.jobs.model import Blob, Run, StartKind, StartPoint
+from airflow_provider_ha.storage.blobs import put_blob
+from airflow_provider_ha.storage.local import LocalStore
+
+
+NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
+
+
+def start_from_plan(root: Path, *, same_output: bool) -> Origin:
+    """Start from a plan whose source's output has gone on by one batch since it was made."""
+    work, out = root / "work", root / "out"
+    (work / "pin" / "q").mkdir(parents=True)
+    (work / "pin" / "q" / "metadata").write_text('{"id":"0"}')
+    (out / "_spark_metadata").mkdir(parents=True)
+    (out / "_spark_metadata" / "0").write_text("v1")
+    sink = QuerySink(kind=SinkKind.FILE, format="json", path=str(out), max_batch=-1)
+    plan = RestorePlan(
+        job_id="j",
+        source_job="j" if same_output else "another",
+        source="checkpoint",
+        source_id="1",
+        directory="pin",
+        verdict=Verdict.SAFE,
+        queries={"q": QueryPlan(batch=-1, sink=sink)},
+        age_seconds=0,
+        created_at=NOW,
+        same_output=same_output,
+    )
+    store = LocalStore(root / "store")
+    sha256, size = put_blob(store, plan.to_bytes())
+    start = StartPoint(kind=StartKind.CHECKPOINT, source_id="1", plan=Blob(sha256=sha256, size=size))
+    run = Run(number=1, graph=Blob(sha256="0" * 64, size=1), start=start, request_id="r", created_at=NOW)
+    return prepare_start(store, work, run, None, "live/e1-a")
+
+
+def test_restore_into_an_output_of_its_own_does_not_mind_what_the_source_writes_meanwhile(tmp_path: Path) -> None:
+    """The source's stream goes on while it is copied: looked at, its output would refuse every copy."""
+    origin = start_from_plan(tmp_path, same_output=False)
+
+    assert origin.kind is OriginKind.RESTORE
+    assert (origin.directory / "q" / "metadata").exists()
+
+
+def test_restore_into_the_same_output_is_refused_when_somebody_wrote_to_it_meanwhile(tmp_path: Path) -> None:
+    with pytest.raises(RestoreRefusedError, match="Plan the restore again"):
+        start_from_plan(tmp_path, same_output=True)
+
+    assert not (tmp_path / "work" / "live" / "e1-a").exists()

@@ -1,0 +1,60 @@
+"""What an older release wrote stays readable, and what a newer one wrote is refused in so many words."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from airflow_provider_ha.errors import RecordCorruptError
+from airflow_provider_ha.records import Record
+from tests.record_samples import CORPUS, record_types
+
+
+TYPES = record_types()
+FILES = sorted(CORPUS.glob("*.json"))
+
+
+def test_every_kind_of_record_is_in_the_corpus() -> None:
+    """A new kind gets its sample with ``python -m tests.record_samples``."""
+    assert {path.stem for path in FILES} == set(TYPES)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_record_of_version_1_is_read_with_everything_that_it_says(path: Any) -> None:
+    """Fails when a field is renamed or removed, or when a new one has no default."""
+    written = json.loads(path.read_bytes())
+
+    record = TYPES[path.stem].from_bytes(path.read_bytes(), source=path.name)
+
+    assert contains(record.model_dump(mode="json"), written["body"])
+
+
+@pytest.mark.parametrize("record", TYPES.values(), ids=lambda record: record.kind)
+def test_a_newer_version_is_refused_with_its_number_and_the_next_step(record: type[Record]) -> None:
+    newer = record.format_version + 1
+    envelope = {"kind": record.kind, "version": newer, "checksum": "of another rule", "body": {"new": "field"}}
+
+    with pytest.raises(RecordCorruptError, match=rf"znode /a .*version {newer} of '{record.kind}'") as caught:
+        record.from_bytes(json.dumps(envelope).encode(), source="znode /a")
+
+    assert "Upgrade" in caught.value.next_step
+
+
+@pytest.mark.parametrize("version", ["2", None, 1.5, [], True])
+def test_a_version_that_is_no_number_is_a_corrupt_record(version: Any) -> None:
+    record = TYPES["run"]
+    envelope = {"kind": "run", "version": version, "checksum": "", "body": {}}
+
+    with pytest.raises(RecordCorruptError, match="znode /a"):
+        record.from_bytes(json.dumps(envelope).encode(), source="znode /a")
+
+
+def contains(now: Any, then: Any) -> bool:
+    """Whether everything of *then* is in *now*, which may have new fields."""
+    if isinstance(then, dict):
+        return isinstance(now, dict) and all(key in now and contains(now[key], value) for key, value in then.items())
+    if isinstance(then, list):
+        return len(now) == len(then) and all(map(contains, now, then))
+    return bool(now == then)

@@ -1,0 +1,132 @@
+"""What a configuration says about sessions: chroot, TLS, credentials, and timings that must fit together."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_provider_ha.config import HaConfig, Timings
+from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.hooks.connection import config_of, secrets_of
+
+
+def build(**values: Any) -> HaConfig:
+    return HaConfig.build(**({"zookeeper": "zk1:2181,zk2:2181", "storage_root": "file:///ha"} | values))
+
+
+def connection(**extra: Any) -> tuple[Any, dict[str, Any]]:
+    values = {"conn_id": "prod", "host": "zk1,zk2", "port": None, "login": "user", "password": "login-secret"}
+    host = extra.pop("host", None)
+    return SimpleNamespace(**(values | ({"host": host} if host else {}))), {"storage_root": "file:///ha"} | extra
+
+
+@pytest.mark.parametrize(
+    ("hosts", "chroot"),
+    [("zk1:2181,zk2:2181/prod", None), ("zk1:2181,zk2:2181", "/prod"), ("zk1:2181,zk2:2181/prod/", "/prod")],
+)
+def test_a_chroot_is_taken_off_the_hosts(hosts: str, chroot: str | None) -> None:
+    config = build(zookeeper=hosts, chroot=chroot)
+
+    assert (config.zookeeper, config.chroot) == ("zk1:2181,zk2:2181", "/prod")
+
+
+def test_no_chroot_and_the_root_itself_are_the_same() -> None:
+    assert build().chroot is build(chroot="/").chroot is build(zookeeper="zk1:2181/").chroot is None
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({"zookeeper": "zk1:2181/a", "chroot": "/b"}, "say it once"),
+        ({"chroot": "prod"}, "slash"),
+        ({"chroot": "/a b"}, "part of the chroot"),
+        ({"tls": {"cert_file": "client.pem"}}, "go together"),
+        ({"tls": {"certificate": "client.pem"}}, "certificate"),
+        ({"digest_auth": "user"}, "user:password"),
+        ({"sasl_auth": ":password"}, "user:password"),
+    ],
+)
+def test_what_cannot_work_is_said(values: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        build(**values)
+
+
+def test_an_error_never_repeats_a_secret() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        build(sasl_auth="hunter2", digest_auth="hunter2", tls={"cert_file": "a", "key_password": "hunter2"})
+
+    assert "hunter2" not in str(caught.value)
+
+
+def test_timings_that_do_not_fit_are_refused_with_the_figure_that_a_cut_may_last() -> None:
+    with pytest.raises(ConfigurationError, match=r"4\.5 s, .*within the 1\.5 s that its lease leaves it"):
+        Timings(session_timeout=4).tolerated_cut(1)
+
+    assert Timings().tolerated_cut(3) == 7.5
+
+
+def test_a_granted_timeout_is_looked_at_again() -> None:
+    """An ensemble may grant less than was asked for: the inequality is about what it granted."""
+    assert Timings().granted(8, 3).tolerated_cut(3) == 5.5
+    with pytest.raises(ConfigurationError, match=r"granted a session timeout of 4 s, not the 10 s") as caught:
+        Timings().granted(4, 3)
+
+    assert "maxSessionTimeout" in caught.value.next_step
+
+
+def test_a_tick_must_not_be_longer_than_two_heartbeats() -> None:
+    Timings().check_tick(2.0)
+
+    with pytest.raises(ConfigurationError, match="half a tick") as caught:
+        Timings().check_tick(2.5)
+
+    assert "2000 ms" in caught.value.next_step
+
+
+def test_the_environment_says_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = {
+        "ZOOKEEPER": "zk1:2181",
+        "STORAGE_ROOT": "file:///ha",
+        "CHROOT": "/prod",
+        "SASL_AUTH": "user:secret",
+        "TLS_CA_FILE": "ca.pem",
+        "TLS_CHECK_HOSTNAME": "false",
+    }
+    for name, value in said.items():
+        monkeypatch.setenv(f"SPARK_HA_{name}", value)
+
+    config = HaConfig.from_env()
+
+    assert config.chroot == "/prod"
+    assert config.sasl_auth is not None
+    assert config.tls is not None
+    assert (config.tls.ca_file, config.tls.check_hostname) == ("ca.pem", False)
+
+
+def test_a_connection_says_what_its_login_is_for() -> None:
+    digest, sasl = config_of(*connection()), config_of(*connection(auth_scheme="sasl"))
+
+    assert (digest.sasl_auth, sasl.digest_auth) == (None, None)
+    for credentials in (digest.digest_auth, sasl.sasl_auth):
+        assert credentials is not None
+        assert credentials.get_secret_value() == "user:login-secret"
+
+
+def test_the_fields_of_a_connection_reach_the_session() -> None:
+    fields, extra = connection(
+        host="zk1,zk2/prod", tls=True, tls_ca_file="ca.pem", tls_key_password="key-secret", tolerate_suspended=False
+    )
+    config = config_of(fields, extra)
+
+    assert (config.zookeeper, config.chroot) == ("zk1:2181,zk2:2181", "/prod")
+    assert config.tls is not None
+    assert config.tls.ca_file == "ca.pem"
+    assert config.timings.tolerate_suspended is False
+    assert "key-secret" in secrets_of(fields, extra)
+    assert "key-secret" not in repr(config)
+
+
+def test_without_the_tls_box_the_other_tls_fields_say_nothing() -> None:
+    assert config_of(*connection(tls_check_hostname=True, tls_ca_file="ca.pem")).tls is None
