@@ -1,6 +1,6 @@
 # Every target brings its own environment along: a clean clone needs Python 3.10 or newer and Java 17 or newer.
 .DEFAULT_GOAL := help
-.PHONY: help venv demo demo-stop test test-long lint format types docs bench clean
+.PHONY: help venv demo demo-stop test test-long mutants lint format types docs bench clean
 
 BIN := build/venv/bin
 # Half of a test's time is waiting for a session to expire or for Spark to start, so two at a time use two cores well.
@@ -24,6 +24,9 @@ test: venv ## Run the quick suite (WORKERS=n test processes)
 
 test-long: venv ## Run what takes longer: a real Airflow, real kills, full matrices
 	@$(BIN)/pytest -m "long or system" --timeout 1800
+
+mutants: venv ## Break the package, one guard at a time, and see a test fail (ONLY=pattern)
+	@$(BIN)/python -m tests.mutants.run $(if $(ONLY),--only '$(ONLY)')
 
 lint: venv ## Check style and spelling
 	@$(BIN)/ruff check .

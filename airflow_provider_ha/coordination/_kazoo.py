@@ -123,9 +123,9 @@ class KazooCoordinator(Coordinator):
         if config.chroot or config.sasl_auth:
             # The servers say yes or no to both only after the session is there.
             self._check_admitted(config)
-        hosts = len(config.zookeeper.split(","))
-        granted = config.timings.granted(self.negotiated_timeout, hosts)
-        if granted.session_timeout < config.timings.session_timeout:
+        if self.negotiated_timeout < config.timings.session_timeout:
+            hosts = len(config.zookeeper.split(","))
+            granted = config.timings.granted(self.negotiated_timeout, hosts)
             _log.warning(
                 "ZooKeeper granted a session timeout of %g s, not %g s: a cut may last %g s",
                 granted.session_timeout,

@@ -92,7 +92,7 @@ class PublishedInformation:
             try:
                 self.check()
             except (NodeMissingError, VersionConflictError):
-                self._touched.set()  # it changed since it was read
+                _log.debug("it changed since it was read, and the watch of that read has fired")
             except CoordinationError as error:
                 _log.info("the leader node of %s cannot be looked at: %s", self._lock.label, error)
                 self._touched.set()

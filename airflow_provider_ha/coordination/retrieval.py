@@ -132,9 +132,7 @@ class LeaderRetrieval:
 
     def _on_state(self, state: SessionState) -> None:
         """Called on the event thread: only notes what the next look has to do."""
-        if state is SessionState.CONNECTED:
-            self._armed = False  # watches do not outlive a connection
-        else:
+        if state is not SessionState.CONNECTED:
             self._again = True
             self._blind = self._blind or state in self._unknown
         self._changed.set()

@@ -2,7 +2,8 @@
 
 Invariants (J5): only unknown graphs are added and only known ones are removed, so nobody hears of what it did itself,
 and a repeated event tells nothing twice. After :meth:`GraphWatcher.stop` nothing is told. A graph that cannot be read
-is told as well. A watch is a dirty bit: what is told was read, and a slow poll finds what a lost watch did not tell.
+is told as well. A watch is a dirty bit: what is told was read, and a slow poll finds what a lost watch did not tell. A
+connection that breaks fires every watch, and the look that follows waits for the next one and arms them again.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from airflow_provider_ha.coordination.coordinator import Coordinator, Node, SessionState
+from airflow_provider_ha.coordination.coordinator import Coordinator, Node
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.errors import ConfigurationError, CoordinationError, RecordCorruptError
 from airflow_provider_ha.jobs.model import GraphPointer
@@ -82,7 +83,6 @@ class GraphWatcher:
 
     def start(self) -> None:
         """Begin to watch. What is persisted now and not known is told first."""
-        self._coordinator.add_state_listener(self._on_state)
         self._thread.start()
 
     def stop(self) -> None:
@@ -138,8 +138,6 @@ class GraphWatcher:
                 self.look()
             except CoordinationError as error:
                 log.warning("job graphs could not be watched: %s", error)
-                self.changed()
-                self._wake.clear()
                 pause = _RETRY_SECONDS
             if not self._wake.wait(pause):
                 self.changed()
@@ -149,7 +147,8 @@ class GraphWatcher:
         try:
             names = self._coordinator.children(self._cluster.base, watch=self._list_changed)
         except CoordinationError:
-            self._list_changed()
+            with self._lock:
+                self._list_again = True
             raise
         there = set(names) - RESERVED_JOB_IDS
         with self._lock:
@@ -199,8 +198,3 @@ class GraphWatcher:
         if not self._stopped.is_set():
             self._listener.added(job_id, pointer)
             self.know(job_id, pointer.run)
-
-    def _on_state(self, state: SessionState) -> None:
-        """After a reconnect every watch is gone: kazoo arms none of them again."""
-        if state is SessionState.CONNECTED:
-            self.changed()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 
 from airflow_provider_ha.clock import Clock
 
@@ -57,3 +58,15 @@ class Agenda:
         with self._lock:
             waiting = [due - now for name, due in self._due.items() if name not in self._busy]
         return max(0.0, min([longest, *waiting]))
+
+
+@dataclass(frozen=True)
+class Touch:
+    """A watch that makes a job due. Equal for the same job, so that arming it again does not pile up in the session."""
+
+    agenda: Agenda
+    job_id: str
+
+    def __call__(self) -> None:
+        """Take the call of a session: something about the job may have changed."""
+        self.agenda.touch(self.job_id)

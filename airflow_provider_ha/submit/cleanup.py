@@ -15,6 +15,7 @@ from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.storage.durable import remove_tree
 from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.submit.intervene import take_lock
+from airflow_provider_ha.submit.restore import checkpoint_store
 
 
 log = logging.getLogger(__name__)
@@ -36,7 +37,9 @@ def clean_up(job: JobContext) -> tuple[int, ...]:
         if pointer is not None:
             log.warning("job %s: a graph pointer of an ended run is removed; run %d is not run again", job.job_id, run)
             leadership.commit(pointer)
-        for directory in _superfluous(job):
+        checkpoints = checkpoint_store(job)
+        checkpoints.shutdown(leadership, terminal=True)  # the retained ones stay; what is listed for deletion goes
+        for directory in _superfluous(job, checkpoints):
             leadership.prove()  # nothing is removed by who does not lead any more
             log.info("job %s: working directory %s is removed", job.job_id, directory.name)
             remove_tree(directory)
@@ -47,13 +50,11 @@ def clean_up(job: JobContext) -> tuple[int, ...]:
     return tuple(dirty)
 
 
-def _superfluous(job: JobContext) -> list[Path]:
+def _superfluous(job: JobContext, checkpoints: CheckpointStore) -> list[Path]:
     generation = job.snapshot().generation
     if generation is None:
         return []
-    work_path = job.config.work_path
-    checkpoints = CheckpointStore(job.coordinator, job.store, job.paths, job.keys, work_path, clock=job.clock)
-    return superfluous_directories(checkpoints, work_path, generation.directory)
+    return superfluous_directories(checkpoints, job.config.work_path, generation.directory)
 
 
 def _ended(job: JobContext) -> int:

@@ -18,7 +18,6 @@ import socket
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from types import TracebackType
 
 from typing_extensions import Self
@@ -26,7 +25,7 @@ from typing_extensions import Self
 from airflow_provider_ha.coordination.election import Leadership, acquire
 from airflow_provider_ha.errors import CoordinationError, LeadershipError, LeadershipLostError, NotConnectedError
 from airflow_provider_ha.jobs.cluster import ClusterLeaderInfo, not_leading
-from airflow_provider_ha.submit.agenda import Agenda
+from airflow_provider_ha.submit.agenda import Agenda, Touch
 from airflow_provider_ha.submit.attend import Attendant, Attended, Outcome, Patience, Waiting
 from airflow_provider_ha.submit.client import HaClient, JobClient
 from airflow_provider_ha.submit.requests import SubmitRequest, SubmittedRun
@@ -103,8 +102,11 @@ class ClusterLeader:
         :param timeout: Seconds to wait; ``None`` waits for ever; 0 tries once.
         :param stop: Calls the wait off.
         :raises LeadershipUnavailableError: Another process leads; names its address.
+        :raises LeadershipLostError: This one has led before: what it remembers of that time may be wrong by now.
         :raises NotConnectedError: ZooKeeper does not answer within *timeout*.
         """
+        if self._leadership is not None:
+            raise LeadershipLostError("one process leads a cluster once", next_step="Start a fresh process")
         client = self._client
         client.coordinator.ensure(client.paths.quarantine)
         try:
@@ -242,18 +244,7 @@ class ClusterLeader:
 
     def _arm(self, job_id: str) -> None:
         """Watch first, look second: so no change falls in between."""
-        touched, paths = _Touched(self._agenda, job_id), self._client.paths.job(job_id)
+        touched, paths = Touch(self._agenda, job_id), self._client.paths.job(job_id)
         self._client.coordinator.find(paths.leader, watch=touched)
         self._client.coordinator.find(self._client.paths.quarantined(job_id), watch=touched)
         self._client.coordinator.children(paths.runs, watch=touched)
-
-
-@dataclass(frozen=True)
-class _Touched:
-    """A watch. Equal for the same job, so that arming it again does not pile up in the session."""
-
-    agenda: Agenda
-    job_id: str
-
-    def __call__(self) -> None:
-        self.agenda.touch(self.job_id)

@@ -103,8 +103,17 @@ def test_a_run_removes_its_own_pointer_and_never_that_of_a_newer_run(
     assert graphs.remove_op(2) is None
 
 
+@pytest.mark.flink(
+    "DefaultExecutionPlanStoreTest#testGlobalCleanupFailsIfRemovalReturnsFalse",
+    entry=27,
+    mutant="removal-of-unknown-outcome-is-silent",
+)
 def test_removal_by_itself_says_when_it_did_not_happen(coordinator: Coordinator, graphs: JobGraphStore) -> None:
-    """[J3, FLINK-10329] Silence here brought a finished job back to life, weeks later."""
+    """A graph that could not be removed is an error, and not silence.
+
+    Flink: DefaultExecutionPlanStoreTest#testGlobalCleanupFailsIfRemovalReturnsFalse [27].
+    [J3, FLINK-10329] Silence here brought a finished job back to life, weeks later.
+    """
     coordinator.commit(graphs.pointer_op(GraphPointer(graph=BLOB, run=2)))
 
     def unanswered(*ops: Op) -> list[int]:

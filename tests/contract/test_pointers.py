@@ -168,8 +168,14 @@ def test_exists_may_mean_our_own_write(job: Pointers) -> None:
     assert job.store().payload(job.found("1").record) == b"state"
 
 
+@pytest.mark.flink("ZooKeeperStateHandleStoreTest#testAddAndLockExistingNode", entry=71, mutant="exists-is-success")
 def test_another_pointer_of_the_name_wins_and_the_new_payload_goes(job: Pointers) -> None:
-    """[H6, H8] Fails when "exists" always means success: two writers would both believe that they won."""
+    """A name that is taken stays with its pointer, and the payload of the second is discarded.
+
+    Flink: ZooKeeperStateHandleStoreTest#testAddAndLockExistingNode [71].
+    Differs: Flink looks before it writes the payload; here the transaction decides, because a look proves nothing.
+    [H6, H8] Fails when "exists" always means success: two writers would both believe that they won.
+    """
     first = job.add("1", b"first")
 
     with pytest.raises(NodeExistsError):
@@ -219,8 +225,13 @@ def test_an_outcome_that_cannot_be_read_back_stays_unknown(job: Pointers) -> Non
 # Replacing
 
 
+@pytest.mark.flink("ZooKeeperStateHandleStoreTest#testReplace", entry=72, mutant="replace-forgets-the-old-payload")
 def test_a_replaced_pointer_gives_its_old_payload_up(job: Pointers) -> None:
-    """[H9] The old one goes by way of the list, so that a death in between leaves a trace of it."""
+    """A replacement refers to the new payload, and the old one is removed.
+
+    Flink: ZooKeeperStateHandleStoreTest#testReplace [72].
+    Differs: [H9] the old one goes by way of the list, so that a death in between leaves a trace of it.
+    """
     job.add("1", b"old")
 
     job.store().replace(job.leadership.commit, job.found("1"), job.note(b"new", "b"), b"new")
@@ -231,8 +242,17 @@ def test_a_replaced_pointer_gives_its_old_payload_up(job: Pointers) -> None:
     assert (job.payloads(), job.entries()) == (["b.json"], [])
 
 
+@pytest.mark.flink(
+    "ZooKeeperStateHandleStoreTest#testReplaceDiscardStateHandleAfterFailure",
+    entry=68,
+    mutant="replace-is-not-versioned",
+)
 def test_a_pointer_that_changed_is_not_replaced_and_the_new_payload_goes(job: Pointers) -> None:
-    """[H9] Fails without the version, and when the rejection does not discard the new payload."""
+    """A replacement of what has changed since is rejected, and its payload is discarded.
+
+    Flink: ZooKeeperStateHandleStoreTest#testReplaceDiscardStateHandleAfterFailure [68].
+    [H9] Fails without the version, and when the rejection does not discard the new payload.
+    """
     job.add("1", b"old")
     seen = job.found("1")
     job.store().replace(job.leadership.commit, seen, job.note(b"other", "b"), b"other")
@@ -282,8 +302,14 @@ def test_a_replacement_whose_answer_was_lost_is_recognised_at_the_next_try(job: 
 # Scanning
 
 
+@pytest.mark.flink("ZooKeeperStateHandleStoreTest#testCorruptedData", entry=73, mutant="scan-skips-what-it-cannot-read")
 def test_what_cannot_be_read_is_part_of_the_answer(job: Pointers) -> None:
-    """[H11, contract 6] Fails when an undecodable pointer or a bad payload is skipped."""
+    """A pointer or payload that cannot be read is part of the answer, and hides no other.
+
+    Flink: ZooKeeperStateHandleStoreTest#testCorruptedData [73].
+    Differs: Flink logs such a pointer and leaves it out.
+    [H11, contract 6] Fails when an undecodable pointer or a bad payload is skipped.
+    """
     for name in ("1", "2", "3", "4"):
         job.add(name)
     job.coordinator.commit(SetData(f"{job.paths.checkpoints}/2", b"garbage"))

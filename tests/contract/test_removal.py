@@ -146,8 +146,13 @@ def test_a_lease_is_taken_although_the_node_of_the_leases_goes_at_that_moment(jo
     assert len(active(job.coordinator, job.paths, "checkpoint-1", job.clock)) == 1
 
 
+@pytest.mark.flink("ZooKeeperStateHandleStoreTest#testRepeatableCleanup", entry=55, mutant="entry-goes-first")
 def test_a_removal_that_storage_refused_is_repeated(job: Pointers, pin: Path) -> None:
-    """[H5] The discard fails once; the entry stays, and the second call finishes."""
+    """A removal that storage refused stays on the list and is finished by the next call.
+
+    Flink: ZooKeeperStateHandleStoreTest#testRepeatableCleanup [55].
+    [H5] The discard fails once; the entry stays, and the second call finishes.
+    """
     entry = job.mark("1")
 
     kept = work_off(job, objects=Failing(job.objects, "delete"))

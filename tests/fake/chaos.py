@@ -116,7 +116,7 @@ class Chaos:
         live = [process for process in self.processes if not process.ended]
         process = self.chance.choice(live)
         if self.chance.random() < 0.5:  # the leader is the one worth hitting
-            process = next((p for p in live if p.believes()), process)
+            process = self.leader_or(process)
         self.chance.choice(
             (
                 lambda: self.ensemble.drop_request(process.session),
@@ -126,8 +126,11 @@ class Chaos:
                 lambda: self.ensemble.move(process.session, self.chance.randrange(3)),
                 lambda: self.toggle_pause(process),
                 lambda: self.toggle_pause(process),
-                lambda: self.make_zombie(process),
+                lambda: self.make_zombie(self.leader_or(process)),
+                lambda: self.make_zombie(self.leader_or(process)),
                 lambda: self.replay(process),
+                lambda: self.replay(process),
+                lambda: self.cut_off_before_it_writes(process),
                 lambda: self.kill(process),
                 lambda: self.expire(process),
                 lambda: self.ensemble.lag(self.chance.choice((1, 2))),
@@ -173,6 +176,18 @@ class Chaos:
         if not actor.done:
             self.ensemble.disconnect(process.session, self.chance.choice((0.1, 5.0, 5.0)))
             self.others_go_on()
+
+    def cut_off_before_it_writes(self, process: Process) -> None:
+        """Let a write wait for a connection, longer than it may."""
+        actor = process.actor
+        assert actor is not None
+        self.go_on_until_it_writes(actor)
+        self.ensemble.disconnect(process.session, 6.0)
+        self.go_on_with(actor, 1)
+        self.others_go_on()
+
+    def leader_or(self, process: Process) -> Process:
+        return next((other for other in self.processes if other.believes()), process)
 
     def go_on_until_it_writes(self, actor: Actor) -> None:
         for _ in range(20):

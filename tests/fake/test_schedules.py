@@ -24,7 +24,8 @@ from airflow_provider_ha.testing.fake import Fault, Outcome
 from tests.fake.chaos import play
 
 
-SCHEDULES = 600
+SCHEDULES = 400
+pytestmark = pytest.mark.timeout(600)  # ten seconds of CPU; a busy machine takes many times that
 SEED = os.environ.get("SPARK_HA_SEED")
 AT_LEAST = 20
 EVENTS = (

@@ -23,6 +23,7 @@ from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind
 from airflow_provider_ha.checkpoints.retained.store import CheckpointStore
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination._die_with_parent import die_with_parent
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.election import Leadership, acquire
 from airflow_provider_ha.coordination.paths import ClusterPaths
@@ -58,8 +59,8 @@ class Order:
     :param attempt: The submission that it is; 0 contends without asking whether it may (the soak).
     :param pace: Seconds between two checkpoints.
     :param freeze: Whether it freezes itself when its result is made and not sent yet.
-    :param blind: Whether nothing tells it from then on, neither its clock nor its session, that it leads no longer:
-        then only the fence is left of what protects the job.
+    :param blind: Whether nothing tells it, neither its clock nor its session, that it leads no longer: then only the
+        fence is left of what protects the job. With *freeze*, from then on.
     """
 
     config: dict[str, Any]
@@ -125,7 +126,10 @@ class Driver:
         self.epoch = leadership.epoch
         session = self.coordinator.session
         self.history.note("acquired", epoch=leadership.epoch, session=session.session_id if session else 0)
-        self.note_lease(leadership)
+        if self.order.blind and not self.order.freeze:
+            self.blind(leadership)  # what it believes proves nothing, so its history does not say it
+        else:
+            self.note_lease(leadership)
         leadership.start_heartbeats(self.lost)
         return leadership
 
@@ -186,9 +190,13 @@ class Driver:
 
     def freeze(self, leadership: Leadership) -> None:
         if self.order.blind:
-            leadership._own_doubt = lambda: ""  # type: ignore[method-assign]
+            self.blind(leadership)
         self.history.note("frozen", epoch=self.epoch)
         os.kill(os.getpid(), signal.SIGSTOP)
+
+    @staticmethod
+    def blind(leadership: Leadership) -> None:
+        leadership._own_doubt = lambda: ""  # type: ignore[method-assign]
 
     def again(self, action: Callable[[], Any], leadership: Leadership) -> Any:
         """Repeat what had no answer, as long as this process leads."""
@@ -230,6 +238,7 @@ class Driver:
 
 
 def main() -> None:
+    die_with_parent(os.getppid())
     order = Order(**json.load(sys.stdin))
     try:
         Driver(order).run()

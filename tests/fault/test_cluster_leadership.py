@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.config import HaConfig, Timings
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.jobs.cluster import read_cluster_leader
@@ -64,6 +64,15 @@ class Recoverer:
 
 
 @pytest.fixture
+def config(config: HaConfig) -> HaConfig:
+    """Sessions that four processes on a busy machine do not lose by accident."""
+    timings = Timings(
+        session_timeout=6.0, heartbeat_interval=0.5, heartbeat_timeout=1.0, connect_timeout=1.0, margin=0.2
+    )
+    return config.model_copy(update={"timings": timings})
+
+
+@pytest.fixture
 def cluster(config: HaConfig, coordinator: KazooCoordinator, tmp_path: Path) -> Cluster:
     return Cluster(config, coordinator, tmp_path)
 
@@ -96,6 +105,7 @@ def launches(cluster: Cluster) -> Counter[str]:
     return Counter(job_id for job_id, attempt in cluster.engine.launches() if attempt > 1)
 
 
+@pytest.mark.flink("DispatcherCleanupITCase#testCleanupAfterLeadershipChange", entry=22)
 def test_when_the_leading_recoverer_is_killed_in_the_middle_each_lost_job_is_recovered_once(
     cluster: Cluster, recoverer: Callable[[str], Recoverer]
 ) -> None:

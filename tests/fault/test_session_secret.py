@@ -82,6 +82,7 @@ def test_the_password_lies_in_one_private_file_as_long_as_the_driver_lives_and_t
 
     os.kill(python, signal.SIGKILL)
     wait_until(lambda: job.runs.get(1).submissions[0].exit, timeout=10, what="the exit")
+    wait_until(lambda: not file.exists(), timeout=5, what="the removal of the session's file")  # right after the exit
 
     assert found(credentials, files(job) | nodes(coordinator, job.paths.base)) == []
     assert f"session 0x{credentials.session_id:x} of the dead driver: ended" in _log(job)

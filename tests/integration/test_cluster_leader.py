@@ -24,6 +24,7 @@ from airflow_provider_ha.errors import (
 from airflow_provider_ha.jobs import quarantine
 from airflow_provider_ha.jobs.cluster import read_cluster_leader
 from airflow_provider_ha.jobs.model import Generation, JobState
+from airflow_provider_ha.pointers.to_delete import ToDelete
 from airflow_provider_ha.storage import keys
 from airflow_provider_ha.submit.attend import Attendant, Attended, Outcome, Patience
 from airflow_provider_ha.submit.cluster import ClusterLeader
@@ -304,6 +305,12 @@ def test_storage_that_cannot_be_read_says_nothing_about_a_job(cluster: Cluster, 
     assert leader.attend("flights").outcome is Outcome.RECOVERED
 
 
+@pytest.mark.flink(
+    "SessionDispatcherLeaderProcessTest#testRecoveryWithExecutionPlanAndMatchingDirtyJobResult",
+    entry=18,
+    mutant="dirty-with-pointer",
+)
+@pytest.mark.flink("SessionDispatcherLeaderProcessTest#testRecoveryWithoutExecutionPlanButDirtyJobResult", entry=20)
 @pytest.mark.parametrize("keep_pointer", [False, True], ids=["without pointer", "with a pointer that was left"])
 def test_a_dirty_result_is_cleaned_up_and_never_run(
     cluster: Cluster, leader: ClusterLeader, keep_pointer: bool
@@ -320,6 +327,21 @@ def test_a_dirty_result_is_cleaned_up_and_never_run(
     assert (result.state, result.cleanup) == (JobState.FINISHED, "CLEAN")
     assert job.graphs.pointer() is None
     assert cluster.engine.launches() == before
+
+
+def test_clean_up_works_off_what_a_dead_driver_still_had_to_delete(cluster: Cluster, leader: ClusterLeader) -> None:
+    """DispatcherCleanupITCase#testCleanupAfterLeadershipChange: the new leader finishes what the old one had begun."""
+    job = cluster.ended("flights")
+    key = job.keys.payload(1, 1)
+    cluster.client.store.write(key, b"of a checkpoint whose pointer is gone")
+    to_delete = ToDelete(cluster.coordinator, job.paths, clock=SystemClock())
+    entry = to_delete.entry("checkpoint-1", objects=[key])
+    cluster.coordinator.commit(entry)
+
+    assert leader.attend("flights").outcome is Outcome.CLEANED_UP
+
+    assert cluster.client.store.info(key) is None
+    assert cluster.coordinator.find(entry.path) is None
 
 
 def test_a_driver_that_is_still_there_cleans_up_by_itself(
@@ -486,8 +508,14 @@ def test_a_watching_leader_that_is_deposed_stops(
     leader.lead(timeout=5)
     coordinator.commit(Delete(cluster.client.paths.lock.leader))
 
+    stop = threading.Event()
+    deadline = threading.Timer(20, stop.set)  # one that does not stop by itself fails here, instead of going on
+    deadline.start()
     with pytest.raises(LeadershipLostError, match="does not lead cluster"):
-        leader.watch(threading.Event())
+        leader.watch(stop)
+    deadline.cancel()
+    with pytest.raises(LeadershipLostError, match="once"):
+        leader.lead(timeout=5)
 
     cluster.lost("flights")
     assert cluster.attempts("flights") == [1]

@@ -79,6 +79,9 @@ def test_one_session_does_not_lead_a_job_twice(config: HaConfig, coordinator: Ka
         lead(config, coordinator, timeout=0)
 
 
+@pytest.mark.flink(
+    "DefaultDispatcherRunnerTest#grantLeadership_withExistingLeader_waitsForTerminationOfFirstLeader", entry=52
+)
 def test_of_many_candidates_one_leads_at_a_time(config: HaConfig) -> None:
     epochs: list[int] = []
     inside = threading.Semaphore(1)
@@ -184,6 +187,11 @@ def test_a_leader_without_its_node_is_fenced(config: HaConfig, coordinator: Kazo
     assert coordinator.find(paths.status) is None
 
 
+@pytest.mark.flink(
+    "DefaultDispatcherRunnerTest#grantLeadership_oldLeader_doesNotConfirmLeaderSession",
+    entry=53,
+    mutant="owner-compared",
+)
 def test_a_node_of_another_session_is_not_taken_for_ours(
     config: HaConfig, coordinator: KazooCoordinator, paths: JobPaths
 ) -> None:
@@ -214,6 +222,11 @@ def test_rejections_of_the_callers_own_operations_are_not_a_fence(
     assert not leadership.lost.is_set()
 
 
+@pytest.mark.flink(
+    "DefaultLeaderElectionServiceTest#testHasLeadershipAsyncWithLeadershipLostButNoRevokeEventProcessed",
+    entry=39,
+    mutant="lease-checked",
+)
 def test_nothing_is_sent_once_the_lease_is_over(
     config: HaConfig, coordinator: KazooCoordinator, paths: JobPaths
 ) -> None:
@@ -229,6 +242,11 @@ def test_nothing_is_sent_once_the_lease_is_over(
     assert leadership.lease_left() == 0
 
 
+@pytest.mark.flink(
+    "ZooKeeperLeaderElectionConnectionHandlingTest"
+    "#testLoseLeadershipOnLostConnectionIfTolerateSuspendedConnectionsIsEnabled",
+    entry=36,
+)
 def test_a_leadership_does_not_outlive_its_session(
     config: HaConfig, coordinator: KazooCoordinator, paths: JobPaths
 ) -> None:
@@ -268,6 +286,9 @@ def test_heartbeats_prolong_the_lease(config: HaConfig, coordinator: KazooCoordi
     leadership.release()
 
 
+@pytest.mark.flink(
+    "ZooKeeperLeaderElectionTest#testNotLeaderShouldNotCleanUpTheLeaderInformation", entry=50, mutant="release-guarded"
+)
 def test_the_release_of_a_deposed_leader_leaves_its_successor_alone(
     config: HaConfig, coordinator: KazooCoordinator, paths: JobPaths
 ) -> None:

@@ -44,6 +44,23 @@ class Told:
         assert self.events == list(events)
 
 
+class Deaf:
+    """A session whose watches never fire, and that does not answer at first."""
+
+    def __init__(self, inner: Coordinator) -> None:
+        self._inner = inner
+        self.asked = 0
+
+    def find(self, path: str, **_: object) -> object:
+        return self._inner.find(path)
+
+    def children(self, path: str, **_: object) -> list[str]:
+        self.asked += 1
+        if self.asked == 1:
+            raise NotConnectedError("away")
+        return self._inner.children(path)
+
+
 @pytest.fixture
 def told() -> Told:
     return Told()
@@ -150,13 +167,19 @@ def test_a_graph_that_cannot_be_read_is_told_and_hides_no_other(
 
 
 def test_nothing_is_told_after_the_stop(
-    coordinator: Coordinator, job: JobPaths, told: Told, watch: Callable[..., GraphWatcher]
+    coordinator: Coordinator, cluster_paths: ClusterPaths, job: JobPaths, told: Told, watch: Callable[..., GraphWatcher]
 ) -> None:
     """[J5] Not even when somebody looks."""
-    watcher = watch()
+    gone, broken = cluster_paths.job("gone"), cluster_paths.job("broken")
+    persist(coordinator, gone)
+    watcher = watch(known={"gone": 1})
     watcher.stop()
 
     persist(coordinator, job)
+    coordinator.commit(Delete(gone.job_graph))
+    coordinator.ensure(broken.base)
+    coordinator.commit(Create(broken.job_graph, b"garbage"))
+    watcher.changed()
     watcher.look()
 
     assert told.events == []
@@ -176,7 +199,7 @@ def test_a_listener_that_fails_is_told_again(
 def test_watches_that_went_with_the_connection_are_armed_again(
     config: HaConfig, coordinator: Coordinator, job: JobPaths, told: Told, watch: Callable[..., GraphWatcher]
 ) -> None:
-    """Fails without the look after a reconnect: kazoo arms no watch again."""
+    """Fails when what could not be read is not read again: kazoo arms no watch by itself."""
     with FaultProxy(config.zookeeper) as proxy:
         session = session_through(config, proxy.hosts)
         watch(session)
@@ -194,43 +217,40 @@ def test_watches_that_went_with_the_connection_are_armed_again(
 def test_the_poll_finds_what_a_watch_did_not_tell(
     coordinator: Coordinator, job: JobPaths, told: Told, watch: Callable[..., GraphWatcher]
 ) -> None:
-    """Fails without the poll."""
-
-    class Deaf:
-        """A session whose watches never fire, and that does not answer at first."""
-
-        silent = 1
-
-        def find(self, path: str, **_: object) -> object:
-            return coordinator.find(path)
-
-        def children(self, path: str, **_: object) -> list[str]:
-            if self.silent:
-                self.silent -= 1
-                raise NotConnectedError("away")
-            return coordinator.children(path)
-
-        def add_state_listener(self, _: object) -> None:
-            """Tell nothing."""
-
-    watch(Deaf(), poll_seconds=0.2)
+    """Fails without the poll, and when an error ends it."""
+    session = Deaf(coordinator)
+    watch(session, poll_seconds=0.2)
+    wait_until(lambda: session.asked >= 2, timeout=10, what="a look that finds nothing")
     persist(coordinator, job)
 
     told.wait_for(("added", "flights 1"))
 
 
+def test_what_could_not_be_read_stays_to_be_read(
+    coordinator: Coordinator, cluster_paths: ClusterPaths, job: JobPaths, told: Told
+) -> None:
+    persist(coordinator, job)
+    watcher = GraphWatcher(Deaf(coordinator), cluster_paths, told.listener)
+
+    with pytest.raises(NotConnectedError):
+        watcher.look()
+    watcher.look()
+
+    assert told.events == [("added", "flights 1")]
+
+
 def test_it_can_be_stopped_by_who_is_told(coordinator: Coordinator, cluster_paths: ClusterPaths, job: JobPaths) -> None:
-    """Fails when the stop waits for the thread that it is called from."""
+    """Fails when the stop waits for the thread that it is called from, and when something is told after it."""
     seen: list[str] = []
 
-    def added(job_id: str, _: GraphPointer) -> None:
-        seen.append(job_id)
+    def removed(job_id: str) -> None:
         watcher.stop()
+        seen.append(f"stopped by {job_id}")
 
-    watcher = GraphWatcher(
-        coordinator, cluster_paths, GraphListener(added, lambda _: None, lambda *_: None), poll_seconds=600.0
-    )
-    persist(coordinator, job)
+    listener = GraphListener(lambda job_id, _: seen.append(job_id), removed, lambda *_: None)
+    watcher = GraphWatcher(coordinator, cluster_paths, listener, known={"flights": 1}, poll_seconds=600.0)
+    persist(coordinator, job, run=2)
     watcher.start()
 
     wait_until(lambda: seen and not watcher._thread.is_alive(), timeout=10, what="the end of the watcher")
+    assert seen == ["stopped by flights"]

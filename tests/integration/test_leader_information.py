@@ -68,6 +68,14 @@ def test_the_cluster_has_a_lock_of_its_own_with_epochs_of_its_own(
     assert coordinator.get(f"{cluster_paths.base}/resource_manager_lock/epoch").version == 1
 
 
+@pytest.mark.flink(
+    "DefaultLeaderElectionServiceTest#testSingleLeaderInformationChangedAndShouldBeCorrected",
+    entry=45,
+    mutant="information-corrected",
+)
+@pytest.mark.flink(
+    "ZooKeeperLeaderElectionTest#testLeaderChangeWriteLeaderInformationOnlyOnce", entry=46, mutant="information-once"
+)
 def test_information_that_somebody_changed_is_written_again_once(
     config: HaConfig, coordinator: KazooCoordinator, rival: KazooCoordinator, paths: JobPaths
 ) -> None:
@@ -127,6 +135,10 @@ def test_a_leader_node_of_another_session_ends_the_leadership(
     assert coordinator.get(paths.leader).ephemeral_owner == rival.session.session_id  # type: ignore[union-attr]
 
 
+@pytest.mark.flink(
+    "ZooKeeperLeaderElectionConnectionHandlingTest#testLoseLeadershipOnConnectionSuspended",
+    entry=34,
+)
 def test_in_strict_mode_an_interruption_of_any_length_ends_the_leadership(config: HaConfig) -> None:
     """ZooKeeperLeaderElectionConnectionHandlingTest#testLoseLeadershipOnConnectionSuspended."""
     strict = config.model_copy(update={"timings": config.timings.model_copy(update={"tolerate_suspended": False})})
@@ -144,6 +156,12 @@ def test_in_strict_mode_an_interruption_of_any_length_ends_the_leadership(config
         session.close()
 
 
+@pytest.mark.flink(
+    "ZooKeeperLeaderElectionConnectionHandlingTest"
+    "#testKeepLeadershipOnSuspendedConnectionIfTolerateSuspendedConnectionsIsEnabled",
+    entry=35,
+    mutant="tolerant-mode",
+)
 def test_by_default_a_short_interruption_leaves_the_leadership(config: HaConfig) -> None:
     """#testKeepLeadershipOnSuspendedConnectionIfTolerateSuspendedConnectionsIsEnabled."""
     with FaultProxy(config.zookeeper) as proxy:
@@ -179,6 +197,11 @@ def test_every_change_of_the_leader_is_announced_in_order(
     assert len(heard.threads) == 1
 
 
+@pytest.mark.flink(
+    "ZooKeeperLeaderRetrievalConnectionHandlingTest#testSameLeaderAfterReconnectTriggersListenerNotification",
+    entry=111,
+    mutant="retrieval-again",
+)
 def test_the_same_leader_is_announced_again_after_a_reconnect(
     config: HaConfig, coordinator: KazooCoordinator, paths: JobPaths, heard: Heard
 ) -> None:
@@ -198,6 +221,11 @@ def test_the_same_leader_is_announced_again_after_a_reconnect(
     assert heard.leaders == [b"epoch 1", b"epoch 1"], "a short interruption does not make the leader unknown"
 
 
+@pytest.mark.flink(
+    "ZooKeeperLeaderRetrievalConnectionHandlingTest#testNewLeaderAfterReconnectTriggersListenerNotification",
+    entry=112,
+    mutant="retrieval-looks",
+)
 def test_a_leader_that_changed_during_an_interruption_is_announced(
     config: HaConfig, coordinator: KazooCoordinator, paths: JobPaths, heard: Heard
 ) -> None:

@@ -12,7 +12,7 @@ import pytest
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
-from airflow_provider_ha.coordination.coordinator import Coordinator, Delete, SetData
+from airflow_provider_ha.coordination.coordinator import Coordinator, Delete, SessionState, SetData
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.coordination.paths import ClusterPaths
@@ -132,6 +132,8 @@ def test_the_tree_of_every_job_comes_back(own: HaConfig, server: EmbeddedZooKeep
     with pytest.raises(JobStateError, match="never run again"):
         recover(job(own, after, "finished"), by="test")
     assert recover(job(own, after, "running"), by="test").attempt == 2
+    # Its client has seen a later transaction than the new ensemble ever made: it is sent away for ever (docs).
+    assert before.state is not SessionState.CONNECTED
     for session in (before, after):
         session.close()
 
@@ -192,7 +194,22 @@ def test_the_counter_goes_on_above_every_number_that_was_given_out(
 
     again = drive(job(config, coordinator, "running"), 1)
     assert [pointer.number for pointer in again.checkpoints.list()] == [3]
+    assert coordinator.get(again.context.paths.checkpoint_id_counter).data == b"3"
     assert again.checkpoint(9) == 4
+
+
+def test_a_payload_without_its_pin_is_no_checkpoint_any_more(
+    config: HaConfig, coordinator: Coordinator, tmp_path: Path
+) -> None:
+    """It stays for exact replay; a restore from it would find no files."""
+    driver = running_job(config, coordinator, tmp_path)
+    shutil.rmtree(config.work_path / driver.context.keys.pin(2, driver.leadership.epoch))
+
+    (found,) = plan(config, coordinator).jobs
+
+    assert found.checkpoints == (1, 3)
+    assert found.counter == 3
+    driver.leadership.release()
 
 
 def test_a_dry_run_changes_nothing_and_names_every_node(
@@ -352,7 +369,8 @@ def test_a_job_that_was_begun_anew_in_the_empty_tree_gets_an_epoch_above_those_o
         last.leadership.release()
     wipe(config, coordinator)
     submit(context, tmp_path, "begun-anew")
-    assert coordinator.find(context.paths.epoch) is None
+    intervene.take_lock(context, run).release()
+    assert coordinator.get(context.paths.epoch).version == 1
 
     planned = plan(config, coordinator)
     rebuild(config, coordinator, planned, missing_only=True)

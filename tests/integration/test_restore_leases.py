@@ -134,7 +134,16 @@ def test_impossible_restore_releases_its_lease(copy: JobContext, source: Job) ->
     assert source.coordinator.children(source.paths.leases("checkpoint-2")) == []
 
 
+@pytest.mark.flink(
+    "ZooKeeperStateHandleStoreTest#testLockCleanupWhenGetAndLockFails",
+    entry=63,
+    mutant="plan-keeps-its-lease",
+)
 def test_plan_that_fails_releases_its_lease(copy: JobContext, source: Job) -> None:
+    """A restore that cannot read what it has chosen gives its lease back.
+
+    Flink: ZooKeeperStateHandleStoreTest#testLockCleanupWhenGetAndLockFails [63].
+    """
     working = f"{source.keys.base}/live/e1-a"
     generation = Generation(run=1, epoch=1, directory=working)
     source.coordinator.commit(Create(source.paths.generation, generation.to_bytes()))

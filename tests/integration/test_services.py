@@ -75,6 +75,7 @@ def test_one_object_gives_everything_that_a_leader_needs(cluster: Cluster, servi
     assert services.blobs.info(keys.blob(pointer.graph.sha256)) is not None
 
 
+@pytest.mark.flink("ClusterEntrypointTest#testCloseAsyncShouldNotCleanUpHAData", entry=30)
 def test_what_was_closed_can_be_opened_again_and_nothing_is_gone(cluster: Cluster, services: HaServices) -> None:
     """AbstractHaServicesTest, and ClusterEntrypointTest#testCloseAsyncShouldNotCleanUpHAData."""
     cluster.submitted("flights")
@@ -99,6 +100,11 @@ def test_an_embedded_cluster_finds_again_what_it_had(tmp_path: Path) -> None:
         assert second.cluster_leader(by="test").leads is False
 
 
+@pytest.mark.flink(
+    "ClusterEntrypointTest#testClusterFinishedNormallyShouldDeregisterAppAndCleanupHAData",
+    entry=31,
+    mutant="erase-keeps-epochs",
+)
 def test_all_data_goes_but_epochs_stay(cluster: Cluster, services: HaServices) -> None:
     """AbstractHaServicesTest#testCloseAndCleanupAllData: Flink deletes its znodes, we keep what fences a sleeper."""
     cluster.ended("flights")
@@ -185,8 +191,16 @@ class Refusing:
         return getattr(self._inner, name)
 
 
+@pytest.mark.flink(
+    "AbstractHaServicesTest#testCloseAndCleanupAllDataDoesNotDeleteBlobsIfCleaningUpHADataFails",
+    entry=32,
+    mutant="blobs-go-first",
+)
 def test_a_pointer_that_cannot_be_removed_keeps_every_blob(cluster: Cluster) -> None:
-    """AbstractHaServicesTest#testCloseAndCleanupAllDataDoesNotDeleteBlobsIfCleaningUpHADataFails."""
+    """A pointer that cannot be removed keeps every blob, and the removal can be repeated.
+
+    Flink: AbstractHaServicesTest#testCloseAndCleanupAllDataDoesNotDeleteBlobsIfCleaningUpHADataFails [32].
+    """
     cluster.ended("flights")
     session: Any = Refusing(KazooCoordinator.connect(cluster.config), "runs/1")
     services = HaServices(HaClient(cluster.config, session, owned=True))
@@ -201,8 +215,16 @@ def test_a_pointer_that_cannot_be_removed_keeps_every_blob(cluster: Cluster) -> 
     assert blobs(cluster) == [], "it can be repeated"
 
 
+@pytest.mark.flink(
+    "AbstractHaServicesTest#testCloseAndCleanupAllDataDeletesBlobsAfterCleaningUpHAData",
+    entry=33,
+    mutant="blobs-go-first",
+)
 def test_blobs_go_after_the_pointers(cluster: Cluster, services: HaServices, monkeypatch: pytest.MonkeyPatch) -> None:
-    """AbstractHaServicesTest#testCloseAndCleanupAllDataDeletesBlobsAfterCleaningUpHAData."""
+    """When the first blob goes, no pointer is left.
+
+    Flink: AbstractHaServicesTest#testCloseAndCleanupAllDataDeletesBlobsAfterCleaningUpHAData [33].
+    """
     cluster.ended("flights")
     left: list[list[str]] = []
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from kazoo.client import KazooClient  # noqa: TID253  # looks at ACLs, which the facade does not show
+from kazoo.protocol.states import KeeperState  # noqa: TID253  # as above
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
@@ -128,6 +129,17 @@ def test_a_wrong_sasl_password_is_said_at_once(secured: SecuredZooKeeper) -> Non
     assert isinstance(error, ConfigurationError)
     assert "refuses these credentials" in str(error)
     assert time.monotonic() - begun < 10
+
+
+def test_credentials_that_are_refused_later_are_said_at_once_too(coordinator: KazooCoordinator) -> None:
+    """After a reconnect to servers that no longer know the user; the state comes as kazoo would bring it."""
+    coordinator._client._session_callback(KeeperState.AUTH_FAILED)
+    begun = time.monotonic()
+
+    with pytest.raises(ConfigurationError, match="refuses these credentials"):
+        coordinator.find("/")
+
+    assert time.monotonic() - begun < FAST.session_timeout / 2
 
 
 def test_everything_lies_below_the_chroot(config: HaConfig, coordinator: KazooCoordinator) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +20,9 @@ from airflow_provider_ha.storage import keys
 from airflow_provider_ha.storage.blobs import put_blob
 from airflow_provider_ha.storage.open import open_store
 from airflow_provider_ha.storage.store import ObjectStore
+from airflow_provider_ha.submit.context import JobContext
+from airflow_provider_ha.testing.waiting import wait_until
+from tests import submit_helpers as helpers
 from tests.coordination_helpers import job_paths
 
 
@@ -46,6 +51,29 @@ def orphans(config: HaConfig, store: ObjectStore) -> Any:
         return done.exit_code, done.stdout, done.stderr
 
     return call
+
+
+@pytest.fixture
+def submitted(
+    config: HaConfig, coordinator: Coordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[JobContext]:
+    """A job that was submitted to a stand-in for Spark, and that is led."""
+    monkeypatch.setenv("SPARK_HOME", str(helpers.stand_in_spark(tmp_path / "spark")))
+    job = helpers.context(config, coordinator)
+    helpers.submit(job, helpers.script(tmp_path), mode="lead")
+    wait_until(lambda: coordinator.find(job.paths.leader), timeout=30, what="the leader")
+    yield job
+    helpers.kill_all(job)
+
+
+def test_everything_that_a_submission_writes_can_be_read(submitted: JobContext, orphans: Any) -> None:
+    """Fails when a node or a file of a real job is taken for a damaged one: nothing could ever be deleted."""
+    code, stdout, stderr = orphans("--json")
+    shown = json.loads(stdout)
+
+    assert (code, shown["problems"], stderr) == (YES, [], "")
+    assert len(shown["orphans"]) == 1  # the fixture's
+    assert shown["named"] == 2  # the graph and the script
 
 
 def blobs(store: ObjectStore) -> int:

@@ -5,9 +5,9 @@ Every check is sound: it complains only about what no order of the events could 
 
 Kinds of events and their facts:
 
-- a leader: ``acquired`` (epoch, session), ``lease`` (epoch, until: what it may believe from now on), ``recovered``
-  (epoch, number: the newest checkpoint that it found), ``sent`` / ``committed`` / ``rejected`` (epoch, number),
-  ``lost`` and ``released`` (epoch)
+- a leader: ``acquired`` (epoch, session), ``lease`` (epoch, until: what it may believe from now on; one that never
+  doubts writes none down), ``recovered`` (epoch, number: the newest checkpoint that it found), ``sent`` / ``committed``
+  / ``rejected`` (epoch, number), ``lost`` and ``released`` (epoch)
 - who causes faults: ``fault`` (name), ``healed`` (within: seconds in which somebody has to lead), ``died`` (victim:
   actor; after the proof of death)
 - who only looks: ``observed`` (number, problem: empty for a checkpoint that is complete and has its digest)
@@ -104,11 +104,13 @@ def _one_believer(history: Sequence[Event]) -> Iterator[str]:
 
 
 def _led_after_healing(history: Sequence[Event]) -> Iterator[str]:
-    led, disturbances = beliefs(history), _of(history, "fault")
+    led, disturbances, commits = beliefs(history), _of(history, "fault"), _of(history, "committed")
     for healed in _of(history, "healed"):
         end = healed.at + healed["within"]
         quiet = not any(healed.at < fault.at < end for fault in disturbances)
-        if quiet and end < history[-1].at and not any(one.since <= end and one.until >= healed.at for one in led):
+        acted = any(healed.at <= commit.at <= end for commit in commits)
+        believed = any(one.since <= end and one.until >= healed.at for one in led)
+        if quiet and end < history[-1].at and not (acted or believed):
             yield f"nobody led within {healed['within']} s after {healed.at:.1f}"
 
 

@@ -25,11 +25,15 @@ class Contender:
 
     :param config: The cluster, reached straight.
     :param folder: Where histories and session files lie.
+    :param blind: Whether its processes never doubt that they lead, so that the fence alone stops them.
     """
 
-    def __init__(self, name: str, config: HaConfig, ensemble: EmbeddedEnsemble, folder: Path, stack: ExitStack) -> None:
+    def __init__(
+        self, name: str, config: HaConfig, ensemble: EmbeddedEnsemble, folder: Path, stack: ExitStack, *, blind: bool
+    ) -> None:
         self.proxies = [stack.enter_context(FaultProxy(member.hosts)) for member in ensemble.members]
         self._name = name
+        self._blind = blind
         self._folder = folder
         self._straight = config
         hosts = ",".join(proxy.hosts for proxy in self.proxies)
@@ -50,7 +54,7 @@ class Contender:
         self.bury(history)
         self._lives += 1
         actor = f"{self._name}-{self._lives}"
-        self._current = JobProcess(self._config, self._folder, actor, job_id=JOB, pace=PACE)
+        self._current = JobProcess(self._config, self._folder, actor, job_id=JOB, pace=PACE, blind=self._blind)
         self._buried = False
 
     def await_connected(self) -> None:

@@ -93,6 +93,8 @@ def test_the_environment_says_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None
         "SASL_AUTH": "user:secret",
         "TLS_CA_FILE": "ca.pem",
         "TLS_CHECK_HOSTNAME": "false",
+        "SESSION_TIMEOUT": "20",
+        "TOLERATE_SUSPENDED": "false",
     }
     for name, value in said.items():
         monkeypatch.setenv(f"SPARK_HA_{name}", value)
@@ -103,6 +105,7 @@ def test_the_environment_says_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None
     assert config.sasl_auth is not None
     assert config.tls is not None
     assert (config.tls.ca_file, config.tls.check_hostname) == ("ca.pem", False)
+    assert (config.timings.session_timeout, config.timings.tolerate_suspended) == (20, False)
 
 
 def test_a_connection_says_what_its_login_is_for() -> None:

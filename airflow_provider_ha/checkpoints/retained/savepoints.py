@@ -213,10 +213,9 @@ class SavepointStore:
                 f"savepoint {savepoint_id!r} of job {self._paths.job_id!r} is being read",
                 next_step="Wait until the restore that reads it is over",
             )
-        what, directory = _lease(savepoint_id), pointer.directory
-        entry = self._pointers.mark(commit, savepoint_id, what, directories=(directory,))
+        self._pointers.mark(commit, savepoint_id, _lease(savepoint_id), directories=(pointer.directory,))
         # A reader may have come meanwhile: then the files wait on the list, for the job's leader to remove them.
-        self._remover.work_off(commit, entries=[entry] if entry else self._to_delete.waiting(what))
+        self._remover.work_off(commit, entries=self._to_delete.waiting(_lease(savepoint_id)))
 
     def retain(self, commit: Commit, schedule: str, keep: int) -> tuple[str, ...]:
         """Remove a schedule's oldest savepoints beyond *keep* and return their ids; its newest one always stays."""
@@ -233,11 +232,10 @@ class SavepointStore:
 
     def _finish_removal(self, commit: Commit, savepoint_id: str) -> None:
         """Remove what is left of a savepoint of that id first: its files have the same place (H6)."""
-        waiting = self._to_delete.waiting(_lease(savepoint_id))
-        postponed = self._remover.work_off(commit, entries=waiting).postponed
-        if postponed:
+        entries = self._to_delete.waiting(_lease(savepoint_id))
+        for postponed in self._remover.work_off(commit, entries=entries).postponed:
             raise JobStateError(
-                f"an earlier savepoint {savepoint_id!r} is still being removed: {postponed[0].reason}",
+                f"an earlier savepoint {savepoint_id!r} is still being removed: {postponed.reason}",
                 next_step="Choose another id, or ask again later",
             )
 

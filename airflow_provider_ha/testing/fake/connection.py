@@ -13,7 +13,7 @@ from airflow_provider_ha.coordination.coordinator import Op, SessionCredentials,
 from airflow_provider_ha.errors import CoordinationError, NotConnectedError
 from airflow_provider_ha.testing.fake.faults import Outcome
 from airflow_provider_ha.testing.fake.late import LateRequest
-from airflow_provider_ha.testing.fake.members import Member
+from airflow_provider_ha.testing.fake.members import Member, able_members
 from airflow_provider_ha.testing.fake.watches import Watches
 
 
@@ -188,17 +188,10 @@ class Connection:
         return self.member is not None and self.member.frozen is None
 
     def _choose(self, wanted: Member | None) -> Member | None:
-        """Return a member that takes this process in: none that has not seen what the process has seen."""
-        if wanted is not None and wanted.cut_clients:
-            return None
-        able = [
-            member
-            for member in self._ensemble.members
-            if member.reaches_leader and (member.frozen is None or member.frozen_zxid >= self._seen_zxid)
-        ]
+        able = able_members(self._ensemble.members, wanted, self._seen_zxid)
         if wanted in able:
             return wanted
-        return self._ensemble.random.choice(able)
+        return self._ensemble.random.choice(able) if able else None
 
     def _reconnect(self) -> None:
         member = self._choose(self._home)

@@ -10,10 +10,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from airflow_provider_ha.coordination.coordinator import (
-    Check,
     Coordinator,
     Create,
-    Delete,
     Node,
     Op,
     SessionCredentials,
@@ -30,7 +28,8 @@ from airflow_provider_ha.testing.fake.clock import to_milliseconds
 from airflow_provider_ha.testing.fake.connection import Connection
 from airflow_provider_ha.testing.fake.faults import Fault, Outcome, Planned
 from airflow_provider_ha.testing.fake.members import Member
-from airflow_provider_ha.testing.fake.tree import Tree, lineage, parent_of
+from airflow_provider_ha.testing.fake.transactions import refuse_too_much, written_by
+from airflow_provider_ha.testing.fake.tree import Tree, lineage
 from airflow_provider_ha.testing.fake.turns import Request
 
 
@@ -39,8 +38,6 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-
-_MAX_BYTES = 1_000_000  # as in coordination/_kazoo_transaction.py; the contract tests hold both to it
 
 
 class FakeCoordinator(Coordinator):
@@ -113,13 +110,13 @@ class FakeCoordinator(Coordinator):
     def commit(self, *ops: Op, timeout: float | None = None) -> list[int]:
         """Apply all *ops* in one transaction, or none; see :meth:`Coordinator.commit`."""
         limit = self._timeout if timeout is None else to_milliseconds(timeout)
-        self._give_way(Request("commit", tuple(op.path for op in ops), self.name, _written_by(ops)))
+        self._give_way(Request("commit", tuple(op.path for op in ops), self.name, written_by(ops)))
         try:
             self._wait_until_connected(limit)
         except NotConnectedError:
             self._ensemble.faults.count(Outcome.NOT_SENT)
             raise
-        _refuse_too_much(ops)
+        refuse_too_much(ops)
         planned = self._ensemble.faults.meet(self.name, ops)
         try:
             versions = self._send(ops, planned, limit)
@@ -264,22 +261,3 @@ class FakeCoordinator(Coordinator):
 
     def _not_connected(self, what: str) -> NotConnectedError:
         return NotConnectedError(f"the fake ensemble {what}", next_step="Heal it")
-
-
-def _written_by(ops: tuple[Op, ...]) -> tuple[str, ...]:
-    written = []
-    for op in ops:
-        if not isinstance(op, Check):
-            written.append(op.path)
-        if isinstance(op, (Create, Delete)):
-            written.append(parent_of(op.path))
-    return tuple(written)
-
-
-def _refuse_too_much(ops: tuple[Op, ...]) -> None:
-    size = sum(len(op.path) + len(getattr(op, "data", b"")) for op in ops)
-    if size > _MAX_BYTES:
-        raise CoordinationError(
-            f"a write of {size} bytes to {ops[0].path} is more than ZooKeeper takes ({_MAX_BYTES} bytes)",
-            next_step="Keep the data in storage and only a pointer to it in ZooKeeper",
-        )

@@ -8,6 +8,7 @@ notes on ZooKeeper).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from airflow_provider_ha.testing.fake.tree import Event, Tree
@@ -51,6 +52,20 @@ class Member:
     def reaches_leader(self) -> bool:
         """Whether what its clients send is ordered by the leader."""
         return self.partitioned_at is None
+
+
+def able_members(members: Sequence[Member], wanted: Member | None, seen_zxid: int) -> list[Member]:
+    """Return the members that take a process in: none that has not seen what the process has seen.
+
+    :param wanted: The one that it was connected to; when that one is cut off with its clients, it reaches no other.
+    """
+    if wanted is not None and wanted.cut_clients:
+        return []
+    return [
+        member
+        for member in members
+        if member.reaches_leader and (member.frozen is None or member.frozen_zxid >= seen_zxid)
+    ]
 
 
 class SessionTracker:

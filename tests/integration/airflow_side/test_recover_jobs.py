@@ -11,10 +11,12 @@ import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException, TaskDeferred
 from airflow.triggers.shared_stream import SharedStreamManager
 
+from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import SetData
 from airflow_provider_ha.jobs.cluster import read_cluster_leader
+from airflow_provider_ha.jobs.quarantine import Quarantine, quarantine_op
 from airflow_provider_ha.operators.recover_jobs import SparkHaRecoverJobsOperator
 from airflow_provider_ha.submit import client as submit_client
 from airflow_provider_ha.submit.cluster import ClusterLeader
@@ -91,7 +93,11 @@ def test_a_job_that_loses_its_leader_and_gets_another_one_is_told(cluster: Clust
 
 def test_only_what_a_leader_of_the_cluster_would_act_on_is_told(cluster: Cluster, opened: list[Any]) -> None:
     cluster.lost("lost")
-    cluster.ended("over")
+    cluster.ended("over", keep_pointer=True)
+    cluster.lost("held")
+    held = Quarantine(job_id="held", reason="garbage", by="test", cluster_epoch=1, at=SystemClock().now())
+    cluster.coordinator.ensure(cluster.client.paths.quarantine)
+    cluster.coordinator.commit(quarantine_op(cluster.client.paths, held))
     cluster.submitted("starting")
     cluster.led("running", cluster.coordinator)
     cluster.coordinator.commit(SetData(cluster.lost("broken").paths.job_graph, b"garbage"))

@@ -90,8 +90,17 @@ def test_what_cannot_be_recovered_is_told_and_not_skipped(job: Job) -> None:
     assert [int(item.name) for item in found.unreadable] == [2, 3, 4]
 
 
+@pytest.mark.flink(
+    "ZooKeeperCompletedCheckpointStoreTest#testRecoverFailsIfDownloadFails",
+    entry=82,
+    mutant="unknown-counts-as-bad",
+)
 def test_storage_that_does_not_answer_stops_the_recovery(job: Job) -> None:
-    """[C4] Unknown is not known-bad: no older checkpoint is taken for the latest."""
+    """Storage that does not answer stops the recovery.
+
+    Flink: ZooKeeperCompletedCheckpointStoreTest#testRecoverFailsIfDownloadFails [82].
+    [C4] Unknown is not known-bad: no older checkpoint is taken for the latest.
+    """
     job.add(1, 1)
     away = CheckpointStore(job.coordinator, Failing(job.objects, "read"), job.paths, job.keys, job.config.work_path)
 
@@ -121,9 +130,17 @@ def test_an_add_that_fails_leaves_the_old_ones_alone(job: Job) -> None:
     assert (numbers(job), pins(job, 1)) == ([1], [True])
 
 
+@pytest.mark.flink(
+    "DefaultCompletedCheckpointStoreTest#testAtLeastOneCheckpointRetained",
+    entry=74,
+    mutant="retain-none",
+)
 @pytest.mark.parametrize("keep", [1, 0, -5])
 def test_at_least_one_is_retained(job: Job, keep: int) -> None:
-    """[C2] Whatever is asked for."""
+    """At least one checkpoint is retained, whatever is asked for.
+
+    Flink: DefaultCompletedCheckpointStoreTest#testAtLeastOneCheckpointRetained [74]. Rule C2.
+    """
     for number in (1, 2, 3):
         job.add(number, number)
 
@@ -141,8 +158,13 @@ def test_a_stop_checkpoint_is_subsumed_like_any_other(job: Job) -> None:
     assert job.checkpoints.retain(job.leadership, 1) == (1,)
 
 
+@pytest.mark.flink("CheckpointsCleanerTest#testNotCleanCheckpointInUse", entry=85, mutant="collector-ignores-the-list")
 def test_what_a_reader_takes_at_the_last_moment_is_kept_although_its_pointer_goes(job: Job) -> None:
-    """[C6] The lease came after the look at the leases. Fails without the second look, after the pointer is gone."""
+    """What a reader takes at the last moment keeps its files, although its pointer goes.
+
+    Flink: CheckpointsCleanerTest#testNotCleanCheckpointInUse [85].
+    [C6] The lease came after the look at the leases. Fails without the second look, after the pointer is gone.
+    """
     for number in (1, 2, 3):
         job.add(number, number, number)
     reader = Reader(job, "checkpoint-1")
@@ -177,8 +199,16 @@ def test_a_removal_that_fails_is_done_by_the_next_leader(config: HaConfig, coord
     assert (pins(job, 1, 2), job.checkpoints.waiting()) == ([False, True], 0)
 
 
+@pytest.mark.flink(
+    "ZooKeeperCompletedCheckpointStoreTest#testAddCheckpointWithFailedRemove",
+    entry=81,
+    mutant="removal-error-is-raised",
+)
 def test_a_file_that_cannot_be_removed_disturbs_nobody(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    """[C3] It waits on the list."""
+    """An old checkpoint that cannot be removed fails nothing; it waits on the list.
+
+    Flink: ZooKeeperCompletedCheckpointStoreTest#testAddCheckpointWithFailedRemove [81]. Rule C3.
+    """
 
     def refuse(path: Path) -> None:
         raise PermissionError(13, "no", str(path))
@@ -211,8 +241,18 @@ def test_only_the_end_of_a_run_gives_checkpoints_up_and_only_if_asked(
     assert pins(job, 1, 2) == [bool(left)] * 2
 
 
+@pytest.mark.flink(
+    "DefaultCompletedCheckpointStoreTest#testShutdownShouldNotDiscardStateHandleWhenJobIsNotGloballyTerminalState",
+    entry=79,
+    mutant="suspension-cleans-up",
+)
 def test_a_job_that_is_not_over_removes_nothing_not_even_what_was_marked(job: Job) -> None:
-    """[C5, contract 5] Only FINISHED, CANCELED and FAILED clean up."""
+    """A job that is not over removes nothing, not even what was marked before.
+
+    Flink: DefaultCompletedCheckpointStoreTest
+    #testShutdownShouldNotDiscardStateHandleWhenJobIsNotGloballyTerminalState [79].
+    [C5, contract 5] Only FINISHED, CANCELED and FAILED clean up.
+    """
     job.add(1, 1)
     job.add(2, 2)
     job.checkpoints.subsume(job.leadership, 1)
@@ -232,8 +272,16 @@ def test_the_end_of_a_run_removes_nothing_that_somebody_reads(job: Job) -> None:
     held.release()
 
 
+@pytest.mark.flink(
+    "DefaultCompletedCheckpointStoreTest#testShutdownFailsAnyFutureCallsToAddCheckpoint",
+    entry=80,
+    mutant="store-stays-open",
+)
 def test_nothing_is_added_after_the_end(job: Job) -> None:
-    """[C5] Whoever is late hears it."""
+    """After the end of a run no checkpoint is added, and whoever is late hears it.
+
+    Flink: DefaultCompletedCheckpointStoreTest#testShutdownFailsAnyFutureCallsToAddCheckpoint [80]. Rule C5.
+    """
     job.checkpoints.shutdown(job.leadership, terminal=True)
 
     with pytest.raises(CheckpointError, match="closed"):

@@ -13,12 +13,15 @@ from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, SetData
 from airflow_provider_ha.driver import publisher as publishing
+from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.origin import Origin, OriginKind
+from airflow_provider_ha.driver.publish_loop import PublishLoop
 from airflow_provider_ha.driver.publisher import Provenance, Publisher
 from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
 from airflow_provider_ha.driver.writer_notes import SinkSpec
 from airflow_provider_ha.errors import CheckpointError, LeadershipError
 from airflow_provider_ha.jobs.model import HaOptions
+from airflow_provider_ha.testing.waiting import wait_until
 from tests.checkpoint_helpers import JOB, Job, led_job
 from tests.recorded_job import QUERY, copy_live
 
@@ -67,10 +70,19 @@ def test_a_new_checkpoint_marks_the_old_ones_and_removes_no_file(job: Job, publi
     assert (job.pin_path(1).exists(), job.checkpoints.waiting()) == (False, 0)
 
 
+@pytest.mark.flink(
+    "ZooKeeperCompletedCheckpointStoreITCase#testChekpointingPausesAndResumeWhenTooManyCheckpoints",
+    entry=84,
+    mutant="no-back-pressure",
+)
 def test_publication_pauses_while_too_many_wait_to_be_removed(
     job: Job, publisher: Publisher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """[case 84, FLINK-17073] Fails without the look at the list: the disk would fill."""
+    """No checkpoint is taken while too many wait to be removed, and one is as soon as they are gone.
+
+    Flink: ZooKeeperCompletedCheckpointStoreITCase#testChekpointingPausesAndResumeWhenTooManyCheckpoints [84].
+    [FLINK-17073] Fails without the look at the list: the disk would fill.
+    """
     monkeypatch.setattr(publishing, "MAX_WAITING", 1)
     for number in (1, 2, 3):
         job.add(number, 1)
@@ -115,3 +127,21 @@ def test_a_deposed_leader_publishes_nothing(job: Job, publisher: Publisher) -> N
         publisher.publish(CheckpointKind.PERIODIC)
 
     assert numbers(job) == []
+
+
+def test_the_loop_removes_what_is_old_beside_its_ticks_and_at_its_end(job: Job, publisher: Publisher) -> None:
+    """Fails when the loop does not start, wake or end the removal."""
+    for number in (1, 2):
+        job.add(number, number)
+    job.checkpoints.subsume(job.leadership, 1)
+    failed: list[BaseException] = []
+    writer = SimpleNamespace(set_state=lambda *_: None, publish_status=lambda _: None)
+    loop = PublishLoop(publisher, writer, publisher._registry, Lifecycle(), failed.append)
+
+    loop.start()
+    wait_until(lambda: numbers(job) == [3] and not job.pin_path(2).exists(), timeout=20, what="the removal")
+    publisher.publish(CheckpointKind.STOP)
+    loop.stop()
+
+    assert (numbers(job), job.checkpoints.waiting(), failed) == ([4], 0, [])
+    assert [job.pin_path(number).exists() for number in (1, 2, 3, 4)] == [False, False, False, True]

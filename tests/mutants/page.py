@@ -1,0 +1,116 @@
+"""Writes docs/reference/conformance.md: ``python -m tests.mutants.page``, after ``make mutants``.
+
+Case, our test and mutant come from the markers and the lists; the result is the last one of ``build/mutants``. A result
+of a mutant that was changed since is not shown. What has no test is listed as such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from tests.mutants.catalogue import ROOT, Mutant, load, tomllib
+from tests.mutants.marked import Marked, marked_tests
+from tests.mutants.outcome import Result
+from tests.mutants.run import RESULTS, recall
+
+
+PAGE = ROOT / "docs" / "reference" / "conformance.md"
+CASES = ROOT / "tests" / "mutants" / "flink" / "cases.toml"
+
+NO_TEST = "no test"
+NOT_TRIED = "not tried"
+
+_HEAD = """\
+# Conformance and mutants
+
+Flink's own suites hold the rules of high availability that this provider takes over. The first table says for each of
+their cases which of our tests holds the rule, on our pieces and in our words, and which mutant belongs to it. A case
+without a test is listed as well.
+
+A mutant is one change of the package that breaks one rule. `make mutants` applies each of them to a copy and runs the
+test that must notice. A test that could not run, or that fails without the change too, has killed nothing.
+
+This page is made by `python -m tests.mutants.page` from the tests' markers, the lists in `tests/mutants` and the
+results of the last `make mutants`. A test holds that it is in step.
+"""
+
+
+def main() -> None:
+    """Write the page."""
+    results = {result.id: result for result in recall(RESULTS)}
+    PAGE.write_text(page(cases(), marked_tests(), load(), results), encoding="utf-8")
+    print(f"{PAGE.relative_to(ROOT)} is written")
+
+
+def cases() -> dict[int, str]:
+    """Return entry -> test of Flink."""
+    listed = tomllib.loads(CASES.read_text(encoding="utf-8"))["cases"]
+    return {int(entry): str(name) for entry, name in listed.items()}
+
+
+def page(
+    listed: Mapping[int, str], marked: Sequence[Marked], mutants: Sequence[Mutant], results: Mapping[str, Result]
+) -> str:
+    """Return the page's text. Pure."""
+    shown = {mutant.id: _result(mutant, results) for mutant in mutants}
+    tested = {one.entry for one in marked}
+    of_flink = "\n".join(row for entry in sorted(listed) for row in _case_rows(entry, listed[entry], marked, shown))
+    of_ours = "\n".join(_mutant_row(mutant, shown) for mutant in mutants)
+    killed = sum(result == "killed" for result in shown.values())
+    return (
+        f"{_HEAD}\n## Flink's cases\n\n{len(tested & listed.keys())} of {len(listed)} cases have a test.\n\n"
+        f"| | case of Flink | our test | mutant | result |\n|---|---|---|---|---|\n{of_flink}\n\n"
+        "## Mutants\n\nRules are those of the [design](../explanation/design.md#4-contracts), or of Flink: H of"
+        " pointers and payloads, C of\ncheckpoints, I of their numbers, J of job graphs, L of leadership, R of"
+        " results.\n\n"
+        f"Killed in the last run: {killed} of {len(mutants)}.\n\n"
+        f"| mutant | rule | what would go wrong | test that kills it | result |\n|---|---|---|---|---|\n{of_ours}\n"
+    )
+
+
+def without_results(text: str) -> list[list[str]]:
+    """Return the cells of a page's tables without the last column: what has to be in step at any time."""
+    return [row.strip("| ").split(" | ")[:-1] for row in text.splitlines() if row.startswith("| ")]
+
+
+def unknown(listed: Mapping[int, str], marked: Iterable[Marked], mutants: Iterable[Mutant]) -> list[str]:
+    """Return what the markers name and nobody lists."""
+    ids = {mutant.id for mutant in mutants}
+    return [
+        *(f"{one.test}: no case {one.entry}" for one in marked if one.entry not in listed),
+        *(f"{one.test}: no mutant {one.mutant}" for one in marked if one.mutant and one.mutant not in ids),
+    ]
+
+
+def _case_rows(entry: int, case: str, marked: Sequence[Marked], shown: Mapping[str, str]) -> list[str]:
+    own = [one for one in marked if one.entry == entry]
+    if not own:
+        return [f"| {entry} | `{case}` | {NO_TEST} | | |"]
+    return [
+        f"| {entry} | `{case}` | {_test(one.test)} | {_mutant(one.mutant)} | {shown.get(one.mutant or '', '')} |"
+        for one in own
+    ]
+
+
+def _mutant_row(mutant: Mutant, shown: Mapping[str, str]) -> str:
+    why = mutant.why.replace("|", "or")
+    return f"| `{mutant.id}` | {mutant.rule} | {why} | {_test(mutant.test)} | {shown[mutant.id]} |"
+
+
+def _result(mutant: Mutant, results: Mapping[str, Result]) -> str:
+    result = results.get(mutant.id)
+    return result.outcome.value if result is not None and result.fingerprint == mutant.fingerprint else NOT_TRIED
+
+
+def _test(node: str) -> str:
+    file, _, test = node.removeprefix("tests/").partition("::")
+    return f"`{Path(file).with_suffix('')}` `{test}`"
+
+
+def _mutant(name: str | None) -> str:
+    return f"`{name}`" if name else ""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""Damage is known; what could not be read is not damage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ha.checkpoints.retained.restorable import damage
+from airflow_provider_ha.checkpoints.verification.findings import Code, Finding
+from airflow_provider_ha.checkpoints.verification.report import Report
+from airflow_provider_ha.errors import StorageUnavailableError
+
+
+def found(*codes: Code) -> Report:
+    findings = tuple(Finding(code, "offsets/7", 7, "input/output error") for code in codes)
+    return Report(startable=None, restorable=[], findings=findings)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A pin with the directory of one query."""
+    (tmp_path / "pin" / "counts").mkdir(parents=True)
+    return tmp_path / "pin"
+
+
+def test_a_file_of_a_pin_that_cannot_be_read_stops_whoever_asks(root: Path) -> None:
+    """Also when it comes after damage: the damage may be an answer of the same failing disk."""
+    with pytest.raises(StorageUnavailableError, match="offsets/7"):
+        damage(root, {"counts": 7}, lambda directory: found(Code.STATE_MISSING, Code.UNREADABLE))
+
+
+def test_damage_is_told_with_its_file(root: Path) -> None:
+    problem = damage(root, {"counts": 7}, lambda directory: found(Code.OFFSETS_CORRUPT))
+
+    assert problem is not None
+    assert problem.path == "counts/offsets/7"

@@ -1,0 +1,40 @@
+"""What a supervisor does for ZooKeeper once everything is dead, and in which order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from airflow_provider_ha.driver import supervisor
+from airflow_provider_ha.errors import NotConnectedError
+
+
+ENDING = supervisor.Ending(-9, (1, 2), "killed")
+NEVER = SimpleNamespace(raised=0)
+
+
+@pytest.fixture
+def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What was done, in order; the first end of the session gets no answer."""
+    calls: list[str] = []
+
+    def end_session(spec: object) -> None:
+        calls.append("session")
+        if calls.count("session") == 1:
+            raise NotConnectedError("nobody answers")
+
+    monkeypatch.setattr(supervisor, "_end_session", end_session)
+    monkeypatch.setattr(supervisor, "_write_exit", lambda spec, ending: calls.append("exit"))
+    monkeypatch.setattr("airflow_provider_ha.driver.supervisor.time.sleep", lambda seconds: None)
+    return calls
+
+
+def test_the_dead_session_is_ended_before_the_exit_is_written(done: list[str], tmp_path: Path) -> None:
+    """Who reads the exit takes the job, and must not find it led by the dead. With real processes that shows seldom."""
+    spec = SimpleNamespace(session=tmp_path / "session")
+
+    assert supervisor.report(spec, ENDING, NEVER)  # type: ignore[arg-type]
+
+    assert done == ["session", "session", "exit"]
