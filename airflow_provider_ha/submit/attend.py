@@ -148,7 +148,7 @@ class Attendant:
         except LeadershipError:
             self._require_leadership()  # the job's own lock is not the cluster's
             return self._later(job_id, "somebody else leads the job now")
-        except HaError as error:
+        except (HaError, OSError) as error:  # a directory that cannot be removed is this job's trouble alone
             log.warning("job %s could not be attended to: %s", job_id, error)
             return self._later(job_id, str(error))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,8 +27,10 @@ from airflow_provider_ha.jobs.cluster import read_cluster_leader
 from airflow_provider_ha.jobs.model import Generation, JobState
 from airflow_provider_ha.pointers.to_delete import ToDelete
 from airflow_provider_ha.storage import keys
+from airflow_provider_ha.submit import attend
 from airflow_provider_ha.submit.attend import Attendant, Attended, Outcome, Patience
 from airflow_provider_ha.submit.cluster import ClusterLeader
+from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.cluster_helpers import Cluster
 from tests.coordination_helpers import HeldClock, ignore
@@ -342,6 +345,25 @@ def test_clean_up_works_off_what_a_dead_driver_still_had_to_delete(cluster: Clus
 
     assert cluster.client.store.info(key) is None
     assert cluster.coordinator.find(entry.path) is None
+
+
+def test_a_disk_that_fails_one_job_does_not_keep_the_leader_from_the_others(
+    cluster: Cluster, leader: ClusterLeader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.ended("flights")
+    cluster.ended("trains")
+    clean_up = attend.clean_up
+
+    def fails_for_flights(job: JobContext) -> tuple[int, ...]:
+        if job.job_id == "flights":
+            raise OSError(errno.EIO, "the disk does not answer")
+        return clean_up(job)
+
+    monkeypatch.setattr(attend, "clean_up", fails_for_flights)
+
+    outcomes = {attended.job_id: attended.outcome for attended in leader.settle(0)}
+
+    assert outcomes == {"flights": Outcome.NOT_KNOWN, "trains": Outcome.CLEANED_UP}
 
 
 def test_a_driver_that_is_still_there_cleans_up_by_itself(
