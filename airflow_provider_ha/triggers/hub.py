@@ -15,6 +15,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
+from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
 from airflow_provider_ha.config import HaConfig
@@ -76,7 +77,8 @@ class Hub:
         self._loop = asyncio.get_running_loop()
         self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="spark-ha-hub")
         self._session: asyncio.Task[_Session] | None = None
-        self._waiters: set[Waiter] = set()
+        # By path: with thousands of waiters an event must not look at each of them.
+        self._waiters: dict[str, set[Waiter]] = {}
 
     async def read(self, waiter: Waiter, reader: Callable[[HaClient], T]) -> T:
         """Watch the waiter's nodes, then call *reader* in a thread: in this order no change falls in between.
@@ -103,11 +105,15 @@ class Hub:
     async def waiter(self, paths: Sequence[str]) -> AsyncIterator[Waiter]:
         """Register interest in *paths* for the time of the block."""
         waiter = Waiter(frozenset(paths))
-        self._waiters.add(waiter)
+        for path in waiter.paths:
+            self._waiters.setdefault(path, set()).add(waiter)
         try:
             yield waiter
         finally:
-            self._waiters.discard(waiter)
+            for path in waiter.paths:
+                self._waiters[path].discard(waiter)
+                if not self._waiters[path]:
+                    del self._waiters[path]
 
     async def close(self) -> None:
         """End the session; one that is still being opened is closed as soon as it is there."""
@@ -144,9 +150,9 @@ class Hub:
             self._loop.call_soon_threadsafe(self._wake, path)
 
     def _wake(self, path: str | None) -> None:
-        for waiter in self._waiters:
-            if path is None or path in waiter.paths:
-                waiter.changed.set()
+        woken = self._waiters.values() if path is None else (self._waiters.get(path, ()),)
+        for waiter in chain.from_iterable(woken):
+            waiter.changed.set()
 
 
 def _close_late(task: asyncio.Task[_Session]) -> None:

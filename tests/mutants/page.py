@@ -58,13 +58,14 @@ def page(
     of_flink = "\n".join(row for entry in sorted(listed) for row in _case_rows(entry, listed[entry], marked, shown))
     of_ours = "\n".join(_mutant_row(mutant, shown) for mutant in mutants)
     killed = sum(result == "killed" for result in shown.values())
+    tried = sum(result != NOT_TRIED for result in shown.values())
     return (
         f"{_HEAD}\n## Flink's cases\n\n{len(tested & listed.keys())} of {len(listed)} cases have a test.\n\n"
         f"| | case of Flink | our test | mutant | result |\n|---|---|---|---|---|\n{of_flink}\n\n"
         "## Mutants\n\nRules are those of the [design](../explanation/design.md#4-contracts), or of Flink: H of"
         " pointers and payloads, C of\ncheckpoints, I of their numbers, J of job graphs, L of leadership, R of"
         " results.\n\n"
-        f"Killed in the last run: {killed} of {len(mutants)}.\n\n"
+        f"{len(mutants)} are listed, {tried} were tried as they are now, {killed} of these were killed.\n\n"
         f"| mutant | rule | what would go wrong | test that kills it | result |\n|---|---|---|---|---|\n{of_ours}\n"
     )
 
