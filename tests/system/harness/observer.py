@@ -14,7 +14,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixe
 
 from airflow_provider_ha.checkpoints.format import layout
 from airflow_provider_ha.checkpoints.format.layout import Progress
-from airflow_provider_ha.checkpoints.model import CheckpointPointer
+from airflow_provider_ha.checkpoints.model import CheckpointKind, CheckpointPointer
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import ClusterPaths
@@ -79,6 +79,13 @@ class JobObserver:
             if pointer is not None:
                 found[number] = self._config.work_path / self._keys.pin(number, pointer.epoch)
         return found
+
+    def stopped_sharply(self) -> bool:
+        """Whether the newest checkpoint is that of a stop: from then on nothing more is read."""
+        number = self.snapshot().latest_checkpoint
+        node = self._coordinator.find(self._paths.checkpoint(number)) if number else None
+        pointer = decode(node, CheckpointPointer)
+        return pointer is not None and pointer.reason is CheckpointKind.STOP
 
     def savepoint(self, savepoint_id: str) -> Path:
         """Return the directory of a savepoint."""

@@ -193,14 +193,15 @@ def terminate(stage: Stage, phase: Phase) -> None:
     _stop(stage, COPY, "terminate")
     stopping = stage.start_dag("stop_job", {"job_id": MAIN_JOB, "mode": "terminate"})
     job = stage.job()
-    on_the_way = (JobState.STOPPING, JobState.FINISHED)
-    wait_until(lambda: job.snapshot().state in on_the_way, timeout=_PATIENCE, what="the stop to begin", interval=0.02)
+    wait_until(job.stopped_sharply, timeout=_PATIENCE, what="the checkpoint of the stop", interval=0.02)
     stage.feeder.feed_until(YEAR)
     stage.servers.api.wait_for_run(stopping, timeout=_PATIENCE)
     stage.servers.api.wait_for_run(stage.main_run, timeout=_PATIENCE)
     _compare(stage, MAIN_JOB, job.files_read(), "when it was terminated")
     _compare(stage, COPY, stage.job(COPY).files_read(), "restored from the savepoint")
-    phase.found = f"both are FINISHED; {YEAR - _read(stage)} files arrived meanwhile and were not read"
+    if (unread := YEAR - _read(stage)) != LATE:
+        raise UnexpectedError(f"{LATE} files arrived while {MAIN_JOB} was terminated, and {unread} of them wait")
+    phase.found = f"both are FINISHED; {unread} files arrived meanwhile and were not read"
     phase.facts = {MAIN_JOB: job.files_read(), COPY: stage.job(COPY).files_read()}
 
 
