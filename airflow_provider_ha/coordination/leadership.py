@@ -85,8 +85,11 @@ class Leadership:
         self._heartbeats: threading.Thread | None = None
 
     def lease_left(self) -> float:
-        """Return the seconds for which this process may go on believing that it leads; 0 once it is lost."""
-        return 0.0 if self.lost.is_set() or self._released else max(0.0, self._lease.left())
+        """Return the seconds for which this process may go on believing that it leads; 0 once it is lost or given up.
+
+        Given up begins with the release, not with its answer: the lock may be free, and taken, long before that comes.
+        """
+        return 0.0 if self.lost.is_set() or self._stopping.is_set() else max(0.0, self._lease.left())
 
     def commit(self, *ops: Op) -> list[int]:
         """Apply all *ops* in one transaction, or none, as this epoch's leader.
@@ -152,7 +155,7 @@ class Leadership:
         self.release()
 
     def _require_lease(self) -> None:
-        if self._released:
+        if self._stopping.is_set():
             raise LeadershipLostError(f"epoch {self.epoch} of {self._lock.label} was released")
         reason = self._reason or self._own_doubt()
         if reason:

@@ -65,3 +65,25 @@ def test_a_leadership_that_was_lost_stays_lost_although_everything_is_as_it_was(
         leadership.commit(SetData(PATHS.heartbeat, b"never"))
 
     assert session.get(PATHS.heartbeat).data != b"never"
+
+
+def test_who_gives_the_lock_up_believes_nothing_from_then_on(
+    ensemble: FakeEnsemble, session: FakeCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer to the release may be lost while somebody else takes the lock (found by seed 280476324191822)."""
+    leadership = lead(ensemble, session)
+    left: list[float] = []
+    send = session.commit
+
+    def answered_late(*ops: Op, timeout: float | None = None) -> list[int]:
+        versions = send(*ops, timeout=timeout)
+        left.append(leadership.lease_left())
+        with pytest.raises(LeadershipLostError):
+            leadership.commit(SetData(PATHS.heartbeat, b"after all"))
+        return versions
+
+    monkeypatch.setattr(session, "commit", answered_late)
+
+    leadership.release()
+
+    assert left == [0.0]
