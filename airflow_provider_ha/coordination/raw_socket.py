@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import ssl
 
@@ -32,6 +33,27 @@ def open_socket(
     except BaseException:
         plain.close()
         raise
+
+
+def receive(connection: socket.socket, length: int) -> bytes:
+    """Return the next *length* bytes.
+
+    :raises EOFError: The other end hung up before.
+    """
+    data = b""
+    while len(data) < length:
+        part = connection.recv(length - len(data))
+        if not part:
+            raise EOFError("the server closed the connection")
+        data += part
+    return data
+
+
+def hang_up(connection: socket.socket) -> None:
+    """End a connection, and wake the thread that reads from it. Idempotent."""
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+    connection.close()
 
 
 def _context(tls: TlsOptions) -> ssl.SSLContext:

@@ -15,7 +15,7 @@ import struct
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import SessionCredentials
-from airflow_provider_ha.coordination.raw_socket import addresses, open_socket
+from airflow_provider_ha.coordination.raw_socket import addresses, open_socket, receive
 
 
 _log = logging.getLogger(__name__)
@@ -68,17 +68,7 @@ def _connect_request(credentials: SessionCredentials, timeout: float) -> bytes:
 
 def _exchange(connection: socket.socket, frame: bytes) -> bytes:
     connection.sendall(_LENGTH.pack(len(frame)) + frame)
-    (length,) = _LENGTH.unpack(_receive(connection, _LENGTH.size))
+    (length,) = _LENGTH.unpack(receive(connection, _LENGTH.size))
     if not 0 < length <= _MAX_FRAME:
         raise EOFError(f"a frame of {length} bytes is not ZooKeeper's")
-    return _receive(connection, length)
-
-
-def _receive(connection: socket.socket, length: int) -> bytes:
-    data = b""
-    while len(data) < length:
-        part = connection.recv(length - len(data))
-        if not part:
-            raise EOFError("the server closed the connection")
-        data += part
-    return data
+    return receive(connection, length)

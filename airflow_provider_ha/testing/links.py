@@ -14,6 +14,8 @@ import struct
 import threading
 from collections.abc import Callable
 
+from airflow_provider_ha.coordination.raw_socket import hang_up, receive
+
 
 _HOST = "127.0.0.1"
 _CHUNK = 65536
@@ -62,7 +64,7 @@ class Link:
         with self._lock:
             ends, self._sockets = [self._listener, *self._sockets], []
         for end in ends:
-            _shut(end)
+            hang_up(end)
 
     def _accept(self) -> None:
         while not self._closed:
@@ -82,7 +84,7 @@ class Link:
             if self._way_back is not None:
                 far.sendall(_greeting(near, self._way_back()))
         except (OSError, EOFError):  # the member is down: so is the connection to it
-            _shut(near)
+            hang_up(near)
             return
         threading.Thread(target=self._pump, args=(far, near), name="ensemble-link", daemon=True).start()
         self._pump(near, far)
@@ -93,33 +95,17 @@ class Link:
                 self._open.wait()
                 sink.sendall(data)
         self._open.wait()  # a cut also hides that the other end has hung up
-        _shut(source)
-        _shut(sink)
+        hang_up(source)
+        hang_up(sink)
         with self._lock:
             self._sockets = [end for end in self._sockets if end.fileno() >= 0]
 
 
 def _greeting(near: socket.socket, way_back: int) -> bytes:
     """Read the first message of an election connection; return it with another address in it."""
-    version, member, length = _GREETING.unpack(_receive(near, _GREETING.size))
+    version, member, length = _GREETING.unpack(receive(near, _GREETING.size))
     if version not in _PROTOCOLS:
         raise EOFError(f"protocol version {version} of an election connection is not known")
-    _receive(near, length)
+    receive(near, length)
     address = f"{_HOST}:{way_back}".encode()
     return _GREETING.pack(version, member, len(address)) + address
-
-
-def _receive(source: socket.socket, length: int) -> bytes:
-    data = b""
-    while len(data) < length:
-        part = source.recv(length - len(data))
-        if not part:
-            raise EOFError
-        data += part
-    return data
-
-
-def _shut(end: socket.socket) -> None:
-    with contextlib.suppress(OSError):  # wakes the thread that reads
-        end.shutdown(socket.SHUT_RDWR)
-    end.close()

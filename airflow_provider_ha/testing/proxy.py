@@ -18,6 +18,8 @@ from types import TracebackType
 
 from typing_extensions import Self
 
+from airflow_provider_ha.coordination.raw_socket import hang_up, receive
+
 
 _log = logging.getLogger(__name__)
 
@@ -103,9 +105,7 @@ class FaultProxy:
     def close(self) -> None:
         """Cut everything and stop listening."""
         self.cut()
-        with contextlib.suppress(OSError):  # wakes the thread that accepts
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
+        hang_up(self._listener)
 
     def __enter__(self) -> Self:
         return self
@@ -199,22 +199,10 @@ class _Pair:
     def close(self) -> None:
         with self.lock:
             for end in (self.client, self.server):
-                with contextlib.suppress(OSError):  # wakes the thread that reads
-                    end.shutdown(socket.SHUT_RDWR)
-                end.close()
+                hang_up(end)
 
 
 def _frame(source: socket.socket) -> bytes:
     """Return the next frame with its length."""
-    head = _receive(source, _LENGTH.size)
-    return head + _receive(source, _LENGTH.unpack(head)[0])
-
-
-def _receive(source: socket.socket, length: int) -> bytes:
-    data = b""
-    while len(data) < length:
-        part = source.recv(length - len(data))
-        if not part:
-            raise EOFError
-        data += part
-    return data
+    head = receive(source, _LENGTH.size)
+    return head + receive(source, _LENGTH.unpack(head)[0])

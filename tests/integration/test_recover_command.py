@@ -10,10 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from airflow_provider_ha.cli.app import app
-from airflow_provider_ha.cli.session import Target
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import SetData
@@ -34,21 +31,12 @@ def cluster(config: HaConfig, coordinator: KazooCoordinator, tmp_path: Path) -> 
 
 
 @pytest.fixture
-def environment(config: HaConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPARK_HA_ZOOKEEPER", config.zookeeper)
-    monkeypatch.setenv("SPARK_HA_STORAGE_ROOT", config.storage_root)
-    monkeypatch.setenv("SPARK_HA_CLUSTER_ID", config.cluster_id)
-
-
-@pytest.fixture
-def spark_ha(environment: None) -> Any:
+def spark_ha(spark_ha: Any) -> Any:
     """Call the command; returns the exit code and the JSON document."""
-    del environment
 
     def call(*words: str) -> tuple[int, dict[str, Any]]:
-        done = CliRunner().invoke(app, [*words, "--json"], obj=Target())
-        assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
-        return done.exit_code, json.loads(done.stdout)
+        code, stdout, _ = spark_ha(*words, "--json")
+        return code, json.loads(stdout)
 
     return call
 

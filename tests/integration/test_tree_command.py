@@ -8,10 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from airflow_provider_ha.cli.app import app
-from airflow_provider_ha.cli.session import Target
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Create, Delete
@@ -22,21 +19,6 @@ from tests.rebuild_helpers import Driver, drive, job, submit
 
 
 YES, NO, UNKNOWN = 0, 1, 2
-
-
-@pytest.fixture
-def spark_ha(config: HaConfig, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Call the command against the test's cluster; returns exit code, stdout and stderr."""
-    monkeypatch.setenv("SPARK_HA_ZOOKEEPER", config.zookeeper)
-    monkeypatch.setenv("SPARK_HA_STORAGE_ROOT", config.storage_root)
-    monkeypatch.setenv("SPARK_HA_CLUSTER_ID", config.cluster_id)
-
-    def call(*words: str) -> tuple[int, str, str]:
-        done = CliRunner().invoke(app, list(words), obj=Target())
-        assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
-        return done.exit_code, done.stdout, done.stderr
-
-    return call
 
 
 @pytest.fixture
