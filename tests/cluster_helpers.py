@@ -14,9 +14,13 @@ from airflow_provider_ha.coordination.election import Leadership, acquire
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.jobs.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.model import HaOptions, JobState, LeaderInfo, RunResult, SubmissionExit, SubmissionStarted
+from airflow_provider_ha.submit.attend import Patience
 from airflow_provider_ha.submit.client import HaClient
 from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.submit.requests import SubmitRequest
+
+
+AT_ONCE = Patience(debounce=0.0, start_timeout=600.0, poll=0.05)
 
 
 class RecordingEngine:

@@ -11,6 +11,7 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Node
 from airflow_provider_ha.coordination.election import Leadership, acquire
 from airflow_provider_ha.coordination.paths import JobPaths
+from airflow_provider_ha.coordination.reads import Reads, Seen
 from airflow_provider_ha.jobs.jobs import create_job
 from airflow_provider_ha.jobs.model import (
     Blob,
@@ -101,6 +102,11 @@ class Meanwhile:
     def children(self, path: str, **options: Any) -> list[str]:
         self._read()
         return self._inner.children(path, **options)
+
+    def read(self, reads: Reads) -> Seen:
+        """Read one after the other: between the requests of one round trip something may happen as well."""
+        nodes = {path: self.find(path) for path in reads.nodes}
+        return Seen(nodes, {path: self.children(path) for path in reads.lists})
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)

@@ -30,6 +30,7 @@ from typing_extensions import Self
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo_client import make_client
+from airflow_provider_ha.coordination._kazoo_reads import PendingReads
 from airflow_provider_ha.coordination._kazoo_transaction import build_transaction, refused, translate, versions_of
 from airflow_provider_ha.coordination.coordinator import (
     Coordinator,
@@ -39,6 +40,7 @@ from airflow_provider_ha.coordination.coordinator import (
     SessionCredentials,
     SessionState,
 )
+from airflow_provider_ha.coordination.reads import Reads, Seen
 from airflow_provider_ha.errors import (
     ConfigurationError,
     CoordinationError,
@@ -184,6 +186,13 @@ class KazooCoordinator(Coordinator):
                     return []
             else:
                 return sorted(names)
+
+    def read(self, reads: Reads) -> Seen:
+        """Read all in one round trip; see :meth:`Coordinator.read`."""
+        if not reads.nodes and not reads.lists:
+            return Seen({}, {})
+        seen: Seen = self._read((reads.nodes + reads.lists)[0], lambda: PendingReads(self._client, reads))
+        return seen
 
     def ensure(self, *paths: str) -> None:
         """Create the persistent nodes that do not exist yet, parents included."""

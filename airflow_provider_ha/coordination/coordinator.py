@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from airflow_provider_ha.coordination.reads import Reads, Seen
+
 
 ANY_VERSION = -1
 
@@ -115,6 +117,9 @@ class Coordinator(Protocol):
 
     def children(self, path: str, *, watch: Callable[[], None] | None = None) -> list[str]:
         """Return the names of a node's children, sorted; empty when the node does not exist."""
+
+    def read(self, reads: Reads) -> Seen:
+        """Read nodes and lists of children in the order of *reads*, and in one round trip."""
 
     def ensure(self, *paths: str) -> None:
         """Create the persistent nodes that do not exist yet, parents included."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import ClassVar
 
-from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete
+from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, Node
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.errors import JobStateError, NodeMissingError, RecordCorruptError
 from airflow_provider_ha.records import Record
@@ -38,10 +38,13 @@ def quarantine_op(paths: ClusterPaths, record: Quarantine) -> Create:
 
 
 def quarantine_reason(coordinator: Coordinator, paths: ClusterPaths, job_id: str) -> str | None:
-    """Return why a job is in quarantine; ``None`` when it is not. A node that cannot be read is a reason as well."""
+    """Return why a job is in quarantine; ``None`` when it is not."""
     node = coordinator.find(paths.quarantined(job_id))
-    if node is None:
-        return None
+    return None if node is None else reason_of(node)
+
+
+def reason_of(node: Node) -> str:
+    """Return why a job is in quarantine, from its node there. One that cannot be read is a reason as well."""
     try:
         return Quarantine.from_bytes(node.data, source=node.path).reason
     except RecordCorruptError as error:

@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from enum import Enum
 
 from airflow_provider_ha.coordination.coordinator import Coordinator
-from airflow_provider_ha.coordination.paths import ClusterPaths
+from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
+from airflow_provider_ha.coordination.reads import Reads
 from airflow_provider_ha.errors import ObjectMissingError, RecordCorruptError
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
 from airflow_provider_ha.jobs.model import GraphPointer, JobGraph, JobState
-from airflow_provider_ha.jobs.quarantine import quarantine_reason
+from airflow_provider_ha.jobs.quarantine import reason_of
 from airflow_provider_ha.jobs.runs import RunStore
-from airflow_provider_ha.jobs.snapshot import JobSnapshot, read_snapshot
+from airflow_provider_ha.jobs.snapshot import JobSnapshot, assemble, first_reads, in_one_session
 from airflow_provider_ha.storage import keys
 from airflow_provider_ha.storage.store import ObjectStore
 
@@ -76,18 +77,23 @@ def look(coordinator: Coordinator, store: ObjectStore, cluster: ClusterPaths, jo
     :raises NotConnectedError, StorageUnavailableError: It could not be found out: says nothing about the job.
     """
     paths = cluster.job(job_id)
-    quarantined = quarantine_reason(coordinator, cluster, job_id)
-    led = coordinator.find(paths.leader) is not None
-    if quarantined is not None:
-        return Sight(job_id=job_id, led=led, quarantined=quarantined)
+    return in_one_session(coordinator, paths, lambda: _look(coordinator, store, cluster, paths))
+
+
+def _look(coordinator: Coordinator, store: ObjectStore, cluster: ClusterPaths, paths: JobPaths) -> Sight:
+    job_id, quarantine = paths.job_id, cluster.quarantined(paths.job_id)
+    first = coordinator.read(Reads((quarantine,)) + first_reads(paths))
+    led = first.nodes[paths.leader] is not None
+    if (node := first.nodes[quarantine]) is not None:
+        return Sight(job_id=job_id, led=led, quarantined=reason_of(node))
     try:
-        snapshot = read_snapshot(coordinator, paths)
+        snapshot = assemble(coordinator, paths, first)
         over = snapshot.run is not None and snapshot.run.result is not None
         dirty = _dirty(RunStore(coordinator, paths)) if over else ()
         graph = _graph(JobGraphStore(coordinator, store, paths), store, snapshot) if _idle(snapshot) else None
     except (RecordCorruptError, ObjectMissingError) as error:
         return Sight(job_id=job_id, led=coordinator.find(paths.leader) is not None, broken=error.message)
-    return Sight(job_id=job_id, led=snapshot.leader is not None, snapshot=snapshot, dirty=dirty, graph=graph)
+    return Sight(job_id=job_id, led=led, snapshot=snapshot, dirty=dirty, graph=graph)
 
 
 def judge(sight: Sight) -> Judgement:  # noqa: PLR0911  # one return per case reads best
@@ -128,8 +134,7 @@ def _judge_live(snapshot: JobSnapshot, pointer: GraphPointer, run: int) -> Judge
 
 
 def _dirty(runs: RunStore) -> tuple[int, ...]:
-    results = {number: runs.result(number) for number in runs.numbers()}
-    return tuple(number for number, result in results.items() if result is not None and result.cleanup == "DIRTY")
+    return tuple(number for number, result in runs.results().items() if result.cleanup == "DIRTY")
 
 
 def _idle(snapshot: JobSnapshot) -> bool:

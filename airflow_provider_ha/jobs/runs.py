@@ -7,12 +7,12 @@ from DIRTY to CLEAN), so what was read of them stays true; only "not there" can 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Node, SetData
 from airflow_provider_ha.coordination.paths import JobPaths
+from airflow_provider_ha.coordination.reads import Reads, Seen
 from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs.model import Run, RunResult, Submission, SubmissionExit, SubmissionStarted
 from airflow_provider_ha.records import Record
@@ -72,30 +72,34 @@ class RunStore:
 
     def numbers(self) -> list[int]:
         """Return the numbers of all runs, ascending."""
-        return _numbers(self._coordinator.children(self._paths.runs))
+        return numbers_of(self._coordinator.children(self._paths.runs))
 
     def latest(self) -> RunView | None:
         """Return the newest run; ``None`` when the job never had one."""
         numbers = self.numbers()
         return self.get(numbers[-1]) if numbers else None
 
+    def results(self) -> dict[int, RunResult]:
+        """Return the results of all runs that have one, by number, ascending."""
+        paths = {number: self._paths.run_result(number) for number in self.numbers()}
+        if not paths:
+            return {}
+        seen = self._coordinator.read(Reads(tuple(paths.values())))
+        found = {number: decode(seen.nodes[path], RunResult) for number, path in paths.items()}
+        return {number: result for number, result in found.items() if result is not None}
+
     def get(self, number: int) -> RunView:
         """Return run *number*.
 
-        The result is read last. A submission's exit is proof that it will write nothing more, so a result that is not
-        there after the exit was seen will not come from that submission. The other way round, a run that finished
-        between the two reads would look like one whose driver died.
-
         :raises JobStateError: There is no such run.
         """
-        run = self._read(self._paths.run(number), Run)
-        if run is None:
+        seen = self._coordinator.read(reads_of_run(self._paths, number))
+        if seen.nodes[self._paths.run(number)] is None:
             raise JobStateError(
                 f"job {self._paths.job_id!r} has no run {number}",
                 next_step=f"Choose one of {self.numbers()}",
             )
-        submissions = tuple(self._submissions(number))
-        return RunView(run=run, submissions=submissions, result=self.result(number))
+        return view_of_run(self._coordinator, self._paths, number, seen)
 
     def result(self, number: int) -> RunResult | None:
         """Return the result of run *number*; ``None`` while it is live."""
@@ -131,18 +135,45 @@ class RunStore:
             return None
         return SetData(node.path, result.model_copy(update={"cleanup": "CLEAN"}).to_bytes(), node.version)
 
-    def _submissions(self, number: int) -> Iterator[SubmissionView]:
-        for attempt in _numbers(self._coordinator.children(self._paths.submissions(number))):
-            node = self._coordinator.get(self._paths.submission(number, attempt))
-            yield SubmissionView(
-                submission=Submission.from_bytes(node.data, source=node.path),
-                started=self._read(self._paths.submission_started(number, attempt), SubmissionStarted),
-                exit=self._read(self._paths.submission_exit(number, attempt), SubmissionExit),
-                created_zxid=node.modified_zxid,  # it is never set again
-            )
-
     def _read(self, path: str, record: type[RecordT]) -> RecordT | None:
         return decode(self._coordinator.find(path), record)
+
+
+def reads_of_run(paths: JobPaths, number: int) -> Reads:
+    """Return what has to be read for :func:`view_of_run`."""
+    return Reads((paths.run(number),), (paths.submissions(number),))
+
+
+def view_of_run(coordinator: Coordinator, paths: JobPaths, number: int, seen: Seen) -> RunView:
+    """Return run *number*, which exists, from what was *seen* of it, and from one round trip more.
+
+    The result is read last. A submission's exit is proof that it will write nothing more, so a result that is not
+    there after the exit was seen will not come from that submission. The other way round, a run that finished
+    between the two reads would look like one whose driver died.
+    """
+    attempts = numbers_of(seen.lists[paths.submissions(number)])
+    nodes = [
+        path(number, attempt)
+        for attempt in attempts
+        for path in (paths.submission, paths.submission_started, paths.submission_exit)
+    ]
+    result = paths.run_result(number)
+    later = coordinator.read(Reads((*nodes, result)))
+    return RunView(
+        run=Run.from_bytes(seen.there(paths.run(number)).data, source=paths.run(number)),
+        submissions=tuple(_submission(paths, number, attempt, later) for attempt in attempts),
+        result=decode(later.nodes[result], RunResult),
+    )
+
+
+def _submission(paths: JobPaths, number: int, attempt: int, seen: Seen) -> SubmissionView:
+    node = seen.there(paths.submission(number, attempt))
+    return SubmissionView(
+        submission=Submission.from_bytes(node.data, source=node.path),
+        started=decode(seen.nodes[paths.submission_started(number, attempt)], SubmissionStarted),
+        exit=decode(seen.nodes[paths.submission_exit(number, attempt)], SubmissionExit),
+        created_zxid=node.modified_zxid,  # it is never set again
+    )
 
 
 def decode(node: Node | None, record: type[RecordT]) -> RecordT | None:
@@ -153,6 +184,6 @@ def decode(node: Node | None, record: type[RecordT]) -> RecordT | None:
     return None if node is None else record.from_bytes(node.data, source=node.path)
 
 
-def _numbers(names: list[str]) -> list[int]:
+def numbers_of(names: list[str]) -> list[int]:
     """Order by number, not by text: run 10 is newer than run 9 (FLINK-6284)."""
     return sorted(int(name) for name in names if name.isdecimal())

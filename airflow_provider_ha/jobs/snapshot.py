@@ -11,23 +11,30 @@ back, so a later read sees at least what an earlier one saw. Therefore:
    meanwhile is seen as finished, never as LOST.
 3. The status before the result, for the same reason: who sees a status of a finished run sees the result too.
 
+Reads whose paths are known go out together, so a job takes three round trips: what it has, its newest run, and the
+submissions of that run. Within one round trip the order is that of the requests.
+
 A LOST verdict may be outdated when it is acted on. That is harmless: recovery creates ``recoveries/<lost epoch>`` and
 the next submission in one transaction, and only one can (contract 9).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from airflow_provider_ha.coordination.coordinator import Coordinator
-from airflow_provider_ha.coordination.counter import read_counter
+from airflow_provider_ha.coordination.counter import counter_value
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
+from airflow_provider_ha.coordination.reads import Reads, Seen
 from airflow_provider_ha.errors import NotConnectedError, UnknownJobError
 from airflow_provider_ha.jobs.jobs import list_jobs
 from airflow_provider_ha.jobs.model import Generation, GraphPointer, JobState, LeaderInfo, Recovery, Status
-from airflow_provider_ha.jobs.runs import RunStore, RunView, SubmissionView, decode
+from airflow_provider_ha.jobs.runs import RunView, SubmissionView, decode, numbers_of, reads_of_run, view_of_run
 
 
+T = TypeVar("T")
 SESSIONS = 3  # attempts to read a job within one session: the order of reads holds only there
 
 
@@ -77,11 +84,21 @@ def read_snapshot(coordinator: Coordinator, paths: JobPaths) -> JobSnapshot:
     :raises RecordCorruptError: A record of the job is not what was written.
     :raises NotConnectedError: Could not be found out: says nothing about the job.
     """
+    return in_one_session(
+        coordinator, paths, lambda: assemble(coordinator, paths, coordinator.read(first_reads(paths)))
+    )
+
+
+def in_one_session(coordinator: Coordinator, paths: JobPaths, read: Callable[[], T]) -> T:
+    """Return what *read* returns, read anew when the session changed meanwhile: the order of reads holds only in one.
+
+    :raises NotConnectedError: It changed again and again.
+    """
     for _ in range(SESSIONS):
         session = coordinator.session
-        snapshot = _read(coordinator, paths)
+        found = read()
         if session is not None and session == coordinator.session:
-            return snapshot
+            return found
     raise NotConnectedError(
         f"job {paths.job_id!r} could not be read: the ZooKeeper session changed {SESSIONS} times meanwhile",
         next_step="Check the network and the ensemble",
@@ -115,26 +132,47 @@ def _live_state(snapshot: JobSnapshot, view: RunView) -> JobState:
     return JobState.STARTING if newest.started is not None else JobState.SUBMITTED
 
 
-def _read(coordinator: Coordinator, paths: JobPaths) -> JobSnapshot:
-    epoch = coordinator.find(paths.epoch)
-    leader = decode(coordinator.find(paths.leader), LeaderInfo)
-    if epoch is None and coordinator.find(paths.base) is None:
+def first_reads(paths: JobPaths) -> Reads:
+    """Return what can be read of a job before anything is known of it: the first of three round trips."""
+    return Reads(
+        (
+            paths.epoch,
+            paths.leader,
+            paths.base,
+            paths.status,
+            paths.job_graph,
+            paths.generation,
+            paths.checkpoint_id_counter,
+        ),
+        (paths.runs, paths.checkpoints),
+    )
+
+
+def assemble(coordinator: Coordinator, paths: JobPaths, first: Seen) -> JobSnapshot:
+    """Return the job from what was seen first, and from two round trips more.
+
+    :raises UnknownJobError, RecordCorruptError: As :func:`read_snapshot`.
+    """
+    epoch = first.nodes[paths.epoch]
+    if epoch is None and first.nodes[paths.base] is None:
         raise _unknown(coordinator, paths)
     number = epoch.version if epoch else 0
-    status = decode(coordinator.find(paths.status), Status)
-    run = RunStore(coordinator, paths).latest()
+    leader = decode(first.nodes[paths.leader], LeaderInfo)
+    status = decode(first.nodes[paths.status], Status)
+    runs = numbers_of(first.lists[paths.runs])
+    second = coordinator.read(Reads((paths.recovery(number),)) + (reads_of_run(paths, runs[-1]) if runs else Reads()))
     return JobSnapshot(
         job_id=paths.job_id,
         leader=leader,
         epoch=number,
         epoch_zxid=epoch.modified_zxid if epoch else 0,
-        run=run,
+        run=view_of_run(coordinator, paths, runs[-1], second) if runs else None,
         status=status,
-        graph=decode(coordinator.find(paths.job_graph), GraphPointer),
-        generation=decode(coordinator.find(paths.generation), Generation),
-        checkpoint_numbers=tuple(sorted(int(name) for name in coordinator.children(paths.checkpoints))),
-        checkpoint_counter=read_counter(coordinator, paths.checkpoint_id_counter),
-        recovery=decode(coordinator.find(paths.recovery(number)), Recovery),
+        graph=decode(first.nodes[paths.job_graph], GraphPointer),
+        generation=decode(first.nodes[paths.generation], Generation),
+        checkpoint_numbers=tuple(sorted(int(name) for name in first.lists[paths.checkpoints])),
+        checkpoint_counter=counter_value(first.nodes[paths.checkpoint_id_counter]),
+        recovery=decode(second.nodes[paths.recovery(number)], Recovery),
     )
 
 

@@ -151,14 +151,18 @@ class ClusterLeader:
         clock, last = self._client.clock, dict[str, Attended]()
         deadline = clock.lease_time() + seconds
         waiting = self._client.list_jobs()
-        while waiting:
-            last.update({attended.job_id: attended for attended in self._attend_all(waiting, report)})
-            pauses = {name: again for name in waiting if (again := last[name].again) is not None}
-            waiting = sorted(pauses)
-            pause = min(pauses.values(), default=0.0)
-            if clock.lease_time() + pause > deadline:
-                break
-            self._agenda.changed.wait(pause)
+        with ThreadPoolExecutor(_WORKERS, thread_name_prefix="ha-cluster") as pool:
+            while waiting:
+                for attended in pool.map(self.attend, waiting):
+                    last[attended.job_id] = attended
+                    if report is not None:
+                        report(attended)
+                pauses = {name: again for name in waiting if (again := last[name].again) is not None}
+                waiting = sorted(pauses)
+                pause = min(pauses.values(), default=0.0)
+                if clock.lease_time() + pause > deadline:
+                    break
+                self._agenda.changed.wait(pause)
         return [last[name] for name in sorted(last)]
 
     def watch(self, stop: threading.Event, report: Report | None = None) -> None:
@@ -211,14 +215,6 @@ class ClusterLeader:
                 f"this process does not lead {self._client.paths.lock.label} any more",
                 next_step="Start a fresh process: one process, one leadership",
             )
-
-    def _attend_all(self, names: list[str], report: Report | None) -> list[Attended]:
-        attended = []
-        for name in names:
-            attended.append(self.attend(name))
-            if report is not None:
-                report(attended[-1])
-        return attended
 
     def _expect_jobs(self) -> None:
         try:

@@ -14,14 +14,17 @@ import dataclasses
 import logging
 import shutil
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
+
+from tenacity import Retrying, retry_if_result, stop_after_delay, wait_exponential
 
 from airflow_provider_ha.checkpoints.retained.savepoint_files import MANIFEST, manifest_bytes, parse_manifest
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.coordination.coordinator import Coordinator, Delete
 from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.coordination.leases import active
-from airflow_provider_ha.errors import JobStateError, NodeMissingError, VersionConflictError
+from airflow_provider_ha.errors import JobStateError, NodeMissingError, ObjectMissingError, VersionConflictError
 from airflow_provider_ha.jobs.model import Blob
 from airflow_provider_ha.storage import keys
 from airflow_provider_ha.storage.store import ObjectStore
@@ -34,6 +37,7 @@ log = logging.getLogger(__name__)
 
 _BATCH = 50  # nodes per transaction: a lease is seconds, and ZooKeeper's packets are small
 _ATTEMPTS = 3
+_STEP_SECONDS = 10.0  # no store that we know counts in longer steps than S3, which counts in seconds
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -152,16 +156,34 @@ def _named_by(job: JobContext, digest: str) -> set[str]:
     return {digest, *(artifact.blob.sha256 for artifact in files)}
 
 
-def _beginning(store: ObjectStore) -> float:
-    """Return the store's own time: what is written from now on is not ours to remove."""
+def _beginning(store: ObjectStore) -> datetime:
+    """Return a moment of the store's own time: what was written so far is older, what is written from now on is not.
+
+    Stores count in steps (S3 in seconds, file systems in clock ticks), so this waits for the next one. If the store's
+    clock stands still, what was written in its last step stays for ``spark-ha storage orphans``.
+    """
     probe = f"erase-{new_id()}"
-    store.write(probe, b"")
-    found = store.info(probe)
+    first = _written(store, probe)
+    next_step = Retrying(
+        retry=retry_if_result(lambda moment: moment <= first),
+        wait=wait_exponential(0.002, max=0.2),
+        stop=stop_after_delay(_STEP_SECONDS),
+        retry_error_callback=lambda _: first,
+    )
+    moment: datetime = next_step(_written, store, probe)
     store.delete(probe)
-    return found.modified.timestamp() if found is not None else 0.0
+    return moment
 
 
-def _erase_files(client: HaClient, kept: _Kept, before: float) -> None:
+def _written(store: ObjectStore, key: str) -> datetime:
+    store.write(key, b"")
+    found = store.info(key)
+    if found is None:
+        raise ObjectMissingError(f"{key} is gone right after it was written", next_step="Check the storage")
+    return found.modified
+
+
+def _erase_files(client: HaClient, kept: _Kept, before: datetime) -> None:
     jobs = client.config.work_path / "jobs"
     for job in _children(jobs):
         for directory in (job / "live", job / "submissions", job / "checkpoints" / "pins"):
@@ -169,7 +191,7 @@ def _erase_files(client: HaClient, kept: _Kept, before: float) -> None:
                 shutil.rmtree(directory)
     for prefix in ("jobs/", "blobs/"):
         for found in client.store.list(prefix):
-            if not kept.keeps(found.key) and found.modified.timestamp() < before:
+            if not kept.keeps(found.key) and found.modified < before:
                 client.store.delete(found.key)
     log.info("the HA data of %s is removed; %d blobs of savepoints stay", client.paths.lock.label, len(kept.blobs))
 

@@ -18,6 +18,7 @@ from airflow_provider_ha.coordination.coordinator import (
     SetData,
 )
 from airflow_provider_ha.coordination.paths import ClusterPaths
+from airflow_provider_ha.coordination.reads import Reads
 from airflow_provider_ha.errors import (
     CoordinationError,
     NodeExistsError,
@@ -58,6 +59,25 @@ def test_versions_come_back_in_the_order_of_the_operations(coordinator: Coordina
     )
 
     assert versions == [-1, 1, 0, -1]
+
+
+def test_several_reads_are_one(coordinator: Coordinator, base: str) -> None:
+    coordinator.commit(Create(f"{base}/b", b"1"), Create(f"{base}/a"))
+
+    seen = coordinator.read(Reads((f"{base}/b", f"{base}/gone"), (base, f"{base}/gone")))
+
+    assert seen.there(f"{base}/b") == coordinator.get(f"{base}/b")
+    assert seen.nodes[f"{base}/gone"] is None
+    assert seen.lists == {base: ["a", "b"], f"{base}/gone": []}
+    with pytest.raises(NodeMissingError, match=f"{base}/gone does not exist") as caught:
+        seen.there(f"{base}/gone")
+    assert caught.value.path == f"{base}/gone"
+
+
+def test_to_read_nothing_asks_nobody(coordinator: Coordinator) -> None:
+    seen = coordinator.read(Reads())
+
+    assert (seen.nodes, seen.lists) == ({}, {})
 
 
 @pytest.mark.parametrize(("name", "version", "error"), [("gone", -1, NodeMissingError), ("a", 7, VersionConflictError)])

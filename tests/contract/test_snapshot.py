@@ -78,7 +78,7 @@ def test_a_recovered_epoch_is_never_seen_as_lost(
 
         return recover
 
-    for position in range(10):
+    for position in range(20):
         paths = cluster_paths.job(f"recovering-{position}")
         watched = Meanwhile(coordinator, prepare(paths), before_read=position)
         snapshot = read_snapshot(watched, paths)

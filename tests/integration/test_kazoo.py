@@ -14,8 +14,9 @@ import pytest
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination import _kazoo
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
-from airflow_provider_ha.coordination.coordinator import SetData
+from airflow_provider_ha.coordination.coordinator import Create, SetData
 from airflow_provider_ha.coordination.paths import ClusterPaths
+from airflow_provider_ha.coordination.reads import Reads
 from airflow_provider_ha.errors import ConfigurationError, NotConnectedError
 from tests.coordination_helpers import outcome
 
@@ -104,3 +105,29 @@ def test_passwords_are_never_logged(config: HaConfig, caplog: pytest.LogCaptureF
     assert "secret" not in caplog.text
     assert password.hex() not in caplog.text
     assert str(password) not in caplog.text
+
+
+def test_several_reads_come_in_their_order(config: HaConfig, coordinator: KazooCoordinator, base: str) -> None:
+    """A later read of one round trip sees at least what an earlier one saw, whatever others write in between.
+
+    Fails when the nodes are asked for in another order than they are named.
+    """
+    first, last = f"{base}/first", f"{base}/last"
+    coordinator.commit(Create(first), Create(last))
+    writer = KazooCoordinator.connect(config)
+
+    def write() -> None:
+        for _ in range(300):
+            writer.commit(SetData(last, b""))
+            writer.commit(SetData(first, b""))
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    seen = []
+    while thread.is_alive():
+        found = coordinator.read(Reads((first, last)))
+        seen.append((found.there(first).version, found.there(last).version))
+    writer.close()
+
+    assert len(set(seen)) > 10
+    assert all(later >= earlier for earlier, later in seen)

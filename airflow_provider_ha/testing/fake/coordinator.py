@@ -17,6 +17,7 @@ from airflow_provider_ha.coordination.coordinator import (
     SessionCredentials,
     SessionState,
 )
+from airflow_provider_ha.coordination.reads import Reads, Seen
 from airflow_provider_ha.errors import (
     CoordinationError,
     NodeExistsError,
@@ -100,6 +101,12 @@ class FakeCoordinator(Coordinator):
         elif watch is not None:
             self.connection.watches.on_children(path, watch)
         return names or []
+
+    def read(self, reads: Reads) -> Seen:
+        """Read one after the other, as a server does: others may write in between. See :meth:`Coordinator.read`."""
+        return Seen(
+            {path: self.find(path) for path in reads.nodes}, {path: self.children(path) for path in reads.lists}
+        )
 
     def ensure(self, *paths: str) -> None:
         """Create the persistent nodes that do not exist yet, parents included."""

@@ -1,0 +1,57 @@
+"""Several reads in one round trip.
+
+A session's requests are answered in the order in which they were sent, also when all are sent before the first answer
+comes. So reads whose order matters need not wait for each other, only those whose path is in an earlier answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_provider_ha.errors import NodeMissingError
+
+
+if TYPE_CHECKING:
+    from airflow_provider_ha.coordination.coordinator import Node
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """What to read: the nodes in their order, then the lists of children in theirs.
+
+    :param nodes: Paths of nodes, whether they exist or not.
+    :param lists: Paths whose children's names are wanted.
+    """
+
+    nodes: tuple[str, ...] = ()
+    lists: tuple[str, ...] = ()
+
+    def __add__(self, other: Reads) -> Reads:
+        """Return both in one: the nodes of *other* after our nodes, its lists after our lists."""
+        return Reads(self.nodes + other.nodes, self.lists + other.lists)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What was read. Asking for a path that was not read is an error of the caller (``KeyError``).
+
+    :param nodes: By path; ``None`` for one that does not exist.
+    :param lists: Names of the children by path, sorted; empty for a node that does not exist.
+    """
+
+    nodes: Mapping[str, Node | None]
+    lists: Mapping[str, list[str]]
+
+    def there(self, path: str) -> Node:
+        """Return a node that has to be there.
+
+        :raises NodeMissingError: It is not.
+        """
+        node = self.nodes[path]
+        if node is None:
+            error = NodeMissingError(f"znode {path} does not exist")
+            error.path = path
+            raise error
+        return node

@@ -1,0 +1,33 @@
+"""A cluster with a leader. Real ZooKeeper, no engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination._kazoo import KazooCoordinator
+from airflow_provider_ha.submit.cluster import ClusterLeader
+from tests.cluster_helpers import AT_ONCE, Cluster
+
+
+@pytest.fixture
+def rival(config: HaConfig) -> Iterator[KazooCoordinator]:
+    session = KazooCoordinator.connect(config)
+    yield session
+    session.close()
+
+
+@pytest.fixture
+def cluster(config: HaConfig, coordinator: KazooCoordinator, tmp_path: Path) -> Cluster:
+    return Cluster(config, coordinator, tmp_path)
+
+
+@pytest.fixture
+def leader(cluster: Cluster, rival: KazooCoordinator) -> Iterator[ClusterLeader]:
+    """The cluster's leader; in a session of its own, as in a process of its own."""
+    with ClusterLeader(cluster.open(rival), by="test", address="host-a", patience=AT_ONCE) as made:
+        made.lead(timeout=5)
+        yield made
