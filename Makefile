@@ -22,8 +22,8 @@ demo-stop: venv ## Stop what `make demo KEEP=1` left running
 test: venv ## Run the quick suite (WORKERS=n test processes)
 	@$(BIN)/pytest -m "not long and not system" -n $(WORKERS) --dist loadfile
 
-test-long: venv ## Run what takes longer: a real Airflow, real kills, full matrices
-	@$(BIN)/pytest -m "long or system" --timeout 1800
+test-long: venv ## Run what takes longer: a real Airflow, real kills, full matrices, soaks (about 80 minutes)
+	@$(BIN)/pytest -m "long or system" --timeout 1800 -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 mutants: venv ## Break the package, one guard at a time, and see a test fail (ONLY=pattern)
 	@$(BIN)/python -m tests.mutants.run $(if $(ONLY),--only '$(ONLY)')

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,27 @@ FAST = Timings(session_timeout=3.0, heartbeat_interval=0.3, heartbeat_timeout=0.
 # A Spark that lives for seconds spends most of its CPU time in the second compiler: without it a start costs half.
 # Managed drivers do not inherit this: theirs is in ``tests.driver_helpers.CONF``.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Start what goes on for a set time first: with two processes all else runs beside it."""
+    items.sort(key=lambda item: item.get_closest_marker("soak") is None)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show what tests had to tell of themselves, also when they ran in another process."""
+    reports = [report for group in terminalreporter.stats.values() for report in group if hasattr(report, "when")]
+    for report in reports:
+        told = [text for name, text in report.user_properties if name == "told"]
+        if told and report.when == "call":
+            terminalreporter.section(report.nodeid.rpartition("::")[2])
+            terminalreporter.write_line("\n".join(map(str, told)))
+
+
+@pytest.fixture
+def tell(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
+    """Have a text shown at the end of the run: figures that a reader wants to see of a test that passed."""
+    return lambda text: record_property("told", text)
 
 
 @pytest.fixture(scope="session")

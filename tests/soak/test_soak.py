@@ -11,7 +11,7 @@ import random
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
@@ -164,10 +164,9 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.long
+@pytest.mark.soak
 @pytest.mark.timeout(SECONDS + 600)
-def test_leaders_keep_every_invariant_whatever_happens_to_them(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_leaders_keep_every_invariant_whatever_happens_to_them(folder: Path, tell: Callable[[str], None]) -> None:
     before = Resources()
     with ExitStack() as stack:
         soak = Soak(folder, stack)
@@ -184,9 +183,10 @@ def test_leaders_keep_every_invariant_whatever_happens_to_them(
     # and then only the fence is left; what the fence protects is never excused.
     excused = [found for found in violations if disagreements and found.invariant is Invariant.ONE_BELIEVER]
 
-    with capsys.disabled():
-        print(f"\nsoak of {SECONDS:.0f} s, seed {SEED}\n" + report(history))
-        print(f"  {disagreements:6}  disagreements of ZooKeeper's members, excusing {excused}")
+    tell(
+        f"soak of {SECONDS:.0f} s, seed {SEED}\n{report(history)}\n"
+        f"  {disagreements:6}  disagreements of ZooKeeper's members, excusing {excused}"
+    )
     assert [found for found in violations if found not in excused] == [], f"seed {SEED}, histories in {folder}"
     assert counts(history)["committed"] > 0
 
