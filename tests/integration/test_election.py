@@ -246,6 +246,7 @@ def test_nothing_is_sent_once_the_lease_is_over(
     "ZooKeeperLeaderElectionConnectionHandlingTest"
     "#testLoseLeadershipOnLostConnectionIfTolerateSuspendedConnectionsIsEnabled",
     entry=36,
+    mutant="loss-is-told",
 )
 def test_a_leadership_does_not_outlive_its_session(
     config: HaConfig, coordinator: KazooCoordinator, paths: JobPaths

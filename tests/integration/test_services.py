@@ -75,7 +75,7 @@ def test_one_object_gives_everything_that_a_leader_needs(cluster: Cluster, servi
     assert services.blobs.info(keys.blob(pointer.graph.sha256)) is not None
 
 
-@pytest.mark.flink("ClusterEntrypointTest#testCloseAsyncShouldNotCleanUpHAData", entry=30)
+@pytest.mark.flink("ClusterEntrypointTest#testCloseAsyncShouldNotCleanUpHAData", entry=30, mutant="close-keeps-data")
 def test_what_was_closed_can_be_opened_again_and_nothing_is_gone(cluster: Cluster, services: HaServices) -> None:
     """AbstractHaServicesTest, and ClusterEntrypointTest#testCloseAsyncShouldNotCleanUpHAData."""
     cluster.submitted("flights")

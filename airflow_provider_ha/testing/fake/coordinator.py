@@ -77,7 +77,7 @@ class FakeCoordinator(Coordinator):
 
     def get(self, path: str, *, watch: Callable[[], None] | None = None) -> Node:
         """Read a node; see :meth:`Coordinator.get`."""
-        node = self._read(path, lambda tree: tree.get(path))
+        node = self._read((path,), lambda tree: tree.get(path))
         if node is None:
             error = NodeMissingError(f"znode {path} does not exist")
             error.path = path
@@ -88,14 +88,14 @@ class FakeCoordinator(Coordinator):
 
     def find(self, path: str, *, watch: Callable[[], None] | None = None) -> Node | None:
         """Read a node or return ``None``; see :meth:`Coordinator.find`."""
-        node = self._read(path, lambda tree: tree.get(path))
+        node = self._read((path,), lambda tree: tree.get(path))
         if watch is not None:
             self.connection.watches.on_data(path, watch)
         return node
 
     def children(self, path: str, *, watch: Callable[[], None] | None = None) -> list[str]:
         """Return the names of a node's children, sorted; see :meth:`Coordinator.children`."""
-        names = self._read(path, lambda tree: tree.children(path))
+        names = self._read((path,), lambda tree: tree.children(path))
         if watch is not None and names is None:
             self.connection.watches.on_data(path, watch)
         elif watch is not None:
@@ -103,9 +103,19 @@ class FakeCoordinator(Coordinator):
         return names or []
 
     def read(self, reads: Reads) -> Seen:
-        """Read one after the other, as a server does: others may write in between. See :meth:`Coordinator.read`."""
-        return Seen(
-            {path: self.find(path) for path in reads.nodes}, {path: self.children(path) for path in reads.lists}
+        """Read all in one round trip; see :meth:`Coordinator.read`.
+
+        Others may act before and after, but not in between: the requests reach a member together. On a real server a
+        write may come in between; ``tests/contract/test_snapshot.py`` lets it, at each place.
+        """
+        if not reads.nodes and not reads.lists:
+            return Seen({}, {})
+        return self._read(
+            reads.nodes + reads.lists,
+            lambda tree: Seen(
+                {path: tree.get(path) for path in reads.nodes},
+                {path: tree.children(path) or [] for path in reads.lists},
+            ),
         )
 
     def ensure(self, *paths: str) -> None:
@@ -173,9 +183,9 @@ class FakeCoordinator(Coordinator):
         if connection.member is None:
             raise self._not_connected(f"could not be reached for {limit / 1000:.3g} s; nothing was sent")
 
-    def _read(self, path: str, look: Callable[[Tree], T]) -> T:
+    def _read(self, paths: tuple[str, ...], look: Callable[[Tree], T]) -> T:
         """Repeat a read until it is answered or the session timeout is over."""
-        self._give_way(Request("read", (path,), self.name))
+        self._give_way(Request("read", paths, self.name))
         connection = self.connection
         if connection.member is not None and not connection.stuck and not self._unsure:
             connection.touch()
@@ -190,7 +200,7 @@ class FakeCoordinator(Coordinator):
                 continue
             self.connection.touch()
             return self._ensemble.read(member, look)
-        raise self._not_connected(f"did not answer a read of {path}")
+        raise self._not_connected(f"did not answer a read of {paths[0]}")
 
     def _synced(self, member: Member) -> bool:
         """Ask a member to catch up when a write of ours had no answer; False when it cannot."""

@@ -1,0 +1,80 @@
+"""The shipped DAG ``recover_jobs`` on a real Airflow: a job that no task follows loses its driver and gets another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from airflow_provider_ha.jobs.cluster import read_cluster_leader
+from airflow_provider_ha.submit.client import HaClient
+from airflow_provider_ha.submit.requests import SubmitRequest
+from airflow_provider_ha.testing.waiting import wait_until
+from tests.system.harness.rest import FINAL, DagRun
+from tests.system.harness.servers import REPOSITORY
+from tests.system.small_airflow import PATIENCE, CountedJob, Counts, SmallAirflow, kill
+
+
+pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
+
+JOB_ID = "unfollowed"
+
+
+@pytest.fixture(scope="module")
+def airflow() -> Iterator[SmallAirflow]:
+    """An Airflow with the DAGs that we ship."""
+    servers = SmallAirflow(REPOSITORY / "build" / "test-airflow-recoverer", shipped_dags=True)
+    with servers.running("recover_jobs"):
+        yield servers
+
+
+@pytest.fixture(scope="module")
+def client(airflow: SmallAirflow) -> Iterator[HaClient]:
+    with HaClient.open(airflow.config) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def job(airflow: SmallAirflow, client: HaClient) -> Iterator[CountedJob]:
+    """A job that was submitted from outside of Airflow, running."""
+    client.submit(
+        SubmitRequest(
+            job_id=JOB_ID,
+            request_id="by-hand",
+            application=str(REPOSITORY / "tests" / "apps" / "system" / "told.py"),
+            arguments=[str(airflow.home / "report.json")],
+            conf={"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "1", "spark.told.words": "none"},
+            master="local[1]",
+            driver_memory="512m",
+        )
+    )
+    counted = CountedJob.of(airflow, client.coordinator, JOB_ID)
+    counted.wait_until_running()
+    yield counted
+    client.job(JOB_ID).request_cancel(operation_id="the-end", requested_by="test")
+    wait_until(lambda: counted.result() and not counted.drivers(), timeout=PATIENCE, what="the job to be over")
+
+
+def runs_of(airflow: SmallAirflow) -> list[DagRun]:
+    found = airflow.api.request("GET", "/api/v2/dags/recover_jobs/dagRuns")["dag_runs"]
+    return [DagRun("recover_jobs", each["dag_run_id"]) for each in found]
+
+
+def test_a_job_that_nobody_follows_is_recovered_by_the_dag(
+    airflow: SmallAirflow, client: HaClient, job: CountedJob
+) -> None:
+    assert runs_of(airflow) == [], "nothing was lost yet"
+    [driver] = job.drivers()
+
+    kill(driver.pid)
+    job.wait_until_running(epoch=2)
+    wait_until(
+        lambda: (found := runs_of(airflow)) and all(airflow.api.run_state(run) in FINAL for run in found),
+        timeout=PATIENCE,
+        what="the DAG run to end",
+    )
+
+    assert job.counts() == Counts(submissions={1: 2}, recoveries=1, epoch=2)
+    reports = [airflow.api.xcom(run, "recover_jobs") for run in runs_of(airflow)]
+    assert [report for report in reports if JOB_ID in report.get("recovered", ())] == [{"recovered": [JOB_ID]}]
+    assert read_cluster_leader(client.coordinator, client.paths) is None, "between two runs nobody leads the cluster"
