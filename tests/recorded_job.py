@@ -73,6 +73,7 @@ def run_program(*arguments: object, log: Path) -> None:
     """Run this file in a process of its own; its output is in the error when it fails."""
     root = Path(__file__).resolve().parents[1]
     environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": str(root)}
+    environment.pop("SPARK_HOME", None)  # of a test that has put something else in Spark's place
     with log.open("wb") as stream:
         done = subprocess.run(
             [sys.executable, __file__, *map(str, arguments)],
