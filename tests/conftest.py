@@ -30,7 +30,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Show what tests had to tell of themselves, also when they ran in another process."""
-    reports = [report for group in terminalreporter.stats.values() for report in group if hasattr(report, "when")]
+    seen = (report for group in terminalreporter.stats.values() for report in group)
+    reports = [report for report in seen if isinstance(report, pytest.TestReport)]
     for report in reports:
         told = [text for name, text in report.user_properties if name == "told"]
         if told and report.when == "call":

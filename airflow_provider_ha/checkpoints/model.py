@@ -198,6 +198,19 @@ class Candidate(Model):
     reason: str = ""
 
 
+class SourceInput(Model):
+    """What one source has to give again.
+
+    :param source: Its name, or its position where it has none.
+    :param unit: ``"files"`` or ``"rows"``; ``None`` for a source whose offsets only it understands.
+    :param amount: How many; ``None`` when that is not known.
+    """
+
+    source: str
+    unit: str | None = None
+    amount: int | None = None
+
+
 class QueryPlan(Model):
     """What a restore does to one query.
 
@@ -205,7 +218,8 @@ class QueryPlan(Model):
     :param replay: Recorded batches N+1..., ascending and without a gap: executed again with their own boundaries.
     :param sink: What the sink has, as far as it was known when the plan was made.
     :param set_aside: Batches of the file sink's log that a drain wrote: batch -> sha256 of exactly that entry.
-    :param rows: Input rows to be read again, when the source tells.
+    :param input_files: Files of file sources to be read again.
+    :param inputs: What each source has to give again for the replay.
     """
 
     batch: int
@@ -213,6 +227,7 @@ class QueryPlan(Model):
     sink: QuerySink
     set_aside: dict[int, str] = {}
     input_files: int = 0
+    inputs: tuple[SourceInput, ...] = ()
 
 
 class RestorePlan(Record):

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from airflow_provider_ha.checkpoints.model import BatchEntry, Candidate, QueryPlan, RestorePlan, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.restore.facts import QueryFacts
+from airflow_provider_ha.checkpoints.restore.inputs import inputs_of
 from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.checkpoints.retained.timeline import following
 
@@ -129,15 +130,20 @@ def _continue_output(facts: QueryFacts, drained: Drained | None, judgement: _Jud
         sink=cut.sink.model_copy(update={"max_batch": facts.sink_max}),
         set_aside=set_aside,
         input_files=sum(len(lines) for entry in replay for lines in entry.sources.values()),
+        inputs=inputs_of(_own_entry(facts), replay),
     )
 
 
 def _judge_timeline(facts: QueryFacts, judgement: _Judgement) -> None:
-    own = next((entry for entry in facts.cut.entries if entry.batch == facts.cut.batch), None)
+    own = _own_entry(facts)
     last = facts.history.get(facts.cut.batch)
     if own is not None and last is not None and own.offsets != last.offsets:
         reason = f"batch {facts.cut.batch} was given to the sinks with other boundaries since this cut was taken"
         judgement.add(Verdict.LOSS_POSSIBLE, reason)
+
+
+def _own_entry(facts: QueryFacts) -> BatchEntry | None:
+    return next((entry for entry in facts.cut.entries if entry.batch == facts.cut.batch), None)
 
 
 def _judge_inputs(facts: QueryFacts, replay: tuple[BatchEntry, ...], judgement: _Judgement) -> None:

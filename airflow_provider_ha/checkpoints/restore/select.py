@@ -7,7 +7,7 @@ about the checkpoint and stops the selection with its own error (design, contrac
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from airflow_provider_ha.checkpoints.model import (
     Savepoint,
     SavepointPointer,
 )
+from airflow_provider_ha.checkpoints.restore.wanted import CHECKPOINT, LATEST, SAVEPOINT, Wanted, parse_wanted
 from airflow_provider_ha.checkpoints.retained.restorable import Verify, damage, verifier
 from airflow_provider_ha.checkpoints.retained.savepoint_files import check_files
 from airflow_provider_ha.checkpoints.retained.savepoints import SavepointStore
@@ -27,14 +28,9 @@ from airflow_provider_ha.checkpoints.verification.verify import Depth
 from airflow_provider_ha.errors import (
     CheckpointCorruptError,
     CheckpointMissingError,
-    ConfigurationError,
     ObjectMissingError,
     RecordCorruptError,
 )
-
-
-LATEST = "latest"
-CHECKPOINT, SAVEPOINT = "checkpoint", "savepoint"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +65,13 @@ class Selection:
     """What was looked at, newest first, and what was chosen.
 
     :param job_id: The job whose checkpoints were looked at.
+    :param wanted: What was asked for.
     """
 
     candidates: tuple[Candidate, ...]
     chosen: Chosen | None
     job_id: str = ""
+    wanted: Wanted = field(default_factory=Wanted)
 
     def require(self) -> Chosen:
         """Return what was chosen.
@@ -82,6 +80,11 @@ class Selection:
         """
         if self.chosen is not None:
             return self.chosen
+        if not self.candidates and self.wanted.before is not None:
+            raise CheckpointMissingError(
+                f"job {self.job_id!r} has no checkpoint and no savepoint from before {self.wanted.before.isoformat()}",
+                next_step="See what there is with `spark-ha checkpoint list` and `spark-ha savepoint list`",
+            )
         if not self.candidates:
             raise CheckpointMissingError(
                 f"job {self.job_id!r} has no checkpoint and no savepoint",
@@ -104,20 +107,23 @@ def select(
     depth: Depth = "full",
     spark_version: str | None = None,
     verify: Verify | None = None,
+    now: datetime | None = None,
 ) -> Selection:
     """Return the newest candidate that can be restored, with every one that was looked at before it.
 
     :param work_path: Directory that the keys of pins and savepoints are relative to.
-    :param want: ``"latest"``, ``"checkpoint-<n>"`` or ``"savepoint-<id>"``.
+    :param want: ``"latest"``, ``"checkpoint-<n>"``, ``"savepoint-<id>"`` or ``"before <time>"`` (:mod:`.wanted`).
     :param fallback: Whether a candidate that is known to be bad may be passed over for the next older one.
     :param depth: How deep each candidate is verified; the digests of a savepoint are compared when ``"full"``.
     :param spark_version: The release that is to start from it; the installed one when not given.
     :param verify: Verification of one query's directory, in place of the usual one.
+    :param now: The current time, for a time of day; the host's when not given.
+    :raises ConfigurationError: *want* names nothing.
     :raises CheckpointMissingError: What is wanted by name does not exist.
     :raises StorageUnavailableError: A candidate could not be read: nothing is known about it, so nothing is chosen.
     """
     selector = _Selector(checkpoints, savepoints, work_path, depth, verify or verifier(depth, spark_version))
-    return selector.select(want, fallback=fallback)
+    return selector.select(parse_wanted(want, now=now or datetime.now(timezone.utc)), fallback=fallback)
 
 
 class _Selector:
@@ -132,49 +138,56 @@ class _Selector:
         self._depth = depth
         self._verify = verify
 
-    def select(self, want: str, *, fallback: bool) -> Selection:
+    def select(self, wanted: Wanted, *, fallback: bool) -> Selection:
         candidates: list[Candidate] = []
-        for look in self._looks(want):
+        for look in self._looks(wanted):
             candidate, chosen = look()
             candidates.append(candidate)
             if chosen is not None:
-                return Selection(tuple(candidates), chosen, self._checkpoints.job_id)
+                return Selection(tuple(candidates), chosen, self._checkpoints.job_id, wanted)
             if not fallback:
                 break
-        return Selection(tuple(candidates), None, self._checkpoints.job_id)
+        return Selection(tuple(candidates), None, self._checkpoints.job_id, wanted)
 
-    def _looks(self, want: str) -> Iterator[Callable[[], _Look]]:
-        """Yield one function per candidate, newest first, beginning with what is wanted.
-
-        Checkpoints by their number, then savepoints: a number is an order that no clock can confuse.
-        """
-        kind, _, name = want.partition("-")
-        checkpoints, savepoints = self._checkpoints.list(), self._savepoints.list()
-        if kind == SAVEPOINT and name:
-            first = self._savepoints.pointer(name)
-            older = [pointer for pointer in savepoints if pointer.created_at < first.created_at]
+    def _looks(self, wanted: Wanted) -> Iterator[Callable[[], _Look]]:
+        """Yield one function per candidate, newest first, beginning with what is wanted."""
+        if wanted.savepoint_id is not None:
+            first = self._savepoints.pointer(wanted.savepoint_id)
+            older = [pointer for pointer in self._savepoints.list() if pointer.created_at < first.created_at]
             yield from (_bind(self._look_at_savepoint, pointer) for pointer in (first, *older))
-            return
-        below = None
-        if kind == CHECKPOINT and name.isdigit():
-            below = int(name)
-            self._checkpoints.pointer(below)
-        elif want != LATEST:
-            raise ConfigurationError(
-                f"{want!r} names no checkpoint and no savepoint",
-                next_step="Use 'latest', 'checkpoint-<number>' or 'savepoint-<id>'",
-            )
+        elif wanted.before is not None:
+            yield from self._taken_before(wanted.before)
+        else:
+            if wanted.number is not None:
+                self._checkpoints.pointer(wanted.number)
+            yield from self._by_number(wanted.number)
+
+    def _by_number(self, highest: int | None) -> Iterator[Callable[[], _Look]]:
+        """Checkpoints by their number, then savepoints: a number is an order that no clock can confuse."""
+        checkpoints, savepoints = self._checkpoints.list(), self._savepoints.list()
         looks: dict[int, Callable[[], _Look]] = {
             pointer.number: _bind(self._look_at_checkpoint, pointer) for pointer in checkpoints
         }
         looks |= {
-            int(pointer.name): _bind(_unreadable, f"checkpoint-{int(pointer.name)}", pointer.reason)
+            int(pointer.name): _bind(_unreadable, f"{CHECKPOINT}-{int(pointer.name)}", pointer.reason)
             for pointer in checkpoints.unreadable
         }
-        yield from (looks[number] for number in sorted(looks, reverse=True) if below is None or number <= below)
+        yield from (looks[number] for number in sorted(looks, reverse=True) if highest is None or number <= highest)
         yield from (_bind(self._look_at_savepoint, pointer) for pointer in savepoints)
         for broken in savepoints.unreadable:
-            yield _bind(_unreadable, f"savepoint-{broken.name}", broken.reason)
+            yield _bind(_unreadable, f"{SAVEPOINT}-{broken.name}", broken.reason)
+
+    def _taken_before(self, moment: datetime) -> Iterator[Callable[[], _Look]]:
+        """Both kinds by the time at which they were taken; first those whose pointer does not even tell that."""
+        checkpoints, savepoints = self._checkpoints.list(), self._savepoints.list()
+        for kind, listing in ((CHECKPOINT, checkpoints), (SAVEPOINT, savepoints)):
+            yield from (_bind(_unreadable, f"{kind}-{each.name}", each.reason) for each in listing.unreadable)
+        taken = [
+            *((pointer.created_at, _bind(self._look_at_checkpoint, pointer)) for pointer in checkpoints),
+            *((pointer.created_at, _bind(self._look_at_savepoint, pointer)) for pointer in savepoints),
+        ]
+        before = [each for each in taken if each[0] < moment]
+        yield from (look for _, look in sorted(before, key=lambda each: each[0], reverse=True))
 
     def _look_at_checkpoint(self, pointer: CheckpointPointer) -> _Look:
         seen = Candidate(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -12,7 +13,7 @@ from airflow_provider_ha.checkpoints.restore.select import Selection, select
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, SetData
 from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError, StorageUnavailableError
-from tests.checkpoint_helpers import Job, led_job
+from tests.checkpoint_helpers import AT, Job, led_job
 from tests.recorded_job import QUERY, recorded_job
 
 
@@ -29,7 +30,9 @@ def job(config: HaConfig, coordinator: Coordinator) -> Iterator[Job]:
             pin(live, led.pin_path(number).with_name("linked"), {QUERY: batch})
             shutil.copytree(led.pin_path(number).with_name("linked"), led.pin_path(number))
             shutil.rmtree(led.pin_path(number).with_name("linked"))
-            led.checkpoints.add(led.leadership, led.checkpoint(number, batch, batch))
+            taken = AT + timedelta(minutes=number)
+            checkpoint = led.checkpoint(number, batch, batch).model_copy(update={"created_at": taken})
+            led.checkpoints.add(led.leadership, checkpoint)
         yield led
 
 
@@ -127,6 +130,44 @@ def test_after_the_last_checkpoint_come_the_savepoints(job: Job) -> None:
 def test_a_checkpoint_that_is_wanted_by_name_is_the_first_candidate(job: Job) -> None:
     assert sources(selected(job, "checkpoint-2")) == [("checkpoint-2", True)]
     assert sources(selected(job, "savepoint-s5")) == [("savepoint-s5", True)]
+
+
+def before(moment: datetime) -> str:
+    return f"before {moment.isoformat()}"
+
+
+def test_of_what_was_taken_before_a_moment_the_newest_is_chosen(job: Job) -> None:
+    savepoint = job.savepoints.pointer("s5").created_at
+
+    assert sources(selected(job, before(AT + timedelta(minutes=3)))) == [("checkpoint-2", True)]
+    assert sources(selected(job, before(savepoint))) == [("checkpoint-3", True)]
+    assert sources(selected(job, before(savepoint + timedelta(microseconds=1)))) == [("savepoint-s5", True)]
+
+
+def test_before_a_moment_a_damaged_one_is_passed_over_for_an_older_one(job: Job) -> None:
+    truncate_newest_state(job, 2, 8)
+
+    selection = selected(job, before(AT + timedelta(minutes=3)))
+
+    assert sources(selection) == [("checkpoint-2", False), ("checkpoint-1", True)]
+
+
+def test_a_pointer_that_does_not_tell_when_it_was_taken_is_reported_first(job: Job) -> None:
+    job.coordinator.commit(SetData(job.paths.checkpoint(2), b"garbage"))
+    wanted = before(AT + timedelta(minutes=3))
+
+    selection = selected(job, wanted)
+
+    assert [accepted for _, accepted in sources(selection)] == [False, True]
+    assert sources(selection)[1] == ("checkpoint-1", True)
+    assert selected(job, wanted, fallback=False).chosen is None
+
+
+def test_when_nothing_is_old_enough_the_error_says_so(job: Job) -> None:
+    selection = selected(job, "before 2013-01-01T00:00:00+00:00")
+
+    with pytest.raises(CheckpointMissingError, match=r"no savepoint from before 2013-01-01T00:00:00\+00:00"):
+        selection.require()
 
 
 def test_a_savepoint_with_another_digest_is_rejected(job: Job) -> None:

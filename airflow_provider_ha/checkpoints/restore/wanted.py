@@ -1,0 +1,80 @@
+"""What somebody wants restored, in the words that people write: ``latest``, ``checkpoint-12``, ``before 14:05``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime, time, timedelta
+
+from airflow_provider_ha.errors import ConfigurationError
+
+
+LATEST = "latest"
+CHECKPOINT, SAVEPOINT = "checkpoint", "savepoint"
+_BEFORE = re.compile(r"before[ -](?P<moment>\S.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is wanted; everything ``None`` is the latest.
+
+    :param number: The checkpoint of that number, or an older one when it is bad.
+    :param savepoint_id: The savepoint of that id.
+    :param before: What was taken before that moment, the newest of it first.
+    """
+
+    number: int | None = None
+    savepoint_id: str | None = None
+    before: datetime | None = None
+
+
+def parse_wanted(text: str, *, now: datetime) -> Wanted:
+    """Return what *text* names.
+
+    A moment without a zone is one of this host's local time. A time of day without a date is the last one that is over.
+
+    :param text: ``"latest"``, ``"checkpoint-<n>"``, ``"savepoint-<id>"``, or ``"before <moment>"`` where the moment is
+        ``14:05``, ``2026-11-21T14:05`` or ``2026-11-21T14:05:00+00:00``.
+    :param now: The current time, with its zone.
+    :raises ConfigurationError: It names nothing, or a moment that is still to come.
+    """
+    kind, _, name = text.partition("-")
+    if text == LATEST:
+        return Wanted()
+    if kind == CHECKPOINT and name.isascii() and name.isdigit():
+        return Wanted(number=int(name))
+    if kind == SAVEPOINT and name:
+        return Wanted(savepoint_id=name)
+    if match := _BEFORE.fullmatch(text):
+        return Wanted(before=_moment(match["moment"], now))
+    raise ConfigurationError(
+        f"{text!r} names no checkpoint and no savepoint",
+        next_step="Use 'latest', 'checkpoint-<number>', 'savepoint-<id>' or 'before <time>'",
+    )
+
+
+def _moment(text: str, now: datetime) -> datetime:
+    try:
+        return _time_of_day(time.fromisoformat(text), now)
+    except ValueError:
+        pass  # no time of day, so it has to be a whole moment
+    try:
+        # Python 3.10 does not know the Z.
+        moment = datetime.fromisoformat(text.removesuffix("Z") + ("+00:00" if text.endswith("Z") else ""))
+    except ValueError:
+        raise ConfigurationError(
+            f"{text!r} is no time", next_step="Write it as 14:05, 2026-11-21T14:05 or 2026-11-21T14:05:00+00:00"
+        ) from None
+    moment = moment.astimezone()  # what has no zone is in this host's
+    if moment > now:
+        raise ConfigurationError(
+            f"{moment.isoformat()} is still to come (it is {now.astimezone(moment.tzinfo).isoformat('T', 'seconds')})",
+            next_step="Name a moment that is over, or restore 'latest'",
+        )
+    return moment
+
+
+def _time_of_day(clock: time, now: datetime) -> datetime:
+    today = now.astimezone(clock.tzinfo)
+    moment = datetime.combine(today.date(), clock, tzinfo=clock.tzinfo or today.tzinfo)
+    return moment if moment <= now else moment - timedelta(days=1)
