@@ -163,6 +163,22 @@ def test_a_write_of_one_session_that_is_sent_in_the_next_is_fenced(ensemble: Fak
     assert rival.find(PATHS.status) is None
 
 
+def test_a_write_that_was_sent_later_overtakes_nothing(ensemble: FakeEnsemble) -> None:
+    """ZooKeeper keeps the order of a session's requests: what comes late comes before what was sent after it."""
+    process = ensemble.connect(CONFIG, name="process")
+    process.commit(Create("/status"))
+    ensemble.delay(6.0, process)
+    with pytest.raises(OutcomeUnknownError):
+        process.commit(SetData("/status", b"earlier"), timeout=0.5)
+
+    process.commit(SetData("/status", b"later"))
+
+    ensemble.advance(10)
+    node = process.get("/status")
+    assert (node.data, node.version) == (b"later", 2)
+    assert ensemble.faults.counts[Outcome.LATE_APPLIED] == 1
+
+
 def test_a_write_that_waited_for_a_connection_is_fenced_under_the_next_session(ensemble: FakeEnsemble) -> None:
     process, rival = ensemble.connect(CONFIG, name="process"), ensemble.connect(CONFIG, name="rival")
     leadership = lead(ensemble, process)

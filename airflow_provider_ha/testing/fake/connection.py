@@ -50,7 +50,7 @@ class Connection:
         self._running = True
         self._ended = False
         self._unheard: list[Callable[[], None]] = []
-        self._queue: list[LateRequest] = []
+        self._late: list[LateRequest] = []
 
     @property
     def stuck(self) -> bool:
@@ -111,8 +111,19 @@ class Connection:
     def send_late(self, ops: tuple[Op, ...], milliseconds: int) -> LateRequest:
         """Send a transaction that arrives after some time."""
         late = LateRequest(ops, self.session.session_id if self.session else 0)
+        self._late.append(late)
         self._ensemble.at(self._ensemble.clock.milliseconds + milliseconds, lambda: self._arrive(late))
         return late
+
+    def let_earlier_arrive(self) -> None:
+        """Let everything arrive that was sent before: what a client sends later never overtakes it.
+
+        ZooKeeper keeps the requests of one session in their order, also when it moves to another member in between
+        (then the first member's are refused); and kazoo sends what it had queued first, also under the next session.
+        """
+        for late in self._late:
+            late.due = True
+        self._deliver()
 
     def lose(self, milliseconds: int) -> None:
         """Lose the connection; try to get another after some time."""
@@ -228,24 +239,35 @@ class Connection:
 
     def _flush(self) -> None:
         if self.member is not None and self._running:
-            queue, self._queue = self._queue, []
-            for late in queue:
-                self._arrive(late)
+            self._deliver()
 
     def _arrive(self, late: LateRequest) -> None:
-        """Apply a late request, under the session of *now*; keep it while there is no connection."""
-        session = self.session
-        if session is None or self._ensemble.sessions.get(session.session_id) is None:
-            if not self._ended:
-                self._queue.append(late)
-            return
+        late.due = True
+        self._deliver()
+
+    def _deliver(self) -> None:
+        """Apply what is due, and before it what was sent before it."""
+        while any(late.due for late in self._late) and self._can_deliver():
+            self._apply(self._late.pop(0))
+
+    def _can_deliver(self) -> bool:
+        if self._ended:
+            return True  # also for a process that was killed: what was on its way arrives all the same
         connected = self.member is not None and self._running and self.member.reaches_leader
-        if not connected and not self._ended:
-            self._queue.append(late)
+        return connected and self._live() is not None
+
+    def _live(self) -> SessionCredentials | None:
+        session = self.session
+        return session if session is not None and self._ensemble.sessions.get(session.session_id) is not None else None
+
+    def _apply(self, late: LateRequest) -> None:
+        """Apply a late request, under the session of *now*; with none it is lost."""
+        session = self._live()
+        if session is None:
             return
-        if connected and self.member is not None:
+        if self.member is not None and self._running and self.member.reaches_leader:
             self._ensemble.refresh(self.member)  # the answer comes after all that was ordered before it
-        try:  # also for a process that was killed: what was on its way arrives all the same
+        try:
             late.versions = self._ensemble.apply(late.ops, session_id=session.session_id, client=self._name)
         except CoordinationError as error:
             late.error = error

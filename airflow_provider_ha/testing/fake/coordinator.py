@@ -225,6 +225,7 @@ class FakeCoordinator(Coordinator):
             raise self._unknown(ops, Outcome.UNKNOWN_NOT_APPLIED)
         if planned is not None and fault is Fault.DELAY:
             return self._await_late(ops, planned.milliseconds, limit)
+        connection.let_earlier_arrive()
         self._ensemble.refresh(member)
         if connection.member is None:  # it has heard that the session is gone
             raise self._unknown(ops, Outcome.UNKNOWN_NOT_APPLIED)

@@ -14,11 +14,13 @@ class LateRequest:
 
     :param session_id: Session in which it was sent.
     :param awaited: Whether its sender still waits for the answer.
+    :param due: Whether it has been under way for as long as it was to be.
     """
 
     ops: tuple[Op, ...]
     session_id: int
     awaited: bool = True
+    due: bool = False
     done: bool = False
     versions: list[int] | None = None
     error: CoordinationError | None = None
