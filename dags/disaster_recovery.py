@@ -40,7 +40,7 @@ with DAG(
     params={
         "source_job": Param("flight_delays", type="string", description="Job to restore from"),
         "job_id": Param("flight_delays", type="string", description="Job to restore as"),
-        "want": Param("latest", type="string", description="latest, checkpoint-<n> or savepoint-<id>"),
+        "want": Param("latest", type="string", description="latest, checkpoint-<n>, savepoint-<id> or before <time>"),
         "output": Param(
             "continue", type="string", enum=["continue", "fresh"], description="For another output directory"
         ),

@@ -10,6 +10,7 @@ import typer
 from airflow_provider_ha import __version__
 from airflow_provider_ha.cli import checkpoint, job, leader, savepoint, storage
 from airflow_provider_ha.cli.recover import recover
+from airflow_provider_ha.cli.restore import plan, restore
 from airflow_provider_ha.cli.session import Target
 from airflow_provider_ha.cli.tree import show_rebuild, show_tree
 from airflow_provider_ha.config import HaConfig
@@ -27,7 +28,9 @@ app = typer.Typer(
 )
 app.add_typer(job.app, name="job")
 app.add_typer(checkpoint.app, name="checkpoint")
+checkpoint.app.command("plan")(plan)
 app.add_typer(savepoint.app, name="savepoint")
+app.command("restore")(restore)
 app.add_typer(leader.app, name="leader")
 app.command("recover")(recover)
 app.add_typer(storage.app, name="storage")

@@ -26,7 +26,7 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
 
     :param job_id: Job that gets the new run.
     :param source_job: Job that the checkpoint belongs to; *job_id* when left out.
-    :param want: ``"latest"``, ``"checkpoint-<n>"`` or ``"savepoint-<id>"``.
+    :param want: ``"latest"``, ``"checkpoint-<n>"``, ``"savepoint-<id>"`` or ``"before <time>"``.
     :param fallback: Whether an older candidate may be taken when a newer one is known to be bad.
     :param output_mode: For another output directory: ``"continue"`` (it alone reads as the whole truth) or
         ``"fresh"`` (it holds only what is new).

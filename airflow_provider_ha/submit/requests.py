@@ -61,7 +61,8 @@ class RestoreRequest:
     :param job_id: Job that gets the new run.
     :param request_id: Who asks, as in :class:`SubmitRequest`.
     :param source_job: Job that the checkpoint belongs to; *job_id* when left out.
-    :param want: ``"latest"``, ``"checkpoint-<n>"`` or ``"savepoint-<id>"``.
+    :param want: ``"latest"``, ``"checkpoint-<n>"``, ``"savepoint-<id>"`` or ``"before <time>"``
+        (:mod:`~airflow_provider_ha.checkpoints.restore.wanted`).
     :param fallback: Whether an older candidate may be taken when a newer one is known to be bad.
     :param output: What a file sink's log holds when the output directory is another one.
     :param allow: Verdicts that are accepted.

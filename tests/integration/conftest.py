@@ -1,15 +1,27 @@
-"""What the tests of the command share: ``spark-ha`` against the test's own cluster."""
+"""``spark-ha`` against the test's own cluster, and two jobs: one to restore from, one to restore into."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+from airflow_provider_ha.checkpoints.directories.pins import pin
 from airflow_provider_ha.cli.app import app
 from airflow_provider_ha.cli.session import Target
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.submit.context import JobContext
+from airflow_provider_ha.submit.prepare import upload
+from tests import submit_helpers as helpers
+from tests.checkpoint_helpers import Job, led_job
+from tests.recorded_job import QUERY, recorded_job
+
+
+RECORDED_BATCH = 9  # of checkpoint 1
 
 
 @pytest.fixture
@@ -31,3 +43,26 @@ def spark_ha(environment: None) -> Any:
         return done.exit_code, done.stdout, done.stderr
 
     return call
+
+
+@pytest.fixture
+def copy(
+    config: HaConfig, coordinator: Coordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[JobContext]:
+    """The job that is restored into."""
+    monkeypatch.setenv("SPARK_HOME", str(helpers.stand_in_spark(tmp_path / "spark")))
+    context = helpers.context(config, coordinator, job_id="copy")
+    yield context
+    helpers.kill_all(context)
+
+
+@pytest.fixture
+def source(config: HaConfig, coordinator: Coordinator, copy: JobContext, tmp_path: Path) -> Iterator[Job]:
+    """The job that is restored from: somebody leads it, and it has checkpoint 1, whose file sink's log is not kept."""
+    graph = copy.graphs.write_graph(upload(copy, helpers.request(helpers.script(tmp_path))))
+    with led_job(config, coordinator) as led:
+        pin(recorded_job() / "live", led.pin_path(1), {QUERY: RECORDED_BATCH})
+        led.checkpoints.add(
+            led.leadership, led.checkpoint(1, RECORDED_BATCH).model_copy(update={"graph": graph.sha256})
+        )
+        yield led

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ import pytest
 from airflow_provider_ha.checkpoints.directories.pins import pin
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
 from airflow_provider_ha.clock import SystemClock
-from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Op
 from airflow_provider_ha.coordination.leases import active
 from airflow_provider_ha.errors import (
@@ -24,38 +23,16 @@ from airflow_provider_ha.errors import (
 )
 from airflow_provider_ha.jobs.model import Generation
 from airflow_provider_ha.submit.context import JobContext
-from airflow_provider_ha.submit.prepare import upload
 from airflow_provider_ha.submit.requests import RestoreRequest
 from airflow_provider_ha.submit.restore import plan_for, restore_job
 from tests import submit_helpers as helpers
-from tests.checkpoint_helpers import Job, led_job
+from tests.checkpoint_helpers import Job
 from tests.recorded_job import QUERY, recorded_job
 
 
 pytestmark = pytest.mark.timeout(300)
-BATCH = 9
+BATCH = 9  # of checkpoint 1
 FILE_SINK = QuerySink(kind=SinkKind.FILE, format="json", path="/out")
-
-
-@pytest.fixture
-def copy(
-    config: HaConfig, coordinator: Coordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[JobContext]:
-    """The job that is restored into."""
-    monkeypatch.setenv("SPARK_HOME", str(helpers.stand_in_spark(tmp_path / "spark")))
-    context = helpers.context(config, coordinator, job_id="copy")
-    yield context
-    helpers.kill_all(context)
-
-
-@pytest.fixture
-def source(config: HaConfig, coordinator: Coordinator, copy: JobContext, tmp_path: Path) -> Iterator[Job]:
-    """The job that is restored from: somebody leads it, and it has checkpoint 1, whose file sink's log is not kept."""
-    graph = copy.graphs.write_graph(upload(copy, helpers.request(helpers.script(tmp_path))))
-    with led_job(config, coordinator) as led:
-        pin(recorded_job() / "live", led.pin_path(1), {QUERY: BATCH})
-        led.checkpoints.add(led.leadership, led.checkpoint(1, BATCH).model_copy(update={"graph": graph.sha256}))
-        yield led
 
 
 class Interrupted:
