@@ -37,7 +37,7 @@ def client(airflow: SmallAirflow) -> Iterator[HaClient]:
 @pytest.fixture(scope="module")
 def job(airflow: SmallAirflow, client: HaClient) -> Iterator[CountedJob]:
     """A job that was submitted from outside of Airflow, running."""
-    client.submit(
+    client.job(JOB_ID).submit(
         SubmitRequest(
             job_id=JOB_ID,
             request_id="by-hand",
