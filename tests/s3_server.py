@@ -1,31 +1,74 @@
-"""A real S3 server for tests: its own process, on the loopback, gone with the test session."""
+"""Real S3 servers for tests: their own processes, on the loopback, gone with the test.
+
+moto is there wherever the tests are, and believes every signature. versitygw checks them; see ``tests/versitygw.py``.
+Another server is used instead of it when the environment names one.
+"""
 
 from __future__ import annotations
 
 import importlib.util
+import os
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from http.client import HTTPConnection
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import S3Options
+from airflow_provider_ha.storage.limits import S3Limits
 from airflow_provider_ha.storage.s3 import S3Store
 from airflow_provider_ha.testing.waiting import wait_until
+from tests.versitygw import ROOT_ACCESS_KEY, ROOT_SECRET_KEY, versitygw
 
 
 _SERVE = "import sys; from moto.server import main; main(['-H', '127.0.0.1', '-p', sys.argv[1]])"
 
 
+@dataclass(frozen=True)
+class S3Access:
+    """A server and who may do everything there."""
+
+    endpoint: str
+    access_key: str
+    secret_key: str = field(repr=False)
+
+    def options(self, endpoint: str | None = None) -> S3Options:
+        """Return the options of a store; *endpoint* is that of a proxy in between."""
+        return S3Options(endpoint_url=endpoint or self.endpoint, access_key=self.access_key, secret_key=self.secret_key)
+
+    def client(self) -> Any:
+        """Return boto3's own client, for what a store does not do."""
+        import boto3
+
+        return boto3.client(
+            "s3",
+            endpoint_url=self.endpoint,
+            region_name="us-east-1",
+            aws_access_key_id=self.access_key,
+            aws_secret_access_key=self.secret_key,
+        )
+
+    def new_bucket(self) -> str:
+        """Make a bucket that nobody else uses."""
+        bucket = f"bucket-{new_id()}"
+        client = self.client()
+        client.create_bucket(Bucket=bucket)
+        client.close()
+        return bucket
+
+    def store(self, bucket: str, endpoint: str | None = None, limits: S3Limits | None = None) -> S3Store:
+        """Return a store below a prefix of a bucket."""
+        return S3Store(f"s3://{bucket}/prefix/cluster", self.options(endpoint), limits)
+
+
 @contextmanager
-def s3_server() -> Iterator[str]:
-    """Yield the URL of a running server."""
+def moto_server() -> Iterator[S3Access]:
+    """Yield a running moto."""
     if importlib.util.find_spec("moto") is None:
         pytest.skip("moto is not installed: install the test extra")
     port = _free_port()
@@ -35,64 +78,45 @@ def s3_server() -> Iterator[str]:
     try:
         wait_until(lambda: _answers(port) or process.poll(), timeout=30, what="the S3 server")
         assert process.poll() is None, "the S3 server did not start"
-        yield f"http://127.0.0.1:{port}"
+        yield S3Access(f"http://127.0.0.1:{port}", "key", "secret")
     finally:
         process.kill()
         process.wait()
 
 
-def s3_store(endpoint: str) -> S3Store:
-    """Return a store in a bucket that nobody else uses."""
-    import boto3
-
-    bucket = f"bucket-{new_id()}"
-    client = boto3.client(
-        "s3", endpoint_url=endpoint, region_name="us-east-1", aws_access_key_id="key", aws_secret_access_key="secret"
-    )
-    client.create_bucket(Bucket=bucket)
-    client.close()
-    options = S3Options(endpoint_url=endpoint, access_key="key", secret_key="secret")
-    return S3Store(f"s3://{bucket}/prefix/cluster", options)
+@contextmanager
+def real_server() -> Iterator[S3Access]:
+    """Yield the server that the environment names, else a running versitygw: both check signatures."""
+    named = os.environ.get("SPARK_HA_TEST_S3_ENDPOINT")
+    if named:
+        yield S3Access(named, os.environ["SPARK_HA_TEST_S3_ACCESS_KEY"], os.environ["SPARK_HA_TEST_S3_SECRET_KEY"])
+        return
+    with versitygw() as endpoint:
+        yield S3Access(endpoint, ROOT_ACCESS_KEY, ROOT_SECRET_KEY)
 
 
 @contextmanager
-def loses_first_answer(endpoint: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield the URL of a proxy that forwards everything but its first answer, and the request that this answered."""
-    lost: list[str] = []
-
-    class Forward(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_PUT(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            upstream = HTTPConnection(endpoint.removeprefix("http://"), timeout=10)
-            upstream.request(self.command, self.path, body, dict(self.headers.items()))
-            answer = upstream.getresponse()
-            content = answer.read()
-            upstream.close()
-            if not lost:
-                lost.append(self.command)
-                self.close_connection = True
-                return
-            self.send_response(answer.status)
-            for name, value in answer.getheaders():
-                if name.lower() not in ("connection", "server", "date"):
-                    self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(content)
-
-        do_GET = do_PUT  # noqa: N815  # the name is the protocol of http.server
-        do_HEAD = do_PUT  # noqa: N815  # the same
-
-        def log_message(self, *_: object) -> None:
-            """Be silent."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Forward) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+def any_server() -> Iterator[S3Access]:
+    """Yield a server that checks signatures where there can be one, else moto: for tests that do not need that."""
+    with ExitStack() as stack:
         try:
-            yield f"http://127.0.0.1:{server.server_port}", lost
-        finally:
-            server.shutdown()
+            access = stack.enter_context(real_server())
+        except pytest.skip.Exception:
+            access = stack.enter_context(moto_server())
+        yield access
+
+
+@contextmanager
+def s3_server() -> Iterator[str]:
+    """Yield the URL of a running moto."""
+    with moto_server() as access:
+        yield access.endpoint
+
+
+def s3_store(endpoint: str) -> S3Store:
+    """Return a store in a bucket of a moto that nobody else uses."""
+    access = S3Access(endpoint, "key", "secret")
+    return access.store(access.new_bucket())
 
 
 def _answers(port: int) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import glob
 import os
 import shutil
@@ -24,6 +25,7 @@ REMOVED = ".removed"
 PRIVATE_FILE = 0o600
 PRIVATE_DIRECTORY = 0o700
 COPY_BUFFER = 1024 * 1024
+_FICLONE = 0x40049409  # of linux/fs.h; the same on every architecture that Spark runs on
 
 
 @contextmanager
@@ -67,6 +69,39 @@ def replace_file(target: Path, content: bytes | Path) -> None:
         flush(stream)
         temporary.replace(target)
     flush_directory(target.parent)
+
+
+def copy_file(source: IO[bytes], target: Path, *, if_absent: bool) -> None:
+    """Copy an open file to a name, sharing its blocks where the file system can.
+
+    :raises FileExistsError: The name is taken, and *if_absent* was asked for.
+    :raises OSError: It could not be copied, or grew or shrank meanwhile; *target* is as before.
+    """
+    with prepared(target) as (temporary, stream):
+        size = os.fstat(source.fileno()).st_size
+        if not reflink(source, stream):
+            shutil.copyfileobj(source, stream, COPY_BUFFER)
+        flush(stream)
+        copied = os.fstat(stream.fileno()).st_size
+        if copied != size:
+            raise OSError(errno.EIO, f"{copied} bytes were copied of {size}: it changed meanwhile")
+        if if_absent:
+            os.link(temporary, target)
+        else:
+            temporary.replace(target)
+    flush_directory(target.parent)
+
+
+def reflink(source: IO[bytes], target: IO[bytes]) -> bool:
+    """Let an empty file share the blocks of another until one is written to; whether the file system could.
+
+    Every refusal is an answer: a disk that is full or broken says so again when the bytes are copied.
+    """
+    try:
+        fcntl.ioctl(target.fileno(), _FICLONE, source.fileno())
+    except OSError:
+        return False
+    return True
 
 
 def make_directories(path: Path) -> None:

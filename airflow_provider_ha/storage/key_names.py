@@ -32,3 +32,12 @@ def check_prefix(prefix: str) -> str:
     elif prefix:
         raise ConfigurationError("storage prefix '/' is absolute", next_step="Use a prefix without a leading slash")
     return prefix
+
+
+def check_copy(source: str, target: str) -> None:
+    """Assert that a copy has two ends.
+
+    :raises ConfigurationError: Both are the same key.
+    """
+    if check_key(source) == check_key(target):
+        raise ConfigurationError(f"object {source!r} cannot be copied onto itself", next_step="Name another target")

@@ -13,8 +13,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from airflow_provider_ha.errors import ObjectExistsError, ObjectMissingError, StorageUnavailableError
-from airflow_provider_ha.storage.durable import create_file, flush_directory, make_directories, replace_file
-from airflow_provider_ha.storage.key_names import check_key, check_prefix
+from airflow_provider_ha.storage.durable import copy_file, create_file, flush_directory, make_directories, replace_file
+from airflow_provider_ha.storage.key_names import check_copy, check_key, check_prefix
 from airflow_provider_ha.storage.probe import probe
 from airflow_provider_ha.storage.store import ObjectInfo
 
@@ -53,7 +53,7 @@ class LocalStore:
             try:
                 create_file(target, data)
             except FileExistsError as error:
-                raise ObjectExistsError(f"object {key!r} exists already in {self.uri}") from error
+                raise self._exists(key) from error
 
     def write(self, key: str, data: bytes) -> None:
         """Write an object, replacing one that exists.
@@ -83,6 +83,25 @@ class LocalStore:
         with self._translated(key, f"downloaded to {target}"):
             make_directories(target.parent)
             replace_file(target, source)
+
+    def copy(self, source: str, target: str, *, if_absent: bool = False) -> ObjectInfo:
+        """Copy an object, sharing its blocks where the file system can (a reflink).
+
+        :param if_absent: The target must not exist yet; else it is replaced.
+        :raises ObjectMissingError: The source is not there.
+        :raises ObjectExistsError: The target exists, and *if_absent* was asked for.
+        :raises StorageUnavailableError: It could not be copied, or its source changed meanwhile.
+        """
+        check_copy(source, target)
+        with self._finding(source, "read"):
+            original = self._path(source).open("rb")
+        with original, self._translated(target, f"copied from {source!r}"):
+            path = self._target(target)
+            try:
+                copy_file(original, path, if_absent=if_absent)
+            except FileExistsError as error:
+                raise self._exists(target) from error
+            return _info(target, path.stat())
 
     def info(self, key: str) -> ObjectInfo | None:
         """Return what is known about an object, or ``None`` when it is not there.
@@ -144,6 +163,9 @@ class LocalStore:
         path = self._path(key)
         make_directories(path.parent)
         return path
+
+    def _exists(self, key: str) -> ObjectExistsError:
+        return ObjectExistsError(f"object {key!r} exists already in {self.uri}")
 
     def _check_root(self) -> None:
         if not self._root.is_dir():

@@ -1,40 +1,94 @@
-"""Whether a store really works: what the Test button of a connection asks."""
+"""Whether a store really works, asked before anything relies on it.
+
+What matters most is the conditional create: two epochs, two submissions, two recoveries are told apart by it. A server
+that ignores the condition is found by two creations in a row. One that looks first and writes then passes that, and
+lets both win on the day of the failover; only creations at the same moment find it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from threading import Barrier
+
 from airflow_provider_ha.clock import new_id
-from airflow_provider_ha.errors import ObjectExistsError, StorageUnavailableError
+from airflow_provider_ha.errors import ObjectExistsError, StorageError, StorageUnavailableError
 from airflow_provider_ha.storage.store import ObjectStore
 
 
-def probe(store: ObjectStore) -> None:
-    """Create, find again and remove an object, and see that a second creation is refused.
+RACERS = 8
+ROUNDS = 4
 
-    The last is not pedantry: a server that ignores conditional writes would let two epochs overwrite each other's
-    payloads, and it would say so only on the day of the failover.
+_NEXT_STEP = "Use a store that honours If-None-Match atomically, or a file:// root"
+
+
+def probe(store: ObjectStore) -> None:
+    """Create, find again, copy and remove objects; see that of several creations exactly one wins, also at one moment.
 
     :raises StorageUnavailableError: With the reason and what to do.
     """
     key = f"probe/{new_id()}"
     data = key.encode()
-    store.create(key, data)
-    try:
+    with _removed(store, key, f"{key}-copy"):
+        store.create(key, data)
         if store.read(key) != data:
             raise StorageUnavailableError(
                 f"storage {store.uri} does not return what was just written",
                 next_step="Use a store that is consistent after a write; caches in between must be off",
             )
-        _check_conditional(store, key)
-    finally:
-        store.delete(key)
+        _check_refusals(store, key)
+    for number in range(ROUNDS):
+        _check_race(store, f"{key}-race-{number}")
 
 
-def _check_conditional(store: ObjectStore, key: str) -> None:
+def _check_refusals(store: ObjectStore, key: str) -> None:
+    copy = f"{key}-copy"
+    store.copy(key, copy)
+    for write in (lambda: store.create(key, b"second"), lambda: store.copy(key, copy, if_absent=True)):
+        try:
+            write()
+        except ObjectExistsError:
+            continue
+        raise StorageUnavailableError(f"storage {store.uri} ignores conditional writes", next_step=_NEXT_STEP)
+
+
+def _check_race(store: ObjectStore, key: str) -> None:
+    start = Barrier(RACERS)
+
+    def create(racer: int) -> bool:
+        start.wait()
+        try:
+            store.create(key, _mark(racer))
+        except ObjectExistsError:
+            return False
+        return True
+
+    with _removed(store, key):
+        with ThreadPoolExecutor(RACERS) as pool:
+            won = list(pool.map(create, range(RACERS)))
+        winners = [racer for racer, is_winner in enumerate(won) if is_winner]
+        if len(winners) != 1 or store.read(key) != _mark(winners[0]):
+            raise StorageUnavailableError(
+                f"storage {store.uri} does not write conditionally in one step:"
+                f" {len(winners)} of {RACERS} simultaneous creations of one object succeeded",
+                next_step=_NEXT_STEP,
+            )
+
+
+def _mark(racer: int) -> bytes:
+    return f"racer {racer}".encode()
+
+
+@contextmanager
+def _removed(store: ObjectStore, *keys: str) -> Iterator[None]:
+    """Remove objects at the end, whatever happened; a removal that fails as well does not hide the reason."""
     try:
-        store.create(key, b"second")
-    except ObjectExistsError:
-        return
-    raise StorageUnavailableError(
-        f"storage {store.uri} ignores conditional writes",
-        next_step="Use a store that honours If-None-Match, or a file:// root",
-    )
+        yield
+    except BaseException:
+        for key in keys:
+            with suppress(StorageError):
+                store.delete(key)
+        raise
+    for key in keys:
+        store.delete(key)

@@ -1,43 +1,35 @@
-"""Objects in S3, or in anything that speaks it. The only module that knows boto3.
+"""Objects in S3, or in anything that speaks it. boto3 is known to the ``_s3_*`` modules beside this one, and here.
 
 Invariant: a conditional create is one request with ``If-None-Match: *``. When its answer is lost, botocore repeats
 it and then meets its own first attempt; so a refusal after a repetition is read back and compared before it is believed
-(contract 2).
+(contract 2). Every call ends within one deadline (``limits``); in a transfer in parts each request has one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
 
 from airflow_provider_ha.config import S3Options
-from airflow_provider_ha.errors import (
-    ObjectExistsError,
-    ObjectMissingError,
-    StorageError,
-    StorageUnavailableError,
-)
-from airflow_provider_ha.storage.durable import make_directories, prepared
-from airflow_provider_ha.storage.key_names import check_key, check_prefix
+from airflow_provider_ha.errors import ObjectExistsError, ObjectMissingError
+from airflow_provider_ha.storage._s3_bucket import Bucket
+from airflow_provider_ha.storage._s3_copy import ServerSideCopy
+from airflow_provider_ha.storage._s3_errors import REFUSED, code_of, is_conflict, is_cut, was_repeated
+from airflow_provider_ha.storage._s3_objects import info_of
+from airflow_provider_ha.storage.durable import flush, flush_directory, make_directories, prepared
+from airflow_provider_ha.storage.key_names import check_copy
+from airflow_provider_ha.storage.limits import Deadline, S3Limits
 from airflow_provider_ha.storage.probe import probe
 from airflow_provider_ha.storage.store import ObjectInfo
 
 
 if TYPE_CHECKING:
-    from botocore.exceptions import ClientError
-    from mypy_boto3_s3 import S3Client
+    from boto3.s3.transfer import TransferConfig
 
 
-CONNECT_TIMEOUT = 5.0  # seconds, per attempt
-READ_TIMEOUT = 30.0  # seconds, per attempt
-ATTEMPTS = 5
-_ABSENT = frozenset({"NoSuchKey", "404", "NotFound"})  # the answer to HEAD has no body, so it has no better code
-# 412: it exists. 409: another conditional write of the same key is under way, and one of the two wins.
-_REFUSED = frozenset({"PreconditionFailed", "412", "ConditionalRequestConflict"})
+_PIECE = 64 * 1024  # bytes of a body between two looks at the deadline
 
 
 class S3Store:
@@ -45,19 +37,17 @@ class S3Store:
 
     :param uri: ``s3://bucket/prefix``.
     :param options: Endpoint and credentials; what is left out comes from boto3's own chain.
+    :param limits: Bounds of every call.
+    :raises ConfigurationError: The options cannot be used.
     """
 
-    def __init__(self, uri: str, options: S3Options) -> None:
-        parts = urlsplit(uri)
-        self._uri = uri.rstrip("/")
-        self._bucket = parts.netloc
-        self._prefix = unquote(parts.path).strip("/")
-        self._options = options
+    def __init__(self, uri: str, options: S3Options, limits: S3Limits | None = None) -> None:
+        self._bucket = Bucket(uri, options, limits or S3Limits())
 
     @property
     def uri(self) -> str:
         """URI of the root."""
-        return self._uri
+        return self._bucket.uri
 
     def read(self, key: str) -> bytes:
         """Return the bytes of an object.
@@ -65,8 +55,8 @@ class S3Store:
         :raises ObjectMissingError: It is not there.
         :raises StorageUnavailableError: It could not be read.
         """
-        with self._translated(key, "read"):
-            return self._client.get_object(Bucket=self._bucket, Key=self._key(key))["Body"].read()
+        with self._bucket.call(key, "read") as deadline:
+            return deadline.repeat(lambda: self._body(key, deadline), when=is_cut)
 
     def create(self, key: str, data: bytes) -> None:
         """Write an object that must not exist yet.
@@ -76,30 +66,43 @@ class S3Store:
         """
         from botocore.exceptions import ClientError  # boto3 is slow to import
 
-        with self._translated(key, "created"):
+        repeated = False
+
+        def attempt() -> None:
+            nonlocal repeated
             try:
-                self._client.put_object(Bucket=self._bucket, Key=self._key(key), Body=data, IfNoneMatch="*")
+                self._bucket.client.put_object(
+                    Bucket=self._bucket.name, Key=self._bucket.key(key), Body=data, IfNoneMatch="*"
+                )
             except ClientError as error:
-                if _code(error) not in _REFUSED:
+                repeated = repeated or was_repeated(error)
+                if code_of(error) not in REFUSED:
                     raise
-                if not (_was_repeated(error) and self.read(key) == data):
+                if not (repeated and self.read(key) == data):
                     raise ObjectExistsError(f"object {key!r} exists already in {self.uri}") from error
+
+        with self._bucket.call(key, "created") as deadline:
+            deadline.repeat(attempt, when=is_conflict)
 
     def write(self, key: str, data: bytes) -> None:
         """Write an object, replacing one that exists.
 
         :raises StorageUnavailableError: It could not be written.
         """
-        with self._translated(key, "written"):
-            self._client.put_object(Bucket=self._bucket, Key=self._key(key), Body=data)
+        with self._bucket.call(key, "written"):
+            self._bucket.client.put_object(Bucket=self._bucket.name, Key=self._bucket.key(key), Body=data)
 
     def upload(self, key: str, source: Path) -> None:
         """Write an object from a local file, in parts when it is large; replaces one that exists.
 
+        Nothing of an upload that fails stays, unless the store cannot be reached to remove it.
+
         :raises StorageUnavailableError: It could not be written.
         """
-        with self._translated(key, f"uploaded from {source}"):
-            self._client.upload_file(str(source), self._bucket, self._key(key))
+        with self._bucket.translated(key, f"uploaded from {source}"):
+            self._bucket.client.upload_file(
+                str(source), self._bucket.name, self._bucket.key(key), Config=self._transfer
+            )
 
     def download(self, key: str, target: Path) -> None:
         """Copy an object to a local file that appears complete or not at all.
@@ -107,12 +110,42 @@ class S3Store:
         :raises ObjectMissingError: It is not there.
         :raises StorageUnavailableError: It could not be read.
         """
-        with self._translated(key, f"downloaded to {target}"):
+        with self._bucket.translated(key, f"downloaded to {target}"):
             make_directories(target.parent)
             with prepared(target) as (temporary, stream):
-                self._client.download_fileobj(self._bucket, self._key(key), stream)
-                stream.flush()
+                self._bucket.client.download_fileobj(
+                    self._bucket.name, self._bucket.key(key), stream, Config=self._transfer
+                )
+                flush(stream)
                 temporary.replace(target)
+            flush_directory(target.parent)
+
+    def copy(self, source: str, target: str, *, if_absent: bool = False) -> ObjectInfo:
+        """Let the server copy an object, in parts when it is large or when the target must be new.
+
+        :param if_absent: The target must not exist yet; else it is replaced.
+        :raises ObjectMissingError: The source is not there.
+        :raises ObjectExistsError: The target exists, and *if_absent* was asked for.
+        :raises StorageUnavailableError: It could not be copied, its source changed meanwhile, or it has another size.
+        """
+        check_copy(source, target)
+        bucket = self._bucket
+        with bucket.translated(source, f"copied to {target!r}"):
+            head = bucket.head(source)
+            size = head["ContentLength"]
+            work = ServerSideCopy(
+                bucket.client, bucket.limits, bucket.name, bucket.key(source), bucket.key(target), head
+            )
+            if size == 0 and if_absent:
+                self.create(target, b"")  # an upload in parts has at least one byte
+            elif if_absent or size > bucket.limits.copy_whole:
+                work.in_parts(if_absent=if_absent)
+            else:
+                work.whole()
+            copied = info_of(target, bucket.head(target))
+            if copied.size != size:
+                raise OSError(f"the copy has {copied.size} bytes instead of {size}")
+            return copied
 
     def info(self, key: str) -> ObjectInfo | None:
         """Return what is known about an object, or ``None`` when it is not there.
@@ -120,31 +153,26 @@ class S3Store:
         :raises StorageUnavailableError: It could not be found out.
         """
         try:
-            with self._translated(key, "looked up"):
-                head = self._client.head_object(Bucket=self._bucket, Key=self._key(key))
+            with self._bucket.call(key, "looked up"):
+                return info_of(key, self._bucket.head(key))
         except ObjectMissingError:
             return None
-        return ObjectInfo(key, head["ContentLength"], head["LastModified"])
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """Yield every object whose key begins with *prefix*, in the order of their keys.
 
         :raises StorageUnavailableError: The listing could not be completed: a part is never passed off as the whole.
         """
-        root = f"{self._prefix}/" if self._prefix else ""
-        pages = self._client.get_paginator("list_objects_v2")
-        with self._translated(prefix, "listed"):
-            for page in pages.paginate(Bucket=self._bucket, Prefix=root + check_prefix(prefix)):
-                for item in page.get("Contents", ()):
-                    yield ObjectInfo(item["Key"].removeprefix(root), item["Size"], item["LastModified"])
+        for key, item in self._bucket.objects(prefix):
+            yield ObjectInfo(key, item["Size"], item["LastModified"])
 
     def delete(self, key: str) -> None:
         """Remove an object; one that is not there is no error.
 
         :raises StorageUnavailableError: It could not be removed.
         """
-        with self._translated(key, "removed"):
-            self._client.delete_object(Bucket=self._bucket, Key=self._key(key))
+        with self._bucket.call(key, "removed"):
+            self._bucket.client.delete_object(Bucket=self._bucket.name, Key=self._bucket.key(key))
 
     def touch(self, key: str) -> None:
         """Renew the modification time of an object by copying it onto itself.
@@ -152,83 +180,41 @@ class S3Store:
         :raises ObjectMissingError: It is not there.
         :raises StorageUnavailableError: It could not be found out.
         """
-        name = self._key(key)
-        with self._translated(key, "touched"):
-            # S3 refuses a copy onto itself that changes nothing; replacing the metadata counts as a change. The managed
-            # copy does it in parts above 5 GB.
-            self._client.copy(
-                {"Bucket": self._bucket, "Key": name}, self._bucket, name, ExtraArgs={"MetadataDirective": "REPLACE"}
+        name = self._bucket.key(key)
+        with self._bucket.translated(key, "touched"):
+            # S3 refuses a copy onto itself that changes nothing; replacing the metadata counts as a change.
+            self._bucket.client.copy(
+                {"Bucket": self._bucket.name, "Key": name},
+                self._bucket.name,
+                name,
+                ExtraArgs={"MetadataDirective": "REPLACE"},
+                Config=_in_parts_from(self._bucket.limits.copy_whole, self._bucket.limits.copy_part),
             )
 
     def check_writable(self) -> None:
-        """Write, read and remove a probe.
+        """Write, read and remove a probe, and see that of simultaneous creations one wins.
 
         :raises StorageUnavailableError: With the reason and what to do.
         """
         probe(self)
 
     @cached_property
-    def _client(self) -> S3Client:
-        import boto3  # slow to import; a DAG file that names this class must not pay for it
-        from botocore.config import Config  # the same
+    def _transfer(self) -> TransferConfig:
+        return _in_parts_from(self._bucket.limits.part_size, self._bucket.limits.part_size)
 
-        options = self._options
-        return boto3.session.Session().client(
-            "s3",
-            endpoint_url=options.endpoint_url,
-            region_name=options.region,
-            aws_access_key_id=options.access_key.get_secret_value() if options.access_key else None,
-            aws_secret_access_key=options.secret_key.get_secret_value() if options.secret_key else None,
-            config=Config(
-                connect_timeout=CONNECT_TIMEOUT,
-                read_timeout=READ_TIMEOUT,
-                retries={"mode": "adaptive", "total_max_attempts": ATTEMPTS},
-                s3={"addressing_style": "path" if options.path_style else "auto"},
-                # Not every server knows the trailing checksums that are the default; what counts has our own digest.
-                request_checksum_calculation="when_required",
-                response_checksum_validation="when_required",
-            ),
-        )
-
-    def _key(self, key: str) -> str:
-        return f"{self._prefix}/{check_key(key)}" if self._prefix else check_key(key)
-
-    def _check_bucket(self) -> None:
-        """See that the bucket is there: HEAD says 404 for its objects as well when it is not."""
-        from botocore.exceptions import BotoCoreError, ClientError
-
+    def _body(self, key: str, deadline: Deadline) -> bytes:
+        pieces = bytearray()
+        body = self._bucket.client.get_object(Bucket=self._bucket.name, Key=self._bucket.key(key))["Body"]
         try:
-            self._client.head_bucket(Bucket=self._bucket)
-        except (BotoCoreError, ClientError) as error:
-            raise StorageUnavailableError(
-                f"bucket {self._bucket!r} of {self.uri} cannot be reached: {error}",
-                next_step="Check its name, the endpoint and the credentials",
-            ) from error
-
-    @contextmanager
-    def _translated(self, key: str, verb: str) -> Iterator[None]:
-        """Turn boto3's errors into ours: the one place."""
-        from boto3.exceptions import Boto3Error  # boto3 is slow to import
-        from botocore.exceptions import BotoCoreError, ClientError  # the same
-
-        try:
-            yield
-        except StorageError:
-            raise
-        except (BotoCoreError, Boto3Error, ClientError, OSError) as error:
-            if isinstance(error, ClientError) and _code(error) in _ABSENT:
-                self._check_bucket()
-                raise ObjectMissingError(f"object {key!r} is not in {self.uri}") from error
-            raise StorageUnavailableError(
-                f"object {key!r} in {self.uri} could not be {verb}: {error}",
-                next_step="Check the endpoint, the bucket, the credentials and what they permit",
-            ) from error
+            for piece in body.iter_chunks(_PIECE):
+                pieces += piece
+                deadline.check_body(len(pieces))
+        finally:
+            body.close()  # one that was read to its end goes back into the pool before this
+        return bytes(pieces)
 
 
-def _code(error: ClientError) -> str:
-    return str(error.response.get("Error", {}).get("Code", ""))
+def _in_parts_from(size: int, part: int) -> TransferConfig:
+    from boto3.s3.transfer import TransferConfig  # boto3 is slow to import
 
-
-def _was_repeated(error: ClientError) -> bool:
-    metadata = error.response.get("ResponseMetadata")
-    return bool(metadata and metadata.get("RetryAttempts", 0))
+    return TransferConfig(multipart_threshold=size, multipart_chunksize=part)

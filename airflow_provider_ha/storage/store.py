@@ -6,7 +6,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
+
+
+class Checksum(NamedTuple):
+    """What a store itself says the digest of an object's bytes is.
+
+    :param algorithm: ``SHA256``, ``CRC32C``, ``CRC64NVME``, ``CRC32`` or ``SHA1``.
+    :param value: Hex digits, big-endian for the cyclic ones.
+    """
+
+    algorithm: str
+    value: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,15 +27,20 @@ class ObjectInfo:
     :param key: Relative to the root of the store, with ``/`` between segments.
     :param size: Bytes.
     :param modified: When it was last written.
+    :param checksum: Of all its bytes, when the store keeps one and was asked for this object alone; never required.
     """
 
     key: str
     size: int
     modified: datetime
+    checksum: Checksum | None = None
 
 
 class ObjectStore(Protocol):
-    """Whole objects under keys. An object appears complete or not at all."""
+    """Whole objects under keys. An object appears complete or not at all.
+
+    No key may be another one's directory (``a`` beside ``a/b``): a file system cannot have both, nor can every server.
+    """
 
     @property
     def uri(self) -> str:
@@ -53,6 +69,15 @@ class ObjectStore(Protocol):
         """Copy an object to a local file that appears complete or not at all.
 
         :raises ObjectMissingError: It is not there.
+        """
+
+    def copy(self, source: str, target: str, *, if_absent: bool = False) -> ObjectInfo:
+        """Copy an object to another key inside the store: no byte passes through this process where that can be.
+
+        :param if_absent: The target must not exist yet; else it is replaced.
+        :returns: What is known about the copy, which has the size of its source.
+        :raises ObjectMissingError: The source is not there.
+        :raises ObjectExistsError: The target exists, and *if_absent* was asked for.
         """
 
     def info(self, key: str) -> ObjectInfo | None:

@@ -1,4 +1,4 @@
-"""What every store does: the same tests on a file system and on a real S3 server."""
+"""What every store does: the same tests on a file system and on two S3 servers, one of which checks signatures."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.clock import new_id
-from airflow_provider_ha.config import S3Options
 from airflow_provider_ha.errors import (
     ConfigurationError,
     ObjectExistsError,
@@ -22,35 +20,37 @@ from airflow_provider_ha.storage.blobs import fetch_blob, get_blob, put_blob
 from airflow_provider_ha.storage.local import LocalStore
 from airflow_provider_ha.storage.s3 import S3Store
 from airflow_provider_ha.storage.store import ObjectStore
-from tests.s3_server import loses_first_answer, s3_server
+from tests.s3_faults import Fault, lose_answer, refuse, s3_proxy
+from tests.s3_server import S3Access, moto_server, real_server
+
+
+pytestmark = pytest.mark.timeout(120, func_only=True)  # whoever comes first may have to build the server
 
 
 @pytest.fixture(scope="module")
-def s3_endpoint() -> Iterator[str]:
-    with s3_server() as endpoint:
-        yield endpoint
+def moto() -> Iterator[S3Access]:
+    with moto_server() as access:
+        yield access
 
 
-@pytest.fixture
-def s3_bucket(s3_endpoint: str) -> tuple[str, str]:
-    """Endpoint and name of a bucket that nobody else uses."""
-    import boto3
-
-    bucket = f"bucket-{new_id()}"
-    client = boto3.client(
-        "s3", endpoint_url=s3_endpoint, region_name="us-east-1", aws_access_key_id="key", aws_secret_access_key="secret"
-    )
-    client.create_bucket(Bucket=bucket)
-    client.close()
-    return s3_endpoint, bucket
+@pytest.fixture(scope="module")
+def real() -> Iterator[S3Access]:
+    with real_server() as access:
+        yield access
 
 
-@pytest.fixture(params=["local", "s3"])
+@pytest.fixture(params=["moto", "real"])
+def s3(request: pytest.FixtureRequest) -> S3Access:
+    """An S3 server."""
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture(params=["local", "moto", "real"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
     if request.param == "local":
         return LocalStore(tmp_path / "root" / "cluster")
-    endpoint, bucket = request.getfixturevalue("s3_bucket")
-    return S3Store(f"s3://{bucket}/prefix/cluster", options_for(endpoint))
+    access: S3Access = request.getfixturevalue(request.param)
+    return access.store(access.new_bucket())
 
 
 def test_an_object_is_read_back_as_it_was_written(store: ObjectStore) -> None:
@@ -191,8 +191,8 @@ def test_an_upload_mends_a_blob_of_another_size(store: ObjectStore, tmp_path: Pa
     assert get_blob(store, sha256) == b"content"
 
 
-def test_a_bucket_that_is_gone_is_not_an_empty_one(s3_endpoint: str, tmp_path: Path) -> None:
-    store = S3Store("s3://nobody-made-this", options_for(s3_endpoint))
+def test_a_bucket_that_is_gone_is_not_an_empty_one(s3: S3Access, tmp_path: Path) -> None:
+    store = S3Store("s3://nobody-made-this", s3.options())
 
     with pytest.raises(StorageUnavailableError, match="nobody-made-this"):
         store.info("a")
@@ -204,29 +204,44 @@ def test_a_bucket_that_is_gone_is_not_an_empty_one(s3_endpoint: str, tmp_path: P
         list(store.list(""))
 
 
-def test_a_creation_whose_answer_was_lost_is_recognised_as_ones_own(s3_bucket: tuple[str, str]) -> None:
+def test_a_creation_whose_answer_was_lost_is_recognised_as_ones_own(s3: S3Access) -> None:
     """The client library repeats the request, and the repetition finds what the first one wrote."""
-    endpoint, bucket = s3_bucket
+    bucket, lost = s3.new_bucket(), Fault(lose_answer, "PUT")
 
-    with loses_first_answer(endpoint) as (proxied, lost):
-        S3Store(f"s3://{bucket}", options_for(proxied)).create("a", b"mine")
+    with s3_proxy(s3.endpoint, lost) as proxied:
+        s3.store(bucket, proxied).create("a", b"mine")
 
-    assert lost == ["PUT"]
-    assert S3Store(f"s3://{bucket}", options_for(endpoint)).read("a") == b"mine"
-
-
-def test_a_creation_whose_answer_was_lost_does_not_claim_the_object_of_another(s3_bucket: tuple[str, str]) -> None:
-    endpoint, bucket = s3_bucket
-    S3Store(f"s3://{bucket}", options_for(endpoint)).create("a", b"theirs")
-
-    with loses_first_answer(endpoint) as (proxied, lost), pytest.raises(ObjectExistsError):
-        S3Store(f"s3://{bucket}", options_for(proxied)).create("a", b"mine")
-
-    assert lost == ["PUT"]
+    assert lost.hits == 1
+    assert s3.store(bucket).read("a") == b"mine"
 
 
-def options_for(endpoint: str) -> S3Options:
-    return S3Options(endpoint_url=endpoint, access_key="key", secret_key="secret")
+def test_a_creation_whose_answer_was_lost_does_not_claim_the_object_of_another(s3: S3Access) -> None:
+    bucket, lost = s3.new_bucket(), Fault(lose_answer, "PUT")
+    s3.store(bucket).create("a", b"theirs")
+
+    with s3_proxy(s3.endpoint, lost) as proxied, pytest.raises(ObjectExistsError):
+        s3.store(bucket, proxied).create("a", b"mine")
+
+    assert lost.hits == 1
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_conflict_says_nothing_about_who_wins_and_is_asked_again(s3: S3Access, there: bool) -> None:
+    """S3 answers so when a removal of the key is under way as well: then nobody has won."""
+    bucket, conflict = s3.new_bucket(), Fault(refuse(409, "ConditionalRequestConflict"), "PUT", times=2)
+    if there:
+        s3.store(bucket).create("a", b"theirs")
+
+    with s3_proxy(s3.endpoint, conflict) as proxied:
+        store = s3.store(bucket, proxied)
+        if there:
+            with pytest.raises(ObjectExistsError):
+                store.create("a", b"mine")
+        else:
+            store.create("a", b"mine")
+
+    assert conflict.hits == 2
+    assert s3.store(bucket).read("a") == (b"theirs" if there else b"mine")
 
 
 def run_at_once(functions: list[Callable[[], None]]) -> None:

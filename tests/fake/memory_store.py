@@ -42,6 +42,14 @@ class MemoryStore(ObjectStore):
     def download(self, key: str, target: Path) -> None:
         target.write_bytes(self.read(key))
 
+    def copy(self, source: str, target: str, *, if_absent: bool = False) -> ObjectInfo:
+        data = self.read(source)
+        if if_absent:
+            self.create(target, data)
+        else:
+            self.write(target, data)
+        return ObjectInfo(target, len(data), self.objects[target][1])
+
     def info(self, key: str) -> ObjectInfo | None:
         found = self.objects.get(key)
         return None if found is None else ObjectInfo(key, len(found[0]), found[1])

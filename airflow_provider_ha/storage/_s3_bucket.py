@@ -1,0 +1,113 @@
+"""The part of a bucket below one prefix: its keys, its client, and calls that fail in our words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from airflow_provider_ha.config import S3Options
+from airflow_provider_ha.errors import ObjectMissingError, StorageError, StorageUnavailableError
+from airflow_provider_ha.storage._s3_client import Deadlines, check_options, make_client
+from airflow_provider_ha.storage._s3_errors import ABSENT, code_of, handled, unavailable
+from airflow_provider_ha.storage.key_names import check_key, check_prefix
+from airflow_provider_ha.storage.limits import Deadline, S3Limits
+
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+    from mypy_boto3_s3.type_defs import HeadObjectOutputTypeDef, ListObjectsV2OutputTypeDef, ObjectTypeDef
+
+
+class Bucket:
+    """What a store needs to talk to its bucket. Safe in several threads.
+
+    :param uri: ``s3://bucket/prefix``.
+    :param options: Endpoint and credentials.
+    :param limits: Bounds of every call.
+    :raises ConfigurationError: The options cannot be used.
+    """
+
+    def __init__(self, uri: str, options: S3Options, limits: S3Limits) -> None:
+        check_options(options)
+        parts = urlsplit(uri)
+        self.uri = uri.rstrip("/")
+        self.name = parts.netloc
+        self.limits = limits
+        self._prefix = unquote(parts.path).strip("/")
+        self._options = options
+        self._deadlines = Deadlines(limits)
+
+    @cached_property
+    def client(self) -> S3Client:
+        """boto3's client; made when it is first needed."""
+        return make_client(self._options, self.limits, self._deadlines)
+
+    def key(self, key: str) -> str:
+        """Return the bucket's key of a key of the store.
+
+        :raises ConfigurationError: It is not a valid one.
+        """
+        return f"{self._prefix}/{check_key(key)}" if self._prefix else check_key(key)
+
+    def head(self, key: str) -> HeadObjectOutputTypeDef:
+        """Return what S3 says about an object, with the checksum that it keeps."""
+        return self.client.head_object(Bucket=self.name, Key=self.key(key), ChecksumMode="ENABLED")
+
+    def objects(self, prefix: str) -> Iterator[tuple[str, ObjectTypeDef]]:
+        """Yield the key in the store and the listed entry of each object, page after page.
+
+        :raises StorageUnavailableError: A page could not be had.
+        """
+        root = f"{self._prefix}/" if self._prefix else ""
+        token = ""
+        while True:
+            with self.call(prefix, "listed"):
+                page = self._page(root + check_prefix(prefix), token)
+            for item in page.get("Contents", ()):
+                yield item["Key"].removeprefix(root), item
+            if not page.get("IsTruncated"):
+                return
+            token = page["NextContinuationToken"]
+
+    def _page(self, prefix: str, token: str) -> ListObjectsV2OutputTypeDef:
+        if not token:
+            page = self.client.list_objects_v2(Bucket=self.name, Prefix=prefix)
+        else:
+            page = self.client.list_objects_v2(Bucket=self.name, Prefix=prefix, ContinuationToken=token)
+        if page.get("IsTruncated") and page.get("NextContinuationToken", token) == token:
+            raise OSError("the server says that there is more, but not where it begins")
+        return page
+
+    @contextmanager
+    def call(self, key: str, verb: str) -> Iterator[Deadline]:
+        """Like :meth:`translated`, with one deadline for all that is sent inside, repetitions and pauses included."""
+        with self.translated(key, verb), self._deadlines.call() as deadline:
+            yield deadline
+
+    @contextmanager
+    def translated(self, key: str, verb: str) -> Iterator[None]:
+        """Turn the errors of boto3 and its libraries into ours: the one place."""
+        try:
+            yield
+        except StorageError:
+            raise
+        except handled() as error:
+            if code_of(error) in ABSENT:
+                self._check_bucket()
+                raise ObjectMissingError(f"object {key!r} is not in {self.uri}") from error
+            raise self._unavailable(f"object {key!r} in {self.uri} could not be {verb}", error)  # noqa: B904  # has its cause
+
+    def _check_bucket(self) -> None:
+        """See that the bucket is there: HEAD says 404 for its objects as well when it is not."""
+        try:
+            self.client.head_bucket(Bucket=self.name)
+        except handled() as error:
+            raise self._unavailable(f"bucket {self.name!r} of {self.uri} cannot be reached", error)  # noqa: B904  # the same
+
+    def _unavailable(self, what: str, error: Exception) -> StorageUnavailableError:
+        client: S3Client | None = self.__dict__.get("client")  # not made when making it is what failed
+        endpoint = client.meta.endpoint_url if client is not None else self._options.endpoint_url or "AWS"
+        return unavailable(what, endpoint, error, self._options)

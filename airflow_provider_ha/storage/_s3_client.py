@@ -1,0 +1,116 @@
+"""The boto3 client of one store, and the deadline that is kept over its repetitions.
+
+botocore repeats and backs off by itself (its adaptive mode), but it counts attempts, not time. Two of its events are
+enough to count time as well: the one before a call, and the one that asks whether to repeat.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ha.config import S3Options
+from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.storage.limits import Deadline, DeadlineError, S3Limits
+
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+_CONTEXT_KEY = "spark_ha_deadline"
+_TOO_MANY = 429
+_SERVER_ERROR = 500
+
+
+class Deadlines:
+    """Gives every request its deadline: the one of the call that this thread is in, or one of its own.
+
+    A transfer in parts sends from threads of its library; there each request has its own.
+    """
+
+    def __init__(self, limits: S3Limits) -> None:
+        self._limits = limits
+        self._thread = threading.local()
+
+    @contextmanager
+    def call(self) -> Iterator[Deadline]:
+        """Let everything that this thread sends inside share one deadline; an inner call shares that of the outer."""
+        outer: Deadline | None = getattr(self._thread, "deadline", None)
+        self._thread.deadline = outer or Deadline(self._limits)
+        try:
+            yield self._thread.deadline
+        finally:
+            self._thread.deadline = outer
+
+    def attach(self, client: S3Client) -> None:
+        """Watch the repetitions of a client."""
+        client.meta.events.register("before-call.s3", self._begin)
+        client.meta.events.register_last("needs-retry.s3", self._judge)
+
+    def _begin(self, context: dict[str, Any], **_: object) -> None:
+        context[_CONTEXT_KEY] = getattr(self._thread, "deadline", None) or Deadline(self._limits)
+
+    def _judge(
+        self, request_dict: dict[str, Any], response: Any, caught_exception: Exception | None, **_: object
+    ) -> None:
+        status = 0 if response is None else response[0].status_code
+        answered = 0 < status < _SERVER_ERROR and status != _TOO_MANY
+        if not answered and not request_dict["context"][_CONTEXT_KEY].allows_attempt():
+            code = "" if response is None else str(response[1].get("Error", {}).get("Code", ""))
+            last = caught_exception or f"status {status} {code}".rstrip()
+            raise DeadlineError(f"no good answer within {self._limits.deadline:g} s; the last: {last}", code)
+
+
+def make_client(options: S3Options, limits: S3Limits, deadlines: Deadlines) -> S3Client:
+    """Return a client that keeps *deadlines*.
+
+    :raises ConfigurationError: The endpoint is not a URL.
+    """
+    import boto3  # slow to import; a DAG file that names the store must not pay for it
+    from botocore.config import Config  # the same
+
+    config = Config(
+        connect_timeout=limits.connect_timeout,
+        read_timeout=limits.read_timeout,
+        retries={"mode": "adaptive", "total_max_attempts": limits.attempts},
+        s3={"addressing_style": "path" if options.path_style else "auto"},
+        # Not every server knows the trailing checksums that are the default; what counts has our own digest.
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+    )
+    try:
+        client = boto3.session.Session().client(
+            "s3",
+            endpoint_url=options.endpoint_url,
+            region_name=options.region,
+            aws_access_key_id=options.access_key.get_secret_value() if options.access_key else None,
+            aws_secret_access_key=options.secret_key.get_secret_value() if options.secret_key else None,
+            config=config,
+        )
+    except ValueError as error:
+        raise ConfigurationError(
+            f"S3 endpoint {options.endpoint_url!r} is not a URL",
+            next_step="Write it as http://host:port or https://host",
+        ) from error
+    deadlines.attach(client)
+    return client
+
+
+def check_options(options: S3Options) -> None:
+    """Assert that options can be used, and named in messages and logs.
+
+    :raises ConfigurationError: The URL of the endpoint holds credentials, or a key has blanks or line ends around it.
+    """
+    _, at, host = (options.endpoint_url or "").rpartition("@")
+    if at:
+        raise ConfigurationError(
+            f"the URL of S3 endpoint {host!r} holds credentials", next_step="Give them as access key and secret key"
+        )
+    for name, key in (("access key", options.access_key), ("secret key", options.secret_key)):
+        text = key.get_secret_value() if key is not None else ""
+        if any(letter.isspace() or not letter.isprintable() for letter in text):
+            raise ConfigurationError(
+                f"the {name} for S3 has a blank or a line end in it", next_step="Paste it again, without"
+            )

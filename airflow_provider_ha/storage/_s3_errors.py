@@ -1,0 +1,122 @@
+"""boto3's errors in our words: what happened, at which endpoint, what to do. The one place that translates them.
+
+Invariant: neither of the two keys is in a text, whatever the client library or the server put there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from airflow_provider_ha.config import S3Options
+from airflow_provider_ha.errors import StorageUnavailableError
+from airflow_provider_ha.storage.limits import DeadlineError
+
+
+if TYPE_CHECKING:
+    from botocore.exceptions import ClientError
+
+ABSENT = frozenset({"NoSuchKey", "404", "NotFound"})
+"""It is not there. The answer to HEAD has no body, so it has no better code than its status."""
+REFUSED = frozenset({"PreconditionFailed", "412"})
+"""A conditional write found an object."""
+
+_IN_CONFLICT = frozenset({"ConditionalRequestConflict", "OperationAborted"})
+_BAD_CREDENTIALS = frozenset({
+    "AuthorizationHeaderMalformed",
+    "ExpiredToken",
+    "InvalidAccessKeyId",
+    "InvalidToken",
+    "SignatureDoesNotMatch",
+    "TokenRefreshRequired",
+})  # fmt: skip
+_FORBIDDEN = frozenset({"AccessDenied", "403", "Forbidden", "AllAccessDisabled"})
+_THROTTLED = frozenset({"SlowDown", "503", "ServiceUnavailable", "RequestLimitExceeded", "Throttling"})
+_SKEWED = frozenset({"RequestTimeTooSkewed", "RequestExpired"})
+_STEPS = (
+    (_BAD_CREDENTIALS, "Check the access key, the secret key and the region, and whether they have expired"),
+    (_FORBIDDEN, "Check the credentials, and that they permit this action on the bucket and the prefix"),
+    (_THROTTLED, "Wait: the store asks for fewer requests; if it goes on, raise its limits or use another prefix"),
+    (_SKEWED, "Set the clock of this host right"),
+    (frozenset({"NoSuchBucket"}), "Check the name of the bucket and the endpoint; create the bucket"),
+)
+
+
+def handled() -> tuple[type[Exception], ...]:
+    """Return what boto3 and its libraries raise; slow to import, so asked for and not a constant."""
+    from boto3.exceptions import Boto3Error
+    from botocore.exceptions import BotoCoreError, ClientError
+    from botocore.parsers import ResponseParserError
+    from s3transfer.exceptions import RetriesExceededError  # noqa: PLC0415  # comes with boto3, is as slow
+
+    return (BotoCoreError, Boto3Error, ClientError, ResponseParserError, RetriesExceededError, DeadlineError, OSError)
+
+
+def is_cut(error: BaseException) -> bool:
+    """Whether the body of an answer broke off or stalled: asking again is right, and the library does not."""
+    from botocore.exceptions import IncompleteReadError, ReadTimeoutError, ResponseStreamingError
+
+    return isinstance(error, (IncompleteReadError, ReadTimeoutError, ResponseStreamingError))
+
+
+def is_conflict(error: BaseException) -> bool:
+    """Whether another write or removal of the same key was under way: nothing is known of the outcome, so ask again."""
+    return code_of(error) in _IN_CONFLICT
+
+
+def code_of(error: BaseException | None) -> str:
+    """Return S3's code of an error, or of what caused it; empty when S3 gave none."""
+    from botocore.exceptions import ClientError
+
+    for link in _chain(error):
+        if isinstance(link, ClientError):
+            return str(link.response.get("Error", {}).get("Code", ""))
+        if isinstance(link, DeadlineError):
+            return link.code
+    return ""
+
+
+def was_repeated(error: ClientError) -> bool:
+    """Whether the refused request was not the first of its call: the first may have been the one that won."""
+    metadata = error.response.get("ResponseMetadata")
+    return bool(metadata and metadata.get("RetryAttempts", 0))
+
+
+def unavailable(what: str, endpoint: str, error: Exception, options: S3Options) -> StorageUnavailableError:
+    """Return our error for one of theirs; its cause is theirs, unless a key is in the text of that.
+
+    :param what: What failed, with the object, as the beginning of a sentence.
+    """
+    keys = [key.get_secret_value() for key in (options.access_key, options.secret_key) if key is not None]
+    translated = StorageUnavailableError(
+        f"{what}: {_without(keys, _reason(error))} (endpoint {endpoint})", next_step=_next_step(error)
+    )
+    harmless = not any(key in str(link) for link in _chain(error) for key in keys if key)
+    translated.__cause__ = error if harmless else None
+    translated.__suppress_context__ = True
+    return translated
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _without(keys: list[str], text: str) -> str:
+    for key in filter(None, keys):
+        text = text.replace(key, "***")
+    return text
+
+
+def _reason(error: Exception) -> str:
+    last = getattr(error, "last_exception", None)  # of a download that gave up
+    return (str(last or error) or type(error).__name__).rstrip(".")
+
+
+def _next_step(error: Exception) -> str:
+    code = code_of(error)
+    for codes, step in _STEPS:
+        if code in codes:
+            return step
+    return "Check the endpoint, the bucket, the credentials and what they permit"

@@ -1,0 +1,38 @@
+"""What S3 says about objects, in our types."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ha.storage.store import Checksum, ObjectInfo
+
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3.type_defs import HeadObjectOutputTypeDef
+
+_ALGORITHMS = ("SHA256", "CRC32C", "CRC64NVME", "CRC32", "SHA1")  # the first one that is there is taken
+
+
+def info_of(key: str, head: HeadObjectOutputTypeDef) -> ObjectInfo:
+    """Return what the answer to HEAD says."""
+    return ObjectInfo(key, head["ContentLength"], head["LastModified"], checksum_of(head))
+
+
+def checksum_of(head: Mapping[str, Any]) -> Checksum | None:
+    """Return the digest that S3 keeps of the whole object, if it does.
+
+    That of an upload in parts may be one of the digests of its parts: nobody can compare it with bytes, so it is none.
+    """
+    if head.get("ChecksumType") == "COMPOSITE":
+        return None
+    for algorithm in _ALGORITHMS:
+        encoded = head.get(f"Checksum{algorithm}")
+        if encoded:
+            try:
+                return Checksum(algorithm, base64.b64decode(encoded, validate=True).hex())
+            except binascii.Error:  # "…-3": of three parts, from a server that does not name the type
+                return None
+    return None

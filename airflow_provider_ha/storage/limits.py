@@ -1,0 +1,96 @@
+"""How long a call to S3 may take, and from which size on bytes go in parts: all figures in one place.
+
+One deadline covers a whole call, whatever happens in it: pauses after a throttled answer, repetitions, a body that
+stalls. An attempt is begun only while there is time for all of it, so the call ends before the deadline, not after it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from tenacity import Retrying, retry_if_exception, wait_random_exponential
+
+
+T = TypeVar("T")
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class S3Limits:
+    """Bounds of one call.
+
+    :param connect_timeout: Seconds to connect, per attempt.
+    :param read_timeout: Seconds without a byte of the answer, per attempt.
+    :param attempts: Requests per call at most, the first included.
+    :param deadline: Seconds for a call: for one page of a listing, for one request of a transfer in parts.
+    :param part_size: Bytes; an upload of more goes in parts of this size.
+    :param copy_whole: Bytes; a copy of more is made in parts. S3 itself ends at 5 GiB, and is slow to answer before.
+    :param copy_part: Bytes of such a part; S3 accepts 5 MiB to 5 GiB.
+    """
+
+    connect_timeout: float = 5.0
+    read_timeout: float = 30.0
+    attempts: int = 5
+    deadline: float = 120.0
+    part_size: int = 8 * MIB
+    copy_whole: int = 1024 * MIB
+    copy_part: int = 256 * MIB
+
+    @property
+    def longest_pause(self) -> float:
+        """Seconds that botocore waits before an attempt at most: 1, 2, 4, … 20, and a place under its rate limit."""
+        return min(20.0, 2.0 ** (self.attempts - 2)) + 2.0 if self.attempts > 1 else 0.0
+
+
+class DeadlineError(Exception):
+    """A call did not end in time; the text says what happened last.
+
+    :param code: S3's own code of that, when it gave one.
+    """
+
+    def __init__(self, message: str, code: str = "") -> None:
+        self.code = code
+        super().__init__(message)
+
+
+class Deadline:
+    """Until when one call may go on.
+
+    :param limits: How long calls and attempts may take.
+    :param clock: Seconds, never jumping back.
+    """
+
+    def __init__(self, limits: S3Limits, clock: Callable[[], float] = time.monotonic) -> None:
+        self._limits = limits
+        self._clock = clock
+        self._end = clock() + limits.deadline
+
+    def allows_attempt(self) -> bool:
+        """Whether a pause and one more attempt would end in time."""
+        limits = self._limits
+        needed = limits.longest_pause + limits.connect_timeout + limits.read_timeout
+        return self._clock() + needed <= self._end
+
+    def check_body(self, received: int) -> None:
+        """Assert that there is time for more of a body, of which *received* bytes are here.
+
+        :raises DeadlineError: There is not.
+        """
+        if self._clock() + self._limits.read_timeout > self._end:
+            raise DeadlineError(f"its bytes came too slowly: {received} within {self._limits.deadline:g} s")
+
+    def repeat(self, action: Callable[[], T], *, when: Callable[[BaseException], bool]) -> T:
+        """Return what *action* returns; tried again, with pauses, while its error is one of *when* and there is time.
+
+        For what the client library does not repeat by itself.
+        """
+        return Retrying(
+            retry=retry_if_exception(when),
+            stop=lambda state: state.attempt_number >= self._limits.attempts or not self.allows_attempt(),
+            wait=wait_random_exponential(multiplier=0.1, max=self._limits.longest_pause),
+            reraise=True,
+        )(action)

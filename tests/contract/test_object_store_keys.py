@@ -1,0 +1,170 @@
+"""Our keys fit every store; and what the stores themselves say of an object's bytes."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import zlib
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ha.errors import ObjectMissingError, StorageUnavailableError
+from airflow_provider_ha.storage import keys
+from airflow_provider_ha.storage._s3_objects import checksum_of
+from airflow_provider_ha.storage.keys import JobKeys
+from airflow_provider_ha.storage.local import LocalStore
+from airflow_provider_ha.storage.store import Checksum, ObjectStore
+from tests.s3_server import S3Access, any_server, real_server
+
+
+pytestmark = pytest.mark.timeout(120, func_only=True)  # whoever comes first may have to build the server
+
+# What a job, a savepoint or a query may be called, to be in the way of what we call things.
+NAMES = ("a", "a-b", "e1", "checkpoints", "payloads", "manifest.json", "blobs", "jobs", "journal")
+
+
+@pytest.fixture(scope="module")
+def real() -> Iterator[S3Access]:
+    with real_server() as access:
+        yield access
+
+
+@pytest.fixture(scope="module")
+def any_s3() -> Iterator[S3Access]:
+    with any_server() as access:
+        yield access
+
+
+@pytest.fixture(params=["local", "real"])
+def strict(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
+    """A store that refuses a key that is another one's directory."""
+    if request.param == "local":
+        return LocalStore(tmp_path / "root")
+    access: S3Access = request.getfixturevalue("real")
+    return access.store(access.new_bucket())
+
+
+def all_keys() -> list[str]:
+    """One object of every kind for jobs of every name."""
+    found = [keys.blob(hashlib.sha256(b"1").hexdigest()), "probe/1", "erase-1"]
+    for job_id, name in product(NAMES, NAMES):
+        job, query = JobKeys(job_id), name.removesuffix(".json")  # of the file that lies beside the queries
+        found += [
+            job.payload(1, 2),
+            f"{job.pin(1, 2)}/{name}/metadata",
+            f"{job.savepoint(name)}/manifest.json",
+            f"{job.savepoint(name)}/{query}/metadata",
+            f"{job.working_directory(2, 'x')}/{name}/metadata",
+            f"{job.application(1, 2)}/{name}",
+            job.journal("result", "1-e2"),
+        ]
+    return sorted(set(found))
+
+
+def test_no_key_is_the_directory_of_another() -> None:
+    found = all_keys()
+
+    directories = {"/".join(key.split("/")[:depth]) for key in found for depth in range(1, key.count("/") + 1)}
+
+    assert directories & set(found) == set()
+
+
+def test_every_kind_of_key_can_be_written_where_that_is_refused(strict: ObjectStore) -> None:
+    job_ids = ("a", "jobs")
+    found = [key for key in all_keys() if not key.startswith("jobs/") or key.split("/")[1] in job_ids]
+
+    for key in found:
+        strict.create(key, b"1")
+
+    assert [item.key for item in strict.list("")] == found
+
+
+def test_a_key_that_is_the_directory_of_another_is_refused_and_harms_nothing(strict: ObjectStore) -> None:
+    """Real S3 has both. Who relies on it loses objects on a file system, so nobody does."""
+    strict.write("a/b", b"1")
+    strict.write("c", b"1")
+
+    with pytest.raises(StorageUnavailableError):
+        strict.write("a", b"2")
+    with pytest.raises(StorageUnavailableError):
+        strict.write("c/d", b"2")
+
+    assert [item.key for item in strict.list("")] == ["a/b", "c"]
+    assert strict.read("a/b") == strict.read("c") == b"1"
+
+
+def test_what_is_asked_for_below_an_object_is_missing(strict: ObjectStore) -> None:
+    strict.write("c", b"1")
+
+    assert strict.info("c/d") is None
+    with pytest.raises(ObjectMissingError):
+        strict.read("c/d")
+
+
+@pytest.mark.parametrize("algorithm", ["SHA256", "CRC32"])
+def test_the_checksum_that_s3_keeps_is_told(any_s3: S3Access, algorithm: str) -> None:
+    bucket = any_s3.new_bucket()
+    any_s3.client().put_object(Bucket=bucket, Key="prefix/cluster/a", Body=b"content", ChecksumAlgorithm=algorithm)
+
+    info = any_s3.store(bucket).info("a")
+
+    expected = {"SHA256": hashlib.sha256(b"content").hexdigest(), "CRC32": f"{zlib.crc32(b'content'):08x}"}
+    assert info is not None
+    assert info.checksum == Checksum(algorithm, expected[algorithm])
+
+
+def test_a_checksum_that_somebody_gave_is_told(any_s3: S3Access) -> None:
+    """The one that Spark's state files have."""
+    value = bytes.fromhex("e3069283")  # of "123456789", by the algorithm's own definition
+    bucket = any_s3.new_bucket()
+    any_s3.client().put_object(
+        Bucket=bucket,
+        Key="prefix/cluster/a",
+        Body=b"123456789",
+        ChecksumCRC32C=base64.b64encode(value).decode(),
+    )
+
+    info = any_s3.store(bucket).info("a")
+
+    assert info is not None
+    assert info.checksum == Checksum("CRC32C", "e3069283")
+
+
+def test_no_checksum_is_no_error(any_s3: S3Access, tmp_path: Path) -> None:
+    local, remote = LocalStore(tmp_path), any_s3.store(any_s3.new_bucket())
+    for store in (local, remote):
+        store.write("a", b"1")
+
+        info = store.info("a")
+        listed = list(store.list(""))
+
+        assert info is not None
+        assert info.size == 1
+        assert [item.checksum for item in listed] == [None]
+
+
+@pytest.mark.parametrize(
+    "head",
+    [{"ChecksumType": "COMPOSITE", "ChecksumSHA256": "YWJj"}, {"ChecksumSHA256": "YWJj-3"}, {}],
+    ids=["by its type", "by its ending", "none"],
+)
+def test_a_checksum_of_parts_is_known_by_its_type_or_by_its_ending(head: dict[str, str]) -> None:
+    assert checksum_of(head) is None
+    assert checksum_of({"ChecksumType": "FULL_OBJECT", "ChecksumSHA256": "YWJj"}) == Checksum("SHA256", b"abc".hex())
+
+
+def test_a_checksum_of_parts_is_not_passed_off_as_one_of_the_bytes(any_s3: S3Access) -> None:
+    bucket, client = any_s3.new_bucket(), any_s3.client()
+    where = {"Bucket": bucket, "Key": "prefix/cluster/a"}
+    upload = client.create_multipart_upload(**where, ChecksumAlgorithm="SHA256")["UploadId"]
+    part = client.upload_part(**where, UploadId=upload, PartNumber=1, Body=b"1", ChecksumAlgorithm="SHA256")
+    parts = [{"PartNumber": 1, "ETag": part["ETag"], "ChecksumSHA256": part["ChecksumSHA256"]}]
+    client.complete_multipart_upload(**where, UploadId=upload, MultipartUpload={"Parts": parts})
+
+    info = any_s3.store(bucket).info("a")
+
+    assert info is not None
+    assert info.checksum is None

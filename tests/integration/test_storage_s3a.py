@@ -1,0 +1,130 @@
+"""Spark's own checkpoints on S3 with the profile of the documentation, and what S3A does when two write one name."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ha.testing.waiting import wait_until
+from tests.docs.blocks import blocks_of
+from tests.s3_faults import FOR_EVER, Exchange, Fault, s3_proxy
+from tests.s3_server import S3Access, real_server
+
+
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
+
+ROOT = Path(__file__).parents[2]
+APPS = ROOT / "tests" / "apps"
+IVY = ROOT / "build" / "test-cache" / "ivy"
+ROWS_PER_BATCH = 10
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[S3Access]:
+    """A server that S3A can work with: it does not with moto."""
+    with real_server() as access:
+        yield access
+
+
+def write_conf(folder: Path, s3: S3Access, endpoint: str) -> Path:
+    """Write the profile of the page, with a server that exists and what a test needs."""
+    page = ROOT / "docs" / "how-to" / "s3.md"
+    (block,) = (block for block in blocks_of(page) if block.title == "s3a.conf")
+    conf = dict(line.split(" ", 1) for line in block.text.splitlines())
+    conf |= {
+        "spark.hadoop.fs.s3a.endpoint": endpoint,
+        "spark.hadoop.fs.s3a.access.key": s3.access_key,
+        "spark.hadoop.fs.s3a.secret.key": s3.secret_key,
+        "spark.jars.ivy": str(IVY),
+        "spark.sql.shuffle.partitions": "2",
+        "spark.ui.enabled": "false",
+    }
+    path = folder / "conf.json"
+    path.touch(mode=0o600)
+    path.write_text(json.dumps(conf), encoding="utf-8")
+    return path
+
+
+@contextmanager
+def running(log: Path, *command: object) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a program of ``tests/apps`` with its JVM; both are gone afterwards."""
+    environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            [sys.executable, *map(str, command)],
+            stdout=subprocess.PIPE,
+            stderr=output,
+            env=environment,
+            start_new_session=True,
+        )
+    try:
+        yield process
+    finally:
+        kill(process)
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def test_a_query_on_s3_that_is_killed_goes_on_where_it_was(s3: S3Access, tmp_path: Path) -> None:
+    bucket, notes, log = s3.new_bucket(), tmp_path / "notes", tmp_path / "spark.log"
+    notes.mkdir()
+    command = (APPS / "s3a_counts.py", write_conf(tmp_path, s3, s3.endpoint), f"s3a://{bucket}/checkpoint", notes)
+
+    def batches() -> list[int]:
+        return sorted(int(path.name) for path in notes.iterdir() if path.name.isdigit())
+
+    def reached(process: subprocess.Popen[bytes], batch: int) -> bool:
+        assert process.poll() is None, log.read_text(encoding="utf-8")[-4000:]
+        return bool(batches()) and batches()[-1] >= batch
+
+    with running(log, *command) as process:
+        wait_until(lambda: reached(process, 3), timeout=400, what="batch 3")
+        kill(process)
+    killed_at = batches()[-1]
+    with running(log, *command) as process:
+        wait_until(lambda: reached(process, killed_at + 3), timeout=400, what="three batches more")
+
+    totals = {batch: int((notes / str(batch)).read_text(encoding="utf-8")) for batch in batches()}
+    assert list(totals) == list(range(len(totals)))
+    assert totals == {batch: ROWS_PER_BATCH * (batch + 1) for batch in totals}
+    names = [item["Key"] for item in s3.client().list_objects_v2(Bucket=bucket)["Contents"]]
+    assert [name for name in names if name.endswith((".changelog", ".zip")) and "_" in name.rpartition("/")[2]]
+    assert [name for name in names if "tmp" in name] == []
+
+
+def test_of_two_who_write_one_name_on_s3_both_win_unless_s3a_is_asked_for_a_condition(
+    s3: S3Access, tmp_path: Path
+) -> None:
+    """Both requests are held until both are there: each has looked, and seen nothing."""
+    bucket, both, log = s3.new_bucket(), threading.Barrier(2), tmp_path / "spark.log"
+
+    def hold(exchange: Exchange) -> None:
+        exchange.body()
+        both.wait(timeout=60)
+        exchange.forward()
+
+    names = ("spark", "plain", "conditional")
+    held = [Fault(hold, "PUT", f"/offsets/{name}", times=FOR_EVER) for name in names]
+    with s3_proxy(s3.endpoint, *held) as proxied:
+        command = (APPS / "s3a_race.py", write_conf(tmp_path, s3, proxied), f"s3a://{bucket}/checkpoint/offsets")
+        with running(log, *command) as process:
+            output, _ = process.communicate(timeout=400)
+
+    assert process.returncode == 0, log.read_text(encoding="utf-8")[-4000:]
+    assert [fault.hits for fault in held] == [2, 2, 2]
+    assert json.loads(output.splitlines()[-1]) == {"spark": 2, "plain": 2, "conditional": 1}
