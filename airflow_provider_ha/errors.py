@@ -2,8 +2,8 @@
 
 One condition per leaf; the bases are what a caller can handle. Whether a retry can help is a property of the type,
 never a matter of the message. Foreign exceptions are translated at one place per library: kazoo's in
-``coordination/_kazoo.py``, boto3's in ``storage/s3.py``, Spark's in ``driver/``. They become Airflow's only in the
-Airflow layer, and exit codes only in ``driver/`` and ``cli/``::
+``coordination/_kazoo.py``, boto3's in ``storage/_s3_bucket.py``, Spark's in ``driver/``. They become Airflow's only in
+the Airflow layer, and exit codes only in ``driver/`` and ``cli/``::
 
     HaError
     |- ConfigurationError                what the user wrote cannot work

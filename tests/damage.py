@@ -274,7 +274,7 @@ DAMAGES: tuple[Damage, ...] = (
     fails("rocksdb2", "zip-half", halve("state/0/0/9_*.zip"), "STATE_CORRUPT"),
     fails("rocksdb2", "zip-removed", remove("state/0/0/9_*.zip"), "STATE_MISSING"),
     fails("rocksdb2", "sst-removed", lambda c: newest_sst(c).unlink(), "STATE_MISSING"),
-    fails("rocksdb2", "sst-flipped", flip_sst, "CHECKSUM_MISMATCH"),
+    fails("rocksdb2", "sst-flipped", flip_sst, "STATE_CORRUPT"),
     fails("rocksdb2", "zip-crc-wrong", wrong_spark_crc("state/0/0/9_*.zip.crc"), "CHECKSUM_MISMATCH"),
     starts("rocksdb2", "zip-crc-removed", remove("state/0/0/9_*.zip.crc")),
     fails("rocksdb2", "zip-crc-empty", empty("state/0/0/9_*.zip.crc"), "CHECKSUM_MISMATCH"),

@@ -19,7 +19,7 @@ _WORDS = Arg(  # type: ignore[no-untyped-call]  # Airflow's Arg has no annotatio
 _NOUNS = {
     "job": "look at jobs, stop and cancel them: list, show, graph, stop, cancel, release",
     "checkpoint": "list, show and verify checkpoints, plan a restore",
-    "savepoint": "list, show, trigger and dispose of savepoints",
+    "savepoint": "list, show, trigger, create, move and dispose of savepoints",
     "restore": "bring a job back from a checkpoint or savepoint",
     "leader": "who leads a job: show",
     "recover": "recover the jobs of the cluster, once or for good",

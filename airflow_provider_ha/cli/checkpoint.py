@@ -8,11 +8,12 @@ from typing import Annotated
 
 import typer
 
-from airflow_provider_ha.checkpoints.verification.report import Report
+from airflow_provider_ha.checkpoints.directories.sinks import local_path
 from airflow_provider_ha.checkpoints.verification.verify import verify
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.outcome import Exit
 from airflow_provider_ha.cli.session import AsJson, JobId, cluster, reported
+from airflow_provider_ha.cli.verification_report import print_report
 from airflow_provider_ha.errors import CheckpointMissingError
 
 
@@ -100,6 +101,13 @@ def verify_directory(
     spark_version: Annotated[
         str | None, typer.Option(help="Judge for this release, X.Y.Z; default: the installed one.", metavar="X.Y.Z")
     ] = None,
+    sink: Annotated[
+        str | None,
+        typer.Option(
+            help="Output directory of the query's file sink: its log is judged together with the checkpoint.",
+            metavar="PATH",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Say whether Spark can start from a checkpoint directory as it stands, and which batches it could be restored to.
@@ -107,27 +115,10 @@ def verify_directory(
     Exit 0: it can start and goes on with the right state; 1: it cannot; 2: it could not be read or is not there.
     """
     with reported(as_json=as_json):
-        report = verify(path, depth=depth.value, spark_version=spark_version)
+        output = None if sink is None else local_path(sink)
+        report = verify(path, depth=depth.value, spark_version=spark_version, sink=output)
     if as_json:
         console.print_json(report.to_json())
     else:
-        _print_report(path, report)
+        print_report(path, report)
     raise typer.Exit({True: Exit.YES, False: Exit.NO, None: Exit.UNKNOWN}[report.startable])
-
-
-def _print_report(path: Path, report: Report) -> None:
-    sentence = {
-        True: f"Spark can start from {path}",
-        False: f"Spark cannot start from {path} as it stands",
-        None: f"{path} could not be judged",
-    }[report.startable]
-    console.out.print(sentence, style="bold", markup=False)
-    if report.restorable:
-        console.out.print(
-            f"it could be restored to {len(report.restorable)} batch(es), the latest is {report.latest_restorable}"
-        )
-    console.print_table(
-        ("FINDING", "BATCH", "FILE", "MESSAGE"),
-        ([item.code.value, item.batch, item.path, item.message] for item in report.findings),
-        empty="nothing was found wrong",
-    )

@@ -1,4 +1,4 @@
-"""``spark-ha savepoint``: list, show, trigger and dispose of savepoints."""
+"""``spark-ha savepoint``: the savepoints of a job, and savepoints as directories and archives."""
 
 from __future__ import annotations
 
@@ -6,12 +6,24 @@ from typing import Annotated
 
 import typer
 
-from airflow_provider_ha.cli import console
+from airflow_provider_ha.cli import console, savepoint_files, savepoint_import
 from airflow_provider_ha.cli.requests import WaitSeconds, await_operation, operation_id, who
 from airflow_provider_ha.cli.session import AsJson, JobId, cluster
 
 
-app = typer.Typer(help="List, show, trigger and dispose of savepoints.", no_args_is_help=True)
+app = typer.Typer(
+    help=(
+        "Savepoints of managed jobs (list, show, trigger, dispose), and savepoints as directories and archives, which "
+        "need neither ZooKeeper nor Airflow (create, verify, export, import, restore). What has a slash is a path, "
+        "what has none is a job id."
+    ),
+    no_args_is_help=True,
+)
+app.command()(savepoint_files.create)
+app.command()(savepoint_files.verify)
+app.command()(savepoint_files.export)
+app.command("import")(savepoint_import.import_archive)
+app.command()(savepoint_files.restore)
 
 SavepointId = Annotated[str, typer.Argument(help="Id of the savepoint.", metavar="SAVEPOINT")]
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from airflow_provider_ha.checkpoints.directories.pins import refuse_reserved
 from airflow_provider_ha.checkpoints.directories.sinks import FORMATS
 from airflow_provider_ha.checkpoints.model import SinkKind
 from airflow_provider_ha.errors import ApplicationRefusedError
@@ -81,6 +82,7 @@ def checked_name(noted: WriterNotes, taken: frozenset[str]) -> str:
             next_step="Give every query its own name",
         )
     try:
+        refuse_reserved(noted.name)
         return check_name(noted.name, "query name")
     except ValueError as error:
         raise ApplicationRefusedError(str(error)) from error

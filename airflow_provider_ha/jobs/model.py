@@ -132,8 +132,8 @@ class StartKind(str, Enum):
 class OutputMode(str, Enum):
     """What a restored file sink's log holds when the output directory is another one.
 
-    ``CONTINUE`` copies the entries up to the cut (the new directory alone reads as the whole truth), ``FRESH`` makes
-    empty ones (the new directory holds only what is new).
+    ``CONTINUE`` copies the entries up to the cut, which name the old files: a partitioned output reads as the whole
+    result, another one with ``recursiveFileLookup=true``. ``FRESH`` makes empty ones: only what is new is there.
     """
 
     CONTINUE = "continue"

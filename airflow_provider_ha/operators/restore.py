@@ -28,8 +28,8 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
     :param source_job: Job that the checkpoint belongs to; *job_id* when left out.
     :param want: ``"latest"``, ``"checkpoint-<n>"``, ``"savepoint-<id>"`` or ``"before <time>"``.
     :param fallback: Whether an older candidate may be taken when a newer one is known to be bad.
-    :param output_mode: For another output directory: ``"continue"`` (it alone reads as the whole truth) or
-        ``"fresh"`` (it holds only what is new).
+    :param output_mode: For another output directory: ``"continue"`` (its log names the old files) or ``"fresh"`` (it
+        holds only what is new).
     :param allow: Verdicts that are accepted.
     :param application: Path of another script.
     :param arguments: Other arguments.

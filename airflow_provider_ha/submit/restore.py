@@ -42,9 +42,11 @@ def submit_job(job: JobContext, request: SubmitRequest) -> SubmittedRun:
     :raises JobStateError: The job has a live run of another request; nothing was changed.
     :raises CheckpointMissingError: What the run is to start from is not there, or known to be bad.
     :raises RestoreRefusedError: It cannot be continued safely from there.
+    :raises StorageUnavailableError: The storage cannot be written, or lets two create one object.
     """
 
     def prepare() -> Prepared:
+        job.store.check_writable()
         start = _start_point(job, request)
         return Prepared(graph=job.graphs.write_graph(upload(job, request)), start=start)
 
@@ -57,10 +59,12 @@ def restore_job(job: JobContext, request: RestoreRequest) -> SubmittedRun:
     :raises JobStateError: The job has a live run of another request; nothing was changed.
     :raises CheckpointMissingError: There is nothing that can be restored; each candidate is named with its reason.
     :raises RestoreRefusedError: The verdict of the plan is not among those that the request allows.
+    :raises StorageUnavailableError: The storage cannot be written, or lets two create one object.
     """
     with Reading(job, request.request_id) as reading:
 
         def prepare() -> Prepared:
+            job.store.check_writable()
             chosen, plan = _plan(job, request, reading)
             _refuse(plan, request.allow)
             start = _start(job, plan, request.output)

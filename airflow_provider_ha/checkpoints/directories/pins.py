@@ -78,11 +78,11 @@ def sink_files(cut: Mapping[str, int], sinks: Mapping[str, Path]) -> Iterator[tu
 
 
 def refuse_reserved(query: str) -> None:
-    """Refuse the one query name that a pin and a savepoint use themselves.
+    """Refuse the names that a pin and a savepoint use themselves.
 
-    :raises ConfigurationError: It is that name.
+    :raises ConfigurationError: It is one of them.
     """
-    if query == SINKS:
+    if query in (SINKS, "manifest.json"):
         raise ConfigurationError(f"query name {query!r} is reserved", next_step="Give the query another name")
 
 

@@ -13,7 +13,16 @@ from pathlib import Path
 
 from airflow_provider_ha.checkpoints.format import files
 from airflow_provider_ha.checkpoints.format.compactible_log import CompactibleLog
-from airflow_provider_ha.checkpoints.format.layout import COMMITS, METADATA, OFFSETS, SOURCES, STATE, numbers
+from airflow_provider_ha.checkpoints.format.layout import (
+    COMMITS,
+    METADATA,
+    OFFSETS,
+    SOURCES,
+    STATE,
+    batches,
+    numbers,
+    previous_batch,
+)
 from airflow_provider_ha.checkpoints.format.metadata_log import OffsetsEntry, read_commits, read_offsets, read_query_id
 from airflow_provider_ha.checkpoints.format.state import StateReader
 from airflow_provider_ha.errors import CheckpointMissingError
@@ -51,8 +60,7 @@ def closure(directory: Path, batch: int, *, with_planned: bool, reader: StateRea
         checksums = {path: files.size(directory, path) for name in needed for path in checksum_files(directory, name)}
     except files.FileGoneError as error:
         # Spark purges the logs before the state, so what it purged under our hands is told from what was lost.
-        read_first = max(batch - 1, 0)
-        if batch >= 0 and not files.exists(directory, f"{OFFSETS}/{read_first}"):
+        if batch >= 0 and min(batches(directory, OFFSETS), default=batch + 1) > max(batch - 1, 0):
             raise CheckpointMissingError(
                 f"batch {batch} of {directory} was purged while it was read", next_step="Choose a newer batch"
             ) from error
@@ -72,10 +80,13 @@ def needed_files(
     if batch >= 0:
         offsets, commits = read_offsets(directory, batch), read_commits(directory, batch)
         needed += [f"{COMMITS}/{batch}", f"{OFFSETS}/{batch}"]
-        if batch > 0:
+        sparse = not commits.state_ids and not files.names(directory / STATE)
+        known = (*batches(directory, OFFSETS), *batches(directory, COMMITS))
+        before = previous_batch(known, batch, sparse=sparse)
+        if before is not None:
             # Although it is committed: Spark refuses to start without it.
-            read_offsets(directory, batch - 1)
-            needed.append(f"{OFFSETS}/{batch - 1}")
+            read_offsets(directory, before)
+            needed.append(f"{OFFSETS}/{before}")
         state = [file.path for file in (reader or StateReader(directory)).files(offsets, commits)]
         state += state_metadata(directory, batch)
     if planned is not None:
@@ -105,7 +116,7 @@ def source_files(directory: Path, offsets: OffsetsEntry) -> list[str]:
 def source_log(directory: Path, offsets: OffsetsEntry, position: int) -> str:
     """Return the path of the log of the source at *position*: by position, or by name where sources are named."""
     by_name = f"{SOURCES}/{offsets.sources[position]}"
-    return by_name if (directory / by_name).is_dir() else f"{SOURCES}/{position}"
+    return by_name if files.is_directory(directory / by_name) else f"{SOURCES}/{position}"
 
 
 def state_metadata(directory: Path, batch: int) -> Iterator[str]:

@@ -1,26 +1,22 @@
-"""The compressed streams that Spark writes state in: LZ4 blocks (default), Zstandard, Snappy.
+"""The compressed streams that Spark writes state in: LZ4 blocks (default), Zstandard, Snappy, LZF.
 
-Invariant: a stream is read to its end or to its first fault, and the fault is told; whether it matters is the business
-of who reads the records. Which codec a file has is seen from its first bytes: the conf that named it may have changed.
+Invariant: a stream is decoded piece by piece, as far as somebody reads it, and its first fault is raised where it is
+reached; whether it matters is the business of who reads the records. Which codec a file has is seen from its first
+bytes: the conf that named it may have changed. What a header claims is compared with what the file can hold before
+anything is allocated for it.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 
 import cramjam
+import xxhash
+import zstandard
 
-from airflow_provider_ha.checkpoints.format.crc import xxhash32
-
-
-class StreamCorruptError(ValueError):
-    """The bytes are not a whole stream; the text says where and why."""
-
-
-class UnknownCodecError(ValueError):
-    """The stream is of a codec that we cannot read (LZF): nothing is known about its content."""
+from airflow_provider_ha.checkpoints.format import lzf
+from airflow_provider_ha.checkpoints.format.byte_stream import ByteStream, NotLookedIntoError, StreamCorruptError
 
 
 _LZ4_MAGIC = b"LZ4Block"
@@ -28,69 +24,68 @@ _LZ4_HEADER = struct.Struct("<8sBIII")
 _LZ4_RAW, _LZ4_COMPRESSED = 0x10, 0x20
 # net.jpountz' LZ4BlockOutputStream: its seed, and it keeps 28 bits of the checksum.
 _LZ4_SEED, _LZ4_CHECKSUM_BITS = 0x9747B28C, 0x0FFFFFFF
+# The low half of a block's token says how large it may be: 2 to the power of 10 to 25, 32 MiB at most.
+_LZ4_LEVEL_BASE = 10
+# A byte of an LZ4 length says 255 bytes at most; a Snappy copy of 64 bytes needs three.
+_LZ4_RATIO, _SNAPPY_RATIO = 255, 22
+
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_ZSTD_PIECE = 256 * 1024
+
 _SNAPPY_MAGIC = b"\x82SNAPPY\x00"
 _SNAPPY_HEADER_LENGTH = 16
-_LZF_MAGIC = b"ZV"
+# Spark's default is 32 KiB. A block must be held to be decoded, so one that is larger than any of LZ4 is left alone.
+_SNAPPY_BLOCK = 32 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Decoded:
-    """What could be read of a stream.
+def decode(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
+    """Yield what a stream of *size* bytes decompresses to.
 
-    :param content: Everything up to the first fault.
-    :param problem: That fault; empty when the stream is whole.
+    :raises StreamCorruptError: It is empty, begins as no stream does, or has a fault where it is read.
+    :raises NotLookedIntoError: It has blocks larger than we hold.
     """
-
-    content: bytes
-    problem: str = ""
-
-
-def decode(data: bytes) -> Decoded:
-    """Read a stream as far as it goes.
-
-    :raises StreamCorruptError: It is empty, or begins as no stream does.
-    :raises UnknownCodecError: It is of a codec that we cannot read.
-    """
-    if not data:
+    stream = ByteStream(pieces)
+    head = stream.peek(len(_LZ4_MAGIC))
+    if not head:
         raise StreamCorruptError("the file is empty")
-    if data.startswith(_LZ4_MAGIC):
-        return _collect(_lz4(data))
-    if data.startswith(_ZSTD_MAGIC):
-        return _zstd(data)
-    if data.startswith(_SNAPPY_MAGIC):
-        return _collect(_snappy(data))
-    if data.startswith(_LZF_MAGIC):
-        raise UnknownCodecError("it is compressed with LZF, which is not decoded here")
+    if head == _LZ4_MAGIC:
+        return _lz4(stream, size)
+    if head.startswith(_ZSTD_MAGIC):
+        return _zstd(stream)
+    if head == _SNAPPY_MAGIC:
+        return _snappy(stream, size)
+    if head.startswith(lzf.MAGIC):
+        return lzf.decode(stream)
     raise StreamCorruptError("it begins with the mark of no codec")
 
 
-def _collect(blocks: Iterator[bytes]) -> Decoded:
-    parts: list[bytes] = []
-    try:
-        parts.extend(blocks)
-    except StreamCorruptError as error:
-        return Decoded(b"".join(parts), str(error))
-    return Decoded(b"".join(parts))
-
-
-def _lz4(data: bytes) -> Iterator[bytes]:
-    at = 0
-    while at < len(data):
-        if len(data) - at < _LZ4_HEADER.size:
-            raise StreamCorruptError(f"stream ended prematurely at byte {len(data)}")
-        magic, token, packed, unpacked, checksum = _LZ4_HEADER.unpack_from(data, at)
+def _lz4(stream: ByteStream, size: int) -> Iterator[bytes]:
+    while stream.peek(1):
+        at = stream.position
+        magic, token, packed, unpacked, checksum = _LZ4_HEADER.unpack(stream.take(_LZ4_HEADER.size))
         if magic != _LZ4_MAGIC:
             raise StreamCorruptError(f"no LZ4 block begins at byte {at}")
-        at += _LZ4_HEADER.size
+        if problem := _lz4_claim(token, packed, unpacked, size - stream.position):
+            raise StreamCorruptError(f"the LZ4 block at byte {at} {problem}")
         if unpacked:
-            yield _lz4_block(data[at : at + packed], token & 0xF0, packed, unpacked, checksum)
-            at += packed
+            yield _lz4_block(stream.take(packed), token & 0xF0, unpacked, checksum)
 
 
-def _lz4_block(block: bytes, method: int, packed: int, unpacked: int, checksum: int) -> bytes:
-    if len(block) < packed:
-        raise StreamCorruptError("stream ended prematurely inside a block")
+def _lz4_claim(token: int, packed: int, unpacked: int, left: int) -> str:
+    """Return what no writer of LZ4 blocks can have meant; Java's reader refuses the same."""
+    limit = 1 << (_LZ4_LEVEL_BASE + (token & 0x0F))
+    if unpacked > limit:
+        return f"claims {unpacked} bytes, its own limit is {limit}"
+    if packed > left:
+        return f"claims {packed} packed bytes, the stream ended prematurely: {left} are there"
+    if bool(packed) != bool(unpacked) or unpacked > packed * _LZ4_RATIO:
+        return f"claims to unpack {packed} bytes to {unpacked}, which LZ4 cannot"
+    if token & 0xF0 == _LZ4_RAW and packed != unpacked:
+        return f"is not compressed, and claims {packed} and {unpacked} bytes"
+    return ""
+
+
+def _lz4_block(block: bytes, method: int, unpacked: int, checksum: int) -> bytes:
     if method == _LZ4_RAW:
         content = block
     elif method == _LZ4_COMPRESSED:
@@ -100,36 +95,55 @@ def _lz4_block(block: bytes, method: int, packed: int, unpacked: int, checksum: 
             raise StreamCorruptError(f"a block does not decompress: {error}") from None
     else:
         raise StreamCorruptError(f"a block has the unknown method {method:#x}")
-    if len(content) != unpacked or xxhash32(content, _LZ4_SEED) & _LZ4_CHECKSUM_BITS != checksum:
+    if len(content) != unpacked or xxhash.xxh32_intdigest(content, _LZ4_SEED) & _LZ4_CHECKSUM_BITS != checksum:
         raise StreamCorruptError("a block's checksum does not fit its content")
     return content
 
 
-def _zstd(data: bytes) -> Decoded:
-    content = cramjam.Buffer()
+class _Source:
+    """A stream as a file to read from."""
+
+    def __init__(self, stream: ByteStream) -> None:
+        self._stream = stream
+
+    def read(self, length: int) -> bytes:
+        return self._stream.some(length)
+
+
+def _zstd(stream: ByteStream) -> Iterator[bytes]:
+    # The library refuses windows above 128 MiB, as Spark's does: the highest level needs that much.
+    reader = zstandard.ZstdDecompressor().stream_reader(_Source(stream), read_across_frames=True)  # type: ignore[arg-type]  # reads only
     try:
-        cramjam.zstd.decompress_into(data, content)
-    except cramjam.DecompressionError as error:
-        problem = f"it does not decompress: {error}"
-    else:
-        problem = ""
-    content.seek(0)
-    return Decoded(bytes(content.read()), problem)
+        # What is at hand, and no more: what follows the records may be no frame at all.
+        while piece := reader.read1(_ZSTD_PIECE):
+            yield piece
+    except zstandard.ZstdError as error:
+        raise StreamCorruptError(f"it does not decompress: {error}") from None
 
 
-def _snappy(data: bytes) -> Iterator[bytes]:
-    at = _SNAPPY_HEADER_LENGTH
-    while at < len(data):
-        if data[at : at + len(_SNAPPY_MAGIC)] == _SNAPPY_MAGIC:
-            at += _SNAPPY_HEADER_LENGTH  # streams may be concatenated
+def _snappy(stream: ByteStream, size: int) -> Iterator[bytes]:
+    stream.take(_SNAPPY_HEADER_LENGTH)
+    while stream.peek(1):
+        if stream.peek(len(_SNAPPY_MAGIC)) == _SNAPPY_MAGIC:
+            stream.take(_SNAPPY_HEADER_LENGTH)  # streams may be concatenated
             continue
-        length = int.from_bytes(data[at : at + 4], "big")
-        block = data[at + 4 : at + 4 + length]
-        if len(block) < length or at + 4 > len(data):
-            raise StreamCorruptError("stream ended prematurely inside a block")
-        try:
-            content = bytes(cramjam.snappy.decompress_raw(block))
-        except cramjam.DecompressionError as error:
-            raise StreamCorruptError(f"a block does not decompress: {error}") from None
-        yield content
-        at += 4 + length
+        length, left = int.from_bytes(stream.take(4), "big"), size - stream.position
+        if length > left:
+            raise StreamCorruptError(f"stream ended prematurely: a block claims {length} bytes, {left} are there")
+        if length > _SNAPPY_BLOCK:
+            raise NotLookedIntoError(f"it has a Snappy block of {length} bytes")
+        yield _snappy_block(stream.take(length))
+
+
+def _snappy_block(block: bytes) -> bytes:
+    try:
+        claimed = cramjam.snappy.decompress_raw_len(block)
+        if claimed > len(block) * _SNAPPY_RATIO:
+            raise StreamCorruptError(
+                f"a block of {len(block)} bytes claims to unpack to {claimed}, which Snappy cannot"
+            )
+        if claimed > _SNAPPY_BLOCK:
+            raise NotLookedIntoError(f"it has a Snappy block of {claimed} bytes")
+        return bytes(cramjam.snappy.decompress_raw(block))
+    except cramjam.DecompressionError as error:
+        raise StreamCorruptError(f"a block does not decompress: {error}") from None

@@ -1,24 +1,32 @@
 """Looking into state files: the full depth of a verification.
 
-Invariant: a file is looked into once, and the answer is kept: one snapshot carries many batches.
+Invariant: a file is looked into once, and the answer is kept: one snapshot carries many batches. It is read once and in
+pieces: what is held does not grow with it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.format import crc, files
-from airflow_provider_ha.checkpoints.format.codecs import StreamCorruptError, UnknownCodecError, decode
+from airflow_provider_ha.checkpoints.format.byte_stream import NotLookedIntoError, StreamCorruptError
+from airflow_provider_ha.checkpoints.format.codecs import decode
 from airflow_provider_ha.checkpoints.format.records import check_changelog, check_map
 from airflow_provider_ha.checkpoints.format.releases import Release
+from airflow_provider_ha.checkpoints.format.single_pass import SinglePass
+from airflow_provider_ha.checkpoints.format.sst import check_table
 from airflow_provider_ha.checkpoints.format.state import StateReader, check_not_empty
 from airflow_provider_ha.checkpoints.format.store_files import Kind, StateFile
 from airflow_provider_ha.checkpoints.format.zip_stream import ZipCorruptError, read_members
 from airflow_provider_ha.errors import CheckpointCorruptError
 
 
-# The last 8 bytes of every RocksDB table file in the block-based format.
-_SST_MAGIC = bytes.fromhex("f7cff485b741e288")
+# The name of a MANIFEST and a line end.
+_CURRENT_LIMIT = 1024
+# Five short fields of JSON.
+_SPARK_CRC_LIMIT = 64 << 10
 
 
 class ChecksumMismatchError(CheckpointCorruptError):
@@ -36,6 +44,8 @@ class ContentCheck:
         self._directory = directory
         self._release = release
         self._seen: dict[str, CheckpointCorruptError | None] = {}
+        #: Path -> why its content could not be judged: it is of a kind that is not known here. That is no fault of it.
+        self.not_looked_into: dict[str, str] = {}
 
     def __call__(self, file: StateFile) -> None:
         """Look into *file*.
@@ -51,26 +61,36 @@ class ContentCheck:
     def _look(self, file: StateFile) -> CheckpointCorruptError | None:
         try:
             check_not_empty(file)
-            data = files.read(self._directory, file.path)
-            _check_content(file, data)
-            self._check_sums(file, data)
+            with ExitStack() as stack:
+                sums = list(self._sums(file, stack))
+                read = SinglePass(stack.enter_context(files.opened(self._directory, file.path)), sums)
+                self._check_content(file, read)
+                read.finish()
+                for each in sums:
+                    if problem := each.problem():
+                        raise ChecksumMismatchError(file.path, problem)
         except CheckpointCorruptError as error:
             return error
         return None
 
-    def _check_sums(self, file: StateFile, data: bytes) -> None:
+    def _check_content(self, file: StateFile, read: SinglePass) -> None:
+        try:
+            _check_content(file, read)
+        except NotLookedIntoError as reason:
+            self.not_looked_into[file.path] = str(reason)
+
+    def _sums(self, file: StateFile, stack: ExitStack) -> Iterator[crc.SparkSum | crc.HadoopSums]:
+        """Yield the sums that this release compares when it reads *file*."""
         own = Path(file.path).name
         by_id = file.kind in {Kind.ZIP, Kind.CHANGELOG} and "_" in own
         visible, hidden = f"{file.path}.crc", f"{Path(file.path).parent}/.{own}.crc"
         if self._release.checks_spark_crc(by_id=by_id) and files.exists(self._directory, visible):
-            recorded = files.read(self._directory, visible)
-            counts = bool(recorded) or not self._release.accepts_empty_spark_crc
-            if counts and (problem := crc.spark_problem(data, recorded)):
-                raise ChecksumMismatchError(file.path, problem)
+            with files.opened(self._directory, visible) as opened:
+                recorded = opened.read_at(0, min(opened.size, _SPARK_CRC_LIMIT))
+            if recorded or not self._release.accepts_empty_spark_crc:
+                yield crc.SparkSum(recorded)
         if _read_through_hadoop(file, by_id=by_id) and files.exists(self._directory, hidden):
-            problem = crc.hadoop_problem(data, files.read(self._directory, hidden))
-            if problem:
-                raise ChecksumMismatchError(file.path, problem)
+            yield crc.HadoopSums(stack.enter_context(files.opened(self._directory, hidden)).read_at)
 
 
 def deep_reader(directory: Path, release: Release) -> StateReader:
@@ -83,40 +103,35 @@ def _read_through_hadoop(file: StateFile, *, by_id: bool) -> bool:
     return file.kind in {Kind.SST, Kind.LOG} or (file.kind is Kind.ZIP and not by_id)
 
 
-def _check_content(file: StateFile, data: bytes) -> None:
+def _check_content(file: StateFile, read: SinglePass) -> None:
     if file.kind is Kind.ZIP:
-        _check_zip(file.path, data)
+        _check_zip(file.path, read)
     elif file.kind is Kind.SST:
-        if not data.endswith(_SST_MAGIC):
-            raise CheckpointCorruptError(file.path, "it does not end as a RocksDB table file does")
+        check_table(file.path, read)
     elif file.kind is not Kind.LOG:
-        _check_stream(file, data)
+        _check_stream(file, read)
+    elif file.size:
+        # RocksDB itself stops at the first record of a log that is bad, and goes on.
+        raise NotLookedIntoError("it is an archived log of RocksDB")
 
 
-def _check_zip(path: str, data: bytes) -> None:
+def _check_zip(path: str, read: SinglePass) -> None:
     try:
-        members = read_members(data)
+        members = read_members(read.pieces(), read.size, {"CURRENT": _CURRENT_LIMIT})
     except ZipCorruptError as error:
         raise CheckpointCorruptError(path, f"it is not a whole zip: {error}") from None
-    sizes = {name: len(content) for name, content in members.items()}
-    current = members.get("CURRENT", b"").decode(errors="replace").strip()
-    if current not in sizes:
+    current = members.kept.get("CURRENT", b"").decode(errors="replace").strip()
+    if current not in members.sizes:
         raise CheckpointCorruptError(path, f"its CURRENT names {current!r}, which is not in it")
-    empty = [name for name, size in sizes.items() if size == 0 and not name.endswith(".log")]
+    empty = [name for name, size in members.sizes.items() if size == 0 and not name.endswith(".log")]
     if empty:
         raise CheckpointCorruptError(path, f"its member {empty[0]} is empty")
 
 
-def _check_stream(file: StateFile, data: bytes) -> None:
+def _check_stream(file: StateFile, read: SinglePass) -> None:
+    check = check_changelog if file.kind is Kind.CHANGELOG else check_map
     try:
-        decoded = decode(data)
-    except UnknownCodecError:
-        return
+        # Spark reads up to the terminator of the records: only before it a broken stream matters.
+        check(decode(read.pieces(), read.size))
     except StreamCorruptError as error:
         raise CheckpointCorruptError(file.path, str(error)) from None
-    try:
-        check = check_changelog if file.kind is Kind.CHANGELOG else check_map
-        check(decoded.content)
-    except StreamCorruptError as error:
-        # Spark reads up to the terminator of the records: only before it a broken stream matters.
-        raise CheckpointCorruptError(file.path, decoded.problem or str(error)) from None

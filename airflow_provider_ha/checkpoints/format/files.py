@@ -6,7 +6,11 @@ be read (permissions, a broken disk) is ``StorageUnavailableError`` and says not
 
 from __future__ import annotations
 
+import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_provider_ha.errors import CheckpointCorruptError, StorageUnavailableError
@@ -96,6 +100,45 @@ def read(directory: Path, name: str) -> bytes:
         raise FileGoneError(name, "it is needed and not there") from None
     except OSError as error:
         raise UnreadableError(name, error) from error
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFile:
+    """A file that is read in pieces. What stands under its name meanwhile does not matter.
+
+    :param name: Relative to the checkpoint.
+    :param size: Bytes when it was opened.
+    """
+
+    name: str
+    size: int
+    _descriptor: int
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Return *length* bytes from *offset*; fewer at the end.
+
+        :raises UnreadableError: They could not be read.
+        """
+        try:
+            return os.pread(self._descriptor, length, offset)
+        except OSError as error:
+            raise UnreadableError(self.name, error) from error
+
+
+@contextmanager
+def opened(directory: Path, name: str) -> Iterator[OpenFile]:
+    """Open a file for as long as the block runs; raises as :func:`read` does."""
+    size(directory, name)
+    try:
+        descriptor = os.open(directory / name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        raise FileGoneError(name, "it is needed and not there") from None
+    except OSError as error:
+        raise UnreadableError(name, error) from error
+    try:
+        yield OpenFile(name, os.fstat(descriptor).st_size, descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def read_text(directory: Path, name: str) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_ha.checkpoints.format.files import exists, names, read, read_text
+from airflow_provider_ha.checkpoints.format.files import exists, is_directory, names, read, read_text
 from airflow_provider_ha.checkpoints.format.layout import STATE, numbers
 from airflow_provider_ha.errors import CheckpointCorruptError
 
@@ -22,6 +22,19 @@ DEFAULT_STORE = "default"
 _NOT_STORES = frozenset({"SSTs", "logs"})
 # The key schema of an operator without keys (global aggregation) or with the one null key (global limit).
 _NO_KEY = re.compile(rb'\]|\{"name":"[^"]*","type":"(?:void|null)"')
+
+
+# Its one key is null, so it has state in partition 0 only.
+_GLOBAL_LIMIT = "globalLimit"
+
+
+@dataclass(frozen=True, slots=True)
+class _Recorded:
+    """What an operator's own metadata says; no name where there is none."""
+
+    stores: tuple[str, ...]
+    partitions: int | None
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +76,18 @@ def read_operator(directory: Path, number: int) -> Operator:
     place = f"{STATE}/{number}"
     metadata = _newest_metadata(directory, place)
     found = len(numbers(directory / place))
-    stores, partitions = substores(directory, f"{place}/0") or (DEFAULT_STORE,), None
+    recorded = _Recorded(substores(directory, f"{place}/0") or (DEFAULT_STORE,), None, "")
     if metadata:
         try:
-            stores, partitions = _parse(metadata, read_text(directory, metadata))
+            recorded = _parse(metadata, read_text(directory, metadata))
         except CheckpointCorruptError:
             if metadata != _first_metadata(place):
                 raise
-    return Operator(number, stores, partitions, _is_keyless(directory, f"{place}/0"), found)
+    keyless = _is_keyless(directory, f"{place}/0")
+    if keyless is None:
+        # Releases before 3.1 write no schema and before 4.0 no metadata: then only the directories tell.
+        keyless = recorded.name == _GLOBAL_LIMIT or (not recorded.name and numbers(directory / place) == [0])
+    return Operator(number, recorded.stores, recorded.partitions, keyless, found)
 
 
 def substores(directory: Path, place: str) -> tuple[str, ...]:
@@ -78,7 +95,7 @@ def substores(directory: Path, place: str) -> tuple[str, ...]:
     return tuple(
         name
         for name in names(directory / place)
-        if name[:1].isalpha() and name not in _NOT_STORES and (directory / place / name).is_dir()
+        if name[:1].isalpha() and name not in _NOT_STORES and is_directory(directory / place / name)
     )
 
 
@@ -92,19 +109,23 @@ def _newest_metadata(directory: Path, place: str) -> str | None:
     return path if exists(directory, path) else None
 
 
-def _parse(path: str, text: str) -> tuple[tuple[str, ...], int]:
+def _parse(path: str, text: str) -> _Recorded:
     _, _, body = text.partition("\n")
     try:
-        infos: list[dict[str, Any]] = json.loads(body)["stateStoreInfo"]
-        return tuple(str(info["storeName"]) for info in infos), max(int(info["numPartitions"]) for info in infos)
-    except (ValueError, KeyError, TypeError):
+        document: dict[str, Any] = json.loads(body)
+        infos: list[dict[str, Any]] = document["stateStoreInfo"]
+        stores = tuple(str(info["storeName"]) for info in infos)
+        name = str((document.get("operatorInfo") or {}).get("operatorName", ""))
+        return _Recorded(stores, max(int(info["numPartitions"]) for info in infos), name)
+    except (AttributeError, ValueError, KeyError, TypeError):
         raise CheckpointCorruptError(path, "the operator's metadata cannot be read") from None
 
 
-def _is_keyless(directory: Path, place: str) -> bool:
+def _is_keyless(directory: Path, place: str) -> bool | None:
+    """Whether the operator has no key, by its schema; ``None`` when there is no schema."""
     path = f"{place}/_metadata/schema"
     if not exists(directory, path):
-        return False
+        return None
     # The key's schema comes first, so the first list of fields is the key's.
     _, _, fields = read(directory, path).partition(b'"fields":[')
     return bool(_NO_KEY.match(fields))

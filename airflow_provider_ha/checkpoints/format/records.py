@@ -1,121 +1,161 @@
 """What is inside a delta, a snapshot or a changelog once it is decompressed.
 
 Invariant: a stream of records is whole when its terminator is reached. Spark stops reading there, so what follows it is
-no fault.
+no fault. A record is passed over by its lengths: its content is never copied, whatever it claims.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+import struct
+from collections.abc import Iterable, Sequence
 
-from airflow_provider_ha.checkpoints.format.codecs import StreamCorruptError
+from airflow_provider_ha.checkpoints.format.byte_stream import ByteStream, StreamCorruptError
 
 
 _NULL = -1
-_VERSION = re.compile(rb"v([2-9]\d*)")
+_LENGTH = struct.Struct(">i")
+# Lengths of Java's writeUTF have 16 bits: neither a version nor a lineage can claim more than 64 KiB.
+_TEXT = struct.Struct(">H")
+_VERSION = re.compile(rb"v([2-9]\d{0,3})")
+_LONGEST_VERSION = 5
 # Changelog versions with a byte before each record, and with the lineage in front.
 _TYPED, _WITH_LINEAGE = frozenset({2, 4}), frozenset({3, 4})
 _END_RECORD = 0
 # Put, delete, merge and the range deletion of 4.2: each is a key and a value, which may be absent.
 _RECORD_TYPES = frozenset({0x01, 0x10, 0x11, 0x20, 0x21})
+_TYPES = bytes(_RECORD_TYPES)
+# So many records of one shape in a row are taken for the beginning of a run, which is then passed over at once.
+_STREAK, _LONGEST_RUN = 4, 8192
 
 
-def check_map(content: bytes) -> int:
+def check_map(pieces: Iterable[bytes]) -> int:
     """Return the number of records of a delta or snapshot.
 
+    :param pieces: Its decompressed content.
     :raises StreamCorruptError: It ends before its terminator.
     """
-    return _Reader(content).pairs()
+    return _pairs(ByteStream(pieces))
 
 
-def check_changelog(content: bytes) -> int:
+def check_changelog(pieces: Iterable[bytes]) -> int:
     """Return the number of records of a changelog; raises as :func:`check_map` does."""
-    reader = _Reader(content)
-    version = _skip_head(reader)
-    return reader.typed_pairs() if version in _TYPED else reader.pairs()
+    stream = ByteStream(pieces)
+    version = _version(stream)
+    if version in _WITH_LINEAGE:
+        _text(stream)
+    return _typed_pairs(stream) if version in _TYPED else _pairs(stream)
 
 
-def lineage(content: bytes) -> Sequence[tuple[int, str]]:
+def lineage(pieces: Iterable[bytes]) -> Sequence[tuple[int, str]]:
     """Return (version, id) of every version back to the snapshot that a changelog of format 2 is based on.
 
     :raises StreamCorruptError: The head of the changelog cannot be read.
     """
-    reader = _Reader(content)
-    if _version(reader) not in _WITH_LINEAGE:
+    stream = ByteStream(pieces)
+    if _version(stream) not in _WITH_LINEAGE:
         raise StreamCorruptError("it carries no lineage, as every changelog of checkpoint format 2 does")
     try:
-        return tuple((int(item["version"]), str(item["checkpointUniqueId"])) for item in json.loads(reader.text()))
-    except (ValueError, KeyError, TypeError):
+        return tuple((int(item["version"]), str(item["checkpointUniqueId"])) for item in json.loads(_text(stream)))
+    except StreamCorruptError:
+        raise
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         raise StreamCorruptError("its lineage cannot be read") from None
 
 
-def _skip_head(reader: _Reader) -> int:
-    version = _version(reader)
-    if version in _WITH_LINEAGE:
-        reader.text()
-    return version
-
-
-def _version(reader: _Reader) -> int:
+def _version(stream: ByteStream) -> int:
     # Version 1 has no head at all: its first bytes are the length of a key (SPARK-51922 read them as a version).
-    head = reader.peek_text()
-    match = _VERSION.fullmatch(head)
+    length = int.from_bytes(stream.peek(_TEXT.size), "big")
+    if length > _LONGEST_VERSION:
+        return 1  # nothing more is asked for: behind a terminator a fault would be none
+    match = _VERSION.fullmatch(stream.peek(_TEXT.size + length)[_TEXT.size :])
     if not match:
         return 1
-    reader.text()
+    _text(stream)
     return int(match[1])
 
 
-class _Reader:
-    """A cursor over big-endian Java data."""
+def _text(stream: ByteStream) -> bytes:
+    return stream.take(_TEXT.unpack(stream.take(_TEXT.size))[0])
 
-    def __init__(self, content: bytes) -> None:
-        self._content = content
-        self._at = 0
 
-    def pairs(self) -> int:
-        count = 0
-        while (length := self._int()) != _NULL:
-            self._skip(length)
-            self._value()
-            count += 1
-        return count
+def _pairs(stream: ByteStream) -> int:
+    count = _pass_over(stream, 0)
+    while (length := _int(stream)) != _NULL:
+        _skip(stream, length)
+        _skip_value(stream)
+        count += 1 + _pass_over(stream, 0)
+    return count
 
-    def typed_pairs(self) -> int:
-        count = 0
-        while (kind := self._take(1)[0]) != _END_RECORD:
-            if kind not in _RECORD_TYPES:
-                raise StreamCorruptError(f"a record of the unknown type {kind:#x} at byte {self._at - 1}")
-            self._skip(self._int())
-            self._value()
-            count += 1
-        return count
 
-    def text(self) -> bytes:
-        return self._take(int.from_bytes(self._take(2), "big"))
+def _typed_pairs(stream: ByteStream) -> int:
+    count = _pass_over(stream, 1)
+    while (kind := stream.take(1)[0]) != _END_RECORD:
+        if kind not in _RECORD_TYPES:
+            raise StreamCorruptError(f"a record of the unknown type {kind:#x} at byte {stream.position - 1}")
+        _skip(stream, _int(stream))
+        _skip_value(stream)
+        count += 1 + _pass_over(stream, 1)
+    return count
 
-    def peek_text(self) -> bytes:
-        length = int.from_bytes(self._content[self._at : self._at + 2], "big")
-        return self._content[self._at + 2 : self._at + 2 + length]
 
-    def _value(self) -> None:
-        length = self._int()
-        if length != _NULL:
-            self._skip(length)
+def _skip_value(stream: ByteStream) -> None:
+    length = _int(stream)
+    if length != _NULL:
+        _skip(stream, length)
 
-    def _int(self) -> int:
-        return int.from_bytes(self._take(4), "big", signed=True)
 
-    def _skip(self, length: int) -> None:
-        if length < 0:
-            raise StreamCorruptError(f"a record with the impossible length {length} at byte {self._at - 4}")
-        self._take(length)
+def _int(stream: ByteStream) -> int:
+    value: int = _LENGTH.unpack(stream.take(_LENGTH.size))[0]
+    return value
 
-    def _take(self, length: int) -> bytes:
-        taken = self._content[self._at : self._at + length]
-        if len(taken) < length:
-            raise StreamCorruptError("it ends before its terminator")
-        self._at += length
-        return taken
+
+def _skip(stream: ByteStream, length: int) -> None:
+    if length < 0:
+        raise StreamCorruptError(f"a record with the impossible length {length} at byte {stream.position - 4}")
+    stream.skip(length)
+
+
+def _pass_over(stream: ByteStream, lead: int) -> int:
+    """Pass over the ordinary records that are whole in the buffer, without a call for each; returns their number.
+
+    It stops before whatever is not ordinary: the terminator, a fault, a record that goes on in the next piece.
+
+    :param lead: Bytes before the length of a key: its type, if it has one.
+    """
+    data, at, end = stream.buffer, stream.at, len(stream.buffer)
+    count, streak, last_key, last_value, unpack = 0, 0, -2, -2, _LENGTH.unpack_from
+    while at + lead + 4 <= end and (not lead or data[at] in _RECORD_TYPES):
+        (key,) = unpack(data, at + lead)
+        middle = at + lead + 4 + key
+        if key < 0 or middle + 4 > end:
+            break
+        (value,) = unpack(data, middle)
+        after = middle + 4 + value if value > 0 else middle + 4
+        if value < _NULL or after > end:
+            break
+        count += 1
+        if key != last_key or value != last_value:
+            at, streak, last_key, last_value = after, 0, key, value
+            continue
+        stride, at, streak = after - at, after, streak + 1
+        if streak == _STREAK:
+            # States have few shapes: where some records are alike, there are often thousands.
+            more = _alike(data, at, stride, (lead, lead + 4 + key))
+            at, count, streak = at + more * stride, count + more, 0
+    stream.at = at
+    return count
+
+
+def _alike(data: bytes, at: int, stride: int, lengths: tuple[int, int]) -> int:
+    """Return how many records from *at* have the lengths of the one before it: the same bytes at the same places."""
+    limit = min(_LONGEST_RUN, (len(data) - at) // stride)
+    for length in lengths:
+        for place in range(at + length, at + length + 4):
+            column = data[place : at + limit * stride : stride]
+            limit = len(column) - len(column.lstrip(data[place - stride : place - stride + 1]))
+    if lengths[0]:
+        types = data[at : at + limit * stride : stride]
+        limit = len(types) - len(types.lstrip(_TYPES))
+    return limit

@@ -12,15 +12,19 @@ import re
 from dataclasses import dataclass
 from functools import partial
 
-from airflow_provider_ha.checkpoints.format.codecs import StreamCorruptError, UnknownCodecError, decode
+from airflow_provider_ha.checkpoints.format.byte_stream import NotLookedIntoError, StreamCorruptError
+from airflow_provider_ha.checkpoints.format.codecs import decode
 from airflow_provider_ha.checkpoints.format.files import FileGoneError
 from airflow_provider_ha.checkpoints.format.records import lineage
+from airflow_provider_ha.checkpoints.format.single_pass import SinglePass
 from airflow_provider_ha.checkpoints.format.store_files import Chain, Kind, StateFile, Store
 from airflow_provider_ha.checkpoints.format.zip_stream import ZipCorruptError, read_members
 from airflow_provider_ha.errors import CheckpointCorruptError
 
 
 _NAME = re.compile(r"(\d+)(?:_([^.]+))?\.(zip|changelog)")
+# The inner metadata names a table in about 100 bytes: this is enough for 80,000 tables in one partition.
+_METADATA_LIMIT = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +72,14 @@ def changelogs_used(store: Store) -> bool:
     return any(name.endswith(".changelog") for name in store.names)
 
 
-def read_zip(path: str, data: bytes) -> ZipContent:
+def read_zip(path: str, read: SinglePass) -> ZipContent:
     """Return what the zip at *path* names.
 
     :raises CheckpointCorruptError: It is not a zip, or its inner ``metadata`` cannot be read.
     """
     try:
-        text = read_members(data)["metadata"].decode()
-        version, _, body = text.partition("\n")
+        members = read_members(read.pieces(), read.size, {"metadata": _METADATA_LIMIT})
+        version, _, body = members.kept["metadata"].decode().partition("\n")
         metadata = json.loads(body)
         files: dict[str, int | None] = {
             f"SSTs/{file['dfsSstFileName']}": int(file["sizeBytes"]) for file in metadata["sstFiles"]
@@ -83,7 +87,7 @@ def read_zip(path: str, data: bytes) -> ZipContent:
         files |= {f"logs/{file['dfsLogFileName']}": int(file["sizeBytes"]) for file in metadata.get("logFiles") or ()}
     except ZipCorruptError as error:
         raise CheckpointCorruptError(path, f"it is not a whole zip: {error}") from None
-    except (KeyError, ValueError, TypeError) as error:
+    except (KeyError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise CheckpointCorruptError(path, f"its inner metadata cannot be read: {error}") from None
     if version != "v1":
         raise CheckpointCorruptError(path, f"its inner metadata has the unknown version {version!r}")
@@ -100,12 +104,13 @@ def _steps(store: Store, version: int, state_id: str | None) -> list[tuple[str, 
         return steps
     path = store.path(f"{stem}.changelog")
     try:
-        known = lineage(decode(store.read(f"{stem}.changelog")).content)
+        with store.opened(f"{stem}.changelog") as file:
+            known = lineage(decode(SinglePass(file).pieces(), file.size))
     except StreamCorruptError as error:
         if f"{stem}.zip" in store.names:
             return steps  # the zip alone is enough for this version
         raise CheckpointCorruptError(path, str(error)) from None
-    except UnknownCodecError:
+    except NotLookedIntoError:
         return steps
     older = sorted(((v, i) for v, i in known if v < version), reverse=True)
     return steps + [(f"{v}_{i}.zip", f"{v}_{i}.changelog") for v, i in older]
@@ -115,13 +120,18 @@ def _first_version(changelog: str) -> int:
     return int(re.match(r"\d+", changelog)[0])  # type: ignore[index]  # our own name, made above
 
 
+def _open_zip(store: Store, name: str) -> ZipContent:
+    with store.opened(name) as file:
+        return read_zip(store.path(name), SinglePass(file))
+
+
 def _changelogs(store: Store, steps: list[tuple[str, str]]) -> list[StateFile]:
     return [store.file(log, Kind.CHANGELOG) for _, log in reversed(steps)]
 
 
 def _from_zip(store: Store, name: str, later: list[tuple[str, str]]) -> list[StateFile]:
     found = [store.file(name, Kind.ZIP)]
-    content = store.remember(f"zip {name}", lambda: read_zip(store.path(name), store.read(name)))
+    content = store.remember(f"zip {name}", lambda: _open_zip(store, name))
     for path, expected in content.files.items():
         file = store.file(path, Kind.SST if path.startswith("SSTs/") else Kind.LOG)
         if expected is not None and file.size != expected:

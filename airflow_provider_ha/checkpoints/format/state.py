@@ -8,10 +8,11 @@ a directory that is missing must be seen.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.format import hdfs_state, rocksdb
-from airflow_provider_ha.checkpoints.format.files import FileGoneError, names
+from airflow_provider_ha.checkpoints.format.files import FileGoneError, is_directory, names
 from airflow_provider_ha.checkpoints.format.layout import STATE, numbers
 from airflow_provider_ha.checkpoints.format.metadata_log import CommitsEntry, OffsetsEntry
 from airflow_provider_ha.checkpoints.format.operators import Operator, read_operator, substores
@@ -41,11 +42,14 @@ class StateReader:
 
         :raises CheckpointCorruptError: A file is missing, is not what names it says, or cannot be read.
         """
-        for chains in self.chains(offsets, commits):
-            yield from self.first_whole(chains)
+        for find in self.stores_needed(offsets, commits):
+            yield from self.first_whole(find())
 
-    def chains(self, offsets: OffsetsEntry, commits: CommitsEntry) -> Iterator[list[Chain]]:
-        """Yield, for each store, the ways to load it; raises as :meth:`files` does."""
+    def stores_needed(self, offsets: OffsetsEntry, commits: CommitsEntry) -> Iterator[Callable[[], list[Chain]]]:
+        """Yield, for each store, what finds the ways to load it; both raise as :meth:`files` does.
+
+        A store that lacks something does not hide the ones after it: they are found one by one.
+        """
         version = commits.batch + 1
         if commits.state_ids:
             for operator, partitions in sorted(commits.state_ids.items()):
@@ -54,11 +58,12 @@ class StateReader:
                     reason = f"the commit names {len(partitions)} partitions, the offset log {expected}"
                     raise CheckpointCorruptError(f"{STATE}/{operator}", reason)
                 for partition, ids in enumerate(partitions):
-                    yield from self._by_id(f"{STATE}/{operator}/{partition}", version, ids)
+                    place = f"{STATE}/{operator}/{partition}"
+                    yield from (partial(self._by_id, place, version, state_id) for state_id in ids)
             return
         for operator in self.operators():
             for place in self._operator(operator).places(_partitions(offsets)):
-                yield self._by_number(self.store(place), version, offsets)
+                yield partial(self._by_number, self.store(place), version, offsets)
 
     def first_whole(self, chains: list[Chain]) -> list[StateFile]:
         """Return the files of the first way to load a store that is whole.
@@ -85,7 +90,7 @@ class StateReader:
     def operators(self) -> list[int]:
         """Return the ids of the operators that must have state, ascending: they are numbered without a gap."""
         begun = [number for number in numbers(self._directory / STATE) if names(self._directory / STATE / str(number))]
-        if not begun and (self._directory / STATE).is_dir():
+        if not begun and is_directory(self._directory / STATE):
             raise FileGoneError(STATE, "the query had state, and its directory is empty")
         return list(range(max(begun, default=-1) + 1))
 
@@ -116,20 +121,19 @@ class StateReader:
             return rocksdb.chains(store, version, None)
         raise CheckpointCorruptError(store.place, f"the state store provider {provider} is not known")
 
-    def _by_id(self, place: str, version: int, ids: tuple[str | None, ...]) -> Iterator[list[Chain]]:
+    def _by_id(self, place: str, version: int, state_id: str | None) -> list[Chain]:
+        if state_id is None:
+            raise CheckpointCorruptError(place, f"the commit names no id for state version {version}")
         # An id is unique, so the store that has its file is its store; the order of the ids is not needed.
         inner = substores(self._directory, place)
         stores = [self.store(f"{place}/{name}") for name in inner] or [self.store(place)]
-        for state_id in ids:
-            if state_id is None:
-                raise CheckpointCorruptError(place, f"the commit names no id for state version {version}")
-            stem = f"{version}_{state_id}"
-            store = next((s for s in stores if {f"{stem}.zip", f"{stem}.changelog"} & s.names), None)
-            if store is None:
-                suffix = "changelog" if any(rocksdb.changelogs_used(s) for s in stores) else "zip"
-                missing = f"{stores[0].place if len(stores) == 1 else place}/{stem}.{suffix}"
-                raise FileGoneError(missing, f"state version {version} needs it, and it is not there")
-            yield rocksdb.chains(store, version, state_id)
+        stem = f"{version}_{state_id}"
+        store = next((s for s in stores if {f"{stem}.zip", f"{stem}.changelog"} & s.names), None)
+        if store is None:
+            suffix = "changelog" if any(rocksdb.changelogs_used(s) for s in stores) else "zip"
+            missing = f"{stores[0].place if len(stores) == 1 else place}/{stem}.{suffix}"
+            raise FileGoneError(missing, f"state version {version} needs it, and it is not there")
+        return rocksdb.chains(store, version, state_id)
 
 
 def check_not_empty(file: StateFile) -> None:

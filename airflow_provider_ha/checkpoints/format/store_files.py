@@ -6,6 +6,7 @@ Invariant: the names are read once. What Spark purges afterwards is missing when
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -73,9 +74,9 @@ class Store:
         path = self.path(name)
         return StateFile(path, files.size(self.directory, path), kind)
 
-    def read(self, name: str) -> bytes:
-        """Return the bytes of a file of this store; raises as :func:`files.read` does."""
-        return files.read(self.directory, self.path(name))
+    def opened(self, name: str) -> AbstractContextManager[files.OpenFile]:
+        """Open a file of this store for a ``with``; raises as :func:`files.opened` does."""
+        return files.opened(self.directory, self.path(name))
 
     def remember(self, key: str, make: Callable[[], T]) -> T:
         """Return what *make* returned the first time: one zip is named by many versions."""

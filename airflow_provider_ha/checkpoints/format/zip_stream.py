@@ -1,13 +1,18 @@
 """Reading a zip as Spark does: member after member from its beginning.
 
 Invariant: the table of contents at the end is never looked at. Java's ZipInputStream does not need it, so a zip that
-lost it is whole for Spark, and the standard library's reader would refuse it.
+lost it is whole for Spark, and the standard library's reader would refuse it. A member is unpacked piece by piece, and
+only the few that somebody reads are kept.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from airflow_provider_ha.checkpoints.format.byte_stream import ByteStream, StreamCorruptError
 
 
 _LOCAL = struct.Struct("<4sHHHHHIIIHH")
@@ -16,57 +21,126 @@ _STORED, _DEFLATED = 0, 8
 # The sizes and the checksum follow the content, because they were not known before it.
 _HAS_DESCRIPTOR = 0x08
 _DESCRIPTOR = struct.Struct("<III")
+# Deflate makes at most 1032 bytes of one.
+_DEFLATE_RATIO = 1032
+_INPUT, _OUTPUT = 16 << 10, 64 << 10
+# RocksDB begins a new MANIFEST, the only member that grows, at 1 GiB; a record more may fit into the old one.
+_MEMBER_LIMIT = (1 << 30) + (64 << 20)
+# Tables and archived logs are not in it: RocksDB's directory without them is a handful of files.
+_MEMBERS_LIMIT = 10_000
+# No file system takes a longer name, and all members are plain files of one directory.
+_NAME_LIMIT = 255
 
 
 class ZipCorruptError(ValueError):
     """The bytes are not a whole zip; the text says which member is bad and why."""
 
 
-def read_members(data: bytes) -> dict[str, bytes]:
-    """Return name -> content of every member, each compared with its checksum.
+@dataclass(frozen=True, slots=True)
+class Members:
+    """What is in a zip.
 
-    :raises ZipCorruptError: No member is there, or one is cut or garbled.
+    :param sizes: Name -> unpacked bytes.
+    :param kept: Name -> content, of those that were asked for.
     """
-    members: dict[str, bytes] = {}
-    at = 0
-    while data[at : at + 4] == _LOCAL_MARK:
-        name, content, at = _member(data, at)
-        members[name] = content
-    if not members:
-        raise ZipCorruptError("it does not begin with a member")
-    return members
+
+    sizes: dict[str, int]
+    kept: dict[str, bytes]
 
 
-def _member(data: bytes, at: int) -> tuple[str, bytes, int]:
-    if len(data) - at < _LOCAL.size:
-        raise ZipCorruptError("it ends inside the head of a member")
-    _, _, flags, method, _, _, total, packed, unpacked, name_length, extra = _LOCAL.unpack_from(data, at)
-    at += _LOCAL.size
-    name = data[at : at + name_length].decode(errors="replace")
-    at += name_length + extra
-    if method == _DEFLATED:
-        content, at = _inflate(name, data, at)
-    elif method == _STORED and not flags & _HAS_DESCRIPTOR:
-        content, at = data[at : at + packed], at + packed
-    else:
-        raise ZipCorruptError(f"member {name!r} has the unknown method {method}")
-    if flags & _HAS_DESCRIPTOR:
-        at += len(_DESCRIPTOR_MARK) if data[at : at + 4] == _DESCRIPTOR_MARK else 0
-        if len(data) - at < _DESCRIPTOR.size:
-            raise ZipCorruptError(f"it ends after the content of member {name!r}")
-        total, _, unpacked = _DESCRIPTOR.unpack_from(data, at)
-        at += _DESCRIPTOR.size
-    if len(content) != unpacked or zlib.crc32(content) != total:
-        raise ZipCorruptError(f"member {name!r} has a wrong size or checksum")
-    return name, content, at
+def read_members(pieces: Iterable[bytes], size: int, keep: Mapping[str, int]) -> Members:
+    """Read every member to its end, and compare each with its checksum.
 
-
-def _inflate(name: str, data: bytes, at: int) -> tuple[bytes, int]:
-    stream = zlib.decompressobj(-zlib.MAX_WBITS)
+    :param pieces: The bytes of the zip.
+    :param size: How many they are.
+    :param keep: Name -> the most bytes that it may have, for members whose content is wanted.
+    :raises ZipCorruptError: No member is there, one is cut or garbled, or claims what it cannot have.
+    """
+    stream, found = ByteStream(pieces), Members({}, {})
     try:
-        content = stream.decompress(data[at:])
-    except zlib.error as error:
-        raise ZipCorruptError(f"member {name!r} does not decompress: {error}") from None
-    if not stream.eof:
-        raise ZipCorruptError(f"it ends inside member {name!r}")
-    return content, len(data) - len(stream.unused_data)
+        while stream.peek(4) == _LOCAL_MARK:
+            if len(found.sizes) == _MEMBERS_LIMIT:
+                raise ZipCorruptError(f"it has more than {_MEMBERS_LIMIT} members")
+            _Member(stream, size, keep).read(found)
+    except StreamCorruptError as error:
+        raise ZipCorruptError(str(error)) from None
+    if not found.sizes:
+        raise ZipCorruptError("it does not begin with a member")
+    return found
+
+
+class _Member:
+    """A member whose head is read."""
+
+    def __init__(self, stream: ByteStream, size: int, keep: Mapping[str, int]) -> None:
+        self._stream = stream
+        head = _LOCAL.unpack(stream.take(_LOCAL.size))
+        _, _, self._flags, self._method, _, _, self._sum, self._packed, self._unpacked, name_length, extra = head
+        if name_length > _NAME_LIMIT:
+            raise ZipCorruptError(f"a member's name claims {name_length} bytes, {_NAME_LIMIT} is the most")
+        self._name = stream.take(name_length).decode(errors="replace")
+        stream.skip(extra)
+        self._limit = min(keep.get(self._name, _MEMBER_LIMIT), _MEMBER_LIMIT)
+        self._content: list[bytes] | None = [] if self._name in keep else None
+        self._size = self._crc = 0
+        self._check_claims(size - stream.position)
+
+    def read(self, found: Members) -> None:
+        """Read to the end of the member, and put it into *found*."""
+        if self._method == _DEFLATED:
+            self._inflate()
+        else:
+            self._copy()
+        if self._flags & _HAS_DESCRIPTOR:
+            if self._stream.peek(4) == _DESCRIPTOR_MARK:
+                self._stream.take(4)
+            self._sum, _, self._unpacked = _DESCRIPTOR.unpack(self._stream.take(_DESCRIPTOR.size))
+        if self._size != self._unpacked or self._crc != self._sum:
+            raise ZipCorruptError(f"member {self._name!r} has a wrong size or checksum")
+        found.sizes[self._name] = self._size
+        if self._content is not None:
+            found.kept[self._name] = b"".join(self._content)
+
+    def _check_claims(self, left: int) -> None:
+        if self._method not in {_STORED, _DEFLATED} or (self._method == _STORED and self._flags & _HAS_DESCRIPTOR):
+            raise ZipCorruptError(f"member {self._name!r} has the unknown method {self._method}")
+        if self._flags & _HAS_DESCRIPTOR:
+            return
+        if self._packed > left:
+            raise ZipCorruptError(f"member {self._name!r} claims {self._packed} packed bytes, {left} are there")
+        ratio = _DEFLATE_RATIO if self._method == _DEFLATED else 1
+        if self._unpacked > self._packed * ratio:
+            reason = f"claims to unpack {self._packed} bytes to {self._unpacked}, which it cannot"
+            raise ZipCorruptError(f"member {self._name!r} {reason}")
+
+    def _copy(self) -> None:
+        left = self._packed
+        while left:
+            piece = self._stream.some(left)
+            if not piece:
+                raise ZipCorruptError(f"it ends inside member {self._name!r}: {left} more bytes are claimed")
+            left -= len(piece)
+            self._add(piece)
+
+    def _inflate(self) -> None:
+        inflater = zlib.decompressobj(-zlib.MAX_WBITS)
+        while not inflater.eof:
+            # What did not fit into the last piece of output comes first.
+            packed = inflater.unconsumed_tail or self._stream.some(_INPUT)
+            try:
+                self._add(inflater.decompress(packed, _OUTPUT) if packed else inflater.flush())
+            except zlib.error as error:
+                raise ZipCorruptError(f"member {self._name!r} does not decompress: {error}") from None
+            if not packed and not inflater.eof:
+                raise ZipCorruptError(f"it ends inside member {self._name!r}")
+        self._stream.back(len(inflater.unused_data))
+
+    def _add(self, piece: bytes) -> None:
+        self._size += len(piece)
+        if self._size > self._limit:
+            raise ZipCorruptError(
+                f"member {self._name!r} unpacks to more than {self._limit} bytes, the most it can have"
+            )
+        self._crc = zlib.crc32(piece, self._crc)
+        if self._content is not None:
+            self._content.append(piece)

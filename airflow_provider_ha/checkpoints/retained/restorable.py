@@ -13,6 +13,7 @@ from typing import Protocol
 from airflow_provider_ha.checkpoints.model import Savepoint
 from airflow_provider_ha.checkpoints.retained.savepoint_files import check_files
 from airflow_provider_ha.checkpoints.verification.findings import Code, Finding
+from airflow_provider_ha.checkpoints.verification.report import BatchVerdict
 from airflow_provider_ha.checkpoints.verification.verify import Depth, verify
 from airflow_provider_ha.errors import CheckpointCorruptError, StorageUnavailableError
 
@@ -23,6 +24,10 @@ class VerifiedReport(Protocol):
     @property
     def restorable(self) -> Sequence[int]:
         """Batches that the directory can be restored to."""
+
+    @property
+    def batches(self) -> Sequence[BatchVerdict]:
+        """Every batch in its logs, and what it lacks."""
 
     @property
     def findings(self) -> Sequence[Finding]:
@@ -79,7 +84,10 @@ def _query_damage(directory: Path, query: str, batch: int, check: Verify) -> Che
     for finding in report.findings:
         if finding.code is Code.UNREADABLE:
             raise StorageUnavailableError(f"{directory / finding.path} could not be read: {finding.message}")
-    if not report.findings:
-        return CheckpointCorruptError(query, f"batch {batch} cannot be restored")
-    first = report.findings[0]
-    return CheckpointCorruptError(query if first.path == "." else f"{query}/{first.path}", first.message)
+    # What the batch itself lacks comes first: the first finding may be about another batch, which nobody asked for.
+    reasons = next((verdict.reasons for verdict in report.batches if verdict.batch == batch), ())
+    wrong = [(reason.path, reason.found) for reason in reasons] + [
+        (item.path, item.message) for item in report.findings
+    ]
+    path, reason = wrong[0] if wrong else (".", f"batch {batch} cannot be restored")
+    return CheckpointCorruptError(query if path == "." else f"{query}/{path}", reason)

@@ -8,10 +8,11 @@ disk is found when the savepoint is read again.
 from __future__ import annotations
 
 import hashlib
-import os
-from collections.abc import Callable, Mapping
+import stat
+from collections.abc import Mapping
 from pathlib import Path
 
+from airflow_provider_ha.checkpoints.directories.copying import Copy, copy_file, digest_of
 from airflow_provider_ha.checkpoints.directories.links import write_aside
 from airflow_provider_ha.checkpoints.directories.pins import closure_of, purged, refuse_reserved, sink_files
 from airflow_provider_ha.checkpoints.model import ManifestFile, Savepoint, SavepointPointer
@@ -24,17 +25,22 @@ from airflow_provider_ha.errors import (
 
 
 MANIFEST = "manifest.json"
-_BUFFER = 1024 * 1024
 
 
 def copy_cut(
-    live: Path, target: Path, cut: Mapping[str, int], sinks: Mapping[str, Path]
+    live: Mapping[str, Path],
+    target: Path,
+    cut: Mapping[str, int],
+    sinks: Mapping[str, Path],
+    *,
+    copy: Copy = copy_file,
 ) -> tuple[dict[str, dict[str, int]], dict[str, ManifestFile]]:
     """Copy the closure of every query of *cut*; return the closures, and every file with its size and digest.
 
-    :param live: Working directory, one directory per query; Spark works in it meanwhile.
+    :param live: Query -> its checkpoint directory; Spark works in it meanwhile.
     :param target: Directory of the savepoint, empty.
     :param sinks: Query -> output directory, of the queries with a file sink.
+    :param copy: How a file comes along.
     :raises CheckpointMissingError: Spark purged a batch of the cut meanwhile: take a newer cut.
     :raises CheckpointCorruptError: A file of the closure is damaged.
     """
@@ -43,11 +49,11 @@ def copy_cut(
     for query, batch in cut.items():
         refuse_reserved(query)
         # The closure lists logs before state: all of its files exist once commits/N does, later batches only add.
-        closures[query] = closure_of(live / query, batch)
+        closures[query] = closure_of(live[query], batch)
         for name in closures[query]:
-            files[f"{query}/{name}"] = _copy(live / query / name, target / query / name)
+            files[f"{query}/{name}"] = _take(copy, live[query] / name, target / query / name)
     for source, name in sink_files(cut, sinks):
-        files[name] = _copy(source, target / name)
+        files[name] = _take(copy, source, target / name)
     return closures, files
 
 
@@ -116,9 +122,11 @@ def check_files(directory: Path, savepoint: Savepoint, *, digests: bool) -> list
 
 def _problem(path: Path, expected: ManifestFile, *, digests: bool) -> str:
     try:
-        size = path.lstat().st_size
-        if size != expected.size:
-            return f"it has {size} bytes, the manifest says {expected.size}"
+        status = path.lstat()
+        if not stat.S_ISREG(status.st_mode):
+            return "it is not a regular file"
+        if status.st_size != expected.size:
+            return f"it has {status.st_size} bytes, the manifest says {expected.size}"
         if digests and _digest(path) != expected.sha256:
             return "its digest is not the one in the manifest"
     except (FileNotFoundError, NotADirectoryError):
@@ -128,29 +136,13 @@ def _problem(path: Path, expected: ManifestFile, *, digests: bool) -> str:
     return ""
 
 
-def _copy(source: Path, target: Path) -> ManifestFile:
-    # Through one open file: a format 1 state file that is renamed over meanwhile stays whole under this descriptor.
-    target.parent.mkdir(parents=True, exist_ok=True)
+def _take(copy: Copy, source: Path, target: Path) -> ManifestFile:
     try:
-        reader = source.open("rb")
+        return copy(source, target)
     except FileNotFoundError:
         raise purged(source) from None
-    with reader, target.open("xb") as writer:
-        copied = _digest_of(lambda: reader.read(_BUFFER), writer.write)
-        writer.flush()
-        os.fsync(writer.fileno())
-    return copied
 
 
 def _digest(path: Path) -> str:
     with path.open("rb") as reader:
-        return _digest_of(lambda: reader.read(_BUFFER), lambda _: None).sha256
-
-
-def _digest_of(read: Callable[[], bytes], write: Callable[[bytes], object]) -> ManifestFile:
-    digest, size = hashlib.sha256(), 0
-    while block := read():
-        digest.update(block)
-        size += len(block)
-        write(block)
-    return ManifestFile(size=size, sha256=digest.hexdigest())
+        return digest_of(reader).sha256

@@ -107,7 +107,7 @@ class SavepointStore:
         existing = self._pointers.find(request.savepoint_id)
         if existing is not None:
             return self.load(existing.record)
-        self._finish_removal(commit, request.savepoint_id)
+        self.finish_removal(commit, request.savepoint_id)
         savepoint = self.copy(request, live)
         self.publish(commit, savepoint)
         return savepoint
@@ -125,7 +125,8 @@ class SavepointStore:
         }
         # Under a name of its own: a deposed leader that copies on cannot write between these files.
         with building(directory) as hidden:
-            closures, files = copy_cut(live, hidden, request.cut, sinks)
+            directories = {query: live / query for query in request.cut}
+            closures, files = copy_cut(directories, hidden, request.cut, sinks)
             savepoint = Savepoint(
                 savepoint_id=request.savepoint_id,
                 job_id=self._paths.job_id,
@@ -217,6 +218,18 @@ class SavepointStore:
         # A reader may have come meanwhile: then the files wait on the list, for the job's leader to remove them.
         self._remover.work_off(commit, entries=self._to_delete.waiting(_lease(savepoint_id)))
 
+    def finish_removal(self, commit: Commit, savepoint_id: str) -> None:
+        """Remove what is left of a disposed savepoint of that id: a new one would have the same place (H6).
+
+        :raises JobStateError: Its files are still being read.
+        """
+        entries = self._to_delete.waiting(_lease(savepoint_id))
+        for postponed in self._remover.work_off(commit, entries=entries).postponed:
+            raise JobStateError(
+                f"an earlier savepoint {savepoint_id!r} is still being removed: {postponed.reason}",
+                next_step="Choose another id, or ask again later",
+            )
+
     def retain(self, commit: Commit, schedule: str, keep: int) -> tuple[str, ...]:
         """Remove a schedule's oldest savepoints beyond *keep* and return their ids; its newest one always stays."""
         own = [pointer for pointer in self.list() if pointer.schedule == schedule]
@@ -229,15 +242,6 @@ class SavepointStore:
 
     def _read_by_somebody(self, savepoint_id: str) -> bool:
         return bool(active(self._coordinator, self._paths, _lease(savepoint_id), self._clock))
-
-    def _finish_removal(self, commit: Commit, savepoint_id: str) -> None:
-        """Remove what is left of a savepoint of that id first: its files have the same place (H6)."""
-        entries = self._to_delete.waiting(_lease(savepoint_id))
-        for postponed in self._remover.work_off(commit, entries=entries).postponed:
-            raise JobStateError(
-                f"an earlier savepoint {savepoint_id!r} is still being removed: {postponed.reason}",
-                next_step="Choose another id, or ask again later",
-            )
 
     def _cut(self, directory: Path, request: SavepointRequest, query: str, files: dict[str, int]) -> QueryCut:
         batch = request.cut[query]

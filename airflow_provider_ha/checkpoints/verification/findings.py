@@ -1,35 +1,19 @@
-"""What a verification can find. The codes are part of the command's JSON: they are added to, never renamed."""
+"""One finding of a verification: what was expected, what was found, and what that means."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
+
+from airflow_provider_ha.checkpoints.verification.codes import Code
+from airflow_provider_ha.checkpoints.verification.meanings import MEANINGS
 
 
-class Code(str, Enum):
-    """One finding, one line each."""
-
-    EMPTY = "EMPTY"  # nothing is there: Spark starts from the beginning
-    NOT_A_CHECKPOINT = "NOT_A_CHECKPOINT"  # something is there, but nothing of it belongs to a checkpoint
-    UNREADABLE = "UNREADABLE"  # the file system said no: nothing is known about the file
-    METADATA_MISSING = "METADATA_MISSING"  # the query id is gone while logs exist
-    METADATA_CORRUPT = "METADATA_CORRUPT"  # the query id cannot be read
-    OFFSETS_CORRUPT = "OFFSETS_CORRUPT"  # an entry of the offset log cannot be read
-    OFFSETS_MISSING = "OFFSETS_MISSING"  # an entry of the offset log is needed and not there
-    COMMITS_CORRUPT = "COMMITS_CORRUPT"  # an entry of the commit log cannot be read
-    COMMITS_MISSING = "COMMITS_MISSING"  # an entry of the commit log is needed and not there
-    COMMITS_AHEAD = "COMMITS_AHEAD"  # a batch is committed that was never planned
-    COMMITS_BEHIND = "COMMITS_BEHIND"  # more than one planned batch is not committed
-    SOURCE_LOG_CORRUPT = "SOURCE_LOG_CORRUPT"  # an entry of a file source's log cannot be read
-    SOURCE_LOG_MISSING = "SOURCE_LOG_MISSING"  # an entry of a file source's log is needed and not there
-    STATE_MISSING = "STATE_MISSING"  # a state file is needed and not there
-    STATE_CORRUPT = "STATE_CORRUPT"  # a state file is there, but is not what was written
-    STATE_METADATA_CORRUPT = "STATE_METADATA_CORRUPT"  # schema or operator metadata is missing or cannot be read
-    STATE_STALE = "STATE_STALE"  # state of an older timeline lies ahead of the logs: silently wrong results
-    STATE_FALLBACK = "STATE_FALLBACK"  # a file is bad, but this release goes on from an older one
-    CHECKSUM_MISMATCH = "CHECKSUM_MISMATCH"  # a checksum file does not fit, and this release looks at it
-    CHECKSUM_STALE = "CHECKSUM_STALE"  # a checksum file does not fit, and this release does not look at it
-    REPARTITION_UNFINISHED = "REPARTITION_UNFINISHED"  # an offline repartition was begun and not committed
+__all__ = ["Code", "Finding"]
+_STARTS = {
+    True: "Spark cannot start from it as it stands, or would go on with wrong or lost data.",
+    False: "It does not keep Spark from starting.",
+    None: "Whether Spark can start is not known.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +21,47 @@ class Finding:
     """One thing that is wrong, or worth knowing.
 
     :param code: What kind of thing.
-    :param path: File or directory, relative to the checkpoint; ``"."`` for the checkpoint itself.
+    :param path: File or directory, relative to the checkpoint; ``"."`` for the checkpoint itself. What belongs to a
+        sink has its absolute path.
     :param batch: The newest batch that it concerns; ``None`` when it concerns all or none.
-    :param message: What was expected and what was found, as one sentence without a final stop.
+    :param found: What is there instead, as a clause without a final stop.
+    :param expected: What has to be there, as a clause without a final stop; empty where nothing was expected.
+    :param blocks: Whether it keeps Spark from starting, or lets it go on with wrong or lost data; ``None`` when that
+        is not known.
     """
 
     code: Code
     path: str
     batch: int | None
-    message: str
+    found: str
+    expected: str = ""
+    blocks: bool | None = False
 
-    def to_json(self) -> dict[str, str | int | None]:
+    @property
+    def message(self) -> str:
+        """What was found and what was expected, as one sentence without a final stop."""
+        return f"{self.found}; expected: {self.expected}" if self.expected else self.found
+
+    @property
+    def meaning(self) -> str:
+        """What it means to whoever has to decide: whether Spark can start, and what is lost."""
+        return f"{_STARTS[self.blocks]} {MEANINGS[self.code].what}"
+
+    @property
+    def next_step(self) -> str:
+        """What to do about it."""
+        return MEANINGS[self.code].next_step
+
+    def to_json(self) -> dict[str, str | int | bool | None]:
         """The finding as the command prints it."""
-        return {"code": self.code.value, "path": self.path, "batch": self.batch, "message": self.message}
+        return {
+            "code": self.code.value,
+            "path": self.path,
+            "batch": self.batch,
+            "message": self.message,
+            "expected": self.expected,
+            "found": self.found,
+            "blocks": self.blocks,
+            "meaning": self.meaning,
+            "next_step": self.next_step,
+        }

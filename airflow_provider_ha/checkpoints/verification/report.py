@@ -7,9 +7,66 @@ something that matters could not be read.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from airflow_provider_ha.checkpoints.verification.findings import Code, Finding
+from airflow_provider_ha.checkpoints.verification.codes import Code
+from airflow_provider_ha.checkpoints.verification.findings import Finding
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One thing that a batch needs and lacks.
+
+    :param code: What kind of thing.
+    :param path: The file, relative to the checkpoint.
+    :param found: What is wrong with it, as a clause without a final stop.
+    """
+
+    code: Code
+    path: str
+    found: str
+
+    def to_json(self) -> dict[str, str]:
+        """The reason as the command prints it."""
+        return {"code": self.code.value, "path": self.path, "found": self.found}
+
+
+@dataclass(frozen=True, slots=True)
+class BatchVerdict:
+    """Whether one batch can be restored to.
+
+    :param batch: Its id, from the offset log or the commit log.
+    :param reasons: Why not; empty when it can.
+    """
+
+    batch: int
+    reasons: tuple[Reason, ...]
+
+    @property
+    def restorable(self) -> bool:
+        """Whether the directory can be restored to it."""
+        return not self.reasons
+
+    def to_json(self) -> dict[str, Any]:
+        """The verdict as the command prints it."""
+        return {
+            "batch": self.batch,
+            "restorable": self.restorable,
+            "reasons": [reason.to_json() for reason in self.reasons],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class SinkState:
+    """What the log of the file sink that was judged together with the checkpoint says.
+
+    :param path: Its output directory.
+    :param max_batch: The highest batch that it has; -1 for none.
+    """
+
+    path: Path
+    max_batch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,9 +75,12 @@ class Report:
 
     :param startable: ``True``, ``False``, or ``None`` when it could not be read or is not there.
     :param restorable: All batch ids that it could be restored to, ascending.
-    :param findings: What was found, in the order of the look.
+    :param findings: What was found: first what keeps Spark from starting, then the rest, each in the order of the look.
     :param planned: L; -1 when there is none.
     :param committed: C; -1 when there is none.
+    :param batches: Every batch in the offset log or the commit log, ascending, and what it lacks. A sink that is
+        ahead or behind changes nothing of that: it is the restore that brings both together.
+    :param sink: The file sink; ``None`` when none was named, or it could not be read.
     """
 
     startable: bool | None
@@ -28,6 +88,8 @@ class Report:
     findings: tuple[Finding, ...]
     planned: int = -1
     committed: int = -1
+    batches: tuple[BatchVerdict, ...] = ()
+    sink: SinkState | None = None
 
     @property
     def latest_restorable(self) -> int | None:
@@ -42,6 +104,8 @@ class Report:
             "latest_restorable": self.latest_restorable,
             "planned": self.planned,
             "committed": self.committed,
+            "sink": self.sink and {"path": str(self.sink.path), "max_batch": self.sink.max_batch},
+            "batches": [batch.to_json() for batch in self.batches],
             "findings": [finding.to_json() for finding in self.findings],
         }
 
@@ -51,16 +115,19 @@ class Findings:
 
     def __init__(self) -> None:
         self._found: dict[tuple[Code, str], Finding] = {}
-        self.blocked = False
 
-    def add(self, code: Code, path: str, message: str, *, batch: int | None = None, blocks: bool = False) -> None:
-        """Keep a finding.
+    @property
+    def blocked(self) -> bool:
+        """Whether anything was found that keeps Spark from starting with the right state."""
+        return any(finding.blocks for finding in self._found.values())
 
-        :param blocks: Whether Spark cannot start because of it, or would go on with the wrong state.
-        """
-        self.blocked |= blocks
-        self._found.setdefault((code, path), Finding(code, path, batch, message))
+    def add(self, finding: Finding) -> None:
+        """Keep a finding: of several with one code and path the first, unless only a later one blocks the start."""
+        key = (finding.code, finding.path)
+        known = self._found.get(key)
+        if known is None or (finding.blocks and not known.blocks):
+            self._found[key] = finding
 
     def all(self) -> tuple[Finding, ...]:
-        """Return what was found."""
-        return tuple(self._found.values())
+        """Return what was found, what keeps Spark from starting first."""
+        return tuple(sorted(self._found.values(), key=lambda finding: finding.blocks is False))

@@ -14,30 +14,34 @@ from airflow_provider_ha.checkpoints.format import crc, files
 from airflow_provider_ha.checkpoints.format.closure import source_log
 from airflow_provider_ha.checkpoints.format.compactible_log import COMPACT, CompactibleLog
 from airflow_provider_ha.checkpoints.format.metadata_log import OffsetsEntry
-from airflow_provider_ha.checkpoints.verification.findings import Code
-from airflow_provider_ha.checkpoints.verification.report import Findings
+from airflow_provider_ha.checkpoints.verification.codes import Code
+from airflow_provider_ha.checkpoints.verification.findings import Finding
+from airflow_provider_ha.checkpoints.verification.report import Findings, Reason
 from airflow_provider_ha.errors import CheckpointCorruptError
+
+
+_EXPECTED = "an entry that names the input files of every log offset from the last compact entry on"
 
 
 def check_sources(directory: Path, offsets: OffsetsEntry, findings: Findings) -> None:
     """Report what is wrong with the logs that a query needs whose newest planned batch is that of *offsets*."""
+    # Spark also reads what lies beyond the offset: files that it listed, and planned no batch for.
+    for bad in _problems(directory, offsets, beyond=True):
+        findings.add(Finding(bad.code, bad.path, offsets.batch, bad.found, _EXPECTED, blocks=True))
+
+
+def source_lacks(directory: Path, offsets: OffsetsEntry) -> list[Reason]:
+    """Return why the source logs cannot be cut at *offsets*; nothing when all up to it is there and whole."""
+    return list(_problems(directory, offsets, beyond=False))
+
+
+def _problems(directory: Path, offsets: OffsetsEntry, *, beyond: bool) -> Iterator[Reason]:
     for log, entry in _file_sources(directory, offsets):
         try:
-            # Spark also reads what lies beyond the offset: files that it listed, and planned no batch for.
-            check_log(directory, log, entry, last=max(entry, log.last()))
+            check_log(directory, log, entry, last=max(entry, log.last()) if beyond else entry)
         except CheckpointCorruptError as error:  # noqa: PERF203  # each source for itself
             code = Code.SOURCE_LOG_MISSING if isinstance(error, files.FileGoneError) else Code.SOURCE_LOG_CORRUPT
-            findings.add(code, error.path, error.reason, batch=offsets.batch, blocks=True)
-
-
-def sources_whole(directory: Path, offsets: OffsetsEntry) -> bool:
-    """Whether the source logs can be cut at *offsets*: everything up to it is there and whole."""
-    try:
-        for log, entry in _file_sources(directory, offsets):
-            check_log(directory, log, entry, last=entry)
-    except CheckpointCorruptError:
-        return False
-    return True
+            yield Reason(code, error.path, error.reason)
 
 
 def check_log(directory: Path, log: CompactibleLog, entry: int, *, last: int) -> None:

@@ -6,6 +6,7 @@ Invariant: what Spark tries first decides, unless the release goes on from an ol
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.format import files
@@ -15,13 +16,22 @@ from airflow_provider_ha.checkpoints.format.metadata_log import CommitsEntry, Of
 from airflow_provider_ha.checkpoints.format.releases import Release
 from airflow_provider_ha.checkpoints.format.state import StateReader
 from airflow_provider_ha.checkpoints.format.store_files import Chain
-from airflow_provider_ha.checkpoints.verification.findings import Code
-from airflow_provider_ha.checkpoints.verification.report import Findings
+from airflow_provider_ha.checkpoints.verification.codes import Code
+from airflow_provider_ha.checkpoints.verification.findings import Finding
+from airflow_provider_ha.checkpoints.verification.logs import Logs
+from airflow_provider_ha.checkpoints.verification.report import Findings, Reason
+from airflow_provider_ha.checkpoints.verification.statefulness import Statefulness, has_state_directory
 from airflow_provider_ha.errors import CheckpointCorruptError
 
 
 # Java's writeUTF of the version, then the schemas of key and value as JSON.
+_STATE_DIRECTORY = "the state of every stateful operator"
 _SCHEMA_HEAD = re.compile(rb"\x00\x02v[1-9]")
+_EXPECTED = {
+    Code.STATE_MISSING: "a file of",
+    Code.STATE_CORRUPT: "a whole file of",
+    Code.CHECKSUM_MISMATCH: "a file that fits its checksum, of",
+}
 
 
 def check_state(
@@ -29,20 +39,42 @@ def check_state(
 ) -> None:
     """Report every store that cannot load the state after the batch of these entries."""
     try:
-        for chains in reader.chains(offsets, commits):
-            _check_store(reader, chains, commits.batch, release, findings)
+        for find in reader.stores_needed(offsets, commits):
+            _check_store(reader, find, commits.batch, release, findings)
     except CheckpointCorruptError as error:
         _add(findings, error, commits.batch, blocks=True)
 
 
-def state_whole(reader: StateReader, offsets: OffsetsEntry, commits: CommitsEntry) -> bool:
-    """Whether the state after the batch of these entries can be loaded from what is there."""
+def state_lacks(reader: StateReader, offsets: OffsetsEntry, commits: CommitsEntry) -> list[Reason]:
+    """Return why the state after the batch of these entries cannot be loaded; nothing when it can."""
+    found: list[Reason] = []
     try:
-        for _ in reader.files(offsets, commits):
-            pass
-    except CheckpointCorruptError:
-        return False
-    return True
+        for find in reader.stores_needed(offsets, commits):
+            try:
+                reader.first_whole(find())
+            except CheckpointCorruptError as error:  # noqa: PERF203  # each store for itself
+                found.append(Reason(_code(error), error.path, error.reason))
+    except CheckpointCorruptError as error:
+        found.append(Reason(_code(error), error.path, error.reason))
+    return found
+
+
+def check_state_directory(directory: Path, logs: Logs, kind: Statefulness, findings: Findings) -> None:
+    """Report that a query has no state directory, where it had state or where nobody can tell."""
+    if logs.next_base < 0 or has_state_directory(directory):
+        return
+    for lacks in state_directory_lacks(directory, kind):
+        findings.add(Finding(lacks.code, lacks.path, logs.next_base, lacks.found, _STATE_DIRECTORY, blocks=True))
+    if kind is Statefulness.UNKNOWN:
+        found = "it is not there, and the logs do not tell whether the query keeps state"
+        findings.add(Finding(Code.STATE_UNKNOWN, STATE, None, found, "nothing, for a query without state"))
+
+
+def state_directory_lacks(directory: Path, kind: Statefulness) -> list[Reason]:
+    """Return why a query with state has none at all; nothing when it has."""
+    if kind is not Statefulness.STATEFUL or has_state_directory(directory):
+        return []
+    return [Reason(Code.STATE_MISSING, STATE, "the logs are those of a query with state, and it is not there")]
 
 
 def check_stale(reader: StateReader, reached: Progress, findings: Findings) -> None:
@@ -60,8 +92,9 @@ def check_stale(reader: StateReader, reached: Progress, findings: Findings) -> N
             if (match := re.match(r"(\d+)\.(delta|snapshot|zip|changelog)\Z", name)) and int(match[1]) > newest
         ]
         for name in sorted(stale):
-            message = f"it is newer than version {newest}, the newest that batch {reached.planned} can write"
-            findings.add(Code.STATE_STALE, store.path(name), message, batch=reached.planned, blocks=True)
+            found = f"it is newer than version {newest}"
+            expected = f"nothing above version {newest}, the newest that batch {reached.planned} can write"
+            findings.add(Finding(Code.STATE_STALE, store.path(name), reached.planned, found, expected, blocks=True))
 
 
 def check_schemas(directory: Path, findings: Findings) -> None:
@@ -71,16 +104,20 @@ def check_schemas(directory: Path, findings: Findings) -> None:
         inner = [f"{place}/{name}" for name in files.names(directory / place) if name[:1].isalpha()]
         for path in (f"{store}/_metadata/schema" for store in [place, *inner]):
             if files.exists(directory, path) and not _is_schema(files.read(directory, path)):
-                message = "it is not a state schema: it is cut or garbled"
-                findings.add(Code.STATE_METADATA_CORRUPT, path, message, blocks=True)
+                found, expected = "it is cut or garbled", "a state schema, or no file: Spark writes a missing one again"
+                findings.add(Finding(Code.STATE_METADATA_CORRUPT, path, None, found, expected, blocks=True))
 
 
 def _is_schema(data: bytes) -> bool:
     return bool(_SCHEMA_HEAD.match(data)) and data.count(b'"type":"struct"') > 1 and data.endswith(b"]}")
 
 
-def _check_store(reader: StateReader, chains: list[Chain], batch: int, release: Release, findings: Findings) -> None:
+def _check_store(
+    reader: StateReader, find: Callable[[], list[Chain]], batch: int, release: Release, findings: Findings
+) -> None:
+    chains: list[Chain] = []
     try:
+        chains = find()
         reader.whole(chains[0])
     except CheckpointCorruptError as error:
         # A directory in the place of a snapshot is not seen as a broken one: 4.2 fails on it.
@@ -88,7 +125,8 @@ def _check_store(reader: StateReader, chains: list[Chain], batch: int, release: 
         older = release.falls_back and not hopeless and _any_whole(reader, chains[1:])
         _add(findings, error, batch, blocks=not older)
         if older:
-            findings.add(Code.STATE_FALLBACK, error.path, "Spark goes on from an older snapshot", batch=batch)
+            found = "it is bad, and this release goes on from an older snapshot and the changes since"
+            findings.add(Finding(Code.STATE_FALLBACK, error.path, batch, found, "a whole file"))
 
 
 def _any_whole(reader: StateReader, chains: list[Chain]) -> bool:
@@ -99,9 +137,11 @@ def _any_whole(reader: StateReader, chains: list[Chain]) -> bool:
 
 
 def _add(findings: Findings, error: CheckpointCorruptError, batch: int, *, blocks: bool) -> None:
-    code = Code.STATE_CORRUPT
+    expected = f"{_EXPECTED[_code(error)]} state version {batch + 1}, which batch {batch} wrote"
+    findings.add(Finding(_code(error), error.path, batch, error.reason, expected, blocks=blocks))
+
+
+def _code(error: CheckpointCorruptError) -> Code:
     if isinstance(error, files.FileGoneError):
-        code = Code.STATE_MISSING
-    elif isinstance(error, ChecksumMismatchError):
-        code = Code.CHECKSUM_MISMATCH
-    findings.add(code, error.path, error.reason, batch=batch, blocks=blocks)
+        return Code.STATE_MISSING
+    return Code.CHECKSUM_MISMATCH if isinstance(error, ChecksumMismatchError) else Code.STATE_CORRUPT

@@ -6,95 +6,159 @@ Invariant: nothing is written, no name is followed out of the directory, and "co
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
 from airflow_provider_ha.checkpoints.format import files
-from airflow_provider_ha.checkpoints.format.content import deep_reader
-from airflow_provider_ha.checkpoints.format.layout import COMMITS, METADATA, OFFSETS, SOURCES, STATE
+from airflow_provider_ha.checkpoints.format.content import ContentCheck
+from airflow_provider_ha.checkpoints.format.layout import (
+    COMMITS,
+    METADATA,
+    OFFSETS,
+    SOURCES,
+    STATE,
+    Progress,
+    progress,
+)
 from airflow_provider_ha.checkpoints.format.metadata_log import CommitsEntry
 from airflow_provider_ha.checkpoints.format.releases import Release, release
 from airflow_provider_ha.checkpoints.format.state import StateReader
-from airflow_provider_ha.checkpoints.verification.findings import Code
-from airflow_provider_ha.checkpoints.verification.log_checks import Logs, check_logs
-from airflow_provider_ha.checkpoints.verification.report import Findings, Report
-from airflow_provider_ha.checkpoints.verification.source_checks import check_sources, sources_whole
+from airflow_provider_ha.checkpoints.verification.batch_checks import judge_batches
+from airflow_provider_ha.checkpoints.verification.codes import Code
+from airflow_provider_ha.checkpoints.verification.findings import Finding
+from airflow_provider_ha.checkpoints.verification.log_checks import check_logs
+from airflow_provider_ha.checkpoints.verification.logs import read_logs
+from airflow_provider_ha.checkpoints.verification.report import Findings, Report, SinkState
+from airflow_provider_ha.checkpoints.verification.sink_checks import check_sink
+from airflow_provider_ha.checkpoints.verification.source_checks import check_sources
 from airflow_provider_ha.checkpoints.verification.state_checks import (
     check_schemas,
     check_stale,
     check_state,
-    state_whole,
+    check_state_directory,
 )
+from airflow_provider_ha.checkpoints.verification.statefulness import statefulness
+from airflow_provider_ha.checkpoints.verification.subject import Subject
 from airflow_provider_ha.errors import StorageUnavailableError
 
 
 Depth = Literal["quick", "full"]
+# A query that purges faster than it can be looked at three times is judged by the last look.
+_LOOKS = 3
 _PARTS = (METADATA, OFFSETS, COMMITS, SOURCES, STATE)
 
 
-def verify(directory: Path, *, depth: Depth = "full", spark_version: str | None = None) -> Report:
+def verify(
+    directory: Path, *, depth: Depth = "full", spark_version: str | None = None, sink: Path | None = None
+) -> Report:
     """Say whether Spark can start from *directory* as it stands, and to which batches it could be restored.
+
+    A running query is judged as it stands; when it went on meanwhile and something was missing, it is looked at again.
 
     :param directory: Any Spark checkpoint directory.
     :param depth: ``"quick"`` reads logs, names and sizes; ``"full"`` also reads every state file to its end.
     :param spark_version: The release that is to start from it, as ``4.2.0``; the installed one when not given.
+    :param sink: Output directory of the query's file sink, to be judged together with the checkpoint.
     :raises ConfigurationError: *spark_version* is not a version.
     """
-    findings = Findings()
     judged_as = release(spark_version)
+    return settled(lambda: _look(directory, depth, judged_as, sink), lambda report: _went_on(directory, report))
+
+
+def settled(look: Callable[[], Report], went_on: Callable[[Report], bool]) -> Report:
+    """Look again while something is missing under a query that goes on: it may have purged it meanwhile.
+
+    :param look: Judges the checkpoint.
+    :param went_on: Whether the query planned or committed a batch since a look.
+    """
+    for _ in range(_LOOKS - 1):
+        report = look()
+        if report.startable is not False or not went_on(report):
+            return report
+    return look()
+
+
+def _look(directory: Path, depth: Depth, judged_as: Release, sink: Path | None) -> Report:
+    findings = Findings()
     try:
-        return _verify(directory, depth, judged_as, findings)
+        return _judge(directory, depth, judged_as, sink, findings)
     except StorageUnavailableError as error:
-        findings.add(Code.UNREADABLE, getattr(error, "path", "."), error.message)
+        _add_unreadable(error, findings)
         return Report(startable=None, restorable=[], findings=findings.all())
 
 
-def _verify(directory: Path, depth: Depth, judged_as: Release, findings: Findings) -> Report:
+def _went_on(directory: Path, report: Report) -> bool:
+    try:
+        return progress(directory) != Progress(report.planned, report.committed)
+    except StorageUnavailableError:
+        return False
+
+
+def _judge(directory: Path, depth: Depth, judged_as: Release, sink: Path | None, findings: Findings) -> Report:
     if not files.is_directory(directory):
         raise StorageUnavailableError(f"{directory} is not a directory")
     found = [name for name in files.names(directory) if not name.startswith(".")]
     if found and not set(found) & set(_PARTS):
-        findings.add(Code.NOT_A_CHECKPOINT, ".", "nothing in the directory belongs to a checkpoint of Spark")
+        holds = f"it holds {found[0]} and nothing that belongs to a checkpoint of Spark"
+        findings.add(Finding(Code.NOT_A_CHECKPOINT, ".", None, holds, f"one of {', '.join(_PARTS)}", blocks=None))
         return Report(startable=None, restorable=[], findings=findings.all())
-    reader = deep_reader(directory, judged_as) if depth == "full" else StateReader(directory)
-    logs = check_logs(directory, judged_as, findings)
-    if logs.progress.planned >= 0:
-        _check_next_start(directory, reader, logs, judged_as, findings)
-    startable = not findings.blocked
+    logs = read_logs(directory)
+    content = ContentCheck(directory, judged_as) if depth == "full" else None
+    subject = Subject(
+        directory=directory,
+        release=judged_as,
+        reader=StateReader(directory, content),
+        logs=logs,
+        kind=statefulness(directory, logs),
+    )
+    _check_start(subject, findings)
+    batches = judge_batches(subject, startable=not findings.blocked)
+    for path, reason in (content.not_looked_into if content else {}).items():
+        findings.add(Finding(Code.NOT_LOOKED_INTO, path, None, reason))
+    sink_state, known = _check_sink(sink, subject, findings)
     return Report(
-        startable=startable,
-        restorable=_restorable(directory, reader, logs, startable=startable),
+        startable=False if findings.blocked else True if known else None,
+        restorable=[verdict.batch for verdict in batches if verdict.restorable],
         findings=findings.all(),
         planned=logs.progress.planned,
         committed=logs.progress.committed,
+        batches=batches,
+        sink=sink_state,
     )
 
 
-def _check_next_start(directory: Path, reader: StateReader, logs: Logs, judged_as: Release, findings: Findings) -> None:
+def _check_start(subject: Subject, findings: Findings) -> None:
     """Report what the next start of Spark would stumble over, or would not notice."""
+    logs, directory = subject.logs, subject.directory
+    check_logs(subject, findings)
+    if logs.progress.planned < 0:
+        return
     last, base = logs.offsets.get(logs.progress.planned), logs.next_base
     if last is not None:
         check_sources(directory, last, findings)
+    check_state_directory(directory, logs, subject.kind, findings)
     check_schemas(directory, findings)
-    check_stale(reader, logs.progress, findings)
+    check_stale(subject.reader, logs.progress, findings)
     offsets, commits = logs.offsets.get(base), logs.commits.get(base)
     if base >= 0 and offsets is not None:
         # More than one batch without a commit: format 1 finds its state by number alone.
-        check_state(reader, offsets, commits or CommitsEntry(base, 1, {}, {}), judged_as, findings)
+        written = commits or CommitsEntry(base, 1, {}, {})
+        check_state(subject.reader, offsets, written, subject.release, findings)
 
 
-def _restorable(directory: Path, reader: StateReader, logs: Logs, *, startable: bool) -> list[int]:
-    """Return the batches whose closure is whole; the newest one also when Spark can start from it as it stands."""
-    if not logs.query_id:
-        return []
-    return [
-        batch
-        for batch, commits in logs.commits.items()
-        if (startable and batch == logs.progress.committed)
-        or (
-            batch in logs.offsets
-            and (batch == 0 or batch - 1 in logs.offsets)
-            and sources_whole(directory, logs.offsets[batch])
-            and state_whole(reader, logs.offsets[batch], commits)
-        )
-    ]
+def _check_sink(sink: Path | None, subject: Subject, findings: Findings) -> tuple[SinkState | None, bool]:
+    """Return what the sink has, and whether everything about it could be found out."""
+    if sink is None:
+        return None, True
+    try:
+        return check_sink(sink.absolute(), subject, findings), True
+    except StorageUnavailableError as error:
+        _add_unreadable(error, findings, place=sink.absolute())
+        return None, False
+
+
+def _add_unreadable(error: StorageUnavailableError, findings: Findings, *, place: Path | None = None) -> None:
+    path = getattr(error, "path", ".")
+    shown = path if place is None else str(place / path)
+    findings.add(Finding(Code.UNREADABLE, shown, None, error.message, "a file that can be read", blocks=None))

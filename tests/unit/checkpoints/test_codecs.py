@@ -1,78 +1,157 @@
-"""Checksums and records, against values that others published, and streams that end too early."""
+"""Streams of every codec in whatever pieces they come, streams that end too early, and headers that lie."""
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 
 import cramjam
 import pytest
-from hypothesis import given
+import zstandard
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_ha.checkpoints.format import crc, records
-from airflow_provider_ha.checkpoints.format.codecs import Decoded, StreamCorruptError, decode
+from airflow_provider_ha.checkpoints.format.byte_stream import NotLookedIntoError, StreamCorruptError
+from airflow_provider_ha.checkpoints.format.codecs import decode
+from tests.state_files import LZ4_END, lz4_block, lz4_stream, lzf_stream, snappy_stream
 
 
-def test_crc32c_has_the_check_value_of_its_standard() -> None:
-    assert crc.crc32c(b"123456789") == 0xE3069283
+STREAMS = {
+    "lz4": lz4_stream,
+    "snappy": lambda content: snappy_stream(content[:100], content[100:]),
+    "zstd": zstandard.ZstdCompressor().compress,
+    "lzf": lambda content: lzf_stream(content[:100], content[100:]) if content[100:] else lzf_stream(content),
+}
 
 
-@pytest.mark.parametrize(
-    ("data", "expected"),
-    [(b"", 0x02CC5D05), (b"abc", 0x32D153FF), (b"Nobody inspects the spammish repetition", 0xE2293B2F)],
-)
-def test_xxhash32_has_the_published_values(data: bytes, expected: int) -> None:
-    assert crc.xxhash32(data, 0) == expected
+def decoded(stream: bytes, size: int = 1 << 20) -> bytes:
+    """Decode a stream that comes in pieces of *size* bytes."""
+    pieces = (stream[at : at + size] for at in range(0, len(stream), size))
+    return b"".join(decode(pieces, len(stream)))
 
 
-def lz4_stream(content: bytes) -> bytes:
-    """Write what Java's LZ4BlockOutputStream writes."""
-    block = bytes(cramjam.lz4.compress_block(content, store_size=False))
-    total = crc.xxhash32(content, 0x9747B28C) & 0x0FFFFFFF
-    head = struct.pack("<8sBIII", b"LZ4Block", 0x25, len(block), len(content), total)
-    return head + block + struct.pack("<8sBIII", b"LZ4Block", 0x15, 0, 0, 0)
+def problem(stream: bytes) -> str:
+    """Return what is wrong with a stream."""
+    with pytest.raises(StreamCorruptError) as caught:
+        decoded(stream)
+    return str(caught.value)
 
 
-@given(st.binary(min_size=1, max_size=300))
-def test_an_lz4_stream_is_read_back(content: bytes) -> None:
-    assert decode(lz4_stream(content)) == Decoded(content)
+@pytest.mark.parametrize("codec", STREAMS)
+@settings(deadline=None)
+@given(content=st.binary(min_size=1, max_size=300), size=st.integers(1, 400))
+def test_a_stream_is_read_back_from_pieces_of_any_size(codec: str, content: bytes, size: int) -> None:
+    assert decoded(STREAMS[codec](content), size) == content
 
 
+@pytest.mark.parametrize("codec", ["snappy", "lzf", "lz4"])
+def test_a_stream_that_is_cut_ended_prematurely(codec: str) -> None:
+    lost = 4 if codec != "lz4" else len(LZ4_END) + 4
+    assert "ended prematurely" in problem(STREAMS[codec](b"some bytes that are there" * 3)[:-lost])
+
+
+def test_a_zstandard_stream_that_is_cut_yields_no_more_than_is_there() -> None:
+    content = bytes(range(256)) * 2000
+    whole = zstandard.ZstdCompressor().compress(content)
+    assert len(decoded(whole[:-10])) < len(content)
+
+
+@settings(deadline=None)
 @given(st.binary(min_size=20, max_size=200), st.data())
 def test_a_flipped_byte_in_an_lz4_block_is_found(content: bytes, data: st.DataObject) -> None:
     stream = bytearray(lz4_stream(content))
     at = data.draw(st.integers(21, len(stream) - 22))
     stream[at] ^= 0x55
-    assert decode(bytes(stream)).problem
+    assert problem(bytes(stream))
 
 
-def pairs(*items: tuple[bytes, bytes | None]) -> bytes:
-    """Write records as the HDFS provider does."""
-    written = b""
-    for key, value in items:
-        written += struct.pack(">i", len(key)) + key
-        written += struct.pack(">i", -1) if value is None else struct.pack(">i", len(value)) + value
-    return written + struct.pack(">i", -1)
-
-
-def test_records_end_at_their_terminator() -> None:
-    assert records.check_map(pairs((b"a", b"1"), (b"b", None))) == 2
-
-
-@pytest.mark.parametrize("lost", [1, 4, 5, 8])
-def test_records_without_their_terminator_are_cut(lost: int) -> None:
+def test_what_comes_before_a_fault_is_read() -> None:
+    stream = lz4_block(b"whole") + b"garbage"
+    pieces = decode([stream], len(stream))
+    assert next(pieces) == b"whole"
     with pytest.raises(StreamCorruptError):
-        records.check_map(pairs((b"a", b"1"), (b"b", b"2"))[:-lost])
+        next(pieces)
 
 
-def test_a_version_1_changelog_is_not_taken_for_a_versioned_one() -> None:
-    # SPARK-51922: its first two bytes are half a key length.
-    assert records.check_changelog(pairs((b"v2", b"1"))) == 1
+def test_what_follows_a_zstandard_frame_does_not_hide_the_frame() -> None:
+    stream = zstandard.ZstdCompressor().compress(b"whole") + b"garbage" * 5
+    assert next(decode([stream], len(stream))) == b"whole"
 
 
-def test_a_versioned_changelog_of_format_2_carries_its_lineage() -> None:
-    line = b'[{"version":3,"checkpointUniqueId":"x"}]'
-    head = b"\x00\x02v4" + struct.pack(">H", len(line)) + line
-    put = b"\x01" + struct.pack(">i", 1) + b"a" + struct.pack(">i", 1) + b"1"
-    assert records.lineage(head + put + b"\x00") == ((3, "x"),)
-    assert records.check_changelog(head + put + b"\x00") == 1
+def test_nothing_is_asked_for_before_it_is_needed() -> None:
+    def pieces() -> Iterator[bytes]:
+        yield lz4_block(b"first")
+        raise AssertionError("the second piece was asked for")
+
+    assert next(decode(pieces(), 100)) == b"first"
+
+
+@pytest.mark.parametrize(("stream", "reason"), [(b"", "empty"), (b"something else", "no codec")])
+def test_what_is_no_stream_is_said_to_be_none(stream: bytes, reason: str) -> None:
+    assert reason in problem(stream)
+
+
+# Claims. Each says what is claimed, and what is there.
+
+
+def test_an_lz4_block_that_claims_two_gigabytes_is_refused() -> None:
+    assert "claims 2147483647 bytes, its own limit is 32768" in problem(lz4_block(b"x" * 40, unpacked=0x7FFFFFFF))
+
+
+def test_an_lz4_block_that_claims_more_than_lz4_can_pack_is_refused() -> None:
+    claim = problem(lz4_block(b"x" * 40, unpacked=32 << 20, level=15))
+    assert "to 33554432, which LZ4 cannot" in claim
+
+
+def test_an_lz4_block_that_claims_more_packed_bytes_than_the_file_has_is_refused() -> None:
+    claim = problem(lz4_block(b"x" * 40, packed=1000))
+    assert "claims 1000 packed bytes, the stream ended prematurely: 11 are there" in claim
+
+
+def test_an_lz4_block_that_is_not_compressed_has_one_size() -> None:
+    block = struct.pack("<8sBIII", b"LZ4Block", 0x15, 3, 4, 0) + b"abc"
+    assert "is not compressed, and claims 3 and 4 bytes" in problem(block)
+
+
+def test_a_snappy_block_that_claims_more_than_the_file_has_is_refused() -> None:
+    stream = snappy_stream(b"x")[:16] + struct.pack(">I", 0x7FFFFFFF) + b"abc"
+    assert "claims 2147483647 bytes, 3 are there" in problem(stream)
+
+
+def test_a_snappy_block_that_claims_more_than_snappy_can_pack_is_refused() -> None:
+    block = b"\xff\xff\xff\xff\x07" + b"\x00a"
+    stream = snappy_stream(b"x")[:16] + struct.pack(">I", len(block)) + block
+    assert "of 7 bytes claims to unpack to 2147483647, which Snappy cannot" in problem(stream)
+
+
+def test_a_snappy_block_that_is_larger_than_we_hold_is_left_alone() -> None:
+    block = bytes(cramjam.snappy.compress_raw(bytes(33 << 20)))
+    stream = snappy_stream(b"x")[:16] + struct.pack(">I", len(block)) + block
+    with pytest.raises(NotLookedIntoError, match="34603008 bytes"):
+        decoded(stream)
+
+
+def test_a_zstandard_frame_that_claims_a_window_of_two_gigabytes_is_refused() -> None:
+    # Window descriptor 0xA8: an exponent of 21 over 1 KiB.
+    assert "does not decompress" in problem(b"\x28\xb5\x2f\xfd\x00\xa8" + b"\x01\x00\x00")
+
+
+def test_an_lzf_chunk_that_refers_to_before_its_beginning_is_refused() -> None:
+    assert "LZF chunk at byte 0 does not decompress" in problem(b"ZV\x01\x00\x02\x00\x05\x20\x09")
+
+
+def test_an_lzf_chunk_that_has_less_than_it_claims_is_refused() -> None:
+    assert "claims 9 bytes and has 3" in problem(b"ZV\x01\x00\x04\x00\x09\x02abc")
+
+
+def test_what_the_lzf_library_of_spark_wrote_is_read() -> None:
+    # Recorded of compress-lzf 1.2.0.
+    stream = bytes.fromhex(
+        "5a5601003000cc1661207374617465206f6620666577207368617065732c20e0981613000102030405060708090a0b0c0d0e0f10111213"
+    )
+    assert decoded(stream) == b"a state of few shapes, " * 8 + bytes(range(20))
+
+
+def test_an_lzf_reference_may_reach_into_what_it_writes() -> None:
+    # The literal "ab", then eight bytes from two back.
+    assert decoded(b"ZV\x01\x00\x05\x00\x0a\x01ab\xc0\x01") == b"ababababab"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from airflow_provider_ha.checkpoints.retained.restorable import damage
 from airflow_provider_ha.checkpoints.verification.findings import Code, Finding
-from airflow_provider_ha.checkpoints.verification.report import Report
+from airflow_provider_ha.checkpoints.verification.report import BatchVerdict, Reason, Report
 from airflow_provider_ha.errors import StorageUnavailableError
 
 
@@ -28,6 +29,16 @@ def test_a_file_of_a_pin_that_cannot_be_read_stops_whoever_asks(root: Path) -> N
     """Also when it comes after damage: the damage may be an answer of the same failing disk."""
     with pytest.raises(StorageUnavailableError, match="offsets/7"):
         damage(root, {"counts": 7}, lambda directory: found(Code.STATE_MISSING, Code.UNREADABLE))
+
+
+def test_what_the_batch_itself_lacks_is_told_before_what_another_one_lacks(root: Path) -> None:
+    lacks = BatchVerdict(7, (Reason(Code.STATE_MISSING, "state/0/0/8.delta", "it is not there"),))
+    report = replace(found(Code.OFFSETS_CORRUPT), batches=(BatchVerdict(6, ()), lacks))
+
+    problem = damage(root, {"counts": 7}, lambda directory: report)
+
+    assert problem is not None
+    assert (problem.path, problem.reason) == ("counts/state/0/0/8.delta", "it is not there")
 
 
 def test_damage_is_told_with_its_file(root: Path) -> None:

@@ -149,7 +149,7 @@ def test_conf_of_the_user_is_never_replaced() -> None:
     }
 
 
-@pytest.mark.parametrize("name", [None, "q", "a/b", ".."])
+@pytest.mark.parametrize("name", [None, "q", "a/b", "..", "sinks", "manifest.json"])
 def test_query_name_must_be_there_unique_and_a_file_name(name: str | None) -> None:
     with pytest.raises(ApplicationRefusedError):
         checked_name(WriterNotes(name=name), frozenset({"q"}))

@@ -1,0 +1,85 @@
+"""One file of a savepoint: by reflink, by copy or by hard link, with the digest of what arrived.
+
+Invariant: a copy shares nothing with its source that a later write could change. A reflink shares blocks until one of
+the two is written to, so it is a copy; a hard link is the same file, so the manifest says so.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Protocol
+
+from airflow_provider_ha.checkpoints.directories.links import link
+from airflow_provider_ha.checkpoints.model import ManifestFile
+
+
+class Reader(Protocol):
+    """What can be read in pieces."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return up to *size* bytes; nothing at the end."""
+
+
+# (source, target) -> what arrived; FileNotFoundError when the source is gone.
+Copy = Callable[[Path, Path], ManifestFile]
+
+BUFFER = 1024 * 1024
+_FICLONE = 0x40049409  # linux/fs.h: share the blocks of another file until one of the two is written to
+# What a file system answers that cannot do it, or not between these two files.
+_NO_REFLINK = frozenset({errno.EOPNOTSUPP, errno.ENOTTY, errno.EINVAL, errno.EXDEV, errno.ENOSYS, errno.EPERM})
+
+
+def copy_file(source: Path, target: Path) -> ManifestFile:
+    """Copy a file, by reflink where the file system can, and force it to the disk.
+
+    Through one open file: a state file that is renamed over meanwhile stays whole under this descriptor.
+
+    :raises FileNotFoundError: The file is not there (any more).
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with source.open("rb") as reader, target.open("x+b") as writer:
+        copied = digest_of(writer) if _reflink(reader, writer) else digest_of(reader, writer.write)
+        writer.flush()
+        os.fsync(writer.fileno())
+    return copied
+
+
+def link_file(source: Path, target: Path) -> ManifestFile:
+    """Give a file a second name; copy it where the target is on another file system. Raises as :func:`copy_file`."""
+    link(source, target)
+    with target.open("rb") as reader:
+        return digest_of(reader)
+
+
+def shares_inode(path: Path) -> bool:
+    """Whether a file has another name somewhere: what is written there in place changes it."""
+    return path.lstat().st_nlink > 1
+
+
+def digest_of(reader: Reader, write: Callable[[bytes], object] | None = None) -> ManifestFile:
+    """Read a file to its end in pieces; return its size and digest.
+
+    :param write: Is given every piece.
+    """
+    digest, size = hashlib.sha256(), 0
+    while block := reader.read(BUFFER):
+        digest.update(block)
+        size += len(block)
+        if write is not None:
+            write(block)
+    return ManifestFile(size=size, sha256=digest.hexdigest())
+
+
+def _reflink(reader: IO[bytes], writer: IO[bytes]) -> bool:
+    try:
+        fcntl.ioctl(writer.fileno(), _FICLONE, reader.fileno())
+    except OSError as error:
+        if error.errno not in _NO_REFLINK:
+            raise
+        return False
+    return True

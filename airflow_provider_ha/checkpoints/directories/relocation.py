@@ -1,0 +1,65 @@
+"""Schema paths of a checkpoint that lies in another place than the one it was written in.
+
+Invariant: nothing else in a checkpoint is absolute. ``transformWithState`` (and joins with operator metadata 2) name
+their schema files by absolute path; a moved query dies with FileNotFoundException unless these point to its own files.
+The rewriting is done on the way to the new place; what it was made from keeps its bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from airflow_provider_ha.checkpoints.directories.links import hidden_checksum, write_aside
+from airflow_provider_ha.errors import CheckpointCorruptError
+
+
+# 4.0 wrote the singular.
+_SCHEMA_PATHS = ("stateSchemaFilePaths", "stateSchemaFilePath")
+
+
+def relocate(directory: Path, place: Path) -> None:
+    """Make the schema paths of a checkpoint name its own files.
+
+    :param directory: Where its files are now; they may be links, and are replaced, never edited.
+    :param place: Absolute path that it is going to have.
+    :raises CheckpointCorruptError: The metadata of an operator cannot be read.
+    """
+    for path in sorted(directory.glob("state/*/_metadata/v2/*")):
+        if path.name.isdigit():
+            _relocate(path, str(path.relative_to(directory)), place)
+
+
+def _relocate(path: Path, name: str, place: Path) -> None:
+    try:
+        version, _, body = path.read_text().partition("\n")
+        content = json.loads(body)
+    except ValueError:
+        raise CheckpointCorruptError(name, "it is not JSON") from None
+    moved = _moved(content, place)
+    if moved != content:
+        # Spark's own checksum is of the old bytes; without one, nothing is compared.
+        checksum = path.with_name(f"{path.name}.crc")
+        for stale in (checksum, hidden_checksum(checksum)):
+            stale.unlink(missing_ok=True)
+        write_aside(path, f"{version}\n{json.dumps(moved, separators=(',', ':'))}".encode())
+
+
+def _moved(value: Any, place: Path) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: _new_path(item, place) if key in _SCHEMA_PATHS else _moved(item, place) for key, item in value.items()
+        }
+    if isinstance(value, list):
+        return [_moved(item, place) for item in value]
+    return value
+
+
+def _new_path(value: Any, place: Path) -> Any:
+    if isinstance(value, list):
+        return [_new_path(item, place) for item in value]
+    if not isinstance(value, str) or "/state/" not in value:
+        return value
+    scheme = "file:" if value.startswith("file:") else ""
+    return f"{scheme}{place}/state/{value.rpartition('/state/')[2]}"

@@ -1,0 +1,129 @@
+"""Directories and files that appear complete or not at all, whatever kills the process that makes them.
+
+Invariant: what is being made has a hidden name, and its maker holds a lock on it that ends with the maker. So the
+remains of a maker that was killed are told from the work of a live one, and the next attempt removes them.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import glob
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO
+
+from airflow_provider_ha.checkpoints.directories.links import building
+from airflow_provider_ha.clock import new_id
+from airflow_provider_ha.errors import ConfigurationError, ObjectExistsError, StorageUnavailableError
+from airflow_provider_ha.storage.durable import PRIVATE_FILE, flush, flush_directory
+
+
+@contextmanager
+def directory_attempt(target: Path) -> Iterator[Path]:
+    """Yield a hidden directory that becomes *target* when the block ends without an error.
+
+    :raises ObjectExistsError: *target* exists.
+    :raises ConfigurationError: The directory that it is to lie in is not there.
+    :raises StorageUnavailableError: The file system said no.
+    """
+    with storage_errors(f"cannot make {target}"), ExitStack() as held:
+        check_target(target)
+        with building(target) as hidden:
+            held.enter_context(_locked(os.open(hidden, os.O_RDONLY | os.O_DIRECTORY)))
+            yield hidden
+
+
+@contextmanager
+def file_attempt(target: Path) -> Iterator[IO[bytes]]:
+    """Yield an open file that becomes *target* when the block ends without an error; raises as directories do.
+
+    Only its owner can read it: it holds the data of somebody's job.
+    """
+    with storage_errors(f"cannot make {target}"):
+        check_target(target)
+        hidden = target.parent / f".{target.name}.{new_id()}.tmp"
+        descriptor = os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE)
+        try:
+            with os.fdopen(descriptor, "wb") as stream, _locked(os.dup(descriptor)):
+                yield stream
+                flush(stream)
+                # A link, not a rename: it fails when somebody made the target meanwhile.
+                os.link(hidden, target)
+        finally:
+            hidden.unlink(missing_ok=True)
+        flush_directory(target.parent)
+
+
+def check_target(target: Path) -> None:
+    """Refuse a target that cannot be made, before any work is done for it; raises as :func:`directory_attempt`.
+
+    What dead attempts at it left is removed, also when one of them died just after it had made the target.
+    """
+    with storage_errors(f"cannot make {target}"):
+        if not target.parent.is_dir():
+            raise ConfigurationError(
+                f"{target.parent} is not a directory", next_step="Make it first, or mount its file system"
+            )
+        _collect(target)
+        if os.path.lexists(target):
+            raise ObjectExistsError(f"{target} exists already", next_step="Name one that does not exist yet")
+
+
+@contextmanager
+def storage_errors(doing: str) -> Iterator[None]:
+    """Translate what the file system says.
+
+    :param doing: What could not be done, as the beginning of a sentence.
+    :raises ObjectExistsError: Somebody else made the target meanwhile.
+    :raises StorageUnavailableError: Anything else.
+    """
+    try:
+        yield
+    except FileExistsError as error:
+        raise ObjectExistsError(f"{doing}: it exists", next_step="Name one that does not exist yet") from error
+    except OSError as error:
+        raise StorageUnavailableError(
+            f"{doing}: {error}", next_step="Look at the file system (space, rights, mounts), then try again"
+        ) from error
+
+
+@contextmanager
+def _locked(descriptor: int) -> Iterator[None]:
+    try:
+        _lock(descriptor)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int) -> bool:
+    """Lock an open file or directory; ``False`` when its maker is alive, or nobody can tell on this file system."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _collect(target: Path) -> None:
+    """Remove what attempts at *target* left whose process died."""
+    ours = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{32}}\.tmp")
+    for path in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
+        if ours.fullmatch(path.name) and not path.is_symlink():
+            _remove_dead(path)
+
+
+def _remove_dead(path: Path) -> None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return  # its maker has just finished
+    try:
+        if _lock(descriptor):
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    finally:
+        os.close(descriptor)

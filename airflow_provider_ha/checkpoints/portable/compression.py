@@ -1,0 +1,66 @@
+"""The compressions of an archive: none, gzip, Zstandard; by name when it is written, by content when it is read.
+
+Invariant: a reader gives what it is asked for and never more, so an archive that unpacks to a thousand times its size
+costs no memory.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import zstandard
+
+from airflow_provider_ha.errors import ConfigurationError
+
+
+# What the bytes of a compressed stream can turn out to be. EOFError: it is cut.
+DAMAGED = (gzip.BadGzipFile, zlib.error, zstandard.ZstdError, EOFError)
+
+_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_SUFFIXES = {".tar": "", ".tar.gz": "gzip", ".tgz": "gzip", ".tar.zst": "zstd"}
+# What a decompressor may hold of the past: what every zstd command allows without being asked.
+_WINDOW_BYTES = 128 * 1024 * 1024
+
+
+def compression_of(path: Path) -> str:
+    """Return the compression that the name of an archive asks for.
+
+    :raises ConfigurationError: It has no known suffix.
+    """
+    for suffix, compression in _SUFFIXES.items():
+        if path.name.endswith(suffix):
+            return compression
+    raise ConfigurationError(
+        f"archive {path.name!r} does not say how it is to be packed", next_step="Name it .tar, .tar.gz or .tar.zst"
+    )
+
+
+@contextmanager
+def compressing(stream: IO[bytes], compression: str) -> Iterator[IO[bytes]]:
+    """Yield what to write to; equal bytes become equal bytes."""
+    if compression == "gzip":
+        with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=stream, mtime=0) as writer:
+            yield writer  # type: ignore[misc]  # it has all of IO[bytes] that is written to
+    elif compression == "zstd":
+        compressor = zstandard.ZstdCompressor(level=3, write_checksum=True, write_content_size=False)
+        with compressor.stream_writer(stream, closefd=False) as packer:
+            yield packer
+    else:
+        yield stream
+
+
+def decompressing(stream: IO[bytes]) -> IO[bytes]:
+    """Return what to read from; what is wrong with the stream is raised by its ``read``, as one of ``DAMAGED``."""
+    start = stream.read(4)
+    stream.seek(0)
+    if start.startswith(_GZIP):
+        return gzip.GzipFile(fileobj=stream, mode="rb")  # type: ignore[return-value]  # as above
+    if start == _ZSTD:
+        unpacker = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES)
+        return unpacker.stream_reader(stream, read_across_frames=True, closefd=False)
+    return stream

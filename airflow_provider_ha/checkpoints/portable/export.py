@@ -1,0 +1,67 @@
+"""A savepoint as one file.
+
+Invariants: the archive appears complete or not at all, and equal savepoints become equal bytes. The manifest is its
+first member: whoever unpacks a stream knows every name and size before the first byte of data comes, and stops at the
+first one that does not fit. A manifest that comes last says of a directory that nothing is missing; in an archive its
+end says so. Every byte is compared with the manifest on its way: a damaged savepoint never becomes an archive.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import IO
+
+from airflow_provider_ha.checkpoints.directories.copying import digest_of
+from airflow_provider_ha.checkpoints.model import ManifestFile, Savepoint
+from airflow_provider_ha.checkpoints.portable.attempts import check_target, file_attempt
+from airflow_provider_ha.checkpoints.portable.compression import compressing, compression_of
+from airflow_provider_ha.checkpoints.portable.manifest_names import check_manifest
+from airflow_provider_ha.checkpoints.portable.tar_headers import END, header, padding
+from airflow_provider_ha.checkpoints.retained.savepoint_files import MANIFEST
+from airflow_provider_ha.errors import CheckpointCorruptError
+
+
+def export(directory: Path, savepoint: Savepoint, target: Path) -> int:
+    """Write the archive *target* of a savepoint; return its size in bytes.
+
+    :param directory: The savepoint.
+    :param savepoint: Its manifest.
+    :param target: ``.tar``, ``.tar.gz`` or ``.tar.zst``; must not exist.
+    :raises CheckpointCorruptError: A file is not what the manifest says.
+    :raises ConfigurationError: The target has another suffix, or lies in no directory.
+    :raises ObjectExistsError: The target exists.
+    :raises StorageUnavailableError: Something could not be read or written.
+    """
+    compression = compression_of(target)
+    check_target(target)
+    check_manifest(savepoint)
+    modified = int(savepoint.created_at.timestamp())
+    # All headers before the first byte: what cannot be packed is found at once.
+    headers = {name: header(name, file.size, modified) for name, file in sorted(savepoint.files.items())}
+    manifest = savepoint.to_bytes()
+    with file_attempt(target) as stream:
+        with compressing(stream, compression) as writer:
+            writer.write(header(MANIFEST, len(manifest), modified) + manifest + padding(len(manifest)))
+            for name, block in headers.items():
+                writer.write(block)
+                _append(writer, directory, name, savepoint.files[name])
+            writer.write(END)
+        stream.flush()
+        return stream.tell()
+
+
+def _append(writer: IO[bytes], directory: Path, name: str, expected: ManifestFile) -> None:
+    try:
+        with (directory / name).open("rb") as reader:
+            found = digest_of(reader, writer.write)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        raise _bad(name, "it is in the manifest and not there") from None
+    if found.size != expected.size:
+        raise _bad(name, f"it has {found.size} bytes, the manifest says {expected.size}")
+    if found != expected:
+        raise _bad(name, "its digest is not the one in the manifest")
+    writer.write(padding(expected.size))
+
+
+def _bad(name: str, reason: str) -> CheckpointCorruptError:
+    return CheckpointCorruptError(name, reason, next_step="Take another savepoint; no archive was written")

@@ -1,0 +1,88 @@
+"""Whether a manifest is one that a savepoint can have: its names, sizes and digests.
+
+Invariant: no name of a manifest becomes a path before it passed here. A manifest that came with an archive was written
+by whoever made the archive.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from airflow_provider_ha.checkpoints.directories.pins import SINKS, refuse_reserved
+from airflow_provider_ha.checkpoints.format.releases import release
+from airflow_provider_ha.checkpoints.model import Savepoint
+from airflow_provider_ha.checkpoints.retained.savepoint_files import MANIFEST
+from airflow_provider_ha.errors import CheckpointCorruptError, ConfigurationError
+from airflow_provider_ha.names import check_name
+
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+# What Linux takes; the directory that the savepoint is put into needs some of the path as well.
+_SEGMENT_BYTES, _PATH_BYTES = 255, 2048
+
+
+def check_manifest(savepoint: Savepoint) -> Savepoint:
+    """Return *savepoint* when its manifest describes files of its own queries and nothing else.
+
+    :raises CheckpointCorruptError: The first thing that is wrong.
+    """
+    _check_words(savepoint)
+    for name, file in savepoint.files.items():
+        check_path(name)
+        first, _, rest = name.partition("/")
+        if not rest or (first not in savepoint.queries and first != SINKS):
+            raise _bad(f"file {name!r} belongs to no query of the savepoint")
+        if file.size < 0 or not _SHA256.fullmatch(file.sha256):
+            raise _bad(f"file {name!r} has no possible size and digest")
+    _check_tree(savepoint.files)
+    for query, part in savepoint.queries.items():
+        own = {f"{query}/{name}": size for name, size in part.files.items()}
+        described = {name: file.size for name, file in savepoint.files.items() if name.startswith(f"{query}/")}
+        if own != described:
+            raise _bad(f"the files of query {query!r} are not those that are described")
+    return savepoint
+
+
+def check_path(name: str) -> str:
+    """Return *name* when it is a plain relative path: no way out, nothing that a terminal or a file system minds.
+
+    :raises CheckpointCorruptError: It is not.
+    """
+    segments = name.split("/")
+    if not name.isprintable() or "\\" in name:
+        raise _bad(f"file name {name!r} has characters that are not allowed")
+    if any(segment in {"", ".", ".."} for segment in segments):
+        raise _bad(f"file name {name!r} leads out of the savepoint")
+    if len(name.encode()) > _PATH_BYTES or any(len(segment.encode()) > _SEGMENT_BYTES for segment in segments):
+        raise _bad(f"file name {name[:80]!r}... is too long")
+    return name
+
+
+def _check_words(savepoint: Savepoint) -> None:
+    sinks = [part.sink.path or "" for part in savepoint.queries.values()]
+    for word in (savepoint.savepoint_id, savepoint.job_id, savepoint.label, savepoint.schedule or "", *sinks):
+        if not word.isprintable():  # it is shown on somebody's terminal
+            raise _bad(f"{word!r} has characters that are not allowed")
+    try:
+        release(savepoint.spark_version)
+        for query in savepoint.queries:
+            check_name(query, "query name")
+            refuse_reserved(query)
+    except ConfigurationError as error:
+        raise _bad(error.message) from None
+
+
+def _check_tree(names: Iterable[str]) -> None:
+    """Refuse a name that is a file and a directory at once."""
+    known = set(names)
+    for name in known:
+        parent = name.rpartition("/")[0]
+        while parent:
+            if parent in known:
+                raise _bad(f"{parent!r} is a file, and {name!r} lies in it")
+            parent = parent.rpartition("/")[0]
+
+
+def _bad(reason: str) -> CheckpointCorruptError:
+    return CheckpointCorruptError(MANIFEST, reason, next_step="Take another savepoint; nothing was written")

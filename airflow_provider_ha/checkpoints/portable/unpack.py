@@ -1,0 +1,139 @@
+"""A savepoint out of an archive that anyone may have made.
+
+Invariants: a name becomes a path only when the archive's own manifest has it and the manifest was found to be one that
+a savepoint can have; every file is exactly as long as the manifest says, comes once, and has its digest. What does not
+fit ends the import, and nothing of it stays. The manifest is written last, as in every savepoint.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from airflow_provider_ha.checkpoints.directories.copying import digest_of
+from airflow_provider_ha.checkpoints.directories.links import write_aside
+from airflow_provider_ha.checkpoints.model import ManifestFile, Savepoint
+from airflow_provider_ha.checkpoints.portable.attempts import check_target, directory_attempt, storage_errors
+from airflow_provider_ha.checkpoints.portable.compression import DAMAGED, decompressing
+from airflow_provider_ha.checkpoints.portable.manifest_names import check_manifest
+from airflow_provider_ha.checkpoints.portable.tar_headers import MemberReader, refused
+from airflow_provider_ha.checkpoints.retained.restorable import problems
+from airflow_provider_ha.checkpoints.retained.savepoint_files import MANIFEST
+from airflow_provider_ha.errors import RecordCorruptError, StorageUnavailableError
+
+
+# About 200,000 files. It is the one part of an archive that is taken into memory.
+MANIFEST_BYTES = 64 * 1024 * 1024
+
+
+def described(archive: Path) -> Savepoint:
+    """Return the manifest of an archive, found to be one that a savepoint can have; raises as :func:`unpack`."""
+    with _opened(archive) as stream:
+        return _manifest(MemberReader(decompressing(stream)))[0]
+
+
+def unpack(archive: Path, target: Path, *, expected: Savepoint | None = None) -> Savepoint:
+    """Make the savepoint *target* of an archive.
+
+    :param archive: As :func:`export` writes it; its compression is told by its content.
+    :param target: Directory of the savepoint; must not exist.
+    :param expected: What :func:`described` said of it, when something was decided by that.
+    :raises CheckpointCorruptError: The archive is refused, with the reason.
+    :raises ConfigurationError: The target lies in no directory.
+    :raises ObjectExistsError: The target exists.
+    :raises StorageUnavailableError: Something could not be read or written, or there is no room.
+    """
+    check_target(target)
+    with _opened(archive) as stream:
+        reader = MemberReader(decompressing(stream))
+        savepoint, data = _manifest(reader)
+        if expected is not None and savepoint != expected:
+            raise refused("it was replaced while it was read")
+        _check_room(savepoint, target)
+        with directory_attempt(target) as hidden:
+            with _damage_refused():
+                _write_files(reader, hidden, savepoint)
+            write_aside(hidden / MANIFEST, data)
+            for problem in problems(hidden, savepoint):
+                raise problem
+    return savepoint
+
+
+@contextmanager
+def _opened(archive: Path) -> Iterator[IO[bytes]]:
+    with storage_errors(f"cannot read {archive}"):
+        stream = archive.open("rb")
+    with stream, _damage_refused():
+        yield stream
+
+
+@contextmanager
+def _damage_refused() -> Iterator[None]:
+    try:
+        yield
+    except DAMAGED as error:
+        raise refused(f"it cannot be unpacked: {error}") from None
+
+
+def _manifest(reader: MemberReader) -> tuple[Savepoint, bytes]:
+    """Read the first member; return it, and its bytes."""
+    first = next(iter(reader), None)
+    if first is None or first.name != MANIFEST:
+        raise refused(f"it does not begin with {MANIFEST}")
+    if first.size > MANIFEST_BYTES:
+        raise refused(f"its manifest has {first.size} bytes, more than the {MANIFEST_BYTES} that are read")
+    data = _read_all(reader)
+    return _parse(data), data
+
+
+def _write_files(reader: MemberReader, directory: Path, savepoint: Savepoint) -> None:
+    missing = dict(savepoint.files)
+    for member in reader:
+        expected = missing.pop(member.name, None)
+        if expected is None:
+            raise refused(f"it holds {member.name!r}, which the manifest does not have, or which came before")
+        if member.size != expected.size:
+            raise refused(f"{member.name!r} has {member.size} bytes, the manifest says {expected.size}")
+        _write(reader, directory / member.name, member.name, expected)
+    for name in missing:
+        raise refused(f"it does not hold {name!r}, which is in the manifest")
+
+
+def _parse(data: bytes) -> Savepoint:
+    try:
+        return check_manifest(Savepoint.from_bytes(data, source=f"the archive's {MANIFEST}"))
+    except RecordCorruptError as error:
+        raise refused(error.message) from None
+    except RecursionError:
+        raise refused(f"its {MANIFEST} is nested too deeply") from None
+
+
+def _check_room(savepoint: Savepoint, target: Path) -> None:
+    needed = sum(file.size for file in savepoint.files.values())
+    with storage_errors(f"cannot look at {target.parent}"):
+        free = shutil.disk_usage(target.parent).free
+    if needed > free:
+        raise StorageUnavailableError(
+            f"the savepoint needs {needed} bytes, and {target.parent} has {free}", next_step="Unpack it somewhere else"
+        )
+
+
+def _read_all(reader: MemberReader) -> bytes:
+    parts = []
+    while block := reader.read(MANIFEST_BYTES):
+        parts.append(block)
+    return b"".join(parts)
+
+
+def _write(reader: MemberReader, path: Path, name: str, expected: ManifestFile) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("xb") as writer:
+        found = digest_of(reader, writer.write)
+        writer.flush()
+        os.fsync(writer.fileno())
+    if found != expected:
+        raise refused(f"{name!r} does not have the digest that is in the manifest")

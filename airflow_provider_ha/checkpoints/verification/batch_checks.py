@@ -1,0 +1,47 @@
+"""For each batch: whether the checkpoint can be restored to it, and everything that it lacks if not.
+
+Invariant: a batch is judged by the files that it needs and by no others. Damage elsewhere never condemns it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from airflow_provider_ha.checkpoints.verification.report import BatchVerdict, Reason
+from airflow_provider_ha.checkpoints.verification.source_checks import source_lacks
+from airflow_provider_ha.checkpoints.verification.sparse import previous
+from airflow_provider_ha.checkpoints.verification.state_checks import state_directory_lacks, state_lacks
+from airflow_provider_ha.checkpoints.verification.subject import Subject
+
+
+def judge_batches(subject: Subject, *, startable: bool) -> tuple[BatchVerdict, ...]:
+    """Return the verdict on every batch that has an entry in the offset log or the commit log.
+
+    :param startable: Whether Spark can start from the checkpoint as it stands: then its last committed batch is
+        restored by leaving it alone.
+    :raises StorageUnavailableError: Something that a batch needs could not be read.
+    """
+    as_it_stands = subject.logs.progress.committed if startable else None
+    return tuple(
+        BatchVerdict(batch, () if batch == as_it_stands else tuple(_lacks(subject, batch)))
+        for batch in subject.logs.batches
+    )
+
+
+def _lacks(subject: Subject, batch: int) -> Iterator[Reason]:
+    logs = subject.logs
+    if logs.query_id:
+        yield logs.query_id
+    yield from logs.commit_log.lacks(batch)
+    yield from logs.offset_log.lacks(batch)
+    before = previous(logs, batch, subject.kind)
+    if before is not None:
+        # Although it is committed: Spark refuses to start without it.
+        yield from logs.offset_log.lacks(before)
+    offsets, commits = logs.offsets.get(batch), logs.commits.get(batch)
+    if offsets is not None:
+        yield from source_lacks(subject.directory, offsets)
+        if commits is not None:
+            yield from state_lacks(subject.reader, offsets, commits)
+    if commits is not None and not commits.state_ids:
+        yield from state_directory_lacks(subject.directory, subject.kind)

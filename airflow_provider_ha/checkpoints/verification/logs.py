@@ -1,0 +1,126 @@
+"""What the logs of a checkpoint hold, read once: every entry, every entry that cannot be read, and the query id.
+
+Invariant: nothing is judged here. An entry that was purged while it was read was never there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from airflow_provider_ha.checkpoints.format.files import FileGoneError
+from airflow_provider_ha.checkpoints.format.layout import COMMITS, METADATA, OFFSETS, Progress, batches
+from airflow_provider_ha.checkpoints.format.metadata_log import (
+    CommitsEntry,
+    OffsetsEntry,
+    read_commits,
+    read_offsets,
+    read_query_id,
+)
+from airflow_provider_ha.checkpoints.verification.codes import Code
+from airflow_provider_ha.checkpoints.verification.report import Reason
+from airflow_provider_ha.checkpoints.verification.source_checks import check_hidden_sum
+from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError
+
+
+Entry = TypeVar("Entry")
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """The reasons why entries of one log cannot be used, by batch."""
+
+    missing: Code
+    name: str
+    bad: Mapping[int, Reason]
+    present: frozenset[int]
+
+    def lacks(self, batch: int) -> list[Reason]:
+        """Return why the entry of *batch* cannot be used; nothing when it can."""
+        if batch in self.bad:
+            return [self.bad[batch]]
+        return [] if batch in self.present else [Reason(self.missing, f"{self.name}/{batch}", "it is not there")]
+
+
+@dataclass(frozen=True, slots=True)
+class Logs:
+    """What could be read of the logs.
+
+    :param offsets: Planned batches whose entry is whole.
+    :param commits: Committed batches whose entry is whole.
+    :param offset_log: Which entries there are, and what is wrong with the bad ones.
+    :param commit_log: The same of the commit log.
+    :param query_id: What is wrong with the query id; ``None`` when it is there.
+    """
+
+    offsets: Mapping[int, OffsetsEntry]
+    commits: Mapping[int, CommitsEntry]
+    offset_log: Log
+    commit_log: Log
+    query_id: Reason | None
+
+    @property
+    def progress(self) -> Progress:
+        """How far the query is."""
+        return Progress(max(self.offset_log.present, default=-1), max(self.commit_log.present, default=-1))
+
+    @property
+    def batches(self) -> list[int]:
+        """Every batch that has an entry, ascending."""
+        return sorted(self.offset_log.present | self.commit_log.present)
+
+    @property
+    def next_base(self) -> int:
+        """Batch whose state the next batch reads; -1 for none. C, unless more than one batch is uncommitted."""
+        return max(self.progress.committed, self.progress.planned - 1)
+
+
+def read_logs(directory: Path) -> Logs:
+    """Read the logs of the checkpoint in *directory*.
+
+    :raises StorageUnavailableError: One could not be read.
+    """
+    offsets, offset_log = read_log(directory, OFFSETS, Code.OFFSETS_MISSING, Code.OFFSETS_CORRUPT, _checked_offsets)
+    commits, commit_log = read_log(directory, COMMITS, Code.COMMITS_MISSING, Code.COMMITS_CORRUPT, read_commits)
+    return Logs(offsets, commits, offset_log, commit_log, _query_id_problem(directory))
+
+
+def read_log(
+    directory: Path, log: str, missing: Code, corrupt: Code, read: Callable[[Path, int], Entry]
+) -> tuple[dict[int, Entry], Log]:
+    """Return the entries of *log* that are whole, and what is to be said about the others.
+
+    :param log: ``"offsets"`` or ``"commits"``.
+    :param missing: Says that an entry is not there.
+    :param corrupt: Says that one cannot be read.
+    :param read: Reads the entry of a batch.
+    :raises StorageUnavailableError: One could not be read.
+    """
+    entries: dict[int, Entry] = {}
+    bad: dict[int, Reason] = {}
+    for batch in batches(directory, log):
+        try:
+            entries[batch] = read(directory, batch)
+        except (CheckpointMissingError, FileGoneError):  # noqa: PERF203  # each entry for itself
+            continue  # purged between the look at the names and the look into it
+        except CheckpointCorruptError as error:
+            bad[batch] = Reason(corrupt, f"{log}/{batch}", error.reason)
+    return entries, Log(missing, log, bad, frozenset(entries) | frozenset(bad))
+
+
+def _checked_offsets(directory: Path, batch: int) -> OffsetsEntry:
+    entry = read_offsets(directory, batch)
+    check_hidden_sum(directory, f"{OFFSETS}/{batch}")
+    return entry
+
+
+def _query_id_problem(directory: Path) -> Reason | None:
+    try:
+        read_query_id(directory)
+    except FileGoneError:
+        return Reason(Code.METADATA_MISSING, METADATA, "it is not there, although batches were planned")
+    except CheckpointCorruptError as error:
+        return Reason(Code.METADATA_CORRUPT, METADATA, error.reason)
+    return None

@@ -1,0 +1,69 @@
+"""Verifying a file sink together with the checkpoint that feeds it: which batches it has, and which it should have.
+
+A file sink skips a batch that is in its log without executing the plan, and reads its log back at every compaction
+(spark-facts sections 0 and 5). So a log that is ahead, behind or broken is a start that fails, or loses rows.
+
+Invariant: the sink is read between two looks at the logs of the checkpoint. What a running query writes meanwhile is
+never taken for a sink that is ahead or behind.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from airflow_provider_ha.checkpoints.directories.sinks import LOG, FileSinkLog
+from airflow_provider_ha.checkpoints.format import files
+from airflow_provider_ha.checkpoints.format.layout import progress
+from airflow_provider_ha.checkpoints.format.metadata_log import CommitsEntry
+from airflow_provider_ha.checkpoints.verification.codes import Code
+from airflow_provider_ha.checkpoints.verification.findings import Finding
+from airflow_provider_ha.checkpoints.verification.report import Findings, SinkState
+from airflow_provider_ha.checkpoints.verification.sink_log_checks import check_sink_log
+from airflow_provider_ha.checkpoints.verification.state_checks import state_lacks
+from airflow_provider_ha.checkpoints.verification.statefulness import Statefulness
+from airflow_provider_ha.checkpoints.verification.subject import Subject
+from airflow_provider_ha.errors import StorageUnavailableError
+
+
+def check_sink(sink: Path, subject: Subject, findings: Findings) -> SinkState:
+    """Report what is wrong with the file sink in *sink* beside the checkpoint that was read before.
+
+    :raises StorageUnavailableError: The output directory is not there although batches were committed, or it could
+        not be read.
+    """
+    logs = subject.logs
+    if not files.is_directory(sink):
+        if logs.next_base >= 0:
+            raise StorageUnavailableError(f"{sink} is not a directory", next_step="Name the output directory")
+        return SinkState(sink, -1)
+    has, reached = FileSinkLog(sink).max_batch(), progress(subject.directory)
+    place = str(sink / LOG)
+    if has < 0 <= logs.next_base:
+        found, expected = "it has no entry", f"the entries up to batch {logs.next_base}"
+        findings.add(Finding(Code.SINK_LOG_MISSING, place, None, found, expected, blocks=True))
+    elif has < logs.next_base:
+        found, expected = f"its last batch is {has}", f"batch {logs.next_base}, which the checkpoint counts as done"
+        findings.add(Finding(Code.SINK_BEHIND, place, logs.next_base, found, expected, blocks=True))
+    elif has > reached.planned:
+        found = f"its last batch is {has}"
+        expected = f"none after batch {reached.planned}, the last planned one" if reached.planned >= 0 else "none"
+        findings.add(Finding(Code.SINK_UNPLANNED, place, has, found, expected, blocks=True))
+    elif reached == logs.progress:
+        _check_in_flight(place, has, subject, findings)
+    check_sink_log(sink, findings)
+    return SinkState(sink, has)
+
+
+def _check_in_flight(place: str, has: int, subject: Subject, findings: Findings) -> None:
+    """Report that the sink has the batch that Spark executes next: it is skipped, and with it the state it writes."""
+    logs, reached = subject.logs, subject.logs.progress
+    if not reached.in_flight or has < reached.planned:
+        return
+    blocks, offsets = False, logs.offsets.get(has)
+    if subject.kind is Statefulness.STATEFUL and offsets is not None:
+        # With format 2 the commit needs ids that nobody hands in. With format 1 the first attempt's state counts.
+        by_id = any(entry.state_ids for entry in logs.commits.values())
+        blocks = by_id or bool(state_lacks(subject.reader, offsets, CommitsEntry(has, 1, {}, {})))
+    found = f"it has batch {has}, which is planned and not committed: Spark skips it"
+    expected = f"no batch after {reached.committed}, the last committed one" if reached.committed >= 0 else "none yet"
+    findings.add(Finding(Code.SINK_AHEAD, place, has, found, expected, blocks=blocks))

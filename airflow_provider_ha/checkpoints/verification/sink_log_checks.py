@@ -1,0 +1,103 @@
+"""Verifying the log of a file sink: every entry that readers and the next compaction need, and the files they name.
+
+Invariant: only the newest compact entry and those after it count. What lies before them is read by nobody.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from airflow_provider_ha.checkpoints.directories.sinks import LOG, local_path
+from airflow_provider_ha.checkpoints.format.compactible_log import COMPACT, CompactibleLog
+from airflow_provider_ha.checkpoints.verification.codes import Code
+from airflow_provider_ha.checkpoints.verification.findings import Finding
+from airflow_provider_ha.checkpoints.verification.report import Findings
+from airflow_provider_ha.checkpoints.verification.source_checks import check_hidden_sum
+from airflow_provider_ha.errors import CheckpointCorruptError, ConfigurationError
+
+
+_ENTRY = "v1, and one JSON object with path and size for each output file of the batch"
+
+
+def check_sink_log(sink: Path, findings: Findings) -> None:
+    """Report what is wrong with the log of the file sink in *sink*, and with the output files that it names.
+
+    :raises StorageUnavailableError: An entry could not be read.
+    """
+    log = CompactibleLog(sink, LOG)
+    needed = _needed(log)
+    expected_next = 0
+    for entry, name in needed.items():
+        if entry > expected_next and not (name.endswith(COMPACT) and entry == min(needed)):
+            path, expected = str(sink / LOG / str(expected_next)), "every entry after the last compact one"
+            last = f" to {entry - 1}" if entry - 1 > expected_next else ""
+            found = f"batch {expected_next}{last} is not there, neither by itself nor in a compact entry"
+            findings.add(Finding(Code.SINK_LOG_MISSING, path, expected_next, found, expected, blocks=True))
+        expected_next = entry + 1
+        try:
+            named = _named(sink, log, entry)
+        except CheckpointCorruptError as error:
+            path = str(sink / error.path)
+            findings.add(Finding(Code.SINK_LOG_CORRUPT, path, entry, error.reason, _ENTRY, blocks=True))
+            continue
+        _check_files(named, name, entry, findings)
+
+
+def _needed(log: CompactibleLog) -> dict[int, str]:
+    newest = max((entry for entry, name in log.entries.items() if name.endswith(COMPACT)), default=0)
+    return {entry: name for entry, name in log.entries.items() if entry >= newest}
+
+
+def _named(sink: Path, log: CompactibleLog, entry: int) -> dict[str, int]:
+    """Return the output files that an entry names -> their size in bytes.
+
+    :raises CheckpointCorruptError: It is not what Spark wrote.
+    """
+    named: dict[str, int] = {}
+    for line in log.lines(entry):
+        status = json.loads(line)
+        path, size = status.get("path"), status.get("size")
+        if not isinstance(path, str) or not isinstance(size, int):
+            raise CheckpointCorruptError(log.path(entry), "it holds a line without path and size")
+        if status.get("action", "add") == "delete":
+            named.pop(path, None)
+        elif not status.get("isDir"):
+            named[path] = size
+    check_hidden_sum(sink, log.path(entry))
+    return named
+
+
+def _check_files(named: Mapping[str, int], name: str, entry: int, findings: Findings) -> None:
+    """Report, once for each kind of trouble, the first of the files that one entry names and that have it."""
+    troubles: dict[Code, list[tuple[str, str, str]]] = {}
+    for code, path, found, expected in _troubles(named):
+        troubles.setdefault(code, []).append((path, found, expected))
+    for code, ((path, found, expected), *others) in troubles.items():
+        more = f", and so it is with {len(others)} more of the {len(named)} files of {LOG}/{name}" if others else ""
+        # Spark never looks at the files again: this is the readers' loss, and no reason not to start.
+        findings.add(Finding(code, path, entry, f"{found}{more}", expected))
+
+
+def _troubles(named: Mapping[str, int]) -> Iterator[tuple[Code, str, str, str]]:
+    for uri, size in named.items():
+        trouble = _trouble(uri, size)
+        if trouble is not None:
+            yield trouble
+
+
+def _trouble(uri: str, size: int) -> tuple[Code, str, str, str] | None:
+    try:
+        path = local_path(uri)
+    except ConfigurationError as error:
+        return Code.UNREADABLE, uri, error.message, "a file on a file system of this host"
+    try:
+        found = path.stat().st_size
+    except (FileNotFoundError, NotADirectoryError):
+        return Code.SINK_FILE_MISSING, str(path), "it is not there", f"an output file of {size} bytes"
+    except OSError as error:
+        return Code.UNREADABLE, str(path), f"cannot read {path}: {error}", "a file that can be read"
+    if found == size:
+        return None
+    return Code.SINK_FILE_SIZE, str(path), f"it has {found} bytes", f"{size} bytes, as the log says"

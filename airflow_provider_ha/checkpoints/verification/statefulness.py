@@ -1,0 +1,67 @@
+"""Whether the query of a checkpoint keeps state, as far as its files tell.
+
+The conf that is pinned in the offset log is the same for every query, and with checkpoint format 1 so are the commits.
+What does tell: a state directory; ids of state in a commit; commits of format 2 without ids (a query without state);
+and a batch without input behind an advanced watermark, which Spark plans only where a stateful operator waits for it.
+
+Invariant: nothing is guessed. Where the files do not tell, the answer is UNKNOWN.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+
+from airflow_provider_ha.checkpoints.directories.drain import MAXIMUM_WATERMARK
+from airflow_provider_ha.checkpoints.format.files import is_directory, names
+from airflow_provider_ha.checkpoints.format.layout import STATE
+from airflow_provider_ha.checkpoints.format.metadata_log import OffsetsEntry
+from airflow_provider_ha.checkpoints.verification.logs import Logs
+
+
+# Version 3 is written with either format of the state: without ids it says nothing.
+_COMMITS_WITH_IDS = 2
+
+
+class Statefulness(Enum):
+    """What is known about the state of a query."""
+
+    STATEFUL = "stateful"
+    STATELESS = "stateless"
+    UNKNOWN = "unknown"
+
+
+def statefulness(directory: Path, logs: Logs) -> Statefulness:
+    """Return whether the query of the checkpoint in *directory* keeps state.
+
+    :raises StorageUnavailableError: The state directory could not be listed.
+    """
+    if has_state_directory(directory):
+        return Statefulness.STATEFUL
+    pairs = ((logs.offsets.get(batch - 1), entry) for batch, entry in logs.offsets.items())
+    waited = any(before is not None and _waits(before, after) for before, after in pairs)
+    if waited or any(entry.state_ids for entry in logs.commits.values()):
+        return Statefulness.STATEFUL
+    newest = logs.commits.get(logs.progress.committed)
+    if newest is not None and newest.version == _COMMITS_WITH_IDS:
+        return Statefulness.STATELESS
+    return Statefulness.UNKNOWN
+
+
+def has_state_directory(directory: Path) -> bool:
+    """Whether the checkpoint has a state directory, be it empty: Spark makes none for a query without state.
+
+    :raises StorageUnavailableError: It could not be found out.
+    """
+    return bool(names(directory / STATE)) or is_directory(directory / STATE)
+
+
+def _waits(before: OffsetsEntry, after: OffsetsEntry) -> bool:
+    """Whether the second batch reads nothing and was planned for its watermark alone; a drain is planned for all."""
+    old, new = _watermark(before), _watermark(after)
+    return before.offsets == after.offsets and old < new < MAXIMUM_WATERMARK
+
+
+def _watermark(entry: OffsetsEntry) -> int:
+    value = entry.metadata.get("batchWatermarkMs")
+    return value if isinstance(value, int) else 0

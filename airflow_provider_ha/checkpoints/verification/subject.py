@@ -1,0 +1,29 @@
+"""What one look at a checkpoint is about: handed from check to check, so that nothing is read twice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from airflow_provider_ha.checkpoints.format.releases import Release
+from airflow_provider_ha.checkpoints.format.state import StateReader
+from airflow_provider_ha.checkpoints.verification.logs import Logs
+from airflow_provider_ha.checkpoints.verification.statefulness import Statefulness
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A checkpoint that is being judged.
+
+    :param directory: The checkpoint.
+    :param release: The release that is to start from it.
+    :param reader: Finds its state files, and looks into them as deeply as was asked for.
+    :param logs: Its logs, read once.
+    :param kind: Whether its query keeps state.
+    """
+
+    directory: Path
+    release: Release
+    reader: StateReader
+    logs: Logs
+    kind: Statefulness

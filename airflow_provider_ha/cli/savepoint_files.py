@@ -1,0 +1,224 @@
+"""Savepoints as directories and archives: ``spark-ha savepoint create|verify|export|restore``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from airflow_provider_ha.checkpoints.model import Savepoint
+from airflow_provider_ha.checkpoints.portable import export as exporting
+from airflow_provider_ha.checkpoints.portable import restore as restoring
+from airflow_provider_ha.checkpoints.portable.directory import SavepointReport, judge
+from airflow_provider_ha.checkpoints.portable.standalone import Source, take
+from airflow_provider_ha.cli import console
+from airflow_provider_ha.cli.checkpoint import Depth
+from airflow_provider_ha.cli.outcome import Exit
+from airflow_provider_ha.cli.savepoint_target import SavepointOf, Target, assigned, located, path_of
+from airflow_provider_ha.cli.session import AsJson, reported
+from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.names import safe_segment
+
+
+SparkVersion = Annotated[str | None, typer.Option(help="The release that is to start from it, X.Y.Z.", metavar="X.Y.Z")]
+
+
+def create(
+    to: Annotated[Path, typer.Option(help="Directory of the savepoint; must not exist.", metavar="DIRECTORY")],
+    path: Annotated[
+        str | None,
+        typer.Argument(
+            help="Checkpoint directory of one query, its name is the query's. Write ./NAME for one beside you: a word "
+            "without a slash is a job id, and the savepoint of a managed job is taken with `savepoint trigger`.",
+            metavar="[PATH]",
+        ),
+    ] = None,
+    query: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A query and its checkpoint directory; once for each. One cut is taken of all, in this order: name a "
+            "query before those whose output it reads (downstream first).",
+            metavar="NAME=PATH",
+        ),
+    ] = None,
+    batch: Annotated[
+        list[str] | None,
+        typer.Option(help="Batch to save; by default the newest committed one.", metavar="[NAME=]N"),
+    ] = None,
+    sink: Annotated[
+        list[str] | None,
+        typer.Option(help="Output directory of a file sink: its log is saved as well.", metavar="[NAME=]PATH"),
+    ] = None,
+    link: Annotated[
+        bool,
+        typer.Option(
+            "--link",
+            help="Make hard links instead of copies: quick and small, but what is damaged in place is damaged in both.",
+        ),
+    ] = False,
+    label: Annotated[str, typer.Option(help="A word for people, for example the ticket.")] = "",
+    spark_version: SparkVersion = None,
+    as_json: AsJson = False,
+) -> None:
+    """Take a savepoint of any Spark checkpoint directories while their queries run. Needs no cluster.
+
+    The directory appears when all is copied, verified and described by a manifest, or not at all. Spark's purge may
+    take a batch away meanwhile: then a newer one is taken. Exit 0: it is complete; 1: it cannot be taken.
+    """
+    with reported(as_json=as_json):
+        sources = _sources(path, query or [], batch or [], sink or [])
+        savepoint = take(sources, to, link=link, label=label, spark_version=spark_version)
+    print_savepoint(to, savepoint, as_json=as_json)
+
+
+def verify(
+    context: typer.Context,
+    target: Target,
+    savepoint_id: SavepointOf = None,
+    depth: Annotated[
+        Depth, typer.Option(help="How closely to judge the checkpoints; every byte is compared either way.")
+    ] = Depth.FULL,
+    spark_version: SparkVersion = None,
+    as_json: AsJson = False,
+) -> None:
+    """Read every byte of a savepoint again, and say whether each query can be restored from it.
+
+    Exit 0: all is as the manifest says, and can be restored; 1: it is not; 2: it could not be read.
+    """
+    with located(context, target, savepoint_id, as_json=as_json) as (directory, savepoint):
+        report = judge(directory, savepoint, depth=depth.value, spark_version=spark_version)
+    if as_json:
+        console.print_json(report.to_json())
+    else:
+        _print_report(directory, report)
+    raise typer.Exit({True: Exit.YES, False: Exit.NO, None: Exit.UNKNOWN}[report.restorable])
+
+
+def export(
+    context: typer.Context,
+    target: Target,
+    to: Annotated[
+        Path, typer.Option(help="Archive to write: .tar, .tar.gz or .tar.zst; must not exist.", metavar="FILE")
+    ],
+    savepoint_id: SavepointOf = None,
+    as_json: AsJson = False,
+) -> None:
+    """Pack a savepoint into one file. Every byte is compared with the manifest on the way."""
+    with located(context, target, savepoint_id, as_json=as_json) as (directory, savepoint):
+        size = exporting.export(directory, savepoint, to)
+    if as_json:
+        console.print_json({"savepoint_id": savepoint.savepoint_id, "archive": str(to), "bytes": size})
+    else:
+        console.out.print(f"savepoint {savepoint.savepoint_id} is in {to}, {size} bytes", markup=False)
+
+
+def restore(
+    context: typer.Context,
+    target: Target,
+    to: Annotated[
+        Path, typer.Option(help="Directory for the checkpoints, one per query; must not exist.", metavar="DIRECTORY")
+    ],
+    savepoint_id: SavepointOf = None,
+    spark_version: SparkVersion = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make checkpoint directories out of a savepoint, for queries that are started by hand.
+
+    The savepoint stays as it is. Do not let the old query run on: both would have one query id and one output. A
+    managed job is restored by its own operator, which knows what its sinks have.
+    """
+    with located(context, target, savepoint_id, as_json=as_json) as (directory, savepoint):
+        restoring.restore(directory, savepoint, to, spark_version=spark_version)
+    places = {query: str(to / query) for query in savepoint.queries}
+    if as_json:
+        console.print_json({"savepoint_id": savepoint.savepoint_id, "checkpoints": places})
+        return
+    console.print_table(
+        ("QUERY", "BATCH", "CHECKPOINT LOCATION"),
+        ([query, savepoint.queries[query].batch, place] for query, place in places.items()),
+        empty="the savepoint holds no query",
+    )
+
+
+def _sources(path: str | None, queries: list[str], batches: list[str], sinks: list[str]) -> list[Source]:
+    places = {name: _place(value) for name, value in assigned(queries, "--query").items()}
+    if path is not None:
+        first = path_of(path)
+        if first is None:
+            raise ConfigurationError(
+                f"{path!r} is a job id, for it has no slash",
+                next_step=f"Write ./{path} for a directory; for a managed job use `spark-ha savepoint trigger {path}`",
+            )
+        name = safe_segment(first.resolve().name)
+        if name in places:
+            raise ConfigurationError(f"query {name!r} is named twice", next_step="Name it with --query only")
+        places = {name: first, **places}
+    numbers, outputs = _by_query(batches, "--batch", places), _by_query(sinks, "--sink", places)
+    return [
+        Source(
+            query=name,
+            directory=place,
+            batch=_number(numbers[name]) if name in numbers else None,
+            sink=_place(outputs[name]) if name in outputs else None,
+        )
+        for name, place in places.items()
+    ]
+
+
+def _by_query(values: list[str], what: str, places: dict[str, Path]) -> dict[str, str]:
+    """Return query -> value; of a single query the name may be left out."""
+    only = next(iter(places)) if len(places) == 1 else None
+    named = [v if v.partition("=")[0] in places or only is None else f"{only}={v}" for v in values]
+    found = assigned(named, what)
+    for name in found:
+        if name not in places:
+            raise ConfigurationError(f"{what} {name}= names no query", next_step=f"Queries are {', '.join(places)}")
+    return found
+
+
+def _place(text: str) -> Path:
+    """Return what can only be a path, with or without a slash."""
+    return path_of(text) or Path(text)
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise ConfigurationError(f"--batch {text!r} is not the number of a batch", next_step="Write it as 12")
+    return int(text)
+
+
+def print_savepoint(directory: Path, savepoint: Savepoint, *, as_json: bool) -> None:
+    """Print what a new savepoint is, and where."""
+    cut = {query: part.batch for query, part in savepoint.queries.items()}
+    size = sum(file.size for file in savepoint.files.values())
+    fields = {
+        "savepoint_id": savepoint.savepoint_id,
+        "directory": str(directory),
+        "cut": cut,
+        "files": len(savepoint.files),
+        "bytes": size,
+        "shares_inodes": savepoint.shares_inodes,
+    }
+    if as_json:
+        console.print_json(fields)
+    else:
+        console.print_fields(
+            {key.replace("_", " "): value for key, value in (fields | {"cut": console.cut_text(cut)}).items()}
+        )
+
+
+def _print_report(directory: Path, report: SavepointReport) -> None:
+    sentence = {
+        True: f"savepoint {directory} is whole and can be restored",
+        False: f"savepoint {directory} cannot be restored",
+        None: f"savepoint {directory} could not be judged",
+    }[report.restorable]
+    console.out.print(sentence, style="bold", markup=False)
+    damaged = [["FILE", "", problem.path, problem.reason] for problem in report.files]
+    found = [
+        [finding.code.value, finding.batch, f"{query}/{finding.path}", finding.message]
+        for query, part in report.queries.items()
+        for finding in part.report.findings
+    ]
+    console.print_table(("FINDING", "BATCH", "FILE", "MESSAGE"), [*damaged, *found], empty="nothing was found wrong")

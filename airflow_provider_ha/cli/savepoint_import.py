@@ -1,0 +1,65 @@
+"""``spark-ha savepoint import``: an archive becomes a directory, or a savepoint of the job that it came from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from airflow_provider_ha.checkpoints.model import Savepoint
+from airflow_provider_ha.checkpoints.portable.adoption import adopt, check_adoptable
+from airflow_provider_ha.checkpoints.portable.unpack import described, unpack
+from airflow_provider_ha.cli.savepoint_files import print_savepoint
+from airflow_provider_ha.cli.session import AsJson, cluster, reported
+from airflow_provider_ha.errors import ConfigurationError, JobStateError, ObjectMissingError
+from airflow_provider_ha.jobs.model import Blob
+from airflow_provider_ha.submit.client import HaClient
+from airflow_provider_ha.submit.intervene import take_lock
+
+
+def import_archive(
+    context: typer.Context,
+    archive: Annotated[Path, typer.Argument(help="Archive that `savepoint export` wrote.", metavar="FILE")],
+    to: Annotated[
+        Path | None, typer.Option(help="Directory of the savepoint; must not exist.", metavar="DIRECTORY")
+    ] = None,
+    job: Annotated[
+        str | None,
+        typer.Option(help="Instead of --to: the job that it was exported from, which must not run.", metavar="JOB"),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Unpack an archive into a savepoint directory, or back into its job. It is checked as if an enemy had made it.
+
+    Exit 0: the savepoint is complete and verified; 1: it is refused, with the reason, and nothing is left of it.
+    """
+    if job is not None and to is None:
+        with cluster(context, as_json=as_json) as client:
+            savepoint = _into_job(client, job, archive)
+            directory = client.job(job).savepoints.directory(savepoint.savepoint_id)
+    else:
+        with reported(as_json=as_json):
+            if to is None or job is not None:
+                raise ConfigurationError(
+                    "an archive is imported to one place", next_step="Give either --to DIRECTORY or --job JOB"
+                )
+            savepoint, directory = unpack(archive, to), to
+    print_savepoint(directory, savepoint, as_json=as_json)
+
+
+def _into_job(client: HaClient, job_id: str, archive: Path) -> Savepoint:
+    job, savepoints = client.context(job_id), client.job(job_id).savepoints
+    run = job.snapshot().run
+    expected = described(archive)
+    check_adoptable(savepoints, job_id, expected)
+    try:
+        job.graph(Blob(sha256=expected.graph, size=0))
+    except ObjectMissingError:
+        raise JobStateError(
+            f"the storage does not have the job graph that wrote savepoint {expected.savepoint_id!r}, so job "
+            f"{job_id!r} could not be restored from it",
+            next_step="Import it with --to, and restore it from there",
+        ) from None
+    with take_lock(job, run.run.number if run else 0) as leadership:
+        return adopt(savepoints, job_id, leadership.commit, archive, expected)

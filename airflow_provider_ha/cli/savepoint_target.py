@@ -1,0 +1,99 @@
+"""Which savepoint a command means: a directory of this host, or one of a managed job.
+
+What has a slash is a path and what has none is a job id, for a job id cannot have one: nothing depends on what happens
+to lie in the current directory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import unquote, urlsplit
+
+import typer
+
+from airflow_provider_ha.checkpoints.model import Savepoint
+from airflow_provider_ha.checkpoints.portable.directory import read_savepoint
+from airflow_provider_ha.cli.requests import who
+from airflow_provider_ha.cli.session import cluster, reported
+from airflow_provider_ha.coordination.leases import hold
+from airflow_provider_ha.errors import ConfigurationError
+
+
+Target = Annotated[
+    str,
+    typer.Argument(
+        help="Directory of a savepoint, or the id of a managed job. What has a slash is a path: write ./NAME for a "
+        "directory beside you.",
+        metavar="PATH|JOB",
+    ),
+]
+SavepointOf = Annotated[
+    str | None, typer.Argument(help="Id of the savepoint, when a job is named.", metavar="[SAVEPOINT]")
+]
+
+# Long enough for an archive of a terabyte. The lease ends with the command; only a killed one leaves it.
+_LEASE_SECONDS = 6 * 3600.0
+
+
+def path_of(text: str) -> Path | None:
+    """Return *text* as a path of this host; ``None`` when it is a job id.
+
+    :raises ConfigurationError: It is a URI of another file system.
+    """
+    if text.startswith("file:"):
+        return Path(unquote(urlsplit(text).path))
+    if "://" in text:
+        raise ConfigurationError(
+            f"{text} is not on a file system of this host", next_step="Mount it, or copy it to this host first"
+        )
+    return Path(text) if "/" in text or text in {".", ".."} else None
+
+
+def assigned(values: Sequence[str], what: str) -> dict[str, str]:
+    """Return what was said as NAME=VALUE, in the order in which it was said.
+
+    :raises ConfigurationError: A value has no name, or a name comes twice.
+    """
+    found: dict[str, str] = {}
+    for value in values:
+        name, equals, rest = value.partition("=")
+        if not equals or not rest or name in found:
+            raise ConfigurationError(f"{what} {value!r} cannot be read", next_step="Write each once, as NAME=VALUE")
+        found[name] = rest
+    return found
+
+
+@contextmanager
+def located(
+    context: typer.Context, target: str, savepoint_id: str | None, *, as_json: bool
+) -> Iterator[tuple[Path, Savepoint]]:
+    """Yield the directory and the manifest of a savepoint; a job does not remove it before the block ends."""
+    with reported(as_json=as_json):
+        path = path_of(target)
+        if (path is None) == (savepoint_id is None):
+            raise ConfigurationError(
+                f"{target!r} names no savepoint",
+                next_step="Give a job id and a savepoint id, or a directory with a slash in it (./NAME)",
+            )
+        if path is not None:
+            yield path, read_savepoint(path)
+    if path is None and savepoint_id is not None:
+        with cluster(context, as_json=as_json) as client:
+            job, store = client.context(target), client.job(target).savepoints
+            store.pointer(savepoint_id)  # a lease would make the nodes of what does not exist
+            lease = hold(
+                job.coordinator,
+                job.paths,
+                f"savepoint-{savepoint_id}",
+                holder=who(),
+                seconds=_LEASE_SECONDS,
+                clock=job.clock,
+            )
+            try:
+                savepoint = store.load(savepoint_id)
+                yield store.directory(savepoint_id), savepoint
+            finally:
+                lease.release()

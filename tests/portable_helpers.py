@@ -1,0 +1,75 @@
+"""What tests of portable savepoints share: a checkpoint made by hand, and archives as an enemy would make them."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from airflow_provider_ha.checkpoints.model import Savepoint
+from airflow_provider_ha.checkpoints.portable.standalone import Source, take
+
+
+QUERY = "words"
+
+
+def write_batch(directory: Path, batch: int) -> None:
+    """Plan and commit a batch of a stateless query, as Spark writes it."""
+    meta = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 1_700_000_000_000 + batch, "conf": {}})
+    for log, text in (
+        ("offsets", f'v1\n{meta}\n{{"topic":{{"0":{batch}}}}}'),
+        ("commits", 'v1\n{"nextBatchWatermarkMs":0}'),
+    ):
+        (directory / log).mkdir(parents=True, exist_ok=True)
+        (directory / log / str(batch)).write_text(text)
+
+
+def checkpoint(directory: Path, batches: Iterable[int] = range(3)) -> Path:
+    """Make a checkpoint of a stateless query and return it."""
+    directory.mkdir(parents=True)
+    (directory / "metadata").write_text('{"id":"9b2d3f0a-6f0c-4a7c-9d5e-0a1b2c3d4e5f"}')
+    for batch in batches:
+        write_batch(directory, batch)
+    return directory
+
+
+def savepoint(place: Path) -> tuple[Path, Savepoint]:
+    """Make a savepoint of such a checkpoint below *place*."""
+    live = checkpoint(place / "live" / QUERY)
+    return place / "sp", take([Source(query=QUERY, directory=live)], place / "sp")
+
+
+def members_of(directory: Path, made: Savepoint) -> list[tuple[tarfile.TarInfo, bytes]]:
+    """Return what belongs into an archive of a savepoint, manifest first."""
+    contents = [("manifest.json", made.to_bytes())]
+    contents += [(name, (directory / name).read_bytes()) for name in sorted(made.files)]
+    return [(member(name, size=len(data)), data) for name, data in contents]
+
+
+def member(name: str, *, size: int = 0, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.TarInfo:
+    """Return the header of a member that may be anything."""
+    info = tarfile.TarInfo(name)
+    info.size, info.type, info.linkname = size, kind, link
+    return info
+
+
+def archive(
+    path: Path, members: Iterable[tuple[tarfile.TarInfo, bytes]], *, form: int = tarfile.USTAR_FORMAT, mode: str = "w"
+) -> Path:
+    """Write an archive with Python's own tarfile, whatever its members are."""
+    with tarfile.open(path, mode, format=form) as writer:  # type: ignore[call-overload]  # modes of a parameter
+        for info, data in members:
+            writer.addfile(info, io.BytesIO(data))
+    return path
+
+
+def names_in(directory: Path) -> list[str]:
+    """Return the names in a directory, hidden ones included."""
+    return sorted(path.name for path in directory.iterdir())
+
+
+def all_names(directory: Path) -> list[str]:
+    """Return everything below a directory, hidden names included."""
+    return sorted(str(path.relative_to(directory)) for path in directory.rglob("*"))
