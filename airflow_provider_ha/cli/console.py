@@ -41,13 +41,15 @@ def plain(value: Any) -> Any:
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:
     """Print *rows*, or the sentence *empty* when there are none."""
-    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
     count = 0
     for row in rows:
         table.add_row(*(_cell(item) for item in row))
         count += 1
     if count:
-        out.print(table)
+        _print_wide(table)
     else:
         out.print(empty)
 
@@ -64,7 +66,7 @@ def print_fields(fields: dict[str, object]) -> None:
 
 def print_tree(tree: Tree) -> None:
     """Print a tree. A terminal folds long lines below their node; a file or a pipe gets each node in one line."""
-    Console(highlight=False, width=None if out.is_terminal else _ONE_LINE).print(tree)
+    _print_wide(tree)
 
 
 def print_line(fields: Mapping[str, object], *, as_json: bool) -> None:
@@ -90,6 +92,11 @@ def print_unreadable(pointers: Iterable[UnreadablePointer]) -> None:
 def cut_text(cut: dict[str, int]) -> str:
     """Return a cut as ``query=batch`` words."""
     return " ".join(f"{query}={batch}" for query, batch in sorted(cut.items()))
+
+
+def _print_wide(shown: Table | Tree) -> None:
+    """Print what has columns: folded to the width of a terminal, and never cut for a file or a pipe."""
+    Console(highlight=False, width=None if out.is_terminal else _ONE_LINE).print(shown)
 
 
 def _cell(value: object) -> str:

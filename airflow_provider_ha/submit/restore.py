@@ -46,9 +46,10 @@ def submit_job(job: JobContext, request: SubmitRequest) -> SubmittedRun:
     """
 
     def prepare() -> Prepared:
-        job.store.check_writable()
         start = _start_point(job, request)
-        return Prepared(graph=job.graphs.write_graph(upload(job, request)), start=start)
+        graph = upload(job, request)
+        job.store.check_writable()  # before anything is made that only one may make
+        return Prepared(graph=job.graphs.write_graph(graph), start=start)
 
     return submit_run(job, request.request_id, prepare)
 
@@ -64,9 +65,9 @@ def restore_job(job: JobContext, request: RestoreRequest) -> SubmittedRun:
     with Reading(job, request.request_id) as reading:
 
         def prepare() -> Prepared:
-            job.store.check_writable()
             chosen, plan = _plan(job, request, reading)
             _refuse(plan, request.allow)
+            job.store.check_writable()  # before anything is made that only one may make
             start = _start(job, plan, request.output)
             graph = _graph(job, request, chosen)
             reading.planned(start.plan)

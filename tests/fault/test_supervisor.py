@@ -99,7 +99,8 @@ def test_whoever_of_the_two_dies_everything_is_dead_when_the_exit_can_be_read(
 
     assert not [pid for pid in driver if helpers.alive(pid)]
     assert set(driver) <= set(found.pids)
-    assert found.code == -signal.SIGKILL
+    # A JVM that hears of the end of its Python first ends by itself, with that code as a byte.
+    assert found.code in (-signal.SIGKILL, 256 - signal.SIGKILL)
     assert str(tree[victim]) in found.reason
 
 

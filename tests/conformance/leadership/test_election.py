@@ -227,7 +227,7 @@ def test_a_grant_whose_answer_does_not_come_is_one_grant(stage: Stage, late: boo
 
     assert leadership.epoch == 1
     assert stage.writers(stage.paths.epoch) == ["test", "candidate"], "made by the test, raised once"
-    assert stage.ensemble.faults.counts[Outcome.LATE_REJECTED] == int(late)
+    assert stage.ensemble.faults.counts[Outcome.LATE_APPLIED] == int(late)
     leadership.prove()
 
 

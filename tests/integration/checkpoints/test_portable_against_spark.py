@@ -21,7 +21,7 @@ from airflow_provider_ha.testing.waiting import wait_until
 from tests import running_queries, tws_job
 
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
 SAVEPOINTS = 5
 
 
