@@ -72,6 +72,7 @@ class GraphWatcher:
         self._listener = listener
         self._poll_seconds = poll_seconds
         self._known = dict(known or {})
+        self._expected: dict[str, int] = {}
         self._reported: dict[str, int] = {}
         self._watched: set[str] = set()
         self._dirty: set[str] = set()
@@ -93,14 +94,20 @@ class GraphWatcher:
             self._thread.join()
 
     def know(self, job_id: str, run: int) -> None:
-        """Note that the listener knows this graph: it recovers it, or is about to persist it."""
+        """Note that the listener knows this graph, which is persisted: it recovers it, for example."""
         with self._lock:
             self._known[job_id] = run
+
+    def expect(self, job_id: str, run: int) -> None:
+        """Note that the listener is about to persist this graph: it is not told of it, nor that it is not there yet."""
+        with self._lock:
+            self._expected[job_id] = run
 
     def forget(self, job_id: str) -> None:
         """Note that the listener does not care for the job's graph any more: it removes it itself."""
         with self._lock:
             self._known.pop(job_id, None)
+            self._expected.pop(job_id, None)
 
     def changed(self, job_id: str | None = None) -> None:
         """Have a job, or all of them, looked at again. Does not block: watches call it."""
@@ -156,6 +163,14 @@ class GraphWatcher:
             self._watched = there
         return different
 
+    def _arrived(self, job_id: str, run: int) -> int | None:
+        """Return *run* when the listener was about to persist it; from now on it knows it."""
+        with self._lock:
+            if self._expected.get(job_id) != run:
+                return None
+            self._known[job_id] = self._expected.pop(job_id)
+            return run
+
     def _list_changed(self) -> None:
         with self._lock:
             self._list_again = True
@@ -180,8 +195,7 @@ class GraphWatcher:
             return
         if node is None:
             if known is not None:
-                self._listener.removed(job_id)
-                self.forget(job_id)
+                self._tell_removed(job_id)
             return
         try:
             pointer = GraphPointer.from_bytes(node.data, source=f"znode {node.path}")
@@ -190,11 +204,15 @@ class GraphWatcher:
                 self._listener.unreadable(job_id, error.message)
                 self._reported[job_id] = node.modified_zxid
             return
-        if known == pointer.run:
+        if pointer.run in (known, self._arrived(job_id, pointer.run)):
             return
         if known is not None:
-            self._listener.removed(job_id)
-            self.forget(job_id)
+            self._tell_removed(job_id)
         if not self._stopped.is_set():
             self._listener.added(job_id, pointer)
             self.know(job_id, pointer.run)
+
+    def _tell_removed(self, job_id: str) -> None:
+        self._listener.removed(job_id)
+        with self._lock:
+            self._known.pop(job_id, None)

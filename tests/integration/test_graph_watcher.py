@@ -125,7 +125,8 @@ def test_only_the_unknown_is_added_and_only_the_known_removed(
     watcher = watch(known={"flights": 1})
     told.wait_for(("added", "other 1"))
 
-    watcher.know("third", 1)
+    watcher.expect("third", 1)
+    watcher.look()
     persist(coordinator, third)
     watcher.forget("other")
     coordinator.commit(Delete(other.job_graph))
