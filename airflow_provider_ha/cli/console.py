@@ -96,7 +96,7 @@ def cut_text(cut: dict[str, int]) -> str:
 
 def _print_wide(shown: Table | Tree) -> None:
     """Print what has columns: folded to the width of a terminal, and never cut for a file or a pipe."""
-    Console(highlight=False, width=None if out.is_terminal else _ONE_LINE).print(shown)
+    Console(file=out.file, highlight=False, width=None if out.is_terminal else _ONE_LINE).print(shown)
 
 
 def _cell(value: object) -> str:
