@@ -39,6 +39,7 @@ def main(place: Path) -> None:
     spark.stop()
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.timeout(400)
 def test_no_look_at_a_running_query_finds_damage(tmp_path: Path) -> None:

@@ -158,6 +158,7 @@ def disagreements(cases: list[Case], tmp_path: Path) -> list[str]:
     ]
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_spark_agrees_on_one_case_of_each_kind(tmp_path: Path) -> None:
     assert disagreements([case for case in CASES if case.id in ESSENTIAL], tmp_path) == []
