@@ -30,7 +30,7 @@ from typing_extensions import Self
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo_client import make_client
-from airflow_provider_ha.coordination._kazoo_reads import PendingReads
+from airflow_provider_ha.coordination._kazoo_reads import PendingReads, node_of
 from airflow_provider_ha.coordination._kazoo_transaction import build_transaction, refused, translate, versions_of
 from airflow_provider_ha.coordination.coordinator import (
     Coordinator,
@@ -40,7 +40,7 @@ from airflow_provider_ha.coordination.coordinator import (
     SessionCredentials,
     SessionState,
 )
-from airflow_provider_ha.coordination.reads import Reads, Seen
+from airflow_provider_ha.coordination.reads import Reads, Seen, missing
 from airflow_provider_ha.errors import (
     ConfigurationError,
     CoordinationError,
@@ -161,10 +161,9 @@ class KazooCoordinator(Coordinator):
     def get(self, path: str, *, watch: Callable[[], None] | None = None) -> Node:
         """Read a node; see :meth:`Coordinator.get`."""
         try:
-            data, stat = self._read(path, lambda: self._client.get_async(path, watch=_watch(watch)))
+            return node_of(path, self._read(path, lambda: self._client.get_async(path, watch=_watch(watch))))
         except NoNodeError:
-            raise _missing(path) from None
-        return Node(path, data, stat.version, stat.mzxid, stat.ephemeralOwner)
+            raise missing(path) from None
 
     def find(self, path: str, *, watch: Callable[[], None] | None = None) -> Node | None:
         """Read a node or return ``None``; see :meth:`Coordinator.find`."""
@@ -331,12 +330,6 @@ class KazooCoordinator(Coordinator):
 
 def _watch(callback: Callable[[], None] | None) -> _Watch | None:
     return None if callback is None else _Watch(callback)
-
-
-def _missing(path: str) -> NodeMissingError:
-    error = NodeMissingError(f"znode {path} does not exist")
-    error.path = path
-    return error
 
 
 def _lineage(path: str) -> list[str]:

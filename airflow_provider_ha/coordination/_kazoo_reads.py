@@ -26,7 +26,8 @@ class PendingReads:
     def get(self, timeout: float) -> Seen:
         """Wait for all answers, at most *timeout* seconds together."""
         end = time.monotonic() + timeout
-        nodes = {path: _node(path, _answer(result, end)) for path, result in self._nodes}
+        answers = {path: _answer(result, end) for path, result in self._nodes}
+        nodes = {path: None if answer is None else node_of(path, answer) for path, answer in answers.items()}
         lists = {path: sorted(_answer(result, end) or ()) for path, result in self._lists}
         return Seen(nodes, lists)
 
@@ -38,8 +39,7 @@ def _answer(result: Any, end: float) -> Any:
         return None
 
 
-def _node(path: str, answer: Any) -> Node | None:
-    if answer is None:
-        return None
+def node_of(path: str, answer: Any) -> Node:
+    """Return the node that kazoo answered with: its data, and what the server says of it."""
     data, stat = answer
     return Node(path, data, stat.version, stat.mzxid, stat.ephemeralOwner)

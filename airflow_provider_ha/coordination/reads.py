@@ -51,7 +51,12 @@ class Seen:
         """
         node = self.nodes[path]
         if node is None:
-            error = NodeMissingError(f"znode {path} does not exist")
-            error.path = path
-            raise error
+            raise missing(path)
         return node
+
+
+def missing(path: str) -> NodeMissingError:
+    """Return the error of a node that has to be there and is not."""
+    error = NodeMissingError(f"znode {path} does not exist")
+    error.path = path
+    return error

@@ -13,6 +13,7 @@ from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.testing.fake import FakeEnsemble
 from tests.conftest import FAST
 from tests.contract.clusters import Cluster, FakeCluster, RealCluster
+from tests.s3_server import S3Access, moto_server, real_server
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -54,3 +55,21 @@ def cluster(backend: str, config: HaConfig, ensemble: FakeEnsemble) -> Iterator[
     cluster = FakeCluster(config, ensemble) if backend == "fake" else RealCluster(config)
     yield cluster
     cluster.close()
+
+
+@pytest.fixture(scope="module")
+def moto() -> Iterator[S3Access]:
+    with moto_server() as access:
+        yield access
+
+
+@pytest.fixture(scope="module")
+def real() -> Iterator[S3Access]:
+    with real_server() as access:
+        yield access
+
+
+@pytest.fixture(params=["moto", "real"])
+def s3(request: pytest.FixtureRequest) -> S3Access:
+    """An S3 server."""
+    return request.getfixturevalue(request.param)

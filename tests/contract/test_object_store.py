@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,28 +21,10 @@ from airflow_provider_ha.storage.local import LocalStore
 from airflow_provider_ha.storage.s3 import S3Store
 from airflow_provider_ha.storage.store import ObjectStore
 from tests.s3_faults import Fault, lose_answer, refuse, s3_proxy
-from tests.s3_server import S3Access, moto_server, real_server
+from tests.s3_server import S3Access
 
 
 pytestmark = pytest.mark.timeout(120, func_only=True)  # whoever comes first may have to build the server
-
-
-@pytest.fixture(scope="module")
-def moto() -> Iterator[S3Access]:
-    with moto_server() as access:
-        yield access
-
-
-@pytest.fixture(scope="module")
-def real() -> Iterator[S3Access]:
-    with real_server() as access:
-        yield access
-
-
-@pytest.fixture(params=["moto", "real"])
-def s3(request: pytest.FixtureRequest) -> S3Access:
-    """An S3 server."""
-    return request.getfixturevalue(request.param)
 
 
 @pytest.fixture(params=["local", "moto", "real"])

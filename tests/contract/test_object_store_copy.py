@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
@@ -21,30 +20,13 @@ from airflow_provider_ha.storage.limits import MIB, S3Limits
 from airflow_provider_ha.storage.local import LocalStore
 from airflow_provider_ha.storage.store import ObjectStore
 from tests.s3_faults import FOR_EVER, Exchange, Fault, lose_answer, refuse, s3_proxy
-from tests.s3_server import S3Access, moto_server, real_server
+from tests.s3_server import S3Access
 
 
 pytestmark = pytest.mark.timeout(120, func_only=True)  # whoever comes first may have to build the server
 
 IN_PARTS = S3Limits(copy_whole=5 * MIB, copy_part=5 * MIB)  # S3 has no smaller parts
 LARGE = os.urandom(11 * MIB)  # three parts
-
-
-@pytest.fixture(scope="module")
-def moto() -> Iterator[S3Access]:
-    with moto_server() as access:
-        yield access
-
-
-@pytest.fixture(scope="module")
-def real() -> Iterator[S3Access]:
-    with real_server() as access:
-        yield access
-
-
-@pytest.fixture(params=["moto", "real"])
-def s3(request: pytest.FixtureRequest) -> S3Access:
-    return request.getfixturevalue(request.param)
 
 
 @pytest.fixture(params=["local", "moto", "real"])

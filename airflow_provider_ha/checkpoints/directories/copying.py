@@ -6,16 +6,14 @@ the two is written to, so it is a copy; a hard link is the same file, so the man
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import hashlib
-import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Protocol
+from typing import Protocol
 
 from airflow_provider_ha.checkpoints.directories.links import link
 from airflow_provider_ha.checkpoints.model import ManifestFile
+from airflow_provider_ha.storage.durable import flush, reflink
 
 
 class Reader(Protocol):
@@ -29,9 +27,6 @@ class Reader(Protocol):
 Copy = Callable[[Path, Path], ManifestFile]
 
 BUFFER = 1024 * 1024
-_FICLONE = 0x40049409  # linux/fs.h: share the blocks of another file until one of the two is written to
-# What a file system answers that cannot do it, or not between these two files.
-_NO_REFLINK = frozenset({errno.EOPNOTSUPP, errno.ENOTTY, errno.EINVAL, errno.EXDEV, errno.ENOSYS, errno.EPERM})
 
 
 def copy_file(source: Path, target: Path) -> ManifestFile:
@@ -43,9 +38,8 @@ def copy_file(source: Path, target: Path) -> ManifestFile:
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     with source.open("rb") as reader, target.open("x+b") as writer:
-        copied = digest_of(writer) if _reflink(reader, writer) else digest_of(reader, writer.write)
-        writer.flush()
-        os.fsync(writer.fileno())
+        copied = digest_of(writer) if reflink(reader, writer) else digest_of(reader, writer.write)
+        flush(writer)
     return copied
 
 
@@ -73,13 +67,3 @@ def digest_of(reader: Reader, write: Callable[[bytes], object] | None = None) ->
         if write is not None:
             write(block)
     return ManifestFile(size=size, sha256=digest.hexdigest())
-
-
-def _reflink(reader: IO[bytes], writer: IO[bytes]) -> bool:
-    try:
-        fcntl.ioctl(writer.fileno(), _FICLONE, reader.fileno())
-    except OSError as error:
-        if error.errno not in _NO_REFLINK:
-            raise
-        return False
-    return True

@@ -17,7 +17,7 @@ from airflow_provider_ha.checkpoints.format.records import check_changelog, chec
 from airflow_provider_ha.checkpoints.format.releases import Release
 from airflow_provider_ha.checkpoints.format.single_pass import SinglePass
 from airflow_provider_ha.checkpoints.format.sst import check_table
-from airflow_provider_ha.checkpoints.format.state import StateReader, check_not_empty
+from airflow_provider_ha.checkpoints.format.state import check_not_empty
 from airflow_provider_ha.checkpoints.format.store_files import Kind, StateFile
 from airflow_provider_ha.checkpoints.format.zip_stream import ZipCorruptError, read_members
 from airflow_provider_ha.errors import CheckpointCorruptError
@@ -91,11 +91,6 @@ class ContentCheck:
                 yield crc.SparkSum(recorded)
         if _read_through_hadoop(file, by_id=by_id) and files.exists(self._directory, hidden):
             yield crc.HadoopSums(stack.enter_context(files.opened(self._directory, hidden)).read_at)
-
-
-def deep_reader(directory: Path, release: Release) -> StateReader:
-    """Return a reader that looks into every state file before it relies on it: for a restore, not for a pin."""
-    return StateReader(directory, ContentCheck(directory, release))
 
 
 def _read_through_hadoop(file: StateFile, *, by_id: bool) -> bool:

@@ -17,11 +17,10 @@ from airflow_provider_ha.coordination.coordinator import (
     SessionCredentials,
     SessionState,
 )
-from airflow_provider_ha.coordination.reads import Reads, Seen
+from airflow_provider_ha.coordination.reads import Reads, Seen, missing
 from airflow_provider_ha.errors import (
     CoordinationError,
     NodeExistsError,
-    NodeMissingError,
     NotConnectedError,
     OutcomeUnknownError,
 )
@@ -79,9 +78,7 @@ class FakeCoordinator(Coordinator):
         """Read a node; see :meth:`Coordinator.get`."""
         node = self._read((path,), lambda tree: tree.get(path))
         if node is None:
-            error = NodeMissingError(f"znode {path} does not exist")
-            error.path = path
-            raise error
+            raise missing(path)
         if watch is not None:
             self.connection.watches.on_data(path, watch)
         return node

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.format.closure import closure
-from airflow_provider_ha.checkpoints.format.content import deep_reader
+from airflow_provider_ha.checkpoints.format.content import ContentCheck
 from airflow_provider_ha.checkpoints.format.layout import batches, progress, queries
 from airflow_provider_ha.checkpoints.format.releases import release
+from airflow_provider_ha.checkpoints.format.state import StateReader
 from airflow_provider_ha.checkpoints.verification.verify import verify
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError
 from tests.corpus import checkpoint_copy, corpus
@@ -109,7 +110,7 @@ def test_the_closure_goes_round_a_lost_file_where_an_older_snapshot_carries_on(t
 def test_a_deep_reader_goes_round_a_file_that_is_whole_only_by_its_size(tmp_path: Path) -> None:
     copy = checkpoint_copy("hdfs", tmp_path / "c")
     halve("state/0/0/8.snapshot")(copy)
-    found = closure(copy, 8, with_planned=False, reader=deep_reader(copy, release("4.2.0")))
+    found = closure(copy, 8, with_planned=False, reader=StateReader(copy, ContentCheck(copy, release("4.2.0"))))
     assert "state/0/0/8.snapshot" not in found.files
     assert "state/0/0/4.snapshot" in found.files
 

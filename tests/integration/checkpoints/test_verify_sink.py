@@ -7,35 +7,18 @@ the verdict is yes, and must not be where it is no.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from airflow_provider_ha.checkpoints.format.layout import batches, progress
 from airflow_provider_ha.checkpoints.verification.verify import verify
+from tests.damage import Damage
 from tests.sink_corpus import LOG, judge, sink_copy
 
 
 # Whoever comes first makes the corpus, which takes a minute of two idle cores.
 pytestmark = pytest.mark.timeout(600)
-
-
-@dataclass(frozen=True)
-class Case:
-    """One damage to a copy; *code* is what has to be found, ``None`` for nothing."""
-
-    shape: str
-    name: str
-    apply: Callable[[Path], None]
-    startable: bool
-    code: str | None
-
-    @property
-    def id(self) -> str:
-        """Name of the test case."""
-        return f"{self.shape}-{self.name}"
 
 
 def remove(*paths: Path) -> None:
@@ -100,32 +83,32 @@ def lose_state(place: Path) -> None:
 
 
 CASES = (
-    Case("stateless", "none", nothing, startable=True, code=None),
-    Case("hdfs", "none", nothing, startable=True, code=None),
-    Case("rocksdb2", "none", nothing, startable=True, code=None),
-    Case("stateless", "ahead", kill_before_the_commit, startable=True, code="SINK_AHEAD"),
-    Case("hdfs", "ahead", kill_before_the_commit, startable=True, code="SINK_AHEAD"),
-    Case("hdfs", "ahead-without-state", kill_before_state_and_commit, startable=False, code="SINK_AHEAD"),
-    Case("rocksdb2", "ahead", kill_before_the_commit, startable=False, code="SINK_AHEAD"),
+    Damage("stateless", "none", nothing, startable=True, code=None),
+    Damage("hdfs", "none", nothing, startable=True, code=None),
+    Damage("rocksdb2", "none", nothing, startable=True, code=None),
+    Damage("stateless", "ahead", kill_before_the_commit, startable=True, code="SINK_AHEAD"),
+    Damage("hdfs", "ahead", kill_before_the_commit, startable=True, code="SINK_AHEAD"),
+    Damage("hdfs", "ahead-without-state", kill_before_state_and_commit, startable=False, code="SINK_AHEAD"),
+    Damage("rocksdb2", "ahead", kill_before_the_commit, startable=False, code="SINK_AHEAD"),
     # Its last batch had no input and waited for the watermark: the logs are those of a query with state.
-    Case("hdfs", "no-state", lose_state, startable=False, code="STATE_MISSING"),
-    Case("stateless", "unplanned", older_checkpoint, startable=False, code="SINK_UNPLANNED"),
-    Case("hdfs", "unplanned", older_checkpoint, startable=False, code="SINK_UNPLANNED"),
-    Case("rocksdb2", "unplanned", older_checkpoint, startable=False, code="SINK_UNPLANNED"),
-    Case("stateless", "behind", lose_last_entry, startable=False, code="SINK_BEHIND"),
-    Case("rocksdb2", "behind", lose_last_entry, startable=False, code="SINK_BEHIND"),
-    Case("stateless", "no-log", lose_log, startable=False, code="SINK_LOG_MISSING"),
-    Case("stateless", "no-compact", lose_compact, startable=False, code="SINK_LOG_MISSING"),
-    Case("rocksdb2", "hole", lose_entry_between, startable=False, code="SINK_LOG_MISSING"),
-    Case("stateless", "empty-entry", empty_entry, startable=False, code="SINK_LOG_CORRUPT"),
-    Case("stateless", "cut-entry", cut_entry, startable=False, code="SINK_LOG_CORRUPT"),
+    Damage("hdfs", "no-state", lose_state, startable=False, code="STATE_MISSING"),
+    Damage("stateless", "unplanned", older_checkpoint, startable=False, code="SINK_UNPLANNED"),
+    Damage("hdfs", "unplanned", older_checkpoint, startable=False, code="SINK_UNPLANNED"),
+    Damage("rocksdb2", "unplanned", older_checkpoint, startable=False, code="SINK_UNPLANNED"),
+    Damage("stateless", "behind", lose_last_entry, startable=False, code="SINK_BEHIND"),
+    Damage("rocksdb2", "behind", lose_last_entry, startable=False, code="SINK_BEHIND"),
+    Damage("stateless", "no-log", lose_log, startable=False, code="SINK_LOG_MISSING"),
+    Damage("stateless", "no-compact", lose_compact, startable=False, code="SINK_LOG_MISSING"),
+    Damage("rocksdb2", "hole", lose_entry_between, startable=False, code="SINK_LOG_MISSING"),
+    Damage("stateless", "empty-entry", empty_entry, startable=False, code="SINK_LOG_CORRUPT"),
+    Damage("stateless", "cut-entry", cut_entry, startable=False, code="SINK_LOG_CORRUPT"),
 )
 ESSENTIAL = ("stateless-ahead", "rocksdb2-ahead", "stateless-unplanned", "stateless-behind", "stateless-none")
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_the_verdict_and_its_reason(case: Case, tmp_path: Path) -> None:
+def test_the_verdict_and_its_reason(case: Damage, tmp_path: Path) -> None:
     place = sink_copy(case.shape, tmp_path / "copy")
     case.apply(place)
     report = verify(place / "checkpoint", sink=place / "out", spark_version="4.2.0")
@@ -144,7 +127,7 @@ def test_a_sink_that_is_ahead_leaves_every_committed_batch_restorable(tmp_path: 
     assert report.restorable == batches(place / "checkpoint", "commits")
 
 
-def disagreements(cases: list[Case], tmp_path: Path) -> list[str]:
+def disagreements(cases: list[Damage], tmp_path: Path) -> list[str]:
     """Return the cases on which Spark and the verdict differ."""
     places = [sink_copy(case.shape, tmp_path / case.id) for case in cases]
     for case, place in zip(cases, places, strict=True):
