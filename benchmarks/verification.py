@@ -10,18 +10,17 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import struct
 import subprocess
 import sys
 import tempfile
 import time
-import zlib
 from collections.abc import Callable, Iterator
 from itertools import cycle
 from pathlib import Path
 from random import Random
 
 from airflow_provider_ha.checkpoints.verification.verify import verify
+from benchmarks.clones import cloned, hadoop_sums
 from benchmarks.shared import median, quick, show
 from tests import corpus
 from tests.state_files import END, LZ4_END, MB, lz4_block, pairs, write, zip_stream
@@ -39,28 +38,6 @@ from airflow_provider_ha.checkpoints.verification.verify import verify
 verify(Path(sys.argv[1]), spark_version="4.2.0")
 print(next(line.split()[1] for line in Path("/proc/self/status").open() if line.startswith("VmHWM")))
 """
-
-
-def cloned(shape: str, place: Path, partitions: int) -> Path:
-    """Copy a real checkpoint and give it more partitions, each a copy of its first one."""
-    made = corpus.checkpoint_copy(shape, place)
-    for log in (made / "offsets").iterdir():
-        if not log.name.startswith("."):
-            version, meta, *sources = log.read_text().split("\n")
-            fields = json.loads(meta)
-            fields["conf"]["spark.sql.shuffle.partitions"] = str(partitions)
-            log.write_text("\n".join([version, json.dumps(fields), *sources]))
-            write(log.parent / f".{log.name}.crc", hadoop_sums(log))
-    metadata = made / "state/0/_metadata/metadata"
-    head, body = metadata.read_text().split("\n", 1)
-    operator = json.loads(body)
-    for store in operator["stateStoreInfo"]:
-        store["numPartitions"] = partitions
-    metadata.write_text(f"{head}\n{json.dumps(operator)}")
-    shutil.rmtree(made / "state/0/1")
-    for partition in range(1, partitions):
-        shutil.copytree(made / "state/0/0", made / f"state/0/{partition}")
-    return made
 
 
 def with_deltas(checkpoint: Path, size: int) -> None:
@@ -113,14 +90,6 @@ def of_size(blocks: list[bytes], size: int) -> Iterator[bytes]:
             return
         size -= len(block)
         yield block
-
-
-def hadoop_sums(path: Path) -> Iterator[bytes]:
-    """Yield what Hadoop writes beside a file."""
-    yield b"crc\0" + struct.pack(">I", 512)
-    with path.open("rb") as file:
-        while chunk := file.read(512):
-            yield struct.pack(">I", zlib.crc32(chunk))
 
 
 def files_of(checkpoint: Path) -> list[Path]:

@@ -41,7 +41,7 @@ def names(directory: Path) -> list[str]:
     :raises UnreadableError: It is there and cannot be listed.
     """
     try:
-        return sorted(path.name for path in directory.iterdir())
+        return sorted(os.listdir(directory))  # noqa: PTH208  # ten thousands of names: pathlib takes twice as long
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:

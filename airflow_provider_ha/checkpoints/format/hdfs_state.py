@@ -7,6 +7,7 @@ after it.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from functools import partial
 
 from airflow_provider_ha.checkpoints.format.files import FileGoneError
@@ -26,16 +27,20 @@ def chains(store: Store, version: int) -> list[Chain]:
 
     :raises FileGoneError: A delta is missing, and no snapshot stands in for it.
     """
-    found: list[Chain] = []
-    for base in range(version, 0, -1):
-        if f"{base}.snapshot" in store.names:
-            found.append(partial(_files, store, base, version))
-        if f"{base}.delta" not in store.names:
-            if not found:
-                missing = store.path(f"{base}.delta")
-                raise FileGoneError(missing, f"state version {version} needs it, and it is not there")
-            return found
-    return [*found, partial(_files, store, 0, version)]
+    first = store.unbroken_from("delta", version)
+    snapshots = store.remember("snapshots", lambda: _snapshots(store))
+    based = snapshots[bisect_left(snapshots, first - 1) : bisect_right(snapshots, version)]
+    found: list[Chain] = [partial(_files, store, base, version) for base in reversed(based)]
+    if first == 1:
+        found.append(partial(_files, store, 0, version))
+    if not found:
+        missing = store.path(f"{first - 1}.delta")
+        raise FileGoneError(missing, f"state version {version} needs it, and it is not there")
+    return found
+
+
+def _snapshots(store: Store) -> list[int]:
+    return sorted(int(match[1]) for name in store.names if (match := _NAME.fullmatch(name)) and match[2] == "snapshot")
 
 
 def _files(store: Store, base: int, version: int) -> list[StateFile]:

@@ -97,7 +97,9 @@ def read_zip(path: str, read: SinglePass) -> ZipContent:
 def _steps(store: Store, version: int, state_id: str | None) -> list[tuple[str, str]]:
     """Return (zip name, changelog name) of every version that can lie below *version*, newest first."""
     if state_id is None:
-        return [(f"{v}.zip", f"{v}.changelog") for v in range(version, 0, -1)]
+        # Down to the first changelog that is not there. A query that ran for months is at version 1,000,000.
+        lowest = max(store.unbroken_from("changelog", version) - 1, 1)
+        return [(f"{v}.zip", f"{v}.changelog") for v in range(version, lowest - 1, -1)]
     stem = f"{version}_{state_id}"
     steps = [(f"{stem}.zip", f"{stem}.changelog")]
     if f"{stem}.changelog" not in store.names:

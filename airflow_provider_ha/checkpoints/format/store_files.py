@@ -70,13 +70,23 @@ class Store:
         return f"{self.place}/{name}"
 
     def file(self, name: str, kind: Kind) -> StateFile:
-        """Return a file of this store; raises as :func:`files.size` does."""
-        path = self.path(name)
-        return StateFile(path, files.size(self.directory, path), kind)
+        """Return a file of this store; raises as :func:`files.size` does.
+
+        What is there is asked for its size once: a snapshot belongs to the chains of many versions.
+        """
+        return self.remember(f"file {name}", lambda: self._look_at(name, kind))
 
     def opened(self, name: str) -> AbstractContextManager[files.OpenFile]:
         """Open a file of this store for a ``with``; raises as :func:`files.opened` does."""
         return files.opened(self.directory, self.path(name))
+
+    def unbroken_from(self, suffix: str, version: int) -> int:
+        """Return the lowest version from which on each up to *version* has its file ``<version>.<suffix>``.
+
+        :return: *version* + 1 when not even that one has.
+        """
+        runs = self.remember(f"runs {suffix}", lambda: _runs(self.names, f".{suffix}"))
+        return runs.get(version, version + 1)
 
     def remember(self, key: str, make: Callable[[], T]) -> T:
         """Return what *make* returned the first time: one zip is named by many versions."""
@@ -84,3 +94,16 @@ class Store:
             self._memory[key] = make()
         value: T = self._memory[key]
         return value
+
+    def _look_at(self, name: str, kind: Kind) -> StateFile:
+        path = self.path(name)
+        return StateFile(path, files.size(self.directory, path), kind)
+
+
+def _runs(names: frozenset[str], suffix: str) -> dict[int, int]:
+    """Return, for each version that has a file, the first version of the unbroken run that it belongs to."""
+    stems = (name[: -len(suffix)] for name in names if name.endswith(suffix))
+    begins: dict[int, int] = {}
+    for version in sorted(int(stem) for stem in stems if stem.isascii() and stem.isdigit()):
+        begins[version] = begins.get(version - 1, version)
+    return begins
