@@ -15,6 +15,7 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Node, Op, SetData
 from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.coordination.paths import JobPaths
+from airflow_provider_ha.coordination.reads import Reads, Seen
 from airflow_provider_ha.errors import StorageUnavailableError
 from airflow_provider_ha.pointers.payloads import Handle, Payloads
 from airflow_provider_ha.pointers.removal import Remover
@@ -177,12 +178,19 @@ class Before:
         self._reading = reading
 
     def find(self, path: str, **options: Any) -> Node | None:
-        if self._reading in path and self._events:
-            self._events.pop(0)()
+        self._happen(path)
         return self._inner.find(path, **options)
+
+    def read(self, reads: Reads) -> Seen:
+        self._happen(*reads.nodes)
+        return self._inner.read(reads)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
+
+    def _happen(self, *paths: str) -> None:
+        if self._events and any(self._reading in path for path in paths):
+            self._events.pop(0)()
 
 
 class Failing:

@@ -11,13 +11,16 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from airflow_provider_ha.coordination.coordinator import Coordinator, Node
+from airflow_provider_ha.coordination.reads import Reads
 from airflow_provider_ha.errors import CoordinationError, RecordCorruptError
 from airflow_provider_ha.records import Record
 
 
 P = TypeVar("P", bound=Record)
 
-_ATTEMPTS = 50  # each is a handful of reads; a job makes a few pointers per second at most
+_ATTEMPTS = 50  # each is a round trip; a job makes a few pointers per second at most
+# Nodes that are asked for before the first answer: with 2 KB each, a megabyte is under way.
+_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +83,24 @@ def stable_children(coordinator: Coordinator, parent: str) -> list[Node]:
     """
     names = coordinator.children(parent)
     for _ in range(_ATTEMPTS):
-        nodes = [coordinator.find(f"{parent}/{name}") for name in names]
-        now = coordinator.children(parent)
+        nodes, now = _look(coordinator, parent, names)
         present = [node for node in nodes if node is not None]
         if now == names and len(present) == len(nodes):
             return present
         names = now
     raise CoordinationError(f"the children of {parent} changed during each of {_ATTEMPTS} reads", next_step="Try again")
+
+
+def _look(coordinator: Coordinator, parent: str, names: list[str]) -> tuple[list[Node | None], list[str]]:
+    """Return the nodes, and the names that there were after the last of them had been read."""
+    paths = [f"{parent}/{name}" for name in names]
+    seen: dict[str, Node | None] = {}
+    while len(paths) > _AT_ONCE:
+        window, paths = tuple(paths[:_AT_ONCE]), paths[_AT_ONCE:]
+        seen.update(coordinator.read(Reads(nodes=window)).nodes)
+    last = coordinator.read(Reads(nodes=tuple(paths), lists=(parent,)))
+    seen.update(last.nodes)
+    return [seen[f"{parent}/{name}"] for name in names], last.lists[parent]
 
 
 def decode(node: Node, record_type: type[P]) -> Found[P]:
