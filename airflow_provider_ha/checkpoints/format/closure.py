@@ -25,6 +25,7 @@ from airflow_provider_ha.checkpoints.format.layout import (
 )
 from airflow_provider_ha.checkpoints.format.metadata_log import OffsetsEntry, read_commits, read_offsets, read_query_id
 from airflow_provider_ha.checkpoints.format.state import StateReader
+from airflow_provider_ha.checkpoints.format.tree import Directory
 from airflow_provider_ha.errors import CheckpointMissingError
 
 
@@ -43,7 +44,7 @@ class Closure:
     planned: int | None
 
 
-def closure(directory: Path, batch: int, *, with_planned: bool, reader: StateReader | None = None) -> Closure:
+def closure(directory: Directory, batch: int, *, with_planned: bool, reader: StateReader | None = None) -> Closure:
     """Return the closure of *batch*.
 
     :param directory: The checkpoint.
@@ -69,7 +70,7 @@ def closure(directory: Path, batch: int, *, with_planned: bool, reader: StateRea
 
 
 def needed_files(
-    directory: Path, batch: int, *, with_planned: bool, reader: StateReader | None = None
+    directory: Directory, batch: int, *, with_planned: bool, reader: StateReader | None = None
 ) -> tuple[list[str], int | None]:
     """Return the paths of a closure without its checksum files, and the planned batch; raises as :func:`closure`."""
     read_query_id(directory)
@@ -96,7 +97,7 @@ def needed_files(
     return list(dict.fromkeys(needed + state)), planned
 
 
-def source_files(directory: Path, offsets: OffsetsEntry) -> list[str]:
+def source_files(directory: Directory, offsets: OffsetsEntry) -> list[str]:
     """Return the files of all source logs that a query needs whose last planned batch is that of *offsets*.
 
     :raises CheckpointCorruptError: An entry is missing.
@@ -113,13 +114,13 @@ def source_files(directory: Path, offsets: OffsetsEntry) -> list[str]:
     return found
 
 
-def source_log(directory: Path, offsets: OffsetsEntry, position: int) -> str:
+def source_log(directory: Directory, offsets: OffsetsEntry, position: int) -> str:
     """Return the path of the log of the source at *position*: by position, or by name where sources are named."""
     by_name = f"{SOURCES}/{offsets.sources[position]}"
     return by_name if files.is_directory(directory / by_name) else f"{SOURCES}/{position}"
 
 
-def state_metadata(directory: Path, batch: int) -> Iterator[str]:
+def state_metadata(directory: Directory, batch: int) -> Iterator[str]:
     """Yield the schema and operator metadata files that were written up to *batch*."""
     for operator in numbers(directory / STATE):
         place = f"{STATE}/{operator}"
@@ -135,7 +136,7 @@ def state_metadata(directory: Path, batch: int) -> Iterator[str]:
                     yield from _plain_files(directory, f"{inner}/{store}/_metadata")
 
 
-def checksum_files(directory: Path, name: str) -> list[str]:
+def checksum_files(directory: Directory, name: str) -> list[str]:
     """Return the checksum files of a file that exist: Spark's visible one, and Hadoop's hidden one of each."""
     parent, _, own = name.rpartition("/")
     prefix = f"{parent}/" if parent else ""
@@ -143,13 +144,13 @@ def checksum_files(directory: Path, name: str) -> list[str]:
     return [path for path in candidates if files.exists(directory, path)]
 
 
-def _plain_files(directory: Path, place: str) -> Iterator[str]:
+def _plain_files(directory: Directory, place: str) -> Iterator[str]:
     for name in files.names(directory / place):
         if not name.startswith(".") and not name.endswith(".crc") and files.exists(directory, f"{place}/{name}"):
             yield f"{place}/{name}"
 
 
-def _up_to(directory: Path, place: str, batch: int) -> Iterator[str]:
+def _up_to(directory: Directory, place: str, batch: int) -> Iterator[str]:
     for path in _plain_files(directory, place):
         number = Path(path).name.split("_")[0]
         if number.isascii() and number.isdigit() and int(number) <= batch:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from airflow_provider_ha.checkpoints.format.files import FileGoneError, names, read_text
+from airflow_provider_ha.checkpoints.format.tree import Directory
 from airflow_provider_ha.errors import CheckpointCorruptError
 
 
@@ -25,7 +25,7 @@ class CompactibleLog:
     :param log: Path of the log, relative to *directory*.
     """
 
-    def __init__(self, directory: Path, log: str) -> None:
+    def __init__(self, directory: Directory, log: str) -> None:
         self._directory = directory
         self._log = log
         self._names = entry_names(names(directory / log))

@@ -19,6 +19,7 @@ from airflow_provider_ha.checkpoints.format.single_pass import SinglePass
 from airflow_provider_ha.checkpoints.format.sst import check_table
 from airflow_provider_ha.checkpoints.format.state import check_not_empty
 from airflow_provider_ha.checkpoints.format.store_files import Kind, StateFile
+from airflow_provider_ha.checkpoints.format.tree import Directory
 from airflow_provider_ha.checkpoints.format.zip_stream import ZipCorruptError, read_members
 from airflow_provider_ha.errors import CheckpointCorruptError
 
@@ -40,7 +41,7 @@ class ContentCheck:
     :param release: Whose checksums count.
     """
 
-    def __init__(self, directory: Path, release: Release) -> None:
+    def __init__(self, directory: Directory, release: Release) -> None:
         self._directory = directory
         self._release = release
         self._seen: dict[str, CheckpointCorruptError | None] = {}

@@ -1,5 +1,7 @@
 """Reading files that Spark may delete or replace at any moment, without ever following a name out of the directory.
 
+A directory is one of this host, read here, or a :class:`~airflow_provider_ha.checkpoints.format.tree.Tree`, asked.
+
 Invariant: what is known to be bad or gone is a ``CheckpointCorruptError`` with the file's relative path; what could not
 be read (permissions, a broken disk) is ``StorageUnavailableError`` and says nothing about the checkpoint (contract 6).
 """
@@ -13,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from airflow_provider_ha.checkpoints.format.tree import Directory, OpenFile
 from airflow_provider_ha.errors import CheckpointCorruptError, StorageUnavailableError
 
 
@@ -24,22 +27,28 @@ class UnreadableError(StorageUnavailableError):
     """A file or directory could not be read.
 
     :param path: Which one, relative to the checkpoint where that is known.
+    :param error: Why.
+    :param next_step: What to do about it.
     """
 
-    def __init__(self, path: str, error: OSError) -> None:
+    def __init__(
+        self, path: str, error: object, *, next_step: str = "Give this user the right to read it, and try again"
+    ) -> None:
         self.path = path
-        super().__init__(f"cannot read {path}: {error}", next_step="Give this user the right to read it, and try again")
+        super().__init__(f"cannot read {path}: {error}", next_step=next_step)
 
 
 class FileGoneError(CheckpointCorruptError):
     """A file that is needed is not there: never written, lost, or purged by Spark meanwhile."""
 
 
-def names(directory: Path) -> list[str]:
+def names(directory: Directory) -> list[str]:
     """Return all names in *directory*, sorted; none when it is not there or not a directory.
 
     :raises UnreadableError: It is there and cannot be listed.
     """
+    if not isinstance(directory, Path):
+        return directory.names()
     try:
         return sorted(os.listdir(directory))  # noqa: PTH208  # ten thousands of names: pathlib takes twice as long
     except (FileNotFoundError, NotADirectoryError):
@@ -48,19 +57,28 @@ def names(directory: Path) -> list[str]:
         raise UnreadableError(directory.name, error) from error
 
 
-def is_directory(directory: Path) -> bool:
+def fresh(directory: Directory) -> Directory:
+    """Return *directory* as it is now; a directory of this host always is."""
+    return directory if isinstance(directory, Path) else directory.fresh()
+
+
+def is_directory(directory: Directory) -> bool:
     """Whether *directory* is one.
 
     :raises UnreadableError: It could not be found out.
     """
+    if not isinstance(directory, Path):
+        return directory.is_directory()
     try:
         return directory.is_dir()
     except OSError as error:
         raise UnreadableError(directory.name, error) from error
 
 
-def exists(directory: Path, name: str) -> bool:
+def exists(directory: Directory, name: str) -> bool:
     """Whether *name* is a regular file below *directory*, not reached through a symbolic link of its own."""
+    if not isinstance(directory, Path):
+        return directory.has(name)
     path = directory / name
     try:
         return path.is_file() and not path.is_symlink()
@@ -68,13 +86,15 @@ def exists(directory: Path, name: str) -> bool:
         raise UnreadableError(name, error) from error
 
 
-def size(directory: Path, name: str) -> int:
+def size(directory: Directory, name: str) -> int:
     """Return the size of a file in bytes.
 
     :raises FileGoneError: It is not there.
     :raises NotAFileError: It is not a regular file.
     """
     check_name(name)
+    if not isinstance(directory, Path):
+        return directory.file_size(name)
     try:
         status = (directory / name).lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -86,13 +106,15 @@ def size(directory: Path, name: str) -> int:
     return status.st_size
 
 
-def read(directory: Path, name: str) -> bytes:
+def read(directory: Directory, name: str) -> bytes:
     """Return the bytes of a file.
 
     :raises FileGoneError: It is not there.
     :raises NotAFileError: It is not a regular file.
     :raises UnreadableError: It could not be read.
     """
+    if not isinstance(directory, Path):
+        return directory.read(check_name(name))
     size(directory, name)
     try:
         return (directory / name).read_bytes()
@@ -103,12 +125,8 @@ def read(directory: Path, name: str) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenFile:
-    """A file that is read in pieces. What stands under its name meanwhile does not matter.
-
-    :param name: Relative to the checkpoint.
-    :param size: Bytes when it was opened.
-    """
+class _LocalFile:
+    """An :class:`OpenFile` of this host."""
 
     name: str
     size: int
@@ -126,8 +144,12 @@ class OpenFile:
 
 
 @contextmanager
-def opened(directory: Path, name: str) -> Iterator[OpenFile]:
+def opened(directory: Directory, name: str) -> Iterator[OpenFile]:
     """Open a file for as long as the block runs; raises as :func:`read` does."""
+    if not isinstance(directory, Path):
+        with directory.opened(check_name(name)) as file:
+            yield file
+        return
     size(directory, name)
     try:
         descriptor = os.open(directory / name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -136,12 +158,12 @@ def opened(directory: Path, name: str) -> Iterator[OpenFile]:
     except OSError as error:
         raise UnreadableError(name, error) from error
     try:
-        yield OpenFile(name, os.fstat(descriptor).st_size, descriptor)
+        yield _LocalFile(name, os.fstat(descriptor).st_size, descriptor)
     finally:
         os.close(descriptor)
 
 
-def read_text(directory: Path, name: str) -> str:
+def read_text(directory: Directory, name: str) -> str:
     """Return a file as UTF-8 text; raises as :func:`read` does, and ``CheckpointCorruptError`` when it is not text."""
     try:
         return read(directory, name).decode()

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.format.files import names
+from airflow_provider_ha.checkpoints.format.files import fresh, names
+from airflow_provider_ha.checkpoints.format.tree import Directory
 
 
 OFFSETS = "offsets"
@@ -37,12 +38,12 @@ class Progress:
         return self.planned > self.committed
 
 
-def numbers(directory: Path) -> list[int]:
+def numbers(directory: Directory) -> list[int]:
     """Return the plain numbers among the names in *directory*, ascending; none when it does not exist."""
     return sorted(int(name) for name in names(directory) if name.isascii() and name.isdigit())
 
 
-def batches(directory: Path, log: str) -> list[int]:
+def batches(directory: Directory, log: str) -> list[int]:
     """Return the batch ids in a log of the checkpoint, ascending.
 
     :param directory: The checkpoint.
@@ -51,11 +52,10 @@ def batches(directory: Path, log: str) -> list[int]:
     return numbers(directory / log)
 
 
-def progress(directory: Path) -> Progress:
-    """Return how far the query of this checkpoint is. Reads names only."""
-    return Progress(
-        planned=max(batches(directory, OFFSETS), default=-1), committed=max(batches(directory, COMMITS), default=-1)
-    )
+def progress(directory: Directory) -> Progress:
+    """Return how far the query of this checkpoint is at this moment. Reads names only."""
+    planned, committed = (max(numbers(fresh(directory / log)), default=-1) for log in (OFFSETS, COMMITS))
+    return Progress(planned, committed)
 
 
 def previous_batch(known: Iterable[int], batch: int, *, sparse: bool) -> int | None:

@@ -10,11 +10,11 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from airflow_provider_ha.checkpoints.format.files import FileGoneError, read_text
 from airflow_provider_ha.checkpoints.format.layout import COMMITS, METADATA, OFFSETS
+from airflow_provider_ha.checkpoints.format.tree import Directory
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError
 
 
@@ -114,7 +114,7 @@ def parse_commits(batch: int, text: str) -> CommitsEntry:
     return CommitsEntry(batch=batch, version=version, metadata=metadata, state_ids=ids)
 
 
-def read_offsets(directory: Path, batch: int) -> OffsetsEntry:
+def read_offsets(directory: Directory, batch: int) -> OffsetsEntry:
     """Read ``offsets/<batch>`` of the checkpoint *directory*.
 
     :raises CheckpointMissingError: The entry is not there.
@@ -123,12 +123,12 @@ def read_offsets(directory: Path, batch: int) -> OffsetsEntry:
     return parse_offsets(batch, _entry(directory, f"{OFFSETS}/{batch}"))
 
 
-def read_commits(directory: Path, batch: int) -> CommitsEntry:
+def read_commits(directory: Directory, batch: int) -> CommitsEntry:
     """Read ``commits/<batch>``; raises as :func:`read_offsets` does."""
     return parse_commits(batch, _entry(directory, f"{COMMITS}/{batch}"))
 
 
-def read_query_id(directory: Path) -> str:
+def read_query_id(directory: Directory) -> str:
     """Return the id of the query from ``metadata``: what exactly-once sinks know it by.
 
     :raises CheckpointCorruptError: It is missing or not what Spark wrote.
@@ -139,7 +139,7 @@ def read_query_id(directory: Path) -> str:
     return value
 
 
-def _entry(directory: Path, path: str) -> str:
+def _entry(directory: Directory, path: str) -> str:
     try:
         return read_text(directory, path)
     except FileGoneError:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from airflow_provider_ha.checkpoints.format.files import exists, is_directory, names, read, read_text
 from airflow_provider_ha.checkpoints.format.layout import STATE, numbers
+from airflow_provider_ha.checkpoints.format.tree import Directory
 from airflow_provider_ha.errors import CheckpointCorruptError
 
 
@@ -68,7 +68,7 @@ class Operator:
         return [f"{STATE}/{self.number}/{partition}{name}" for partition in range(count) for name in inner]
 
 
-def read_operator(directory: Path, number: int) -> Operator:
+def read_operator(directory: Directory, number: int) -> Operator:
     """Return what is recorded about operator *number* of the checkpoint.
 
     :raises CheckpointCorruptError: Its metadata of version 2 is there and cannot be read.
@@ -90,7 +90,7 @@ def read_operator(directory: Path, number: int) -> Operator:
     return Operator(number, recorded.stores, recorded.partitions, keyless, found)
 
 
-def substores(directory: Path, place: str) -> tuple[str, ...]:
+def substores(directory: Directory, place: str) -> tuple[str, ...]:
     """Return the names of the stores that have a directory of their own in a partition."""
     return tuple(
         name
@@ -103,7 +103,7 @@ def _first_metadata(place: str) -> str:
     return f"{place}/_metadata/metadata"
 
 
-def _newest_metadata(directory: Path, place: str) -> str | None:
+def _newest_metadata(directory: Directory, place: str) -> str | None:
     newer = numbers(directory / place / "_metadata" / "v2")
     path = f"{place}/_metadata/v2/{newer[-1]}" if newer else _first_metadata(place)
     return path if exists(directory, path) else None
@@ -121,7 +121,7 @@ def _parse(path: str, text: str) -> _Recorded:
         raise CheckpointCorruptError(path, "the operator's metadata cannot be read") from None
 
 
-def _is_keyless(directory: Path, place: str) -> bool | None:
+def _is_keyless(directory: Directory, place: str) -> bool | None:
     """Whether the operator has no key, by its schema; ``None`` when there is no schema."""
     path = f"{place}/_metadata/schema"
     if not exists(directory, path):

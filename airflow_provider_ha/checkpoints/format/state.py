@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 
 from airflow_provider_ha.checkpoints.format import hdfs_state, rocksdb
 from airflow_provider_ha.checkpoints.format.files import FileGoneError, is_directory, names
@@ -17,6 +16,7 @@ from airflow_provider_ha.checkpoints.format.layout import STATE, numbers
 from airflow_provider_ha.checkpoints.format.metadata_log import CommitsEntry, OffsetsEntry
 from airflow_provider_ha.checkpoints.format.operators import Operator, read_operator, substores
 from airflow_provider_ha.checkpoints.format.store_files import Chain, Kind, StateFile, Store
+from airflow_provider_ha.checkpoints.format.tree import Directory
 from airflow_provider_ha.errors import CheckpointCorruptError
 
 
@@ -31,7 +31,7 @@ class StateReader:
         file is refused.
     """
 
-    def __init__(self, directory: Path, accept: Callable[[StateFile], None] | None = None) -> None:
+    def __init__(self, directory: Directory, accept: Callable[[StateFile], None] | None = None) -> None:
         self._directory = directory
         self._accept = accept or check_not_empty
         self._stores: dict[str, Store] = {}

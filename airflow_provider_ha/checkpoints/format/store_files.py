@@ -9,10 +9,10 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import Enum
-from pathlib import Path
 from typing import Any, TypeVar
 
 from airflow_provider_ha.checkpoints.format import files
+from airflow_provider_ha.checkpoints.format.tree import Directory
 
 
 T = TypeVar("T")
@@ -55,13 +55,13 @@ class Store:
     :param names: Names in it.
     """
 
-    directory: Path
+    directory: Directory
     place: str
     names: frozenset[str]
     _memory: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
-    def open(cls, directory: Path, place: str) -> Store:
+    def open(cls, directory: Directory, place: str) -> Store:
         """Read the names of the store at *place*; a store that is not there has none."""
         return cls(directory, place, frozenset(files.names(directory / place)))
 

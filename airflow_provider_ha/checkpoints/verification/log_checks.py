@@ -6,11 +6,10 @@ that cannot be restored.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from airflow_provider_ha.checkpoints.format.files import names
 from airflow_provider_ha.checkpoints.format.layout import COMMITS, OFFSETS, STATE
 from airflow_provider_ha.checkpoints.format.releases import Release
+from airflow_provider_ha.checkpoints.format.tree import Directory
 from airflow_provider_ha.checkpoints.verification.codes import Code
 from airflow_provider_ha.checkpoints.verification.findings import Finding
 from airflow_provider_ha.checkpoints.verification.logs import Logs
@@ -76,7 +75,7 @@ def _check_left_out(logs: Logs, kind: Statefulness, findings: Findings) -> None:
         findings.add(Finding(Code.OFFSETS_SPARSE, OFFSETS, None, found, expected))
 
 
-def _check_never_planned(directory: Path, release: Release, findings: Findings) -> None:
+def _check_never_planned(directory: Directory, release: Release, findings: Findings) -> None:
     left = [name for name in (COMMITS, STATE) if any(not name.startswith(".") for name in names(directory / name))]
     if left:
         found = f"no batch is planned, but {' and '.join(left)} hold something: that is no fresh start"

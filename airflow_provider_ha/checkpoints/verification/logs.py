@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeVar
 
 from airflow_provider_ha.checkpoints.format.files import FileGoneError
@@ -19,6 +18,7 @@ from airflow_provider_ha.checkpoints.format.metadata_log import (
     read_offsets,
     read_query_id,
 )
+from airflow_provider_ha.checkpoints.format.tree import Directory
 from airflow_provider_ha.checkpoints.verification.codes import Code
 from airflow_provider_ha.checkpoints.verification.report import Reason
 from airflow_provider_ha.checkpoints.verification.source_checks import check_hidden_sum
@@ -77,7 +77,7 @@ class Logs:
         return max(self.progress.committed, self.progress.planned - 1)
 
 
-def read_logs(directory: Path) -> Logs:
+def read_logs(directory: Directory) -> Logs:
     """Read the logs of the checkpoint in *directory*.
 
     :raises StorageUnavailableError: One could not be read.
@@ -88,7 +88,7 @@ def read_logs(directory: Path) -> Logs:
 
 
 def read_log(
-    directory: Path, log: str, missing: Code, corrupt: Code, read: Callable[[Path, int], Entry]
+    directory: Directory, log: str, missing: Code, corrupt: Code, read: Callable[[Directory, int], Entry]
 ) -> tuple[dict[int, Entry], Log]:
     """Return the entries of *log* that are whole, and what is to be said about the others.
 
@@ -110,13 +110,13 @@ def read_log(
     return entries, Log(missing, log, bad, frozenset(entries) | frozenset(bad))
 
 
-def _checked_offsets(directory: Path, batch: int) -> OffsetsEntry:
+def _checked_offsets(directory: Directory, batch: int) -> OffsetsEntry:
     entry = read_offsets(directory, batch)
     check_hidden_sum(directory, f"{OFFSETS}/{batch}")
     return entry
 
 
-def _query_id_problem(directory: Path) -> Reason | None:
+def _query_id_problem(directory: Directory) -> Reason | None:
     try:
         read_query_id(directory)
     except FileGoneError:

@@ -14,6 +14,7 @@ from airflow_provider_ha.checkpoints.format import crc, files
 from airflow_provider_ha.checkpoints.format.closure import source_log
 from airflow_provider_ha.checkpoints.format.compactible_log import COMPACT, CompactibleLog
 from airflow_provider_ha.checkpoints.format.metadata_log import OffsetsEntry
+from airflow_provider_ha.checkpoints.format.tree import Directory
 from airflow_provider_ha.checkpoints.verification.codes import Code
 from airflow_provider_ha.checkpoints.verification.findings import Finding
 from airflow_provider_ha.checkpoints.verification.report import Findings, Reason
@@ -23,19 +24,19 @@ from airflow_provider_ha.errors import CheckpointCorruptError
 _EXPECTED = "an entry that names the input files of every log offset from the last compact entry on"
 
 
-def check_sources(directory: Path, offsets: OffsetsEntry, findings: Findings) -> None:
+def check_sources(directory: Directory, offsets: OffsetsEntry, findings: Findings) -> None:
     """Report what is wrong with the logs that a query needs whose newest planned batch is that of *offsets*."""
     # Spark also reads what lies beyond the offset: files that it listed, and planned no batch for.
     for bad in _problems(directory, offsets, beyond=True):
         findings.add(Finding(bad.code, bad.path, offsets.batch, bad.found, _EXPECTED, blocks=True))
 
 
-def source_lacks(directory: Path, offsets: OffsetsEntry) -> list[Reason]:
+def source_lacks(directory: Directory, offsets: OffsetsEntry) -> list[Reason]:
     """Return why the source logs cannot be cut at *offsets*; nothing when all up to it is there and whole."""
     return list(_problems(directory, offsets, beyond=False))
 
 
-def _problems(directory: Path, offsets: OffsetsEntry, *, beyond: bool) -> Iterator[Reason]:
+def _problems(directory: Directory, offsets: OffsetsEntry, *, beyond: bool) -> Iterator[Reason]:
     for log, entry in _file_sources(directory, offsets):
         try:
             check_log(directory, log, entry, last=max(entry, log.last()) if beyond else entry)
@@ -44,7 +45,7 @@ def _problems(directory: Path, offsets: OffsetsEntry, *, beyond: bool) -> Iterat
             yield Reason(code, error.path, error.reason)
 
 
-def check_log(directory: Path, log: CompactibleLog, entry: int, *, last: int) -> None:
+def check_log(directory: Directory, log: CompactibleLog, entry: int, *, last: int) -> None:
     """Look into every entry that is needed to know all files up to *entry*, and those after it up to *last*.
 
     :raises CheckpointCorruptError: One is missing, cannot be read, or is not whole.
@@ -60,7 +61,7 @@ def check_log(directory: Path, log: CompactibleLog, entry: int, *, last: int) ->
         check_hidden_sum(directory, path)
 
 
-def check_hidden_sum(directory: Path, path: str) -> None:
+def check_hidden_sum(directory: Directory, path: str) -> None:
     """Compare an entry of a log with the checksum that Hadoop wrote beside it, when it is there.
 
     Spark never does: an offset or a path that lost a bit is another one, silently.
@@ -72,7 +73,7 @@ def check_hidden_sum(directory: Path, path: str) -> None:
         raise CheckpointCorruptError(path, "it was changed after Spark wrote it: its hidden checksum does not fit")
 
 
-def _file_sources(directory: Path, offsets: OffsetsEntry) -> Iterator[tuple[CompactibleLog, int]]:
+def _file_sources(directory: Directory, offsets: OffsetsEntry) -> Iterator[tuple[CompactibleLog, int]]:
     for position in range(len(offsets.offsets)):
         entry = offsets.log_offset(position)
         if entry is not None and entry >= 0:

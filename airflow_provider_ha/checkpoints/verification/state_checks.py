@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 from airflow_provider_ha.checkpoints.format import files
 from airflow_provider_ha.checkpoints.format.content import ChecksumMismatchError
@@ -16,6 +15,7 @@ from airflow_provider_ha.checkpoints.format.metadata_log import CommitsEntry, Of
 from airflow_provider_ha.checkpoints.format.releases import Release
 from airflow_provider_ha.checkpoints.format.state import StateReader
 from airflow_provider_ha.checkpoints.format.store_files import Chain
+from airflow_provider_ha.checkpoints.format.tree import Directory
 from airflow_provider_ha.checkpoints.verification.codes import Code
 from airflow_provider_ha.checkpoints.verification.findings import Finding
 from airflow_provider_ha.checkpoints.verification.logs import Logs
@@ -59,7 +59,7 @@ def state_lacks(reader: StateReader, offsets: OffsetsEntry, commits: CommitsEntr
     return found
 
 
-def check_state_directory(directory: Path, logs: Logs, kind: Statefulness, findings: Findings) -> None:
+def check_state_directory(directory: Directory, logs: Logs, kind: Statefulness, findings: Findings) -> None:
     """Report that a query has no state directory, where it had state or where nobody can tell."""
     if logs.next_base < 0 or has_state_directory(directory):
         return
@@ -70,7 +70,7 @@ def check_state_directory(directory: Path, logs: Logs, kind: Statefulness, findi
         findings.add(Finding(Code.STATE_UNKNOWN, STATE, None, found, "nothing, for a query without state"))
 
 
-def state_directory_lacks(directory: Path, kind: Statefulness) -> list[Reason]:
+def state_directory_lacks(directory: Directory, kind: Statefulness) -> list[Reason]:
     """Return why a query with state has none at all; nothing when it has."""
     if kind is not Statefulness.STATEFUL or has_state_directory(directory):
         return []
@@ -97,7 +97,7 @@ def check_stale(reader: StateReader, reached: Progress, findings: Findings) -> N
             findings.add(Finding(Code.STATE_STALE, store.path(name), reached.planned, found, expected, blocks=True))
 
 
-def check_schemas(directory: Path, findings: Findings) -> None:
+def check_schemas(directory: Directory, findings: Findings) -> None:
     """Report state schemas that are there and cannot be read. One that is gone is written again by Spark."""
     for operator in numbers(directory / STATE):
         place = f"{STATE}/{operator}/0"

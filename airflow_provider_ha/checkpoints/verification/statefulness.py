@@ -10,12 +10,12 @@ Invariant: nothing is guessed. Where the files do not tell, the answer is UNKNOW
 from __future__ import annotations
 
 from enum import Enum
-from pathlib import Path
 
 from airflow_provider_ha.checkpoints.directories.drain import MAXIMUM_WATERMARK
 from airflow_provider_ha.checkpoints.format.files import is_directory, names
 from airflow_provider_ha.checkpoints.format.layout import STATE
 from airflow_provider_ha.checkpoints.format.metadata_log import OffsetsEntry
+from airflow_provider_ha.checkpoints.format.tree import Directory
 from airflow_provider_ha.checkpoints.verification.logs import Logs
 
 
@@ -31,7 +31,7 @@ class Statefulness(Enum):
     UNKNOWN = "unknown"
 
 
-def statefulness(directory: Path, logs: Logs) -> Statefulness:
+def statefulness(directory: Directory, logs: Logs) -> Statefulness:
     """Return whether the query of the checkpoint in *directory* keeps state.
 
     :raises StorageUnavailableError: The state directory could not be listed.
@@ -48,7 +48,7 @@ def statefulness(directory: Path, logs: Logs) -> Statefulness:
     return Statefulness.UNKNOWN
 
 
-def has_state_directory(directory: Path) -> bool:
+def has_state_directory(directory: Directory) -> bool:
     """Whether the checkpoint has a state directory, be it empty: Spark makes none for a query without state.
 
     :raises StorageUnavailableError: It could not be found out.

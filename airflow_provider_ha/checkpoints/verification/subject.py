@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from airflow_provider_ha.checkpoints.format.releases import Release
 from airflow_provider_ha.checkpoints.format.state import StateReader
+from airflow_provider_ha.checkpoints.format.tree import Directory
 from airflow_provider_ha.checkpoints.verification.logs import Logs
 from airflow_provider_ha.checkpoints.verification.statefulness import Statefulness
 
@@ -22,7 +22,7 @@ class Subject:
     :param kind: Whether its query keeps state.
     """
 
-    directory: Path
+    directory: Directory
     release: Release
     reader: StateReader
     logs: Logs

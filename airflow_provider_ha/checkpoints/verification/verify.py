@@ -24,6 +24,7 @@ from airflow_provider_ha.checkpoints.format.layout import (
 from airflow_provider_ha.checkpoints.format.metadata_log import CommitsEntry
 from airflow_provider_ha.checkpoints.format.releases import Release, release
 from airflow_provider_ha.checkpoints.format.state import StateReader
+from airflow_provider_ha.checkpoints.format.tree import Directory
 from airflow_provider_ha.checkpoints.verification.batch_checks import judge_batches
 from airflow_provider_ha.checkpoints.verification.codes import Code
 from airflow_provider_ha.checkpoints.verification.findings import Finding
@@ -50,7 +51,7 @@ _PARTS = (METADATA, OFFSETS, COMMITS, SOURCES, STATE)
 
 
 def verify(
-    directory: Path, *, depth: Depth = "full", spark_version: str | None = None, sink: Path | None = None
+    directory: Directory, *, depth: Depth = "full", spark_version: str | None = None, sink: Path | None = None
 ) -> Report:
     """Say whether Spark can start from *directory* as it stands, and to which batches it could be restored.
 
@@ -79,7 +80,7 @@ def settled(look: Callable[[], Report], went_on: Callable[[Report], bool]) -> Re
     return look()
 
 
-def _look(directory: Path, depth: Depth, judged_as: Release, sink: Path | None) -> Report:
+def _look(directory: Directory, depth: Depth, judged_as: Release, sink: Path | None) -> Report:
     findings = Findings()
     try:
         return _judge(directory, depth, judged_as, sink, findings)
@@ -88,14 +89,14 @@ def _look(directory: Path, depth: Depth, judged_as: Release, sink: Path | None) 
         return Report(startable=None, restorable=[], findings=findings.all())
 
 
-def _went_on(directory: Path, report: Report) -> bool:
+def _went_on(directory: Directory, report: Report) -> bool:
     try:
         return progress(directory) != Progress(report.planned, report.committed)
     except StorageUnavailableError:
         return False
 
 
-def _judge(directory: Path, depth: Depth, judged_as: Release, sink: Path | None, findings: Findings) -> Report:
+def _judge(directory: Directory, depth: Depth, judged_as: Release, sink: Path | None, findings: Findings) -> Report:
     if not files.is_directory(directory):
         raise StorageUnavailableError(f"{directory} is not a directory")
     found = [name for name in files.names(directory) if not name.startswith(".")]
