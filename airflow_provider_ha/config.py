@@ -66,6 +66,12 @@ class S3Options(BaseModel):
     access_key: SecretStr | None = None
     secret_key: SecretStr | None = None
 
+    @classmethod
+    def from_env(cls) -> S3Options:
+        """Return what boto3 finds by itself, and the region that the environment names (boto3 has the endpoint's)."""
+        region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+        return cls(region=region) if region else cls()
+
 
 class HaConfig(BaseModel):
     """One cluster and how to reach it.

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from enum import Enum
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from airflow_provider_ha.checkpoints.directories.sinks import local_path
+from airflow_provider_ha.checkpoints.directories.places import directory_at
 from airflow_provider_ha.checkpoints.verification.verify import verify
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.outcome import Exit
@@ -94,7 +93,13 @@ def show(
 
 @app.command("verify")
 def verify_directory(
-    path: Annotated[Path, typer.Argument(help="A Spark checkpoint directory (one query), managed or not.")],
+    path: Annotated[
+        str,
+        typer.Argument(
+            help="A Spark checkpoint directory (one query), managed or not: a path, or s3://bucket/prefix.",
+            metavar="PATH",
+        ),
+    ],
     depth: Annotated[
         Depth, typer.Option(help="quick: names, sizes, logs and chains; full: every byte is decoded.")
     ] = Depth.QUICK,
@@ -104,7 +109,8 @@ def verify_directory(
     sink: Annotated[
         str | None,
         typer.Option(
-            help="Output directory of the query's file sink: its log is judged together with the checkpoint.",
+            help="Output directory of the query's file sink, a path or s3://bucket/prefix: its log is judged together "
+            "with the checkpoint.",
             metavar="PATH",
         ),
     ] = None,
@@ -115,8 +121,8 @@ def verify_directory(
     Exit 0: it can start and goes on with the right state; 1: it cannot; 2: it could not be read or is not there.
     """
     with reported(as_json=as_json):
-        output = None if sink is None else local_path(sink)
-        report = verify(path, depth=depth.value, spark_version=spark_version, sink=output)
+        output = None if sink is None else directory_at(sink)
+        report = verify(directory_at(path), depth=depth.value, spark_version=spark_version, sink=output)
     if as_json:
         console.print_json(report.to_json())
     else:

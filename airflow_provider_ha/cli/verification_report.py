@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
-from pathlib import Path
 
 from airflow_provider_ha.checkpoints.verification.meanings import MEANINGS
 from airflow_provider_ha.checkpoints.verification.report import BatchVerdict, Reason, Report
@@ -14,7 +13,7 @@ from airflow_provider_ha.cli import console
 _SHOWN_REASONS = 3
 
 
-def print_report(path: Path, report: Report) -> None:
+def print_report(path: str, report: Report) -> None:
     """Print what was found out about the checkpoint at *path*."""
     sentence = {
         True: f"Spark can start from {path}",

@@ -52,6 +52,10 @@ class Bucket:
         """
         return f"{self._prefix}/{check_key(key)}" if self._prefix else check_key(key)
 
+    def foreign_key(self, key: str) -> str:
+        """Return the bucket's key of an object that was listed here: whoever wrote it has chosen its name."""
+        return f"{self._prefix}/{key}" if self._prefix else key
+
     def head(self, key: str) -> HeadObjectOutputTypeDef:
         """Return what S3 says about an object, with the checksum that it keeps."""
         return self.client.head_object(Bucket=self.name, Key=self.key(key), ChecksumMode="ENABLED")
@@ -98,7 +102,8 @@ class Bucket:
             if code_of(error) in ABSENT:
                 self._check_bucket()
                 raise ObjectMissingError(f"object {key!r} is not in {self.uri}") from error
-            raise self._unavailable(f"object {key!r} in {self.uri} could not be {verb}", error)  # noqa: B904  # has its cause
+            what = f"object {key!r} in {self.uri}" if key else self.uri
+            raise self._unavailable(f"{what} could not be {verb}", error)  # noqa: B904  # has its cause
 
     def _check_bucket(self) -> None:
         """See that the bucket is there: HEAD says 404 for its objects as well when it is not."""

@@ -1,4 +1,4 @@
-"""What S3 says about objects, in our types."""
+"""What S3 says about objects, in our types, and the bytes that it sends."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ import binascii
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ha.storage.limits import Deadline
 from airflow_provider_ha.storage.store import Checksum, ObjectInfo
 
 
 if TYPE_CHECKING:
+    from botocore.response import StreamingBody
     from mypy_boto3_s3.type_defs import HeadObjectOutputTypeDef
 
 _ALGORITHMS = ("SHA256", "CRC32C", "CRC64NVME", "CRC32", "SHA1")  # the first one that is there is taken
+_PIECE = 64 * 1024  # bytes of a body between two looks at the deadline
 
 
 def info_of(key: str, head: HeadObjectOutputTypeDef) -> ObjectInfo:
@@ -36,3 +39,18 @@ def checksum_of(head: Mapping[str, Any]) -> Checksum | None:
             except binascii.Error:  # "…-3": of three parts, from a server that does not name the type
                 return None
     return None
+
+
+def whole(body: StreamingBody, deadline: Deadline) -> bytes:
+    """Return all of an answer's body.
+
+    :raises DeadlineError: It came too slowly.
+    """
+    pieces = bytearray()
+    try:
+        for piece in body.iter_chunks(_PIECE):
+            pieces += piece
+            deadline.check_body(len(pieces))
+    finally:
+        body.close()  # one that was read to its end goes back into the pool before this
+    return bytes(pieces)

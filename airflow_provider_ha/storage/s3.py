@@ -17,7 +17,7 @@ from airflow_provider_ha.errors import ObjectExistsError, ObjectMissingError
 from airflow_provider_ha.storage._s3_bucket import Bucket
 from airflow_provider_ha.storage._s3_copy import ServerSideCopy
 from airflow_provider_ha.storage._s3_errors import REFUSED, code_of, is_conflict, is_cut, was_repeated
-from airflow_provider_ha.storage._s3_objects import info_of
+from airflow_provider_ha.storage._s3_objects import info_of, whole
 from airflow_provider_ha.storage.durable import flush, flush_directory, make_directories, prepared
 from airflow_provider_ha.storage.key_names import check_copy
 from airflow_provider_ha.storage.limits import Deadline, S3Limits
@@ -27,9 +27,6 @@ from airflow_provider_ha.storage.store import ObjectInfo
 
 if TYPE_CHECKING:
     from boto3.s3.transfer import TransferConfig
-
-
-_PIECE = 64 * 1024  # bytes of a body between two looks at the deadline
 
 
 class S3Store:
@@ -203,15 +200,8 @@ class S3Store:
         return _in_parts_from(self._bucket.limits.part_size, self._bucket.limits.part_size)
 
     def _body(self, key: str, deadline: Deadline) -> bytes:
-        pieces = bytearray()
-        body = self._bucket.client.get_object(Bucket=self._bucket.name, Key=self._bucket.key(key))["Body"]
-        try:
-            for piece in body.iter_chunks(_PIECE):
-                pieces += piece
-                deadline.check_body(len(pieces))
-        finally:
-            body.close()  # one that was read to its end goes back into the pool before this
-        return bytes(pieces)
+        got = self._bucket.client.get_object(Bucket=self._bucket.name, Key=self._bucket.key(key))
+        return whole(got["Body"], deadline)
 
 
 def _in_parts_from(size: int, part: int) -> TransferConfig:

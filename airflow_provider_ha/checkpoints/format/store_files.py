@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from airflow_provider_ha.checkpoints.format import files
-from airflow_provider_ha.checkpoints.format.tree import Directory
+from airflow_provider_ha.checkpoints.format.tree import Directory, OpenFile
 
 
 T = TypeVar("T")
@@ -76,7 +76,7 @@ class Store:
         """
         return self.remember(f"file {name}", lambda: self._look_at(name, kind))
 
-    def opened(self, name: str) -> AbstractContextManager[files.OpenFile]:
+    def opened(self, name: str) -> AbstractContextManager[OpenFile]:
         """Open a file of this store for a ``with``; raises as :func:`files.opened` does."""
         return files.opened(self.directory, self.path(name))
 

@@ -52,6 +52,9 @@ class Tree(Protocol):
     def read(self, name: str) -> bytes:
         """Return the bytes of a file."""
 
+    def below(self, uri: str) -> str | None:
+        """Return the path of what a URI names relative to this directory; ``None`` when it lies elsewhere."""
+
     def opened(self, name: str) -> AbstractContextManager[OpenFile]:
         """Open a file for as long as the block runs."""
 

@@ -7,9 +7,9 @@ something that matters could not be read.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from airflow_provider_ha.checkpoints.format.tree import Directory
 from airflow_provider_ha.checkpoints.verification.codes import Code
 from airflow_provider_ha.checkpoints.verification.findings import Finding
 
@@ -65,7 +65,7 @@ class SinkState:
     :param max_batch: The highest batch that it has; -1 for none.
     """
 
-    path: Path
+    path: Directory
     max_batch: int
 
 

@@ -9,12 +9,12 @@ never taken for a sink that is ahead or behind.
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from airflow_provider_ha.checkpoints.directories.sinks import LOG, FileSinkLog
+from airflow_provider_ha.checkpoints.directories.sinks import LOG
 from airflow_provider_ha.checkpoints.format import files
+from airflow_provider_ha.checkpoints.format.compactible_log import CompactibleLog
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.format.metadata_log import CommitsEntry
+from airflow_provider_ha.checkpoints.format.tree import Directory
 from airflow_provider_ha.checkpoints.verification.codes import Code
 from airflow_provider_ha.checkpoints.verification.findings import Finding
 from airflow_provider_ha.checkpoints.verification.report import Findings, SinkState
@@ -25,7 +25,7 @@ from airflow_provider_ha.checkpoints.verification.subject import Subject
 from airflow_provider_ha.errors import StorageUnavailableError
 
 
-def check_sink(sink: Path, subject: Subject, findings: Findings) -> SinkState:
+def check_sink(sink: Directory, subject: Subject, findings: Findings) -> SinkState:
     """Report what is wrong with the file sink in *sink* beside the checkpoint that was read before.
 
     :raises StorageUnavailableError: The output directory is not there although batches were committed, or it could
@@ -36,7 +36,7 @@ def check_sink(sink: Path, subject: Subject, findings: Findings) -> SinkState:
         if logs.next_base >= 0:
             raise StorageUnavailableError(f"{sink} is not a directory", next_step="Name the output directory")
         return SinkState(sink, -1)
-    has, reached = FileSinkLog(sink).max_batch(), progress(subject.directory)
+    has, reached = CompactibleLog(sink, LOG).last(), progress(subject.directory)
     place = str(sink / LOG)
     if has < 0 <= logs.next_base:
         found, expected = "it has no entry", f"the entries up to batch {logs.next_base}"

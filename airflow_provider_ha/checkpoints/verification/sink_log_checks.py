@@ -10,7 +10,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.directories.sinks import LOG, local_path
+from airflow_provider_ha.checkpoints.format import files
 from airflow_provider_ha.checkpoints.format.compactible_log import COMPACT, CompactibleLog
+from airflow_provider_ha.checkpoints.format.tree import Directory
 from airflow_provider_ha.checkpoints.verification.codes import Code
 from airflow_provider_ha.checkpoints.verification.findings import Finding
 from airflow_provider_ha.checkpoints.verification.report import Findings
@@ -21,7 +23,7 @@ from airflow_provider_ha.errors import CheckpointCorruptError, ConfigurationErro
 _ENTRY = "v1, and one JSON object with path and size for each output file of the batch"
 
 
-def check_sink_log(sink: Path, findings: Findings) -> None:
+def check_sink_log(sink: Directory, findings: Findings) -> None:
     """Report what is wrong with the log of the file sink in *sink*, and with the output files that it names.
 
     :raises StorageUnavailableError: An entry could not be read.
@@ -42,7 +44,7 @@ def check_sink_log(sink: Path, findings: Findings) -> None:
             path = str(sink / error.path)
             findings.add(Finding(Code.SINK_LOG_CORRUPT, path, entry, error.reason, _ENTRY, blocks=True))
             continue
-        _check_files(named, name, entry, findings)
+        _check_files(sink, named, name, entry, findings)
 
 
 def _needed(log: CompactibleLog) -> dict[int, str]:
@@ -50,7 +52,7 @@ def _needed(log: CompactibleLog) -> dict[int, str]:
     return {entry: name for entry, name in log.entries.items() if entry >= newest}
 
 
-def _named(sink: Path, log: CompactibleLog, entry: int) -> dict[str, int]:
+def _named(sink: Directory, log: CompactibleLog, entry: int) -> dict[str, int]:
     """Return the output files that an entry names -> their size in bytes.
 
     :raises CheckpointCorruptError: It is not what Spark wrote.
@@ -69,10 +71,10 @@ def _named(sink: Path, log: CompactibleLog, entry: int) -> dict[str, int]:
     return named
 
 
-def _check_files(named: Mapping[str, int], name: str, entry: int, findings: Findings) -> None:
+def _check_files(sink: Directory, named: Mapping[str, int], name: str, entry: int, findings: Findings) -> None:
     """Report, once for each kind of trouble, the first of the files that one entry names and that have it."""
     troubles: dict[Code, list[tuple[str, str, str]]] = {}
-    for code, path, found, expected in _troubles(named):
+    for code, path, found, expected in _troubles(sink, named):
         troubles.setdefault(code, []).append((path, found, expected))
     for code, ((path, found, expected), *others) in troubles.items():
         more = f", and so it is with {len(others)} more of the {len(named)} files of {LOG}/{name}" if others else ""
@@ -80,24 +82,39 @@ def _check_files(named: Mapping[str, int], name: str, entry: int, findings: Find
         findings.add(Finding(code, path, entry, f"{found}{more}", expected))
 
 
-def _troubles(named: Mapping[str, int]) -> Iterator[tuple[Code, str, str, str]]:
+def _troubles(sink: Directory, named: Mapping[str, int]) -> Iterator[tuple[Code, str, str, str]]:
     for uri, size in named.items():
-        trouble = _trouble(uri, size)
+        trouble = _trouble(sink, uri, size)
         if trouble is not None:
             yield trouble
 
 
-def _trouble(uri: str, size: int) -> tuple[Code, str, str, str] | None:
+def _trouble(sink: Directory, uri: str, size: int) -> tuple[Code, str, str, str] | None:
+    expected = f"an output file of {size} bytes"
     try:
-        path = local_path(uri)
+        shown, found = _size(sink, uri)
     except ConfigurationError as error:
-        return Code.UNREADABLE, uri, error.message, "a file on a file system of this host"
-    try:
-        found = path.stat().st_size
-    except (FileNotFoundError, NotADirectoryError):
-        return Code.SINK_FILE_MISSING, str(path), "it is not there", f"an output file of {size} bytes"
-    except OSError as error:
-        return Code.UNREADABLE, str(path), f"cannot read {path}: {error}", "a file that can be read"
+        return Code.UNREADABLE, uri, error.message, "a file on a file system of this host, or of the same bucket"
+    except files.FileGoneError as error:
+        return Code.SINK_FILE_MISSING, error.path, "it is not there", expected
+    except files.UnreadableError as error:
+        return Code.UNREADABLE, error.path, error.message, "a file that can be read"
     if found == size:
         return None
-    return Code.SINK_FILE_SIZE, str(path), f"it has {found} bytes", f"{size} bytes, as the log says"
+    return Code.SINK_FILE_SIZE, shown, f"it has {found} bytes", f"{size} bytes, as the log says"
+
+
+def _size(sink: Directory, uri: str) -> tuple[str, int]:
+    """Return an output file as it is shown, and its size in bytes."""
+    if not isinstance(sink, Path) and (inside := sink.below(uri)) is not None:
+        try:
+            return uri, sink.file_size(inside)
+        except CheckpointCorruptError:
+            raise files.FileGoneError(uri, "it is needed and not there") from None
+    path = local_path(uri)
+    try:
+        return str(path), path.stat().st_size
+    except (FileNotFoundError, NotADirectoryError):
+        raise files.FileGoneError(str(path), "it is needed and not there") from None
+    except OSError as error:
+        raise files.UnreadableError(str(path), error) from error

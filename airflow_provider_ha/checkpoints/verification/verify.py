@@ -51,13 +51,14 @@ _PARTS = (METADATA, OFFSETS, COMMITS, SOURCES, STATE)
 
 
 def verify(
-    directory: Directory, *, depth: Depth = "full", spark_version: str | None = None, sink: Path | None = None
+    directory: Directory, *, depth: Depth = "full", spark_version: str | None = None, sink: Directory | None = None
 ) -> Report:
     """Say whether Spark can start from *directory* as it stands, and to which batches it could be restored.
 
     A running query is judged as it stands; when it went on meanwhile and something was missing, it is looked at again.
 
-    :param directory: Any Spark checkpoint directory.
+    :param directory: Any Spark checkpoint directory: a path, or what
+        :func:`~airflow_provider_ha.checkpoints.directories.places.directory_at` makes of a URI.
     :param depth: ``"quick"`` reads logs, names and sizes; ``"full"`` also reads every state file to its end.
     :param spark_version: The release that is to start from it, as ``4.2.0``; the installed one when not given.
     :param sink: Output directory of the query's file sink, to be judged together with the checkpoint.
@@ -80,10 +81,10 @@ def settled(look: Callable[[], Report], went_on: Callable[[Report], bool]) -> Re
     return look()
 
 
-def _look(directory: Directory, depth: Depth, judged_as: Release, sink: Path | None) -> Report:
+def _look(directory: Directory, depth: Depth, judged_as: Release, sink: Directory | None) -> Report:
     findings = Findings()
     try:
-        return _judge(directory, depth, judged_as, sink, findings)
+        return _judge(files.fresh(directory), depth, judged_as, sink, findings)
     except StorageUnavailableError as error:
         _add_unreadable(error, findings)
         return Report(startable=None, restorable=[], findings=findings.all())
@@ -96,9 +97,13 @@ def _went_on(directory: Directory, report: Report) -> bool:
         return False
 
 
-def _judge(directory: Directory, depth: Depth, judged_as: Release, sink: Path | None, findings: Findings) -> Report:
+def _judge(
+    directory: Directory, depth: Depth, judged_as: Release, sink: Directory | None, findings: Findings
+) -> Report:
     if not files.is_directory(directory):
-        raise StorageUnavailableError(f"{directory} is not a directory")
+        raise StorageUnavailableError(
+            f"{directory} is not a directory" if isinstance(directory, Path) else f"nothing lies below {directory}"
+        )
     found = [name for name in files.names(directory) if not name.startswith(".")]
     if found and not set(found) & set(_PARTS):
         holds = f"it holds {found[0]} and nothing that belongs to a checkpoint of Spark"
@@ -148,18 +153,19 @@ def _check_start(subject: Subject, findings: Findings) -> None:
         check_state(subject.reader, offsets, written, subject.release, findings)
 
 
-def _check_sink(sink: Path | None, subject: Subject, findings: Findings) -> tuple[SinkState | None, bool]:
+def _check_sink(sink: Directory | None, subject: Subject, findings: Findings) -> tuple[SinkState | None, bool]:
     """Return what the sink has, and whether everything about it could be found out."""
     if sink is None:
         return None, True
+    place = sink.absolute() if isinstance(sink, Path) else sink.fresh()
     try:
-        return check_sink(sink.absolute(), subject, findings), True
+        return check_sink(place, subject, findings), True
     except StorageUnavailableError as error:
-        _add_unreadable(error, findings, place=sink.absolute())
+        _add_unreadable(error, findings, place=place)
         return None, False
 
 
-def _add_unreadable(error: StorageUnavailableError, findings: Findings, *, place: Path | None = None) -> None:
+def _add_unreadable(error: StorageUnavailableError, findings: Findings, *, place: Directory | None = None) -> None:
     path = getattr(error, "path", ".")
     shown = path if place is None else str(place / path)
     findings.add(Finding(Code.UNREADABLE, shown, None, error.message, "a file that can be read", blocks=None))

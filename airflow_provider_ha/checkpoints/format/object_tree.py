@@ -1,0 +1,227 @@
+"""A checkpoint whose files are objects below a prefix: one listing, and only the objects that somebody reads.
+
+S3 has no directories. A name is one because keys begin with it, or because S3A left a marker: an empty object whose key
+ends with a slash.
+
+Invariant: names and sizes are those of one listing, made when the first of them is asked for. What was purged since is
+gone when it is read; what could not be read says nothing about the checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from threading import Lock
+from urllib.parse import unquote, urlsplit
+
+from airflow_provider_ha.checkpoints.format.files import FileGoneError, NotAFileError, UnreadableError
+from airflow_provider_ha.checkpoints.format.recent import RecentBytes
+from airflow_provider_ha.checkpoints.format.tree import OpenFile
+from airflow_provider_ha.errors import ObjectMissingError, StorageUnavailableError
+from airflow_provider_ha.storage.reading import Listed, ObjectReader
+
+
+SCHEMES = frozenset({"s3", "s3a", "s3n"})
+"""How objects of S3 are named: by everybody, and by Hadoop."""
+
+# An object up to this size is one request; a larger one is read in blocks of it, two of which are held.
+BLOCK = 4 << 20
+# Of small objects, the ones that were read last: a changelog is asked for its lineage first, and then looked into.
+_RECENT = 16 << 20
+
+
+class _Listing:
+    """What lies below a prefix, listed when it is first asked for."""
+
+    def __init__(self, objects: ObjectReader, prefix: str) -> None:
+        self.objects = objects
+        self.prefix = prefix
+        self.recent = RecentBytes(_RECENT)
+        self._lock = Lock()
+
+    @property
+    def files(self) -> dict[str, Listed]:
+        """Path relative to the prefix -> object."""
+        with self._lock:
+            return self._listed[0]
+
+    @property
+    def directories(self) -> dict[str, set[str]]:
+        """Path of a directory -> the names in it."""
+        with self._lock:
+            return self._listed[1]
+
+    @cached_property
+    def _listed(self) -> tuple[dict[str, Listed], dict[str, set[str]]]:
+        files: dict[str, Listed] = {}
+        directories: dict[str, set[str]] = {}
+        try:
+            for item in self.objects.list(self.prefix):
+                path = item.key.removeprefix(self.prefix)
+                parent, _, name = path.rpartition("/")
+                _enter(directories, parent, name)
+                if name:
+                    files[path] = item
+        except StorageUnavailableError as error:
+            raise unreadable(self.prefix.rstrip("/") or ".", error) from error
+        return files, directories
+
+
+def _enter(directories: dict[str, set[str]], place: str, name: str) -> None:
+    """Make *name* known in its directory, and the directory in its own; a marker has no name."""
+    known = place in directories
+    names = directories.setdefault(place, set())
+    if name:
+        names.add(name)
+    if place and not known:
+        parent, _, own = place.rpartition("/")
+        _enter(directories, parent, own)
+
+
+def unreadable(path: str, error: StorageUnavailableError) -> UnreadableError:
+    """Return the error of a store as the error of a file of a checkpoint."""
+    return UnreadableError(path, error.message, next_step=error.next_step)
+
+
+class ObjectTree:
+    """A :class:`~airflow_provider_ha.checkpoints.format.tree.Tree` of objects. Safe in several threads.
+
+    :param objects: Reads them.
+    :param prefix: Of their keys; empty, or it ends with a slash.
+    """
+
+    def __init__(self, objects: ObjectReader, prefix: str = "") -> None:
+        self._listing = _Listing(objects, prefix)
+        self._place = ""
+
+    def __str__(self) -> str:
+        return f"{self._listing.objects.uri}/{self._listing.prefix}{self._place}".rstrip("/")
+
+    def __truediv__(self, place: str) -> ObjectTree:
+        """Return a directory below this one, of the same listing."""
+        below = ObjectTree.__new__(ObjectTree)
+        below._listing, below._place = self._listing, self._path(place)
+        return below
+
+    def fresh(self) -> ObjectTree:
+        """Return the same directory with a listing of its own."""
+        place = f"{self._place}/" if self._place else ""
+        return ObjectTree(self._listing.objects, self._listing.prefix + place)
+
+    def names(self) -> list[str]:
+        """Return all names in it, sorted; none when it is not there.
+
+        :raises UnreadableError: It could not be listed.
+        """
+        return sorted(self._listing.directories.get(self._place, ()))
+
+    def is_directory(self) -> bool:
+        """Whether anything lies below it, or a marker stands for it; raises as :meth:`names` does."""
+        return self._place in self._listing.directories
+
+    def has(self, name: str) -> bool:
+        """Whether *name* is an object below it; raises as :meth:`names` does."""
+        return self._path(name) in self._listing.files
+
+    def file_size(self, name: str) -> int:
+        """Return the size of a file in bytes.
+
+        :raises FileGoneError: It is not there.
+        :raises NotAFileError: It is a directory.
+        :raises UnreadableError: It could not be listed.
+        """
+        return self._object(name).size
+
+    def read(self, name: str) -> bytes:
+        """Return the bytes of a file; raises as :meth:`file_size` does."""
+        return self._whole(name, self._object(name))
+
+    @contextmanager
+    def opened(self, name: str) -> Iterator[OpenFile]:
+        """Open a file for as long as the block runs; raises as :meth:`file_size` does."""
+        item = self._object(name)
+        large = item.size > BLOCK
+        yield _InBlocks(name, item, self._listing.objects) if large else _Held(name, self._whole(name, item))
+
+    def below(self, uri: str) -> str | None:
+        """Return the path of the object at *uri* relative to this directory; ``None`` when it lies elsewhere."""
+        own, other = urlsplit(str(self)), urlsplit(uri)
+        path, prefix = unquote(other.path), f"{unquote(own.path).rstrip('/')}/"
+        if other.scheme not in SCHEMES or other.netloc != own.netloc or not path.startswith(prefix):
+            return None
+        return path.removeprefix(prefix)
+
+    def _path(self, name: str) -> str:
+        return f"{self._place}/{name}" if self._place else name
+
+    def _object(self, name: str) -> Listed:
+        path = self._path(name)
+        item = self._listing.files.get(path)
+        if item is not None:
+            return item
+        if path in self._listing.directories:
+            raise NotAFileError(name, "it is not a regular file")
+        raise FileGoneError(name, "it is needed and not there")
+
+    def _whole(self, name: str, item: Listed) -> bytes:
+        recent = self._listing.recent
+        found = recent.get(item.key)
+        if found is None:
+            with _translated(name):
+                found = self._listing.objects.read(item.key)
+            recent.put(item.key, found)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A small file: all of it was read by one request."""
+
+    name: str
+    data: bytes
+
+    @property
+    def size(self) -> int:
+        return len(self.data)
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        return self.data[offset : offset + length]
+
+
+class _InBlocks:
+    """A large file. Its last block is kept: a table file is begun at its end. Of the others, one at a time is."""
+
+    def __init__(self, name: str, item: Listed, objects: ObjectReader) -> None:
+        self.name = name
+        self.size = item.size
+        self._item = item
+        self._objects = objects
+        self._blocks: dict[int, bytes] = {}
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        end = min(offset + length, self.size)
+        first, pieces = offset // BLOCK, []
+        for block in range(first, (max(end, offset + 1) - 1) // BLOCK + 1):
+            data, start = self._block(block), block * BLOCK
+            pieces.append(data[max(offset - start, 0) : max(end - start, 0)])
+        return b"".join(pieces)
+
+    def _block(self, block: int) -> bytes:
+        if block not in self._blocks:
+            with _translated(self.name):
+                data = self._objects.read_range(self._item, block * BLOCK, BLOCK)
+            last = (self.size - 1) // BLOCK
+            self._blocks = {number: kept for number, kept in self._blocks.items() if number == last} | {block: data}
+        return self._blocks[block]
+
+
+@contextmanager
+def _translated(name: str) -> Iterator[None]:
+    try:
+        yield
+    except ObjectMissingError:
+        raise FileGoneError(name, "it is needed and not there") from None
+    except StorageUnavailableError as error:
+        raise unreadable(name, error) from error

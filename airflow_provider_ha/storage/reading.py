@@ -1,0 +1,49 @@
+"""The seam to objects that somebody else wrote: whatever their keys are, they are listed and read, never written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """An object as a listing has it.
+
+    :param key: Relative to the root of the reader; one that ends with a slash stands for a directory.
+    :param size: Bytes.
+    :param etag: Changes whenever the object is replaced by other bytes.
+    """
+
+    key: str
+    size: int
+    etag: str
+
+
+class ObjectReader(Protocol):
+    """Reads what lies below a root. Safe in several threads."""
+
+    @property
+    def uri(self) -> str:
+        """URI of the root, for messages."""
+
+    def list(self, prefix: str) -> Iterator[Listed]:
+        """Yield every object whose key begins with *prefix*, in the order of their keys.
+
+        :raises StorageUnavailableError: The listing could not be completed.
+        """
+
+    def read(self, key: str) -> bytes:
+        """Return the bytes of an object as it is now.
+
+        :raises ObjectMissingError: It is not there.
+        :raises StorageUnavailableError: It could not be read.
+        """
+
+    def read_range(self, item: Listed, offset: int, length: int) -> bytes:
+        """Return *length* bytes from *offset* of an object as it was when it was listed; fewer at its end.
+
+        :raises ObjectMissingError: It is not there.
+        :raises StorageUnavailableError: It could not be read, or was replaced since.
+        """
