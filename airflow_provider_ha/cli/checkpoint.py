@@ -122,7 +122,8 @@ def verify_directory(
     """
     with reported(as_json=as_json):
         output = None if sink is None else directory_at(sink)
-        report = verify(directory_at(path), depth=depth.value, spark_version=spark_version, sink=output)
+        with console.progress("looking into the state") as tell:
+            report = verify(directory_at(path), depth=depth.value, spark_version=spark_version, sink=output, tell=tell)
     if as_json:
         console.print_json(report.to_json())
     else:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from typing import Any
 
 from pydantic import BaseModel
 from rich.console import Console
+from rich.progress import Progress
 from rich.table import Table
 from rich.tree import Tree
 
@@ -67,6 +69,17 @@ def print_fields(fields: dict[str, object]) -> None:
 def print_tree(tree: Tree) -> None:
     """Print a tree. A terminal folds long lines below their node; a file or a pipe gets each node in one line."""
     _print_wide(tree)
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Show how far something is while the block runs, to people at a terminal only.
+
+    :returns: What is to be told after each step: how many are done, of how many.
+    """
+    with Progress(console=err, transient=True, disable=not err.is_terminal) as shown:
+        task = shown.add_task(what, total=None)
+        yield lambda done, total: shown.update(task, completed=done, total=total)
 
 
 def print_line(fields: Mapping[str, object], *, as_json: bool) -> None:

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_provider_ha.storage.limits import Deadline
 from airflow_provider_ha.storage.store import Checksum, ObjectInfo
 
 
 if TYPE_CHECKING:
-    from botocore.response import StreamingBody
     from mypy_boto3_s3.type_defs import HeadObjectOutputTypeDef
 
 _ALGORITHMS = ("SHA256", "CRC32C", "CRC64NVME", "CRC32", "SHA1")  # the first one that is there is taken
 _PIECE = 64 * 1024  # bytes of a body between two looks at the deadline
+
+
+class Body(Protocol):
+    """The body of an answer, as boto3 hands it out."""
+
+    def iter_chunks(self, chunk_size: int) -> Iterable[bytes]: ...
+
+    def close(self) -> None: ...
 
 
 def info_of(key: str, head: HeadObjectOutputTypeDef) -> ObjectInfo:
@@ -41,7 +48,7 @@ def checksum_of(head: Mapping[str, Any]) -> Checksum | None:
     return None
 
 
-def whole(body: StreamingBody, deadline: Deadline) -> bytes:
+def whole(body: Body, deadline: Deadline) -> bytes:
     """Return all of an answer's body.
 
     :raises DeadlineError: It came too slowly.

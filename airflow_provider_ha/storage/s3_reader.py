@@ -61,17 +61,16 @@ class S3Reader:
         return self._got(item.key, Range=f"bytes={offset}-{end - 1}", IfMatch=item.etag) if offset < end else b""
 
     def _got(self, key: str, **asked: str) -> bytes:
-        with self._bucket.call(key, "read") as deadline:
-            return deadline.repeat(lambda: whole(self._get(key, asked)["Body"], deadline), when=is_cut)
-
-    def _get(self, key: str, asked: dict[str, str]) -> Any:
-        from botocore.exceptions import ClientError  # boto3 is slow to import
-
+        bucket = self._bucket
         try:
-            return self._bucket.client.get_object(Bucket=self._bucket.name, Key=self._bucket.foreign_key(key), **asked)  # type: ignore[arg-type]  # each is a parameter of it
-        except ClientError as error:
+            with bucket.call(key, "read") as deadline:
+                return deadline.repeat(lambda: whole(self._get(key, asked)["Body"], deadline), when=is_cut)
+        except StorageUnavailableError as error:
             if code_of(error) not in REFUSED:
                 raise
             raise StorageUnavailableError(
                 f"object {key!r} in {self.uri} was replaced while it was read", next_step="Try again"
             ) from error
+
+    def _get(self, key: str, asked: dict[str, Any]) -> Any:
+        return self._bucket.client.get_object(Bucket=self._bucket.name, Key=self._bucket.foreign_key(key), **asked)

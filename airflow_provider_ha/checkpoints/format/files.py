@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,6 +60,20 @@ def names(directory: Directory) -> list[str]:
 def fresh(directory: Directory) -> Directory:
     """Return *directory* as it is now; a directory of this host always is."""
     return directory if isinstance(directory, Path) else directory.fresh()
+
+
+def at_once(directory: Directory) -> int:
+    """Return how many files of *directory* are to be read at a time.
+
+    One on this host: what is read is small, and decoding it holds Python's lock (docs/benchmarks.md).
+    """
+    return 1 if isinstance(directory, Path) else directory.at_once
+
+
+def expect(directory: Directory, names: Iterable[str]) -> None:
+    """Say which files will be read next, where that helps."""
+    if not isinstance(directory, Path):
+        directory.expect(names)
 
 
 def is_directory(directory: Directory) -> bool:

@@ -9,8 +9,9 @@ gone when it is read; what could not be read says nothing about the checkpoint.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
@@ -19,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 from airflow_provider_ha.checkpoints.format.files import FileGoneError, NotAFileError, UnreadableError
 from airflow_provider_ha.checkpoints.format.recent import RecentBytes
 from airflow_provider_ha.checkpoints.format.tree import OpenFile
-from airflow_provider_ha.errors import ObjectMissingError, StorageUnavailableError
+from airflow_provider_ha.errors import CheckpointCorruptError, ObjectMissingError, StorageUnavailableError
 from airflow_provider_ha.storage.reading import Listed, ObjectReader
 
 
@@ -28,8 +29,10 @@ SCHEMES = frozenset({"s3", "s3a", "s3n"})
 
 # An object up to this size is one request; a larger one is read in blocks of it, two of which are held.
 BLOCK = 4 << 20
+# Fewer than the connections that boto3 keeps open.
+AT_ONCE = 8
 # Of small objects, the ones that were read last: a changelog is asked for its lineage first, and then looked into.
-_RECENT = 16 << 20
+_RECENT = 32 << 20
 
 
 class _Listing:
@@ -104,6 +107,24 @@ class ObjectTree:
         below = ObjectTree.__new__(ObjectTree)
         below._listing, below._place = self._listing, self._path(place)
         return below
+
+    @property
+    def at_once(self) -> int:
+        """How many requests are under way at a time."""
+        return AT_ONCE
+
+    def expect(self, names: Iterable[str]) -> None:
+        """Fetch small files together, as many as are kept until they are read; raises as :meth:`names` does."""
+        wanted, room = [], _RECENT // 2
+        for name in dict.fromkeys(names):
+            item = self._listing.files.get(self._path(name))
+            if item is not None and item.size <= room:
+                wanted.append((name, item))
+                room -= item.size
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            for fetched in [pool.submit(self._whole, name, item) for name, item in wanted]:
+                with suppress(CheckpointCorruptError, StorageUnavailableError):
+                    fetched.result()
 
     def fresh(self) -> ObjectTree:
         """Return the same directory with a listing of its own."""

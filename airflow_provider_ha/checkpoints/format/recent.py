@@ -26,8 +26,8 @@ class RecentBytes:
             return self._kept.get(name)
 
     def put(self, name: str, data: bytes) -> None:
-        """Hold *data*, unless it alone is more than a quarter of the bound."""
-        if len(data) > self._limit // 4:
+        """Hold *data*, unless it alone is more than half of the bound."""
+        if len(data) > self._limit // 2:
             return
         with self._lock:
             self._held += len(data) - len(self._kept.pop(name, b""))

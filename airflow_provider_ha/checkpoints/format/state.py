@@ -8,6 +8,7 @@ a directory that is missing must be seen.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from functools import partial
 
 from airflow_provider_ha.checkpoints.format import hdfs_state, rocksdb
@@ -23,6 +24,25 @@ from airflow_provider_ha.errors import CheckpointCorruptError
 _HDFS_PROVIDER = "HDFSBackedStateStoreProvider"
 
 
+@dataclass(frozen=True, slots=True)
+class Need:
+    """A version of one store that a batch needs. Called, it returns the ways to load it; raises as the reader does.
+
+    :param place: The partition, or the store in it, relative to the checkpoint.
+    :param version: Of the state.
+    :param which: Its id with checkpoint format 2, else the provider that reads it.
+    """
+
+    place: str
+    version: int
+    which: str
+    _find: Callable[[], list[Chain]] = field(compare=False)
+
+    def __call__(self) -> list[Chain]:
+        """Return the ways to load it, the one that Spark tries first at first."""
+        return self._find()
+
+
 class StateReader:
     """Finds the state of any batch of one checkpoint; remembers names and zips, so it is made anew for a new look.
 
@@ -36,6 +56,7 @@ class StateReader:
         self._accept = accept or check_not_empty
         self._stores: dict[str, Store] = {}
         self._operators: dict[int, Operator] = {}
+        self._lacking: dict[Need, CheckpointCorruptError | None] = {}
 
     def files(self, offsets: OffsetsEntry, commits: CommitsEntry) -> Iterator[StateFile]:
         """Yield the files of the state after the batch of these entries.
@@ -45,7 +66,7 @@ class StateReader:
         for find in self.stores_needed(offsets, commits):
             yield from self.first_whole(find())
 
-    def stores_needed(self, offsets: OffsetsEntry, commits: CommitsEntry) -> Iterator[Callable[[], list[Chain]]]:
+    def stores_needed(self, offsets: OffsetsEntry, commits: CommitsEntry) -> Iterator[Need]:
         """Yield, for each store, what finds the ways to load it; both raise as :meth:`files` does.
 
         A store that lacks something does not hide the ones after it: they are found one by one.
@@ -59,11 +80,23 @@ class StateReader:
                     raise CheckpointCorruptError(f"{STATE}/{operator}", reason)
                 for partition, ids in enumerate(partitions):
                     place = f"{STATE}/{operator}/{partition}"
-                    yield from (partial(self._by_id, place, version, state_id) for state_id in ids)
+                    for state_id in ids:
+                        yield Need(place, version, str(state_id), partial(self._by_id, place, version, state_id))
             return
         for operator in self.operators():
             for place in self._operator(operator).places(_partitions(offsets)):
-                yield partial(self._by_number, self.store(place), version, offsets)
+                provider = offsets.conf.get("spark.sql.streaming.stateStore.providerClass", _HDFS_PROVIDER)
+                yield Need(place, version, provider, partial(self._by_number, self.store(place), version, provider))
+
+    def lacks(self, need: Need) -> CheckpointCorruptError | None:
+        """Return why no way to load a store is whole, ``None`` when one is: looked into once, whoever asks."""
+        if need not in self._lacking:
+            try:
+                self.first_whole(need())
+                self._lacking[need] = None
+            except CheckpointCorruptError as error:
+                self._lacking[need] = error
+        return self._lacking[need]
 
     def first_whole(self, chains: list[Chain]) -> list[StateFile]:
         """Return the files of the first way to load a store that is whole.
@@ -113,8 +146,7 @@ class StateReader:
             self._operators[number] = read_operator(self._directory, number)
         return self._operators[number]
 
-    def _by_number(self, store: Store, version: int, offsets: OffsetsEntry) -> list[Chain]:
-        provider = offsets.conf.get("spark.sql.streaming.stateStore.providerClass", _HDFS_PROVIDER)
+    def _by_number(self, store: Store, version: int, provider: str) -> list[Chain]:
         if provider.endswith(_HDFS_PROVIDER):
             return hdfs_state.chains(store, version)
         if "RocksDB" in provider:

@@ -5,6 +5,7 @@ Invariant: whoever reads a checkpoint goes through ``files``, which takes either
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol, TypeAlias
@@ -33,6 +34,13 @@ class Tree(Protocol):
 
     def __truediv__(self, place: str) -> Tree:
         """Return a directory below this one."""
+
+    @property
+    def at_once(self) -> int:
+        """How many files are to be read at a time: more would gain nothing."""
+
+    def expect(self, names: Iterable[str]) -> None:
+        """Be told which files will be read next: they may be fetched together. Whatever fails is met again later."""
 
     def fresh(self) -> Tree:
         """Return the same directory as it is now: nothing that was listed before is believed."""

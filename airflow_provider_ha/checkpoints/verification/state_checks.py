@@ -49,10 +49,9 @@ def state_lacks(reader: StateReader, offsets: OffsetsEntry, commits: CommitsEntr
     """Return why the state after the batch of these entries cannot be loaded; nothing when it can."""
     found: list[Reason] = []
     try:
-        for find in reader.stores_needed(offsets, commits):
-            try:
-                reader.first_whole(find())
-            except CheckpointCorruptError as error:  # noqa: PERF203  # each store for itself
+        for need in reader.stores_needed(offsets, commits):
+            error = reader.lacks(need)
+            if error is not None:
                 found.append(Reason(_code(error), error.path, error.reason))
     except CheckpointCorruptError as error:
         found.append(Reason(_code(error), error.path, error.reason))

@@ -7,6 +7,7 @@ Invariant: nothing is written, no name is followed out of the directory, and "co
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -25,6 +26,7 @@ from airflow_provider_ha.checkpoints.format.metadata_log import CommitsEntry
 from airflow_provider_ha.checkpoints.format.releases import Release, release
 from airflow_provider_ha.checkpoints.format.state import StateReader
 from airflow_provider_ha.checkpoints.format.tree import Directory
+from airflow_provider_ha.checkpoints.verification.ahead import Tell, expect_logs, expect_sources, look_into_state
 from airflow_provider_ha.checkpoints.verification.batch_checks import judge_batches
 from airflow_provider_ha.checkpoints.verification.codes import Code
 from airflow_provider_ha.checkpoints.verification.findings import Finding
@@ -50,8 +52,23 @@ _LOOKS = 3
 _PARTS = (METADATA, OFFSETS, COMMITS, SOURCES, STATE)
 
 
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """How closely to look, for which release, with which sink, and whom to tell how far it is."""
+
+    depth: Depth
+    release: Release
+    sink: Directory | None
+    tell: Tell | None
+
+
 def verify(
-    directory: Directory, *, depth: Depth = "full", spark_version: str | None = None, sink: Directory | None = None
+    directory: Directory,
+    *,
+    depth: Depth = "full",
+    spark_version: str | None = None,
+    sink: Directory | None = None,
+    tell: Tell | None = None,
 ) -> Report:
     """Say whether Spark can start from *directory* as it stands, and to which batches it could be restored.
 
@@ -62,10 +79,11 @@ def verify(
     :param depth: ``"quick"`` reads logs, names and sizes; ``"full"`` also reads every state file to its end.
     :param spark_version: The release that is to start from it, as ``4.2.0``; the installed one when not given.
     :param sink: Output directory of the query's file sink, to be judged together with the checkpoint.
+    :param tell: Called while the state is looked into, with how many of how many stores are done.
     :raises ConfigurationError: *spark_version* is not a version.
     """
-    judged_as = release(spark_version)
-    return settled(lambda: _look(directory, depth, judged_as, sink), lambda report: _went_on(directory, report))
+    asked = _Question(depth, release(spark_version), sink, tell)
+    return settled(lambda: _look(directory, asked), lambda report: _went_on(directory, report))
 
 
 def settled(look: Callable[[], Report], went_on: Callable[[Report], bool]) -> Report:
@@ -81,10 +99,10 @@ def settled(look: Callable[[], Report], went_on: Callable[[Report], bool]) -> Re
     return look()
 
 
-def _look(directory: Directory, depth: Depth, judged_as: Release, sink: Directory | None) -> Report:
+def _look(directory: Directory, asked: _Question) -> Report:
     findings = Findings()
     try:
-        return _judge(files.fresh(directory), depth, judged_as, sink, findings)
+        return _judge(files.fresh(directory), asked, findings)
     except StorageUnavailableError as error:
         _add_unreadable(error, findings)
         return Report(startable=None, restorable=[], findings=findings.all())
@@ -97,9 +115,7 @@ def _went_on(directory: Directory, report: Report) -> bool:
         return False
 
 
-def _judge(
-    directory: Directory, depth: Depth, judged_as: Release, sink: Directory | None, findings: Findings
-) -> Report:
+def _judge(directory: Directory, asked: _Question, findings: Findings) -> Report:
     if not files.is_directory(directory):
         raise StorageUnavailableError(
             f"{directory} is not a directory" if isinstance(directory, Path) else f"nothing lies below {directory}"
@@ -109,20 +125,23 @@ def _judge(
         holds = f"it holds {found[0]} and nothing that belongs to a checkpoint of Spark"
         findings.add(Finding(Code.NOT_A_CHECKPOINT, ".", None, holds, f"one of {', '.join(_PARTS)}", blocks=None))
         return Report(startable=None, restorable=[], findings=findings.all())
+    expect_logs(directory)
     logs = read_logs(directory)
-    content = ContentCheck(directory, judged_as) if depth == "full" else None
+    expect_sources(directory, logs)
+    content = ContentCheck(directory, asked.release) if asked.depth == "full" else None
     subject = Subject(
         directory=directory,
-        release=judged_as,
+        release=asked.release,
         reader=StateReader(directory, content),
         logs=logs,
         kind=statefulness(directory, logs),
     )
+    look_into_state(directory, logs, subject.reader, asked.tell)
     _check_start(subject, findings)
     batches = judge_batches(subject, startable=not findings.blocked)
-    for path, reason in (content.not_looked_into if content else {}).items():
+    for path, reason in sorted((content.not_looked_into if content else {}).items()):
         findings.add(Finding(Code.NOT_LOOKED_INTO, path, None, reason))
-    sink_state, known = _check_sink(sink, subject, findings)
+    sink_state, known = _check_sink(asked.sink, subject, findings)
     return Report(
         startable=False if findings.blocked else True if known else None,
         restorable=[verdict.batch for verdict in batches if verdict.restorable],

@@ -1,0 +1,73 @@
+"""Looking into everything that the batches need before they are judged: several stores at a time where that gains.
+
+Invariant: only what a batch needs is looked into, and nothing is decided here. A file that is bad is met again by who
+judges the batch, and not read again for it. A store is one thread's business: its files and its zips are no other's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+from airflow_provider_ha.checkpoints.format import files
+from airflow_provider_ha.checkpoints.format.closure import source_files
+from airflow_provider_ha.checkpoints.format.layout import COMMITS, METADATA, OFFSETS, batches
+from airflow_provider_ha.checkpoints.format.state import Need, StateReader
+from airflow_provider_ha.checkpoints.format.tree import Directory
+from airflow_provider_ha.checkpoints.verification.logs import Logs
+from airflow_provider_ha.errors import CheckpointCorruptError
+
+
+# Told after each partition or store: how many were looked into, and how many there are.
+Tell = Callable[[int, int], None]
+
+
+def expect_logs(directory: Directory) -> None:
+    """Say that all entries of the logs will be read."""
+    entries = (f"{log}/{batch}" for log in (OFFSETS, COMMITS) for batch in batches(directory, log))
+    files.expect(directory, [METADATA, *entries])
+
+
+def expect_sources(directory: Directory, logs: Logs) -> None:
+    """Say that the entries of the source logs that any batch needs will be read."""
+    needed: list[str] = []
+    for entry in logs.offsets.values():
+        with suppress(CheckpointCorruptError):
+            needed += source_files(directory, entry)
+    files.expect(directory, needed)
+
+
+def look_into_state(directory: Directory, logs: Logs, reader: StateReader, tell: Tell | None) -> None:
+    """Look into the state of every batch, the newest first.
+
+    :raises StorageUnavailableError: A file could not be read.
+    """
+    stores: dict[str, list[Need]] = {}
+    for need in _needed(logs, reader):
+        stores.setdefault(need.place, []).append(need)
+    for done, _ in enumerate(_each(stores.values(), reader, files.at_once(directory)), start=1):
+        if tell is not None:
+            tell(done, len(stores))
+
+
+def _needed(logs: Logs, reader: StateReader) -> Iterator[Need]:
+    for batch in sorted(logs.offsets.keys() & logs.commits.keys(), reverse=True):
+        with suppress(CheckpointCorruptError):
+            yield from reader.stores_needed(logs.offsets[batch], logs.commits[batch])
+
+
+def _each(stores: Iterable[list[Need]], reader: StateReader, at_once: int) -> Iterator[None]:
+    def look(needs: list[Need]) -> None:
+        for need in needs:
+            reader.lacks(need)
+
+    if at_once == 1:
+        yield from map(look, stores)
+        return
+    with ThreadPoolExecutor(at_once) as pool:
+        try:
+            yield from pool.map(look, stores)
+        finally:
+            # One that could not be read is the answer for all: the others need not be asked for.
+            pool.shutdown(cancel_futures=True)
