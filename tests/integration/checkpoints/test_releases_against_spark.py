@@ -1,0 +1,131 @@
+"""What each release of Spark wrote, and what it does with damage to it: the verdict for that release has to agree.
+
+Every release is really started, on the checkpoint as it stands and on each damaged copy, and goes on with one more
+file. Where the verdict is yes it must end with the right state and under the same query id; where it is no it must not.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ha.checkpoints.format.layout import batches
+from airflow_provider_ha.checkpoints.verification.report import Report
+from airflow_provider_ha.checkpoints.verification.verify import verify
+from tests.releases.corpus import judge, place_of, recorded, shapes_of
+from tests.releases.damages import DAMAGES, NothingToDamageError, ReleaseDamage
+from tests.releases.installed import BY_VERSION, SPARKS, Spark
+from tests.releases.shapes import BY_NAME, Shape
+
+
+# A release that nobody has installed or recorded before takes minutes of two idle cores.
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(3600)]
+each_release = pytest.mark.parametrize("spark", SPARKS, ids=lambda spark: spark.version)
+NEWEST, MANAGED = SPARKS[-1], BY_VERSION["4.2.0"]
+# A query without state looks like one that lost all of it, and gaps are named: neither is an alarm.
+ORDINARY = {
+    "stateless": {"STATE_UNKNOWN"},
+    "continuous": {"STATE_UNKNOWN"},
+    "async": {"STATE_UNKNOWN", "OFFSETS_SPARSE"},
+}
+
+
+def copies(spark: Spark, scratch: Path) -> list[tuple[Shape, Path]]:
+    """Return a copy of everything that *spark* recorded."""
+    recorded(spark)
+    return [
+        (shape, Path(shutil.copytree(place_of(spark, shape) / "checkpoint", scratch / shape.name)))
+        for shape in shapes_of(spark)
+    ]
+
+
+def alarms(shape: Shape, report: Report) -> list[str]:
+    """Return what a report says against a checkpoint that nobody damaged."""
+    said = [
+        f"{finding.code.value} {finding.path}: {finding.message}"
+        for finding in report.findings
+        if finding.code.value not in ORDINARY.get(shape.name, set())
+    ]
+    return said if report.startable else [f"not startable: {said}"]
+
+
+@each_release
+def test_what_a_release_wrote_is_called_sound_for_it_and_for_newer_ones(spark: Spark, tmp_path: Path) -> None:
+    wrong = {}
+    for shape, copy in copies(spark, tmp_path):
+        for judged_as in {spark.version, MANAGED.version, NEWEST.version}:
+            for depth in ("quick", "full"):
+                report = verify(copy, depth=depth, spark_version=judged_as)
+                if said := alarms(shape, report):
+                    wrong[f"{shape.name}, {depth}, for {judged_as}"] = said
+    assert wrong == {}
+
+
+@each_release
+def test_every_batch_that_its_retention_keeps_is_restorable(spark: Spark, tmp_path: Path) -> None:
+    wrong = {}
+    for shape, copy in copies(spark, tmp_path):
+        report = verify(copy, spark_version=spark.version)
+        # The oldest entry of a purged log has no predecessor any more, and a state without deltas no way to be loaded.
+        kept = 2 if shape.name.endswith("-purged") else len(batches(copy, "commits"))
+        expected = batches(copy, "commits")[-kept:]
+        if not set(expected) <= set(report.restorable):
+            wrong[shape.name] = (report.restorable, expected)
+    assert wrong == {}
+
+
+@each_release
+def test_the_managed_release_goes_on_with_what_an_older_one_wrote(spark: Spark, tmp_path: Path) -> None:
+    if spark.short > MANAGED.short:
+        pytest.skip("nobody goes back to an older release")
+    shapes = copies(spark, tmp_path)
+    verdicts = [verify(copy, spark_version=MANAGED.version).startable for _, copy in shapes]
+    outcomes = judge(MANAGED, spark, [(shape.name, copy) for shape, copy in shapes], tmp_path)
+    assert disagreements([shape.name for shape, _ in shapes], verdicts, outcomes) == []
+
+
+@each_release
+def test_a_release_does_with_damage_what_the_verdict_for_it_says(spark: Spark, tmp_path: Path) -> None:
+    names, cases, verdicts, unseen = [], [], [], []
+    for damage, shape in damages_of(spark):
+        copy = damaged(spark, damage, shape, tmp_path)
+        if copy is None:
+            continue
+        report = verify(copy, spark_version=spark.version)
+        found = {finding.code.value for finding in report.findings}
+        if damage.code is not None and damage.code not in found:
+            unseen.append(f"{damage.name} of {shape}: {sorted(found)} instead of {damage.code}")
+        names.append(f"{damage.name} of {shape}")
+        cases.append((shape, copy))
+        verdicts.append(report.startable)
+    outcomes = judge(spark, spark, cases, tmp_path)
+    assert disagreements(names, verdicts, outcomes) + unseen == []
+
+
+def damages_of(spark: Spark) -> list[tuple[ReleaseDamage, str]]:
+    """Return every damage with each shape that *spark* was recorded with and that it is done to."""
+    made = {shape.name for shape in shapes_of(spark)}
+    return [(damage, shape) for damage in DAMAGES for shape in damage.shapes if shape in made]
+
+
+def damaged(spark: Spark, damage: ReleaseDamage, shape: str, scratch: Path) -> Path | None:
+    """Return a damaged copy; ``None`` where the release wrote no such file."""
+    recorded(spark)
+    copy = scratch / f"{damage.name}-{shape}"
+    shutil.copytree(place_of(spark, BY_NAME[shape]) / "checkpoint", copy)
+    try:
+        damage.apply(copy)
+    except NothingToDamageError:
+        return None
+    return copy
+
+
+def disagreements(names: list[str], verdicts: list[bool | None], outcomes: list[str]) -> list[str]:
+    """Return where the verdict and Spark differ."""
+    return [
+        f"{name}: verified {verdict}, Spark: {outcome}"
+        for name, verdict, outcome in zip(names, verdicts, outcomes, strict=True)
+        if verdict is not (outcome == "right")
+    ]

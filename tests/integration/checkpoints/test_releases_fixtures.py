@@ -1,0 +1,57 @@
+"""Checkpoints that old releases really wrote, from 2.1.0 on: none of them raises an alarm."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ha.checkpoints.format.layout import batches
+from airflow_provider_ha.checkpoints.verification.verify import verify
+from tests.releases.fixtures import fixtures
+
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
+# The Spark project edited their offsets after Spark had written them, which their hidden checksums tell.
+EDITED = ("checkpoint-version-4.0.0-tws-avro", "checkpoint-version-4.0.0-tws-unsaferow")
+# Logs without the state of the query: nothing in them tells whether there was any.
+LOGS_ALONE = {"STATE_UNKNOWN", "OFFSETS_SPARSE"}
+JUDGED_AS = ("2.4.8", "3.5.9", "4.2.0", "4.3.0")
+
+
+def checkpoints() -> dict[str, Path]:
+    """Return the name of each fixture that is a checkpoint, and where it is."""
+    root = fixtures()
+    return {str(path.parent.relative_to(root)): path.parent for path in sorted(root.rglob("offsets")) if path.is_dir()}
+
+
+def test_what_old_releases_wrote_raises_no_alarm() -> None:
+    found = checkpoints()
+    alarms = {}
+    for name, checkpoint in found.items():
+        for release in JUDGED_AS:
+            for depth in ("quick", "full"):
+                report = verify(checkpoint, depth=depth, spark_version=release)
+                codes = {finding.code.value for finding in report.findings}
+                if name not in EDITED and (report.startable is not True or codes - LOGS_ALONE):
+                    alarms[f"{name}, {depth}, for {release}"] = (report.startable, codes)
+    assert alarms == {}
+    assert len(found) > 30
+
+
+def test_every_committed_batch_of_old_releases_is_restorable() -> None:
+    lacking = {}
+    for name, checkpoint in checkpoints().items():
+        committed = batches(checkpoint, "commits")
+        restorable = verify(checkpoint, spark_version="4.2.0").restorable
+        if name not in EDITED and restorable != committed:
+            lacking[name] = (restorable, committed)
+    assert lacking == {}
+
+
+@pytest.mark.parametrize("name", EDITED)
+def test_offsets_that_were_edited_by_hand_are_seen(name: str) -> None:
+    report = verify(checkpoints()[name], spark_version="4.2.0")
+    assert report.startable is False
+    assert {finding.code.value for finding in report.findings} == {"OFFSETS_CORRUPT"}
+    assert "hidden checksum does not fit" in report.findings[0].found

@@ -1,0 +1,123 @@
+"""Real checkpoints of every release, made once per machine by that release and kept in ``build/test-cache``.
+
+``<release>/<shape>-<stamp>/checkpoint``, ``input`` and, for a query without state, ``out``. Invariant: nothing in the
+cache is ever changed. A test copies a shape, and damages the copy.
+"""
+
+from __future__ import annotations
+
+import ast
+import fcntl
+import hashlib
+import inspect
+import shutil
+from pathlib import Path
+from typing import Any
+
+from tests.corpus import NEXT_FILE, rows_of, write_input
+from tests.releases.installed import ROOT, Spark, run_program
+from tests.releases.shapes import BY_NAME, SHAPES, Shape, truth
+
+
+QUERIES = Path(__file__).with_name("queries.py")
+# Without links: source logs hold absolute paths, and clones may share one cache.
+CACHE = (ROOT / "build" / "test-cache").resolve() / "releases-corpus"
+
+
+def shapes_of(spark: Spark) -> list[Shape]:
+    """Return what *spark* is recorded with."""
+    return [shape for shape in SHAPES if shape.recorded_by(spark)]
+
+
+def recorded(spark: Spark) -> Path:
+    """Return the folder of what *spark* recorded; what is not there yet is made. Skips the test where it cannot run."""
+    made = CACHE / spark.version
+    made.mkdir(parents=True, exist_ok=True)
+    with (made / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        missing = [shape for shape in shapes_of(spark) if not (place_of(spark, shape) / "complete").exists()]
+        if missing:
+            _record(spark, missing)
+    return made
+
+
+def place_of(spark: Spark, shape: Shape) -> Path:
+    """Return where *shape* is kept: another query, conf or input is another place."""
+    query = repr((shape.kind, shape.conf, shape.files, shape.more))
+    written = _code(QUERIES.read_text()) + _code(inspect.getsource(rows_of)) + query
+    return (CACHE / spark.version / f"{shape.name}-{hashlib.sha256(written.encode()).hexdigest()[:12]}").resolve()
+
+
+def _code(source: str) -> str:
+    """Return what a source does: without comments, docstrings and annotations, which change no checkpoint."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            node.returns = None
+        if isinstance(node, ast.arg):
+            node.annotation = None
+        if isinstance(node, ast.FunctionDef | ast.Module) and ast.get_docstring(node) is not None:
+            node.body = node.body[1:]
+    return ast.dump(tree)
+
+
+def _record(spark: Spark, shapes: list[Shape]) -> None:
+    places = [place_of(spark, shape) for shape in shapes]
+    for shape, place in zip(shapes, places, strict=True):
+        shutil.rmtree(place, ignore_errors=True)
+        (place / "input").mkdir(parents=True)
+        for number in range(shape.files):
+            write_input(place / "input", number)
+    tasks = [task(shape, place) for shape, place in zip(shapes, places, strict=True)]
+    answers = run_program(spark, "make", tasks, CACHE / spark.version)
+    for shape, place, answer in zip(shapes, places, answers, strict=True):
+        if shape.files:
+            # One file more than the checkpoint knows: whoever starts from a copy has something to go on with.
+            write_input(place / "input", NEXT_FILE)
+        if not answer["error"]:
+            (place / "complete").touch()
+    failed = {shape.name: answer["error"] for shape, answer in zip(shapes, answers, strict=True) if answer["error"]}
+    assert failed == {}, f"Spark {spark.version} did not record {failed}"
+
+
+def task(shape: Shape, place: Path, checkpoint: Path | None = None) -> dict[str, Any]:
+    """Return what the program is told to record *shape*, or to go on with a copy of its checkpoint.
+
+    :param place: Where the shape was or is to be recorded.
+    """
+    out = str(place / "out") if shape.kind == "stateless" and checkpoint is None else ""
+    told = {"kind": shape.kind, "conf": shape.conf, "input": str(place / "input"), "out": out, **shape.more}
+    return told | {"checkpoint": str(checkpoint or place / "checkpoint")}
+
+
+def judge(spark: Spark, recorder: Spark, cases: list[tuple[str, Path]], scratch: Path) -> list[str]:
+    """Start *spark* on each (shape, copy) of what *recorder* made: ``"right"``, ``"wrong: ..."`` or ``"failed: ..."``.
+
+    :param scratch: A directory of the test's own.
+    """
+    recorded(recorder)
+    ids = [_query_id(copy) for _, copy in cases]
+    tasks = [task(BY_NAME[name], place_of(recorder, BY_NAME[name]), copy) for name, copy in cases]
+    answers = run_program(spark, "judge", tasks, scratch)
+    outcomes = [_outcome(answer, truth(BY_NAME[name])) for answer, (name, _) in zip(answers, cases, strict=True)]
+    # Going on under another id is no start: a sink that knows the old one takes every replayed row twice.
+    return [
+        "wrong: it goes on under another query id" if outcome == "right" and _query_id(copy) != known else outcome
+        for outcome, known, (_, copy) in zip(outcomes, ids, cases, strict=True)
+    ]
+
+
+def _query_id(checkpoint: Path) -> str:
+    path = checkpoint / "metadata"
+    return path.read_text() if path.exists() else ""
+
+
+def _outcome(answer: dict[str, Any], expected: list[dict[str, Any]]) -> str:
+    if answer["error"]:
+        return f"failed: {answer['error']}"
+    rows = sorted(answer["rows"], key=_key)
+    return "right" if rows == sorted(expected, key=_key) else f"wrong: {rows} instead of {expected}"
+
+
+def _key(row: dict[str, Any]) -> str:
+    return str(sorted(row.items()))

@@ -1,0 +1,61 @@
+"""What is started with the PySpark of each release: records checkpoints, and goes on with copies of them.
+
+``program.py make TASKS.json`` runs each query over its input, ``program.py judge TASKS.json`` starts each once more from
+a copy. One JSON line answers each task: ``{"error": text or null, "rows": [...]}``. Python 3.6 has to understand this.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from queries import COMPLETE, configure, record, record_endless, run, session, writer
+
+
+def judge(spark: Any, task: Any) -> Any:
+    """Go on from a checkpoint over what is new; return the rows, of the last batch where each has all of them."""
+    if task["kind"] in {"continuous", "async"}:
+        return judge_endless(spark, task)
+    found = []
+
+    def keep(frame: Any, _batch: Any) -> None:
+        rows = [row.asDict() for row in frame.collect()]
+        if task["kind"] in COMPLETE:
+            del found[:]
+        found.extend(rows)
+
+    run(spark, writer(spark, task).foreachBatch(keep))
+    return found
+
+
+def judge_endless(spark: Any, task: Any) -> Any:
+    """Start an endless query again; it is right when it commits three more epochs or batches."""
+    before = newest(task)
+    record_endless(spark, dict(task, epochs=before + 4, interval="200"))
+    return [{"key": "went on", "count": int(newest(task) > before)}]
+
+
+def newest(task: Any) -> int:
+    """Return the newest committed batch or epoch."""
+    return max(int(path.name) for path in Path(task["checkpoint"], "commits").iterdir() if path.name.isdigit())
+
+
+def main(verb: Any, tasks: Any) -> None:
+    """Do every task; of a query that fails, the failure is the answer."""
+    spark, known = session(), set()
+    for task in tasks:
+        answer, begun = {"error": None, "rows": []}, time.time()
+        configure(spark, task, known)
+        try:
+            answer["rows"] = (record if verb == "make" else judge)(spark, task) or []
+        except Exception as failure:  # noqa: BLE001  # whatever Spark raises is its answer
+            answer["error"] = str(failure)[:600]
+        sys.stderr.write(f"{task['checkpoint']} {time.time() - begun:.1f} s {answer['error']}\n")
+        sys.stdout.write("\n" + json.dumps(answer) + "\n")
+        sys.stdout.flush()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], json.loads(Path(sys.argv[2]).read_text()))
