@@ -32,10 +32,15 @@ class Record(Model):
     kind: ClassVar[str]
     format_version: ClassVar[int] = 1
 
+    @property
+    def written_version(self) -> int:
+        """Lowest version whose readers understand this record: what it is written as."""
+        return self.format_version
+
     def to_bytes(self) -> bytes:
         """Return the JSON of the record: sorted keys, so that equal records have equal bytes."""
         body = self.model_dump(mode="json")
-        envelope = {"kind": self.kind, "version": self.format_version, "checksum": checksum(body), "body": body}
+        envelope = {"kind": self.kind, "version": self.written_version, "checksum": checksum(body), "body": body}
         return json.dumps(envelope, sort_keys=True, separators=(",", ":")).encode()
 
     @classmethod

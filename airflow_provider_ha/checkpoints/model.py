@@ -118,15 +118,31 @@ class CheckpointPointer(Record):
     created_at: datetime
 
 
+class Algorithm(str, Enum):
+    """What a digest was computed with."""
+
+    SHA256 = "sha256"  # by us, of the bytes that we read
+    CRC32C = "crc32c"  # by Spark, when it wrote the file
+
+
 class ManifestFile(Model):
-    """One file of a savepoint.
+    """One file of a savepoint. It has one digest, or none when it was not digested.
 
     :param size: Bytes.
-    :param sha256: Digest of its bytes.
+    :param sha256: Digest of its bytes, 64 hex digits; empty when another one is recorded, or none.
+    :param digest: What another algorithm says of its bytes, in hex digits; empty for none.
+    :param algorithm: Which one.
     """
 
     size: int
-    sha256: str
+    sha256: str = ""
+    digest: str = ""
+    algorithm: Algorithm | None = None
+
+    @property
+    def digested_by(self) -> Algorithm | None:
+        """What its digest was computed with; ``None`` when only its size is known."""
+        return Algorithm.SHA256 if self.sha256 else self.algorithm
 
 
 class Savepoint(Record):
@@ -136,10 +152,12 @@ class Savepoint(Record):
         and digest.
     :param queries: The cut. Entries hold what is recorded of the batches of its closure.
     :param shares_inodes: Whether its files are hard links of live ones.
+    :param digested: Whether every file has a digest; where one has none, only its size can be compared.
     :param schedule: Name of the schedule that made it and may remove it; ``None`` when a user owns it.
     """
 
     kind: ClassVar[str] = "savepoint"
+    format_version: ClassVar[int] = 2  # in version 1 every file has a sha256
 
     savepoint_id: str
     job_id: str
@@ -151,8 +169,14 @@ class Savepoint(Record):
     queries: dict[str, QueryCut]
     files: dict[str, ManifestFile]
     shares_inodes: bool = False
+    digested: bool = True
     graph: str
     spark_version: str
+
+    @property
+    def written_version(self) -> int:
+        """Version 1 as long as an older release can judge every file: to that one, no sha256 is a wrong sha256."""
+        return 1 if all(file.sha256 for file in self.files.values()) else 2
 
 
 class SavepointPointer(Record):

@@ -6,39 +6,33 @@ the two is written to, so it is a copy; a hard link is the same file, so the man
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
+from airflow_provider_ha.checkpoints.directories.digests import digest_of
 from airflow_provider_ha.checkpoints.directories.links import link
-from airflow_provider_ha.checkpoints.model import ManifestFile
+from airflow_provider_ha.checkpoints.model import Algorithm, ManifestFile
 from airflow_provider_ha.storage.durable import flush, reflink
-
-
-class Reader(Protocol):
-    """What can be read in pieces."""
-
-    def read(self, size: int, /) -> bytes:
-        """Return up to *size* bytes; nothing at the end."""
 
 
 # (source, target) -> what arrived; FileNotFoundError when the source is gone.
 Copy = Callable[[Path, Path], ManifestFile]
 
-BUFFER = 1024 * 1024
 
-
-def copy_file(source: Path, target: Path) -> ManifestFile:
+def copy_file(source: Path, target: Path, algorithm: Algorithm | None = Algorithm.SHA256) -> ManifestFile:
     """Copy a file, by reflink where the file system can, and force it to the disk.
 
     Through one open file: a state file that is renamed over meanwhile stays whole under this descriptor.
 
+    :param algorithm: What to digest it with; ``None`` for not at all.
     :raises FileNotFoundError: The file is not there (any more).
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     with source.open("rb") as reader, target.open("x+b") as writer:
-        copied = digest_of(writer) if reflink(reader, writer) else digest_of(reader, writer.write)
+        if reflink(reader, writer):
+            copied = digest_of(writer, algorithm=algorithm)
+        else:
+            copied = digest_of(reader, writer.write, algorithm=algorithm)
         flush(writer)
     return copied
 
@@ -53,17 +47,3 @@ def link_file(source: Path, target: Path) -> ManifestFile:
 def shares_inode(path: Path) -> bool:
     """Whether a file has another name somewhere: what is written there in place changes it."""
     return path.lstat().st_nlink > 1
-
-
-def digest_of(reader: Reader, write: Callable[[bytes], object] | None = None) -> ManifestFile:
-    """Read a file to its end in pieces; return its size and digest.
-
-    :param write: Is given every piece.
-    """
-    digest, size = hashlib.sha256(), 0
-    while block := reader.read(BUFFER):
-        digest.update(block)
-        size += len(block)
-        if write is not None:
-            write(block)
-    return ManifestFile(size=size, sha256=digest.hexdigest())

@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import IO
 
-from airflow_provider_ha.checkpoints.directories.copying import digest_of
+from airflow_provider_ha.checkpoints.directories.digests import difference, digest_of
 from airflow_provider_ha.checkpoints.model import ManifestFile, Savepoint
 from airflow_provider_ha.checkpoints.portable.attempts import check_target, file_attempt
 from airflow_provider_ha.checkpoints.portable.compression import compressing, compression_of
@@ -53,13 +53,11 @@ def export(directory: Path, savepoint: Savepoint, target: Path) -> int:
 def _append(writer: IO[bytes], directory: Path, name: str, expected: ManifestFile) -> None:
     try:
         with (directory / name).open("rb") as reader:
-            found = digest_of(reader, writer.write)
+            found = digest_of(reader, writer.write, algorithm=expected.digested_by)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         raise _bad(name, "it is in the manifest and not there") from None
-    if found.size != expected.size:
-        raise _bad(name, f"it has {found.size} bytes, the manifest says {expected.size}")
-    if found != expected:
-        raise _bad(name, "its digest is not the one in the manifest")
+    if problem := difference(found, expected):
+        raise _bad(name, problem)
     writer.write(padding(expected.size))
 
 

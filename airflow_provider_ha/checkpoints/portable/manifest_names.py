@@ -11,13 +11,13 @@ from collections.abc import Iterable
 
 from airflow_provider_ha.checkpoints.directories.pins import SINKS, refuse_reserved
 from airflow_provider_ha.checkpoints.format.releases import release
-from airflow_provider_ha.checkpoints.model import Savepoint
+from airflow_provider_ha.checkpoints.model import Algorithm, ManifestFile, Savepoint
 from airflow_provider_ha.checkpoints.retained.savepoint_files import MANIFEST
 from airflow_provider_ha.errors import CheckpointCorruptError, ConfigurationError
 from airflow_provider_ha.names import check_name
 
 
-_SHA256 = re.compile(r"[0-9a-f]{64}")
+_DIGESTS = {Algorithm.SHA256: re.compile(r"[0-9a-f]{64}"), Algorithm.CRC32C: re.compile(r"[0-9a-f]{8}")}
 # What Linux takes; the directory that the savepoint is put into needs some of the path as well.
 _SEGMENT_BYTES, _PATH_BYTES = 255, 2048
 
@@ -33,7 +33,7 @@ def check_manifest(savepoint: Savepoint) -> Savepoint:
         first, _, rest = name.partition("/")
         if not rest or (first not in savepoint.queries and first != SINKS):
             raise _bad(f"file {name!r} belongs to no query of the savepoint")
-        if file.size < 0 or not _SHA256.fullmatch(file.sha256):
+        if not _possible(file, digested=savepoint.digested):
             raise _bad(f"file {name!r} has no possible size and digest")
     _check_tree(savepoint.files)
     for query, part in savepoint.queries.items():
@@ -57,6 +57,14 @@ def check_path(name: str) -> str:
     if len(name.encode()) > _PATH_BYTES or any(len(segment.encode()) > _SEGMENT_BYTES for segment in segments):
         raise _bad(f"file name {name[:80]!r}... is too long")
     return name
+
+
+def _possible(file: ManifestFile, *, digested: bool) -> bool:
+    """Whether a file has a size and one digest; none only where the manifest says that not all have one."""
+    if file.size < 0 or (file.sha256 and file.digest) or bool(file.digest) != (file.algorithm is not None):
+        return False
+    by = file.digested_by
+    return not digested if by is None else bool(_DIGESTS[by].fullmatch(file.sha256 or file.digest))
 
 
 def _check_words(savepoint: Savepoint) -> None:

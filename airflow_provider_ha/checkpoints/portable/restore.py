@@ -44,11 +44,12 @@ def restore(directory: Path, savepoint: Savepoint, target: Path, *, spark_versio
 
 
 def _copy(source: Path, target: Path, name: str, savepoint: Savepoint) -> None:
+    expected = savepoint.files[name]
     try:
-        copied = copy_file(source / name, target / name)
+        copied = copy_file(source / name, target / name, expected.digested_by)
     except (FileNotFoundError, NotADirectoryError):
         raise CheckpointCorruptError(name, "it is in the manifest and not there") from None
-    if copied != savepoint.files[name]:
+    if copied != expected:
         raise CheckpointCorruptError(
             name, "it is not what the manifest says", next_step="See `spark-ha savepoint verify`; nothing was made"
         )

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from airflow_provider_ha.checkpoints.directories.copying import digest_of
+from airflow_provider_ha.checkpoints.directories.digests import digest_of
 from airflow_provider_ha.checkpoints.directories.links import write_aside
 from airflow_provider_ha.checkpoints.model import ManifestFile, Savepoint
 from airflow_provider_ha.checkpoints.portable.attempts import check_target, directory_attempt, storage_errors
@@ -132,7 +132,7 @@ def _read_all(reader: MemberReader) -> bytes:
 def _write(reader: MemberReader, path: Path, name: str, expected: ManifestFile) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("xb") as writer:
-        found = digest_of(reader, writer.write)
+        found = digest_of(reader, writer.write, algorithm=expected.digested_by)
         writer.flush()
         os.fsync(writer.fileno())
     if found != expected:

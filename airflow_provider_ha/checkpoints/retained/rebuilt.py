@@ -110,7 +110,8 @@ def find_savepoints(keys: JobKeys, work_path: Path, problems: list[str]) -> Iter
             continue  # of a copy that was never finished
         try:
             key = keys.savepoint(directory.name)
-            savepoint = parse_manifest(directory, manifest_bytes(directory))
+            data = manifest_bytes(directory)
+            savepoint = parse_manifest(directory, data)
         except (ConfigurationError, CheckpointMissingError, CheckpointCorruptError) as error:
             problems.append(f"{directory}: {error.message}")
             continue
@@ -118,7 +119,7 @@ def find_savepoints(keys: JobKeys, work_path: Path, problems: list[str]) -> Iter
         if damage:
             problems.append(f"savepoint {savepoint.savepoint_id}: {damage[0].message}")
             continue
-        yield FoundSavepoint(pointer_to(key, savepoint), savepoint.run, savepoint.epoch)
+        yield FoundSavepoint(pointer_to(key, savepoint, data), savepoint.run, savepoint.epoch)
 
 
 def completed(found: list[FoundCheckpoint]) -> list[CheckpointPointer]:

@@ -12,7 +12,8 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.directories.copying import Copy, copy_file, digest_of
+from airflow_provider_ha.checkpoints.directories.copying import Copy, copy_file
+from airflow_provider_ha.checkpoints.directories.digests import difference, digest_of
 from airflow_provider_ha.checkpoints.directories.links import write_aside
 from airflow_provider_ha.checkpoints.directories.pins import closure_of, purged, refuse_reserved, sink_files
 from airflow_provider_ha.checkpoints.model import ManifestFile, Savepoint, SavepointPointer
@@ -90,15 +91,16 @@ def parse_manifest(directory: Path, data: bytes) -> Savepoint:
         raise CheckpointCorruptError(MANIFEST, error.message) from error
 
 
-def pointer_to(key: str, savepoint: Savepoint) -> SavepointPointer:
+def pointer_to(key: str, savepoint: Savepoint, data: bytes) -> SavepointPointer:
     """Return the pointer that refers to a savepoint by the digest of its manifest.
 
     :param key: Key of its directory.
+    :param data: The bytes of the manifest: of another release they may be others than this one would write.
     """
     return SavepointPointer(
         savepoint_id=savepoint.savepoint_id,
         directory=key,
-        manifest_sha256=hashlib.sha256(savepoint.to_bytes()).hexdigest(),
+        manifest_sha256=hashlib.sha256(data).hexdigest(),
         size=sum(file.size for file in savepoint.files.values()),
         cut={query: part.batch for query, part in savepoint.queries.items()},
         schedule=savepoint.schedule,
@@ -110,7 +112,7 @@ def pointer_to(key: str, savepoint: Savepoint) -> SavepointPointer:
 def check_files(directory: Path, savepoint: Savepoint, *, digests: bool) -> list[CheckpointCorruptError]:
     """Compare every file with the manifest and return what is wrong, in the order of the manifest.
 
-    :param digests: Whether to read every byte, or to compare sizes only.
+    :param digests: Whether to read every byte of what has a digest, or to compare sizes only.
     :raises StorageUnavailableError: A file could not be read: nothing is known about it.
     """
     return [
@@ -127,8 +129,8 @@ def _problem(path: Path, expected: ManifestFile, *, digests: bool) -> str:
             return "it is not a regular file"
         if status.st_size != expected.size:
             return f"it has {status.st_size} bytes, the manifest says {expected.size}"
-        if digests and _digest(path) != expected.sha256:
-            return "its digest is not the one in the manifest"
+        if digests and expected.digested_by:
+            return _difference(path, expected)
     except (FileNotFoundError, NotADirectoryError):
         return "it is in the manifest and not there"
     except OSError as error:
@@ -143,6 +145,6 @@ def _take(copy: Copy, source: Path, target: Path) -> ManifestFile:
         raise purged(source) from None
 
 
-def _digest(path: Path) -> str:
+def _difference(path: Path, expected: ManifestFile) -> str:
     with path.open("rb") as reader:
-        return digest_of(reader).sha256
+        return difference(digest_of(reader, algorithm=expected.digested_by), expected)

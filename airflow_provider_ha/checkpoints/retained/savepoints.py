@@ -151,9 +151,10 @@ class SavepointStore:
         directory = self.directory(savepoint.savepoint_id)
         for problem in problems(directory, savepoint):
             raise problem
-        if manifest_bytes(directory) != savepoint.to_bytes():
+        data = manifest_bytes(directory)
+        if parse_manifest(directory, data) != savepoint:
             raise CheckpointCorruptError(MANIFEST, "it is not the one that was written")
-        pointer = pointer_to(self._keys.savepoint(savepoint.savepoint_id), savepoint)
+        pointer = pointer_to(self._keys.savepoint(savepoint.savepoint_id), savepoint, data)
         self._pointers.add(commit, savepoint.savepoint_id, pointer)
         return pointer
 

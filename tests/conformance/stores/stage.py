@@ -134,7 +134,7 @@ def add_savepoint(job: Job, savepoint_id: str, batch: int) -> None:
         spark_version="4.2.0",
     )
     write_manifest(directory, made)
-    pointer = pointer_to(job.keys.savepoint(savepoint_id), made)
+    pointer = pointer_to(job.keys.savepoint(savepoint_id), made, made.to_bytes())
     job.leadership.commit(Create(job.paths.savepoint(savepoint_id), pointer.to_bytes()))
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from airflow_provider_ha.checkpoints.model import ManifestFile, QueryCut, QuerySink, Savepoint, SinkKind
+from airflow_provider_ha.checkpoints.model import Algorithm, ManifestFile, QueryCut, QuerySink, Savepoint, SinkKind
 from airflow_provider_ha.checkpoints.portable.export import export
 from airflow_provider_ha.checkpoints.portable.unpack import MANIFEST_BYTES, unpack
 from airflow_provider_ha.errors import (
@@ -347,6 +347,12 @@ MANIFESTS: dict[str, tuple[Savepoint, str]] = {
     "file and directory": (made_by_hand({f"{QUERY}/a": EMPTY, f"{QUERY}/a/b": EMPTY}), "lies in it"),
     "negative size": (made_by_hand({f"{QUERY}/a": ManifestFile(size=-1, sha256=EMPTY.sha256)}), "size and digest"),
     "no digest": (made_by_hand({f"{QUERY}/a": ManifestFile(size=0, sha256="")}), "size and digest"),
+    "two digests": (made_by_hand({f"{QUERY}/a": EMPTY.model_copy(update={"digest": "00000000"})}), "size and digest"),
+    "a digest of nothing": (made_by_hand({f"{QUERY}/a": ManifestFile(size=0, digest="00000000")}), "size and digest"),
+    "no digest of its algorithm": (
+        made_by_hand({f"{QUERY}/a": ManifestFile(size=0, digest="0" * 64, algorithm=Algorithm.CRC32C)}),
+        "size and digest",
+    ),
     "a query that leads out": (made_by_hand({}, queries={"../x": NO_FILES}), "query name"),
     "a query with the name of the sinks": (made_by_hand({}, queries={"sinks": NO_FILES}), "is reserved"),
     "files that are not described": (

@@ -1,0 +1,93 @@
+"""What a manifest says of the bytes of a file: a SHA-256, the CRC32C that Spark wrote, or only how many there are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import google_crc32c
+import pytest
+
+from airflow_provider_ha.checkpoints.model import Algorithm, ManifestFile, Savepoint
+from airflow_provider_ha.checkpoints.portable.directory import judge, read_savepoint
+from airflow_provider_ha.checkpoints.portable.export import export
+from airflow_provider_ha.checkpoints.portable.restore import restore
+from airflow_provider_ha.checkpoints.portable.unpack import unpack
+from airflow_provider_ha.checkpoints.retained.savepoint_files import write_manifest
+from airflow_provider_ha.errors import CheckpointCorruptError
+from tests.portable_helpers import QUERY, savepoint
+
+
+FILE = f"{QUERY}/offsets/2"
+
+
+def crc32c_of(data: bytes) -> ManifestFile:
+    return ManifestFile(size=len(data), digest=f"{google_crc32c.value(data):08x}", algorithm=Algorithm.CRC32C)
+
+
+def size_of(data: bytes) -> ManifestFile:
+    return ManifestFile(size=len(data))
+
+
+def described_by(kind, place: Path) -> tuple[Path, Savepoint]:  # noqa: ANN001  # one of the two above
+    """Make a savepoint whose manifest says of its files what *kind* says."""
+    directory, made = savepoint(place)
+    files = {name: kind((directory / name).read_bytes()) for name in made.files}
+    digested = all(file.digested_by for file in files.values())
+    made = made.model_copy(update={"files": files, "digested": digested})
+    write_manifest(directory, made)
+    return directory, made
+
+
+def change(directory: Path) -> None:
+    """Change one byte of a file, in place and without a change of its size."""
+    path = directory / FILE
+    path.write_bytes(path.read_bytes().replace(b"17", b"18", 1))
+
+
+@pytest.mark.parametrize("kind", [crc32c_of, size_of])
+def test_a_savepoint_comes_back_whatever_its_digests_are(kind, tmp_path: Path) -> None:  # noqa: ANN001  # a function
+    directory, made = described_by(kind, tmp_path)
+
+    export(directory, made, tmp_path / "sp.tar")
+    unpack(tmp_path / "sp.tar", tmp_path / "back")
+    restore(tmp_path / "back", read_savepoint(tmp_path / "back"), tmp_path / "restored")
+
+    assert read_savepoint(tmp_path / "back") == made
+    assert judge(tmp_path / "back", made).restorable is True
+
+
+def test_a_changed_byte_is_found_by_the_checksum_of_spark(tmp_path: Path) -> None:
+    directory, made = described_by(crc32c_of, tmp_path)
+    export(directory, made, tmp_path / "sp.tar")
+    packed = (tmp_path / "sp.tar").read_bytes()
+    (tmp_path / "sp.tar").write_bytes(packed.replace(b'batchTimestampMs": 17', b'batchTimestampMs": 18'))
+    change(directory)
+
+    assert [problem.path for problem in judge(directory, made).files] == [FILE]
+    for refused in (
+        lambda: unpack(tmp_path / "sp.tar", tmp_path / "back"),
+        lambda: export(directory, made, tmp_path / "again.tar"),
+        lambda: restore(directory, made, tmp_path / "restored"),
+    ):
+        with pytest.raises(CheckpointCorruptError):
+            refused()
+
+
+def test_without_digests_the_sizes_are_compared_and_nothing_is_said_of_the_bytes(tmp_path: Path) -> None:
+    directory, made = described_by(size_of, tmp_path)
+    change(directory)
+
+    assert judge(directory, made).files == ()
+
+    (directory / FILE).write_bytes(b"v1")
+    assert [problem.path for problem in judge(directory, made).files] == [FILE]
+
+
+def test_an_older_release_reads_what_it_can_judge_and_refuses_the_rest(tmp_path: Path) -> None:
+    """It would call a file without a sha256 damaged: a version that it does not know stops it before."""
+    digested = savepoint(tmp_path / "a")[1]
+    not_digested = described_by(size_of, tmp_path / "b")[1]
+    by_spark = described_by(crc32c_of, tmp_path / "c")[1]
+
+    assert [json.loads(made.to_bytes())["version"] for made in (digested, not_digested, by_spark)] == [1, 2, 2]
