@@ -57,6 +57,14 @@ def create(
             help="Make hard links instead of copies: quick and small, but what is damaged in place is damaged in both.",
         ),
     ] = False,
+    no_digests: Annotated[
+        bool,
+        typer.Option(
+            "--no-digests",
+            help="With --link: read nothing, and compare only sizes later. Else what an earlier savepoint beside this "
+            "one has read is not read again.",
+        ),
+    ] = False,
     label: Annotated[str, typer.Option(help="A word for people, for example the ticket.")] = "",
     spark_version: SparkVersion = None,
     as_json: AsJson = False,
@@ -68,7 +76,7 @@ def create(
     """
     with reported(as_json=as_json):
         sources = _sources(path, query or [], batch or [], sink or [])
-        savepoint = take(sources, to, link=link, label=label, spark_version=spark_version)
+        savepoint = take(sources, to, link=link, digests=not no_digests, label=label, spark_version=spark_version)
     print_savepoint(to, savepoint, as_json=as_json)
 
 
@@ -199,6 +207,7 @@ def print_savepoint(directory: Path, savepoint: Savepoint, *, as_json: bool) -> 
         "files": len(savepoint.files),
         "bytes": size,
         "shares_inodes": savepoint.shares_inodes,
+        "digested": savepoint.digested,
     }
     if as_json:
         console.print_json(fields)
@@ -215,6 +224,11 @@ def _print_report(directory: Path, report: SavepointReport) -> None:
         None: f"savepoint {directory} could not be judged",
     }[report.restorable]
     console.out.print(sentence, style="bold", markup=False)
+    if report.not_digested:
+        console.out.print(
+            f"{report.not_digested} of its {len(report.savepoint.files)} files were made without a digest: their sizes "
+            "were compared, and their bytes only as far as their format shows damage"
+        )
     damaged = [["FILE", "", problem.path, problem.reason] for problem in report.files]
     found = [
         [finding.code.value, finding.batch, f"{query}/{finding.path}", finding.message]

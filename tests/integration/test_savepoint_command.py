@@ -92,6 +92,17 @@ def test_several_queries_and_their_sinks_are_one_savepoint(alone: Call, live: Pa
     assert names_in(tmp_path / "sp" / "sinks") == ["up"]
 
 
+def test_a_savepoint_without_digests_says_so_wherever_it_is_shown(alone: Call, live: Path, tmp_path: Path) -> None:
+    created = alone("create", live, "--link", "--no-digests", "--to", tmp_path / "sp")
+    verified = alone("verify", tmp_path / "sp")
+    told = CliRunner().invoke(app, ["savepoint", "verify", str(tmp_path / "sp")], obj=Target())
+
+    assert [created[0], verified[0], told.exit_code] == [YES] * 3
+    assert (created[1]["digested"], verified[1]["digested"]) == (False, False)
+    assert verified[1]["not_digested"] == created[1]["files"]
+    assert "4 of its 4 files were made without a digest" in told.stdout
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -123,6 +134,7 @@ def test_of_a_single_query_the_name_may_be_left_out(
         (("--query", "a=./words", "--query", "b=./words", "--sink", "c=./out"), "names no query"),
         (("./words", "--spark-version", "soon"), "soon"),
         (("./absent",), "not a directory of this host"),
+        (("./words", "--no-digests"), "Link instead of copy"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )

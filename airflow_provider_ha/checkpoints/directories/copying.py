@@ -1,4 +1,4 @@
-"""One file of a savepoint: by reflink, by copy or by hard link, with the digest of what arrived.
+"""One file of a savepoint by copy or by reflink, with the digest of what arrived.
 
 Invariant: a copy shares nothing with its source that a later write could change. A reflink shares blocks until one of
 the two is written to, so it is a copy; a hard link is the same file, so the manifest says so.
@@ -6,17 +6,11 @@ the two is written to, so it is a copy; a hard link is the same file, so the man
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.directories.digests import digest_of
-from airflow_provider_ha.checkpoints.directories.links import link
 from airflow_provider_ha.checkpoints.model import Algorithm, ManifestFile
 from airflow_provider_ha.storage.durable import flush, reflink
-
-
-# (source, target) -> what arrived; FileNotFoundError when the source is gone.
-Copy = Callable[[Path, Path], ManifestFile]
 
 
 def copy_file(source: Path, target: Path, algorithm: Algorithm | None = Algorithm.SHA256) -> ManifestFile:
@@ -35,13 +29,6 @@ def copy_file(source: Path, target: Path, algorithm: Algorithm | None = Algorith
             copied = digest_of(reader, writer.write, algorithm=algorithm)
         flush(writer)
     return copied
-
-
-def link_file(source: Path, target: Path) -> ManifestFile:
-    """Give a file a second name; copy it where the target is on another file system. Raises as :func:`copy_file`."""
-    link(source, target)
-    with target.open("rb") as reader:
-        return digest_of(reader)
 
 
 def shares_inode(path: Path) -> bool:

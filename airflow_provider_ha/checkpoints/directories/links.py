@@ -42,8 +42,8 @@ def building(target: Path) -> Iterator[Path]:
     flush_directory(target.parent)
 
 
-def link(source: Path, target: Path) -> None:
-    """Give a file a second name, or copy it when the target is on another device.
+def linked(source: Path, target: Path) -> bool:
+    """Give a file a second name; whether the file system could.
 
     :raises FileNotFoundError: The file is not there (any more).
     """
@@ -51,9 +51,19 @@ def link(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
     except OSError as error:
-        # EMLINK: some file systems allow few names per file; EPERM: some allow none.
+        # EXDEV: another device. EMLINK: some file systems allow few names per file; EPERM: some allow none.
         if error.errno not in (errno.EXDEV, errno.EMLINK, errno.EPERM):
             raise
+        return False
+    return True
+
+
+def link(source: Path, target: Path) -> None:
+    """Give a file a second name, or copy it where it cannot have one.
+
+    :raises FileNotFoundError: The file is not there (any more).
+    """
+    if not linked(source, target):
         with source.open("rb") as reader, target.open("xb") as writer:
             shutil.copyfileobj(reader, writer, _BUFFER)
             writer.flush()

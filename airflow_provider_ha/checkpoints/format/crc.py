@@ -10,6 +10,7 @@ import json
 import struct
 import zlib
 from collections.abc import Callable
+from typing import NamedTuple
 
 import google_crc32c
 
@@ -23,6 +24,12 @@ _SUM_SIZE = 4
 def crc32c(data: bytes) -> int:
     """Return the CRC-32C (Castagnoli) of *data*, unsigned."""
     return int(google_crc32c.value(data))
+
+
+class _SparkRecord(NamedTuple):
+    algorithm: str
+    value: int
+    size: int
 
 
 class SparkSum:
@@ -43,16 +50,26 @@ class SparkSum:
 
     def problem(self) -> str:
         """Return why the checksum file does not fit the file; empty when it fits."""
-        try:
-            recorded = json.loads(self._recorded)
-            algorithm, value, size = recorded["algorithm"], int(recorded["value"]), int(recorded["mainFileSize"])
-        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        recorded = _spark_record(self._recorded)
+        if recorded is None:
             return "the checksum file cannot be read"
-        if size != self._size:
-            return f"it has {self._size} bytes, its checksum file says {size}"
-        if algorithm == "CRC32C" and self._value != value & _MASK:
-            return f"its CRC32C is {self._value}, its checksum file says {value & _MASK}"
+        if recorded.size != self._size:
+            return f"it has {self._size} bytes, its checksum file says {recorded.size}"
+        if recorded.algorithm == "CRC32C" and self._value != recorded.value & _MASK:
+            return f"its CRC32C is {self._value}, its checksum file says {recorded.value & _MASK}"
         return ""
+
+
+def recorded_crc32c(checksum_file: bytes, size: int) -> int | None:
+    """Return the CRC-32C that Spark recorded of a file, unsigned; ``None`` when it recorded none.
+
+    :param checksum_file: Content of its ``<name>.crc``.
+    :param size: Bytes that the file has. A checksum of another size is another file's.
+    """
+    recorded = _spark_record(checksum_file)
+    if recorded is None or recorded.size != size or recorded.algorithm != "CRC32C":
+        return None
+    return recorded.value & _MASK
 
 
 class HadoopSums:
@@ -117,6 +134,14 @@ def was_changed(data: bytes, checksum_file: bytes) -> bool:
         return False
     sums, expected = checksum_file[_HADOOP_HEADER.size :], _sums(memoryview(data), chunk)
     return len(sums) != len(expected) or sum(one != other for one, other in zip(sums, expected, strict=True)) > 1
+
+
+def _spark_record(checksum_file: bytes) -> _SparkRecord | None:
+    try:
+        fields = json.loads(checksum_file)
+        return _SparkRecord(str(fields["algorithm"]), int(fields["value"]), int(fields["mainFileSize"]))
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return None
 
 
 def _hadoop_head(head: bytes) -> tuple[int, str]:

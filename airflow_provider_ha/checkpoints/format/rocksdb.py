@@ -72,6 +72,12 @@ def changelogs_used(store: Store) -> bool:
     return any(name.endswith(".changelog") for name in store.names)
 
 
+def has_unique_name(name: str) -> bool:
+    """Whether a file of a store has an id in its name (format 2): nobody else ever writes a file of that name."""
+    match = _NAME.fullmatch(name)
+    return match is not None and match[2] is not None
+
+
 def read_zip(path: str, read: SinglePass) -> ZipContent:
     """Return what the zip at *path* names.
 

@@ -65,12 +65,19 @@ class SavepointReport:
             return False
         return None if None in answers else True
 
+    @property
+    def not_digested(self) -> int:
+        """How many of its files were compared by their size only: the manifest has no digest of them."""
+        return sum(file.digested_by is None for file in self.savepoint.files.values())
+
     def to_json(self) -> dict[str, Any]:
         """The report as ``spark-ha savepoint verify --json`` prints it."""
         return {
             "savepoint_id": self.savepoint.savepoint_id,
             "restorable": self.restorable,
             "shares_inodes": self.savepoint.shares_inodes,
+            "digested": self.savepoint.digested,
+            "not_digested": self.not_digested,
             "files": [{"path": problem.path, "message": problem.reason} for problem in self.files],
             "queries": {query: report.to_json() for query, report in self.queries.items()},
         }
@@ -96,6 +103,8 @@ def judge(
     directory: Path, savepoint: Savepoint, *, depth: Depth = "quick", spark_version: str | None = None
 ) -> SavepointReport:
     """Read every byte of a savepoint again, and judge the checkpoint of each query.
+
+    A file without a digest is compared by its size; what is wrong with its bytes is found as far as its format shows.
 
     :param depth: How closely to judge the checkpoints; the bytes are all read either way.
     :param spark_version: The release that is to start from it; the one in the manifest by default.

@@ -14,9 +14,11 @@ from pathlib import Path
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from airflow_provider_ha.checkpoints.directories.archive import readable
-from airflow_provider_ha.checkpoints.directories.copying import Copy, copy_file, link_file, shares_inode
+from airflow_provider_ha.checkpoints.directories.copying import shares_inode
+from airflow_provider_ha.checkpoints.directories.digest_cache import CACHE, DigestCache
 from airflow_provider_ha.checkpoints.directories.pins import refuse_reserved
 from airflow_provider_ha.checkpoints.directories.sinks import FileSinkLog
+from airflow_provider_ha.checkpoints.directories.taking import Copying, Linking
 from airflow_provider_ha.checkpoints.format import files
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.format.releases import installed_version, release
@@ -64,6 +66,7 @@ def take(
     target: Path,
     *,
     link: bool = False,
+    digests: bool = True,
     label: str = "",
     spark_version: str | None = None,
     clock: Clock | None = None,
@@ -73,6 +76,8 @@ def take(
     :param sources: Downstream first.
     :param target: Directory of the savepoint; must not exist.
     :param link: Whether to make hard links where they are possible; the manifest says so.
+    :param digests: Whether links are digested; then a file is read once, for the first savepoint that has it, and those
+        that have a checksum of Spark's are not read at all. Copies always are.
     :param spark_version: The release that is to start from it; the installed one by default.
     :raises CheckpointMissingError: A query has no such batch, or purged what was copied again and again.
     :raises CheckpointCorruptError: A file of a checkpoint, or of a sink's log, is damaged.
@@ -81,6 +86,11 @@ def take(
     :raises StorageUnavailableError: Something could not be read or written.
     """
     release(spark_version)
+    if not (link or digests):
+        raise ConfigurationError(
+            "a copy is digested on its way, so leaving that out saves nothing",
+            next_step="Link instead of copy, or digest",
+        )
     check_target(target)
     _check_sources(sources, target)
     attempts = Retrying(
@@ -95,7 +105,8 @@ def take(
             _attempt,
             sources,
             target,
-            copy=link_file if link else copy_file,
+            link=link,
+            digests=digests,
             label=label,
             spark_version=spark_version or installed_version(),
             clock=clock or SystemClock(),
@@ -110,14 +121,23 @@ def take(
 
 
 def _attempt(
-    sources: Sequence[Source], target: Path, *, copy: Copy, label: str, spark_version: str, clock: Clock
+    sources: Sequence[Source],
+    target: Path,
+    *,
+    link: bool,
+    digests: bool,
+    label: str,
+    spark_version: str,
+    clock: Clock,
 ) -> Savepoint:
     cut = {source.query: _batch(source) for source in sources}
     sinks = {source.query: source.sink for source in sources if source.sink is not None}
     created_at = clock.now()
     with directory_attempt(target) as hidden:
         directories = {source.query: source.directory for source in sources}
-        closures, copied = copy_cut(directories, hidden, cut, sinks, copy=copy)
+        cache = DigestCache(target.parent / CACHE, hidden) if link and digests else None
+        linking = Linking(cache) if link else None
+        closures, taken = copy_cut(directories, hidden, cut, sinks, linking or Copying())
         savepoint = Savepoint(
             savepoint_id=f"{created_at:%Y%m%dT%H%M%SZ}-{new_id()[:8]}",
             job_id="",
@@ -135,14 +155,18 @@ def _attempt(
                 )
                 for query, batch in cut.items()
             },
-            files=copied,
-            shares_inodes=any(shares_inode(hidden / name) for name in copied),
+            files=taken,
+            shares_inodes=linking is not None and any(shares_inode(hidden / name) for name in taken),
+            digested=all(file.digested_by for file in taken.values()),
             graph="",
             spark_version=spark_version,
         )
         write_manifest(hidden, savepoint)
-        for problem in problems(hidden, savepoint):
+        # A link is the file that was digested: only what was written has to be read again.
+        for problem in problems(hidden, savepoint, only=None if linking is None else linking.copied):
             raise TornCopyError(problem.path, problem.reason, next_step="Look with `spark-ha checkpoint verify`")
+        if cache is not None:
+            cache.save()
     return savepoint
 
 

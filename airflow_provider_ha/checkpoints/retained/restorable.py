@@ -6,7 +6,7 @@ raised (design, contract 6).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -62,12 +62,15 @@ def damage(root: Path, cut: Mapping[str, int], check: Verify) -> CheckpointCorru
     return None
 
 
-def problems(directory: Path, savepoint: Savepoint) -> list[CheckpointCorruptError]:
+def problems(
+    directory: Path, savepoint: Savepoint, *, only: Container[str] | None = None
+) -> list[CheckpointCorruptError]:
     """Read every byte of a savepoint, then its structure; return what is wrong.
 
+    :param only: Files whose bytes are to be read; all by default.
     :raises StorageUnavailableError: A file could not be read.
     """
-    found = check_files(directory, savepoint, digests=True)
+    found = check_files(directory, savepoint, digests=True, only=only)
     if not found:
         cut = {query: part.batch for query, part in savepoint.queries.items()}
         structural = damage(directory, cut, verifier("quick", savepoint.spark_version))

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import stat
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.directories.copying import Copy, copy_file
 from airflow_provider_ha.checkpoints.directories.digests import difference, digest_of
 from airflow_provider_ha.checkpoints.directories.links import write_aside
 from airflow_provider_ha.checkpoints.directories.pins import closure_of, purged, refuse_reserved, sink_files
+from airflow_provider_ha.checkpoints.directories.taking import Copying, Take
 from airflow_provider_ha.checkpoints.model import ManifestFile, Savepoint, SavepointPointer
 from airflow_provider_ha.errors import (
     CheckpointCorruptError,
@@ -33,18 +33,18 @@ def copy_cut(
     target: Path,
     cut: Mapping[str, int],
     sinks: Mapping[str, Path],
-    *,
-    copy: Copy = copy_file,
+    take: Take | None = None,
 ) -> tuple[dict[str, dict[str, int]], dict[str, ManifestFile]]:
     """Copy the closure of every query of *cut*; return the closures, and every file with its size and digest.
 
     :param live: Query -> its checkpoint directory; Spark works in it meanwhile.
     :param target: Directory of the savepoint, empty.
     :param sinks: Query -> output directory, of the queries with a file sink.
-    :param copy: How a file comes along.
+    :param take: How a file comes along; copied by default.
     :raises CheckpointMissingError: Spark purged a batch of the cut meanwhile: take a newer cut.
     :raises CheckpointCorruptError: A file of the closure is damaged.
     """
+    take = take or Copying()
     closures: dict[str, dict[str, int]] = {}
     files: dict[str, ManifestFile] = {}
     for query, batch in cut.items():
@@ -52,9 +52,12 @@ def copy_cut(
         # The closure lists logs before state: all of its files exist once commits/N does, later batches only add.
         closures[query] = closure_of(live[query], batch)
         for name in closures[query]:
-            files[f"{query}/{name}"] = _take(copy, live[query] / name, target / query / name)
+            taken = _take(take, f"{query}/{name}", live[query] / name, target)
+            files[f"{query}/{name}"] = taken
+            # Another attempt may have written it again since the closure was read.
+            closures[query][name] = taken.size
     for source, name in sink_files(cut, sinks):
-        files[name] = _take(copy, source, target / name)
+        files[name] = _take(take, name, source, target)
     return closures, files
 
 
@@ -109,16 +112,19 @@ def pointer_to(key: str, savepoint: Savepoint, data: bytes) -> SavepointPointer:
     )
 
 
-def check_files(directory: Path, savepoint: Savepoint, *, digests: bool) -> list[CheckpointCorruptError]:
+def check_files(
+    directory: Path, savepoint: Savepoint, *, digests: bool, only: Container[str] | None = None
+) -> list[CheckpointCorruptError]:
     """Compare every file with the manifest and return what is wrong, in the order of the manifest.
 
     :param digests: Whether to read every byte of what has a digest, or to compare sizes only.
+    :param only: Files whose bytes are to be read; all by default.
     :raises StorageUnavailableError: A file could not be read: nothing is known about it.
     """
     return [
         CheckpointCorruptError(name, problem)
         for name, expected in savepoint.files.items()
-        if (problem := _problem(directory / name, expected, digests=digests))
+        if (problem := _problem(directory / name, expected, digests=digests and (only is None or name in only)))
     ]
 
 
@@ -138,9 +144,9 @@ def _problem(path: Path, expected: ManifestFile, *, digests: bool) -> str:
     return ""
 
 
-def _take(copy: Copy, source: Path, target: Path) -> ManifestFile:
+def _take(take: Take, name: str, source: Path, target: Path) -> ManifestFile:
     try:
-        return copy(source, target)
+        return take(name, source, target / name)
     except FileNotFoundError:
         raise purged(source) from None
 

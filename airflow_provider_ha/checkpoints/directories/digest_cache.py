@@ -1,0 +1,126 @@
+"""Digests of files that were read for an earlier savepoint, so that the next one reads only what is new.
+
+Invariant: a digest is believed only for the very file that it was computed of: one name, inode, size and time of its
+last change. Who changes a file within the granularity of that time leaves no trace of it, so a file that young is not
+remembered. The time is that of the file system, told by a directory that was made on it before anything was read.
+
+What is remembered is a convenience: a damaged cache is dropped with a word, and one that cannot be written is too.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from typing import ClassVar
+
+from airflow_provider_ha.checkpoints.directories.links import write_aside
+from airflow_provider_ha.checkpoints.directories.pins import SINKS
+from airflow_provider_ha.errors import RecordCorruptError
+from airflow_provider_ha.records import Model, Record
+
+
+log = logging.getLogger(__name__)
+
+#: Name of the cache, beside the savepoints that it serves.
+CACHE = ".spark-ha-digests.json"
+# The coarsest clock of a file system that Linux mounts (FAT), in nanoseconds.
+GRANULARITY_NS = 2_000_000_000
+
+
+class KnownDigest(Model):
+    """A file as it was when it was read.
+
+    :param size: Bytes.
+    :param modified_ns: Time of its last change, nanoseconds since 1970.
+    """
+
+    inode: int
+    device: int
+    size: int
+    modified_ns: int
+    sha256: str
+
+
+class KnownDigests(Record):
+    """What lies on disk.
+
+    :param files: Path relative to the savepoint -> its file.
+    """
+
+    kind: ClassVar[str] = "known-digests"
+
+    files: dict[str, KnownDigest] = {}
+
+
+class DigestCache:
+    """The digests that are known, for one savepoint.
+
+    :param path: The file that remembers them; need not exist.
+    :param new: A directory that was just made where the savepoint is going to be, and is empty.
+    :raises OSError: *new* could not be looked at.
+    """
+
+    def __init__(self, path: Path, new: Path) -> None:
+        made = new.lstat()
+        self._path = path
+        self._device = made.st_dev
+        self._young = made.st_mtime_ns - GRANULARITY_NS
+        self._before = _read(path)
+        self._now: dict[str, KnownDigest] = {}
+
+    def known(self, name: str, status: os.stat_result) -> str | None:
+        """Return the sha256 of a file; ``None`` when this file was not read before.
+
+        :param name: Path relative to the savepoint.
+        """
+        found = self._before.get(name)
+        if found is None or found != _identity(status, found.sha256):
+            return None
+        self._now[name] = found
+        return found.sha256
+
+    def learn(self, name: str, status: os.stat_result, sha256: str) -> None:
+        """Remember a file that was read from its begin to its end.
+
+        :param status: What it was before the first byte was read.
+        """
+        # The clock of another device may say anything.
+        if status.st_dev == self._device and status.st_mtime_ns < self._young:
+            self._now[name] = _identity(status, sha256)
+
+    def save(self) -> None:
+        """Write what is known now. Of a query of this savepoint only the files in it stay, so that it does not grow."""
+        queries = {_query(name) for name in self._now}
+        others = {name: file for name, file in self._before.items() if _query(name) not in queries}
+        if self._now == self._before:
+            return
+        try:
+            write_aside(self._path, KnownDigests(files=others | self._now).to_bytes())
+        except OSError as error:
+            log.warning("the next savepoint will read every byte again: cannot write %s: %s", self._path, error)
+
+
+def _query(name: str) -> str:
+    first, _, rest = name.partition("/")
+    return rest.partition("/")[0] if first == SINKS else first
+
+
+def _identity(status: os.stat_result, sha256: str) -> KnownDigest:
+    return KnownDigest(
+        inode=status.st_ino,
+        device=status.st_dev,
+        size=status.st_size,
+        modified_ns=status.st_mtime_ns,
+        sha256=sha256,
+    )
+
+
+def _read(path: Path) -> dict[str, KnownDigest]:
+    try:
+        return KnownDigests.from_bytes(path.read_bytes(), source=str(path)).files
+    except FileNotFoundError:
+        return {}
+    except (OSError, RecordCorruptError, RecursionError) as error:
+        log.warning("every byte is read again, for the digests of earlier savepoints are not used: %s", error)
+        return {}

@@ -1,0 +1,87 @@
+"""How the files of a cut come into a savepoint, and what its manifest says of their bytes.
+
+Invariant: what is copied is digested on its way, and has to be read again to know that the disk has it. A link is the
+live file itself: it is read at most once in its life. Its digest is the CRC32C that Spark wrote when it wrote the file,
+or what was found when an earlier savepoint read this very file, or what is found now.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Protocol
+
+from airflow_provider_ha.checkpoints.directories.copying import copy_file
+from airflow_provider_ha.checkpoints.directories.digest_cache import DigestCache
+from airflow_provider_ha.checkpoints.directories.digests import crc32c_digits, digest_of, recorded
+from airflow_provider_ha.checkpoints.directories.links import linked
+from airflow_provider_ha.checkpoints.format.crc import recorded_crc32c
+from airflow_provider_ha.checkpoints.format.rocksdb import has_unique_name
+from airflow_provider_ha.checkpoints.model import Algorithm, ManifestFile
+
+
+class Take(Protocol):
+    """Brings one file along."""
+
+    def __call__(self, name: str, source: Path, target: Path) -> ManifestFile:
+        """Make *target* of *source* and return what the manifest says of it.
+
+        :param name: Path relative to the savepoint.
+        :raises FileNotFoundError: The source is not there (any more).
+        """
+
+
+class Copying:
+    """Every file is copied and digested."""
+
+    def __call__(self, name: str, source: Path, target: Path) -> ManifestFile:  # noqa: ARG002  # as every Take
+        """Copy a file."""
+        return copy_file(source, target)
+
+
+class Linking:
+    """Files are linked where that is possible, else copied.
+
+    :param cache: Digests of earlier savepoints; ``None`` for no digests at all.
+    """
+
+    def __init__(self, cache: DigestCache | None) -> None:
+        self._cache = cache
+        #: Files that are no links: what the disk has of them is not known before they are read again.
+        self.copied: set[str] = set()
+
+    def __call__(self, name: str, source: Path, target: Path) -> ManifestFile:
+        """Link a file."""
+        if not linked(source, target):
+            self.copied.add(name)
+            return copy_file(source, target)
+        if self._cache is None:
+            return ManifestFile(size=target.lstat().st_size)
+        return self._digested(self._cache, name, source, target)
+
+    def _digested(self, cache: DigestCache, name: str, source: Path, target: Path) -> ManifestFile:
+        with target.open("rb", buffering=0) as reader:
+            status = os.fstat(reader.fileno())
+            by_spark = _sum_of_spark(source, status.st_size)
+            if by_spark is not None:
+                return by_spark
+            known = cache.known(name, status)
+            if known is not None:
+                return recorded(status.st_size, Algorithm.SHA256, known)
+            found = digest_of(reader)
+        cache.learn(name, status, found.sha256)
+        return found
+
+
+def _sum_of_spark(source: Path, size: int) -> ManifestFile | None:
+    """Return what Spark's checksum file says of a file; ``None`` where there is none that could be relied upon.
+
+    Under a name that another attempt may write again, the checksum may be that of the other attempt's file.
+    """
+    if not has_unique_name(source.name):
+        return None
+    try:
+        value = recorded_crc32c(source.with_name(f"{source.name}.crc").read_bytes(), size)
+    except OSError:
+        return None
+    return None if value is None else recorded(size, Algorithm.CRC32C, crc32c_digits(value))
