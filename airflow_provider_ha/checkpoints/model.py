@@ -9,6 +9,7 @@ from datetime import datetime
 from enum import Enum
 from typing import ClassVar
 
+from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint, ClaimMode, Owner
 from airflow_provider_ha.records import Model, Record
 
 
@@ -180,7 +181,10 @@ class Savepoint(Record):
 
 
 class SavepointPointer(Record):
-    """``savepoints/<id>``: refers to a savepoint's directory."""
+    """``savepoints/<id>``: refers to a savepoint's directory.
+
+    :param claimed_by: Run that was restored from it with ``CLAIM``: it is the job's since then, which removes it.
+    """
 
     kind: ClassVar[str] = "savepoint-pointer"
 
@@ -192,6 +196,22 @@ class SavepointPointer(Record):
     schedule: str | None = None
     label: str = ""
     created_at: datetime
+    claimed_by: int | None = None
+
+
+class Claim(Record):
+    """``runs/<n>/claim``: directories outside of the cluster that have become the job's with the restore of that run.
+
+    :param epoch: Epoch of the leader that wrote it.
+    :param adopted: Query -> what was claimed.
+    """
+
+    kind: ClassVar[str] = "claim"
+
+    run: int
+    epoch: int
+    adopted: dict[str, AdoptedCheckpoint]
+    at: datetime
 
 
 class Verdict(str, Enum):
@@ -260,6 +280,9 @@ class RestorePlan(Record):
     :param directory: Key of the directory with the chosen closure.
     :param candidates: Everything that was looked at, newest first.
     :param age_seconds: Age of the chosen cut when the plan was made.
+    :param claim_mode: What was asked for.
+    :param owner: Who owns what is restored from, once the restore is done.
+    :param adopted: Query -> where its checkpoint lies, when they are not in a directory of this cluster.
     """
 
     kind: ClassVar[str] = "restore-plan"
@@ -276,3 +299,11 @@ class RestorePlan(Record):
     age_seconds: float
     created_at: datetime
     same_output: bool = True
+    claim_mode: ClaimMode = ClaimMode.NO_CLAIM
+    owner: Owner = Owner.USER
+    adopted: dict[str, AdoptedCheckpoint] = {}
+
+    @property
+    def name(self) -> str:
+        """What is restored from, for people: ``checkpoint-12``, ``savepoint-<id>``, or where it lies."""
+        return self.source_id if self.adopted else f"{self.source}-{self.source_id}"

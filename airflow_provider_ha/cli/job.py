@@ -139,6 +139,7 @@ def _document(snapshot: JobSnapshot) -> dict[str, Any]:
         "state": snapshot.state.value,
         "run": run.run.number if run else None,
         "started_from": run.run.start.kind.value if run else None,
+        "claim_mode": run.run.start.claim_mode.value if run else None,
         "epoch": snapshot.epoch,
         "leader": console.plain(snapshot.leader),
         "result": console.plain(run.result) if run else None,

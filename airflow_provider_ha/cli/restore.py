@@ -1,4 +1,4 @@
-"""``spark-ha restore``: bring a job back from a checkpoint or savepoint, or show what that would do."""
+"""``spark-ha restore``: bring a job back from a checkpoint, a savepoint or a path, or show what that would do."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import typer
 
 from airflow_provider_ha.checkpoints.model import Candidate, QueryPlan, RestorePlan, SinkKind, Verdict
 from airflow_provider_ha.cli import console
+from airflow_provider_ha.cli.adopted import Adopted, From, Sink, adopted
 from airflow_provider_ha.cli.outcome import Exit
 from airflow_provider_ha.cli.requests import operation_id
-from airflow_provider_ha.cli.session import AsJson, JobId, cluster
+from airflow_provider_ha.cli.session import AsJson, JobId, cluster, reported
 from airflow_provider_ha.jobs.model import OutputMode
+from airflow_provider_ha.pointers.ownership import ClaimMode, Owner
 from airflow_provider_ha.submit.requests import RestoreRequest
 
 
@@ -31,6 +33,14 @@ NoFallback = Annotated[
 Allow = Annotated[
     list[Verdict] | None, typer.Option("--allow", help="A verdict besides SAFE that is accepted; may be repeated.")
 ]
+Claim = Annotated[
+    ClaimMode,
+    typer.Option(
+        "--claim-mode",
+        help="NO_CLAIM: what is restored from stays its owner's. CLAIM: it becomes the job's, which removes it once "
+        "newer checkpoints subsume it.",
+    ),
+]
 Output = Annotated[
     OutputMode, typer.Option("--output", help="Another job's file sinks: continue the old log, or begin a fresh one.")
 ]
@@ -42,6 +52,12 @@ _WAY_OUT = {
     Verdict.IMPOSSIBLE: "choose another cut, or restore as another job with an output of its own",
 }
 
+_AFTERWARDS = {
+    (Owner.USER, ClaimMode.NO_CLAIM): "the user's: never changed, never removed",
+    (Owner.JOB, ClaimMode.NO_CLAIM): "the job's, as it was before",
+    (Owner.JOB, ClaimMode.CLAIM): "the job's: removed once newer checkpoints subsume it",
+}
+
 
 def plan(
     context: typer.Context,
@@ -51,10 +67,15 @@ def plan(
     no_fallback: NoFallback = False,
     output: Output = OutputMode.CONTINUE,
     allow: Allow = None,
+    adopt: From = None,
+    sink: Sink = None,
+    claim_mode: Claim = ClaimMode.NO_CLAIM,
     as_json: AsJson = False,
 ) -> None:
     """Show what a restore would do. Changes nothing. Exit 0: it would be carried out; 1: it would be refused."""
-    request = _request(job_id, want, source_job, no_fallback, output, allow)
+    with reported(as_json=as_json):
+        named = adopted(adopt or [], sink or [], want, source_job)
+    request = _request(job_id, want, source_job, no_fallback, output, allow, named, claim_mode)
     with cluster(context, as_json=as_json) as client:
         made = client.job(job_id).plan_restore(request)
     if as_json:
@@ -73,6 +94,9 @@ def restore(
     no_fallback: NoFallback = False,
     output: Output = OutputMode.CONTINUE,
     allow: Allow = None,
+    adopt: From = None,
+    sink: Sink = None,
+    claim_mode: Claim = ClaimMode.NO_CLAIM,
     request_id: Annotated[
         str | None,
         typer.Option(help="Who asks: asking again with one id finds the run again instead of making another."),
@@ -80,14 +104,18 @@ def restore(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Bring a job back from a checkpoint or savepoint, as a new run. Nothing of the source is changed.
+    """Bring a job back from a checkpoint, a savepoint or directories that Spark wrote elsewhere, as a new run.
+
+    Nothing of the source is changed.
 
     Exit 0: the run is submitted, on this host; 1: it is refused, with the reason and the way out, and nothing was
     changed. Nobody follows the run afterwards: `spark-ha recover --watch`, or a DAG, does.
     """
     if dry_run:
-        plan(context, job_id, want, source_job, no_fallback, output, allow, as_json)
-    request = _request(job_id, want, source_job, no_fallback, output, allow, request_id)
+        plan(context, job_id, want, source_job, no_fallback, output, allow, adopt, sink, claim_mode, as_json)
+    with reported(as_json=as_json):
+        named = adopted(adopt or [], sink or [], want, source_job)
+    request = _request(job_id, want, source_job, no_fallback, output, allow, named, claim_mode, request_id)
     with cluster(context, as_json=as_json) as client:
         run = client.job(job_id).restore(request)
     if as_json:
@@ -104,6 +132,8 @@ def _request(
     no_fallback: bool,
     output: OutputMode,
     allow: list[Verdict] | None,
+    named: Adopted,
+    claim_mode: ClaimMode,
     request_id: str | None = None,
 ) -> RestoreRequest:
     return RestoreRequest(
@@ -114,6 +144,9 @@ def _request(
         fallback=not no_fallback,
         output=output,
         allow=frozenset({Verdict.SAFE, *(allow or ())}),
+        claim_mode=claim_mode,
+        adopt=named.directories,
+        sinks=named.sinks,
     )
 
 
@@ -128,8 +161,11 @@ def _document(made: RestorePlan) -> dict[str, Any]:
 def _print_plan(made: RestorePlan) -> None:
     console.print_fields(
         {
-            "restore": f"{made.source}-{made.source_id} of {made.source_job} as {made.job_id}",
+            "restore": f"{made.name} as {made.job_id}"
+            if made.adopted
+            else f"{made.name} of {made.source_job} as {made.job_id}",
             "taken": f"{made.age_seconds:.0f} s ago",
+            "afterwards it is": _AFTERWARDS.get((made.owner, made.claim_mode), made.owner.value),
             "verdict": f"{made.verdict.value}: {_WAY_OUT[made.verdict]}",
         }
     )

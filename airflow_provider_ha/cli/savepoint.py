@@ -41,9 +41,17 @@ def list_savepoints(context: typer.Context, job_id: JobId, as_json: AsJson = Fal
         )
         return
     console.print_table(
-        ("SAVEPOINT", "TAKEN", "CUT", "BYTES", "SCHEDULE", "LABEL"),
+        ("SAVEPOINT", "TAKEN", "CUT", "BYTES", "SCHEDULE", "CLAIMED BY", "LABEL"),
         (
-            [point.savepoint_id, point.created_at, console.cut_text(point.cut), point.size, point.schedule, point.label]
+            [
+                point.savepoint_id,
+                point.created_at,
+                console.cut_text(point.cut),
+                point.size,
+                point.schedule,
+                f"run {point.claimed_by}" if point.claimed_by else None,
+                point.label,
+            ]
             for point in listing.pointers
         ),
         empty=f"job {job_id} has no savepoint",

@@ -166,6 +166,10 @@ class JobPaths:
         """Result of run *number*; exists once the run has one."""
         return f"{self.run(number)}/result"
 
+    def run_claim(self, number: int) -> str:
+        """What run *number* has claimed outside of the cluster; exists until the job has no more need of it."""
+        return f"{self.run(number)}/claim"
+
     def submissions(self, number: int) -> str:
         """Parent of the submissions of run *number* to the engine."""
         return f"{self.run(number)}/submissions"

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.model import BatchEntry, QueryPlan
+from airflow_provider_ha.checkpoints.directories.pins import sink_directory
+from airflow_provider_ha.checkpoints.directories.sinks import LOG, local_path
+from airflow_provider_ha.checkpoints.model import BatchEntry, QueryPlan, RestorePlan
 from airflow_provider_ha.jobs.model import OutputMode
 
 
@@ -26,8 +28,7 @@ class Origin:
     :param key: Key of the directory.
     :param directory: The directory.
     :param source: For people: ``"epoch 3"``, ``"checkpoint-12"``.
-    :param plans: Query -> what the run's restore plan says about it; also for recoveries, because an epoch may end in
-        the middle of its replay.
+    :param plan: The run's restore plan; also for recoveries, because an epoch may end in the middle of its replay.
     :param sinks: Pin or savepoint with the sinks' logs of the restored cut; ``None`` when nothing was restored.
     :param drain: Fork in which an earlier epoch began to drain, and did not finish; ``None`` when there is none.
     :param carried: Query -> batches of the lost epoch that no checkpoint holds yet.
@@ -38,11 +39,28 @@ class Origin:
     key: str
     directory: Path
     source: str = ""
-    plans: Mapping[str, QueryPlan] = field(default_factory=dict)
+    plan: RestorePlan | None = None
     sinks: Path | None = None
     drain: Path | None = None
     carried: Mapping[str, tuple[BatchEntry, ...]] = field(default_factory=dict)
     output: OutputMode = OutputMode.CONTINUE
+
+    @property
+    def plans(self) -> Mapping[str, QueryPlan]:
+        """Query -> what the run's restore plan says about it."""
+        return self.plan.queries if self.plan else {}
+
+    def sink_log(self, query: str) -> Path | None:
+        """Return where the log of a query's file sink was kept with the restored cut; ``None`` when nowhere.
+
+        What was adopted keeps none: there it is the log of the sink itself, whose query has ended.
+        """
+        if self.plan is None or self.sinks is None:
+            return None
+        if query not in self.plan.adopted:
+            return sink_directory(self.sinks, query) / LOG
+        path = self.plans[query].sink.path
+        return local_path(path) / LOG if path is not None else None
 
     def recorded(self, query: str) -> tuple[BatchEntry, ...]:
         """Return the batches of *query* that have to be executed with their recorded boundaries."""

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_ha.checkpoints.directories.archive import put_offsets
-from airflow_provider_ha.checkpoints.directories.pins import sink_directory
-from airflow_provider_ha.checkpoints.directories.sinks import LOG, FileSinkLog
+from airflow_provider_ha.checkpoints.directories.sinks import FileSinkLog
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.model import SinkKind
 from airflow_provider_ha.checkpoints.restore.start import ReplayStep, decide_start
@@ -120,6 +119,7 @@ class QueryStarter:
             raise JobStateError("the job is being stopped: no query is started any more")
         try:
             checked = check_writer(writer, path, self._origin.directory, self._registry.names)
+            self._refuse_unadopted(checked.name)
             steps = self._prepare(checked)
         except (ApplicationRefusedError, RestoreRefusedError) as error:
             raise self._lifecycle.refuse(error) from None
@@ -142,13 +142,30 @@ class QueryStarter:
         recorded = self._origin.recorded(checked.name)
         return decide_start(progress(directory), recorded, reached, query=checked.name)
 
+    def _refuse_unadopted(self, name: str) -> None:
+        """Refuse a query that was not named when its job's checkpoints were adopted: it would begin from nothing."""
+        plan = self._origin.plan
+        if plan is not None and plan.adopted and name not in plan.adopted:
+            raise RestoreRefusedError(
+                f"the script starts query {name!r}, but the checkpoints of {sorted(plan.adopted)} were adopted",
+                next_step="Name the checkpoint of each query of the script; a query of no checkpoint comes with the "
+                "next run",
+            )
+
     def _seed(self, name: str, target: Path) -> None:
         """Give a new output directory the log that Spark will look for at its next compaction."""
-        plan, source = self._origin.plans.get(name), self._origin.sinks
-        if plan is None or source is None or plan.batch < 0 or plan.sink.path == str(target):
+        plan = self._origin.plans.get(name)
+        if plan is None or plan.batch < 0 or plan.sink.path == str(target):
             return
-        if FileSinkLog(target).max_batch() < 0 and progress(self._origin.directory / name).committed <= plan.batch:
-            FileSinkLog.seed(target, plan.batch, self._origin.output.value, sink_directory(source, name) / LOG)
+        if FileSinkLog(target).max_batch() >= 0 or progress(self._origin.directory / name).committed > plan.batch:
+            return
+        source = self._origin.sink_log(name)
+        if source is None:
+            raise RestoreRefusedError(
+                f"the output {target} of query {name!r} is new, and the one that it had before was not named",
+                next_step="Name it when the checkpoint is adopted (--sink), or write to it as before",
+            )
+        FileSinkLog.seed(target, plan.batch, self._origin.output.value, source)
 
     def _undo_drain(self, name: str, path: Path) -> None:
         """Set aside what an unfinished drain of the previous epoch wrote.

@@ -11,9 +11,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from airflow_provider_ha.checkpoints.directories.adopted import query_id
 from airflow_provider_ha.checkpoints.directories.carried import carry, read_carried
 from airflow_provider_ha.checkpoints.directories.fence import fence_directory
 from airflow_provider_ha.checkpoints.directories.sinks import FileSinkLog, local_path
+from airflow_provider_ha.checkpoints.format.layout import Progress, progress
 from airflow_provider_ha.checkpoints.model import RestorePlan
 from airflow_provider_ha.checkpoints.restore.drains import newest_drain
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_recovery, prepare_restore
@@ -53,9 +55,8 @@ def prepare_start(
     target.parent.mkdir(parents=True, exist_ok=True)
     origin = Origin(OriginKind.FRESH, key, target)
     if plan is not None:
-        origin = replace(
-            origin, plans=plan.queries, sinks=work_path / plan.directory, output=run.start.output, source=_name(run)
-        )
+        sinks = work_path / plan.directory
+        origin = replace(origin, plan=plan, sinks=sinks, output=run.start.output, source=_name(run))
     if previous is not None and previous.run == run.number:
         if fenced is None:
             raise CheckpointMissingError(
@@ -66,6 +67,7 @@ def prepare_start(
     if plan is not None:
         if plan.same_output:  # another output is seeded, whatever the old one has by now
             check_facts(plan)
+        check_adopted(plan)
         prepare_restore(work_path / plan.directory, plan, target)
         return replace(origin, kind=OriginKind.RESTORE)
     target.mkdir(parents=True)
@@ -87,6 +89,22 @@ def check_facts(plan: RestorePlan) -> None:
                 f"the output of query {name!r} ({query.sink.path}) has batches up to {reached}; "
                 f"the restore was planned with {query.sink.max_batch}",
                 next_step="Plan the restore again",
+            )
+
+
+def check_adopted(plan: RestorePlan) -> None:
+    """Assert that nobody works in the adopted directories: their queries stand where they stood when it was planned.
+
+    :raises RestoreRefusedError: One of them has gone on, or is another one.
+    """
+    for name, adopted in plan.adopted.items():
+        directory = Path(adopted.path)
+        now = progress(directory)
+        if query_id(directory) != adopted.query_id or now != Progress(adopted.planned, adopted.committed):
+            raise RestoreRefusedError(
+                f"the checkpoint of query {name!r} in {directory} has changed since the restore was planned: "
+                f"batch {now.planned} is planned and {now.committed} committed",
+                next_step="Stop the query that works there, then plan the restore again",
             )
 
 
@@ -123,5 +141,5 @@ def _recover(origin: Origin, fenced: Path, previous: Generation, published: Mapp
 
 
 def _name(run: Run) -> str:
-    kind = run.start.kind.value
-    return f"{kind}-{run.start.source_id}"
+    kind = run.start.kind
+    return str(run.start.source_id) if kind is StartKind.PATH else f"{kind.value}-{run.start.source_id}"

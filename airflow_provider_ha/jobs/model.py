@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
+from airflow_provider_ha.pointers.ownership import ClaimMode
 from airflow_provider_ha.records import Model, Record
 
 
@@ -127,6 +128,7 @@ class StartKind(str, Enum):
     FRESH = "fresh"
     CHECKPOINT = "checkpoint"
     SAVEPOINT = "savepoint"
+    PATH = "path"  # checkpoint directories that Spark wrote elsewhere
 
 
 class OutputMode(str, Enum):
@@ -143,11 +145,12 @@ class OutputMode(str, Enum):
 class StartPoint(Model):
     """What a run starts from, decided before it was created.
 
-    :param kind: Fresh, a checkpoint or a savepoint.
+    :param kind: Fresh, a checkpoint, a savepoint, or directories from elsewhere.
     :param source_job: Job that the checkpoint or savepoint belongs to.
-    :param source_id: Number of the checkpoint, or id of the savepoint.
+    :param source_id: Number of the checkpoint, id of the savepoint, or the directories.
     :param plan: Blob of the restore plan (``checkpoints.model.RestorePlan``).
     :param output: For file sinks whose directory is not the one that the source wrote to.
+    :param claim_mode: Whether the job becomes the owner of what it starts from.
     """
 
     kind: StartKind = StartKind.FRESH
@@ -155,6 +158,7 @@ class StartPoint(Model):
     source_id: str | None = None
     plan: Blob | None = None
     output: OutputMode = OutputMode.CONTINUE
+    claim_mode: ClaimMode = ClaimMode.NO_CLAIM
 
 
 class Run(Record):

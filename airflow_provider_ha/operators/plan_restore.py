@@ -20,8 +20,9 @@ class SparkHaPlanRestoreOperator(SparkHaRestoreOperator):
 
     Takes the parameters of :class:`SparkHaRestoreOperator`; *wait_for*, *when_killed* and *allow* have no effect.
 
-    Returns ``verdict``, ``reasons``, ``source``, ``age_seconds``, ``queries`` (``batch``, ``replayed`` batches,
-    what the sink has) and ``latest_number``, the highest checkpoint number of the target job so far.
+    Returns ``verdict``, ``reasons``, ``source``, ``claim_mode``, ``owner`` (who owns the source afterwards, ``user`` or
+    ``job``), ``age_seconds``, ``queries`` (``batch``, ``replayed`` batches, what the sink has) and ``latest_number``,
+    the highest checkpoint number of the target job so far.
     """
 
     def execute(self, context: Any) -> dict[str, Any]:
@@ -39,7 +40,9 @@ def plan_json(plan: RestorePlan) -> dict[str, Any]:
     return {
         "verdict": plan.verdict.value,
         "reasons": list(plan.reasons),
-        "source": f"{plan.source}-{plan.source_id}" if plan.source in _KINDS else plan.source,
+        "source": plan.name,
+        "claim_mode": plan.claim_mode.value,
+        "owner": plan.owner.value,
         "age_seconds": round(plan.age_seconds, 1),
         "queries": {
             name: {
@@ -62,10 +65,8 @@ def plan_text(plan: RestorePlan) -> str:
     ]
     queries = table(("query", "restored to batch", "batches replayed", "sink has batch", "files read again"), rows)
     reasons = "".join(f"\n- {reason}" for reason in facts["reasons"])
-    return f"From {facts['source']}, {facts['age_seconds']} s old. Verdict: {facts['verdict']}{reasons}\n{queries}"
-
-
-_KINDS = ("checkpoint", "savepoint")
+    origin = f"From {facts['source']}, {facts['age_seconds']} s old. Verdict: {facts['verdict']}{reasons}"
+    return f"{origin}\nAfterwards it is the {facts['owner']}'s ({facts['claim_mode']}).\n{queries}"
 
 
 def _latest_number(job: JobClient) -> int:

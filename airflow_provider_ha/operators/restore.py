@@ -9,7 +9,7 @@ from airflow_provider_ha.checkpoints.model import Verdict
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.model import OutputMode
 from airflow_provider_ha.operators.run import SparkHaRunOperator
-from airflow_provider_ha.submit.requests import RestoreRequest, SubmittedRun
+from airflow_provider_ha.submit.requests import RestoreRequest, SubmittedRun, claim_mode, named_directories
 
 
 if TYPE_CHECKING:
@@ -25,6 +25,11 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
     Returns ``job_id``, ``run``, ``epoch`` and ``state``.
 
     :param job_id: Job that gets the new run.
+    :param claim_mode: ``"NO_CLAIM"``: what is restored from stays its owner's and is never changed. ``"CLAIM"``: a
+        savepoint of the job, or what is adopted, becomes the job's, which removes it once newer checkpoints subsume it.
+    :param adopt: Checkpoint directories that Spark wrote elsewhere, in place of *source_job* and *want*: a path whose
+        last name is the query's, or query -> path.
+    :param sinks: Of these: query -> output directory of its file sink, or ``"foreachBatch"``, or another format.
     :param source_job: Job that the checkpoint belongs to; *job_id* when left out.
     :param want: ``"latest"``, ``"checkpoint-<n>"``, ``"savepoint-<id>"`` or ``"before <time>"``.
     :param fallback: Whether an older candidate may be taken when a newer one is known to be bad.
@@ -50,6 +55,9 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
         *SparkHaRunOperator.template_fields,
         "source_job",
         "want",
+        "claim_mode",
+        "adopt",
+        "sinks",
         "output_mode",
         "allow",
         "application",
@@ -68,6 +76,9 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
         source_job: str | None = None,
         want: str = "latest",
         fallback: bool = True,
+        claim_mode: str = "NO_CLAIM",
+        adopt: str | Mapping[str, str] = "",
+        sinks: Mapping[str, str] | None = None,
         output_mode: str = "continue",
         allow: Sequence[str] = ("SAFE",),
         application: str | None = None,
@@ -83,6 +94,9 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
         self.source_job = source_job
         self.want = want
         self.fallback = fallback
+        self.claim_mode = claim_mode
+        self.adopt = adopt
+        self.sinks = sinks
         self.output_mode = output_mode
         self.allow = allow
         self.application = application
@@ -100,7 +114,7 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
     def restore_request(self, request: str) -> RestoreRequest:
         """Return what is asked for. A template that renders to nothing means "as it was".
 
-        :raises ConfigurationError: *output_mode* or *allow* names what does not exist.
+        :raises ConfigurationError: *output_mode*, *claim_mode* or *allow* names what does not exist.
         """
         try:
             output, allow = OutputMode(self.output_mode), frozenset(Verdict(verdict) for verdict in self.allow)
@@ -118,6 +132,9 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
             fallback=self.fallback,
             output=output,
             allow=allow,
+            claim_mode=claim_mode(self.claim_mode),
+            adopt=named_directories(self.adopt),
+            sinks=dict(self.sinks or {}),
             application=self.application or None,
             name=self.name or None,
             arguments=[str(argument) for argument in self.arguments] if self.arguments else None,

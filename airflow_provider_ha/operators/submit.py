@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha.operators.options import ha_options
 from airflow_provider_ha.operators.run import SparkHaRunOperator
-from airflow_provider_ha.submit.requests import SubmitRequest, SubmittedRun
+from airflow_provider_ha.submit.requests import SubmitRequest, SubmittedRun, accepted, claim_mode
 
 
 if TYPE_CHECKING:
@@ -36,7 +36,12 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
     :param driver_memory: Memory of the driver's JVM: ``"1g"``.
     :param name: Spark's application name; the job id when left out.
     :param start_from: ``"latest"`` (from nothing when the job has no checkpoint), ``"fresh"`` (from nothing although
-        there is state), ``"checkpoint-<n>"`` or ``"savepoint-<id>"``.
+        there is state), ``"checkpoint-<n>"``, ``"savepoint-<id>"``, or checkpoint directories that Spark wrote
+        elsewhere: a path whose last name is the query's, or query -> path.
+    :param sinks: Of these: query -> output directory of its file sink, or ``"foreachBatch"``, or another format.
+    :param claim_mode: ``"CLAIM"``: the savepoint or the directories that it starts from become the job's, which removes
+        them once newer checkpoints subsume them.
+    :param allow: Verdicts that are accepted for what it starts from.
     :param wait_for: ``"running"``: succeed once a leader is there, its epoch is known and it says RUNNING.
         ``"finished"``: follow the run to its end, and submit it again whenever its driver is lost.
     :param when_killed: What a user's mark-failed or mark-success of the waiting task does to the job: ``"detach"``
@@ -63,6 +68,9 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
         "driver_memory",
         "name",
         "start_from",
+        "sinks",
+        "claim_mode",
+        "allow",
     )
     template_fields_renderers = {"conf": "json", "env": "json"}
 
@@ -80,7 +88,10 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
         master: str = "local[*]",
         driver_memory: str | None = None,
         name: str | None = None,
-        start_from: str = "latest",
+        start_from: str | Mapping[str, str] = "latest",
+        sinks: Mapping[str, str] | None = None,
+        claim_mode: str = "NO_CLAIM",
+        allow: Sequence[str] = ("SAFE",),
         restart_attempts: int | None = None,
         restart_delay: float | timedelta | None = None,
         checkpoint_interval: float | timedelta | None = None,
@@ -100,6 +111,9 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
         self.driver_memory = driver_memory
         self.name = name
         self.start_from = start_from
+        self.sinks = sinks
+        self.claim_mode = claim_mode
+        self.allow = allow
         self.restart_attempts = restart_attempts
         self.restart_delay = restart_delay
         self.checkpoint_interval = checkpoint_interval
@@ -129,5 +143,8 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
                     retained_checkpoints=self.retained_checkpoints,
                 ),
                 start_from=self.start_from,
+                sinks=dict(self.sinks or {}),
+                claim_mode=claim_mode(self.claim_mode),
+                allow=accepted(self.allow),
             )
         )

@@ -8,7 +8,7 @@ like any other. The entry goes last, so whatever dies in between is done again (
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from airflow_provider_ha.errors import (
     VersionConflictError,
 )
 from airflow_provider_ha.pointers.outcome import Commit
+from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint
 from airflow_provider_ha.pointers.to_delete import Doomed, check_entry, waiting
 from airflow_provider_ha.storage.durable import remove_tree
 from airflow_provider_ha.storage.store import ObjectStore
@@ -62,6 +63,8 @@ class Remover:
     :param work_path: Directory of the cluster that directories' keys are relative to.
     :param objects: Storage of the cluster; without it an entry that names objects stays on the list.
     :param clock: For the expiry of leases.
+    :param adopted: Removes a checkpoint directory outside of the cluster; without it an entry that names one stays on
+        the list.
     """
 
     def __init__(
@@ -72,12 +75,14 @@ class Remover:
         *,
         objects: ObjectStore | None,
         clock: Clock,
+        adopted: Callable[[AdoptedCheckpoint], None] | None = None,
     ) -> None:
         self._coordinator = coordinator
         self._cluster = cluster
         self._work_path = work_path
         self._objects = objects
         self._clock = clock
+        self._adopted = adopted
 
     def work_off(self, commit: Commit, *, job_id: str | None = None, entries: Iterable[str] | None = None) -> WorkedOff:
         """Remove what the list names.
@@ -127,6 +132,16 @@ class Remover:
             if self._objects is None:
                 raise StorageError(f"object {key} can only be removed by who has opened storage")
             self._objects.delete(key)
+        for each in record.adopted:
+            self._remove_adopted(each)
+
+    def _remove_adopted(self, each: AdoptedCheckpoint) -> None:
+        path, own = Path(each.path), self._work_path.resolve()
+        if path.resolve().is_relative_to(own) or own.is_relative_to(path.resolve()):
+            raise StorageError(f"{path} is not outside of the cluster, so it was never adopted")
+        if self._adopted is None:
+            raise StorageError(f"{path} can only be removed by who knows checkpoints of Spark")
+        self._adopted(each)
 
     def _strike_off(self, commit: Commit, path: str, job: JobPaths, what: str) -> None:
         """Remove the entry, together with the leases that have expired. A new reader makes it wait once more."""

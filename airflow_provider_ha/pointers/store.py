@@ -23,6 +23,7 @@ from airflow_provider_ha.errors import (
     RecordCorruptError,
 )
 from airflow_provider_ha.pointers.outcome import Commit, Outcome, outcome_of, unknown
+from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint
 from airflow_provider_ha.pointers.payloads import Payloads
 from airflow_provider_ha.pointers.scan import Found, Scan, Unreadable, decode, scan
 from airflow_provider_ha.pointers.to_delete import ToDelete
@@ -145,6 +146,7 @@ class PointerStore(Generic[P]):
         *,
         objects: Sequence[str] = (),
         directories: Sequence[str] = (),
+        adopted: Sequence[AdoptedCheckpoint] = (),
         version: int = -1,
     ) -> str | None:
         """Mark for deletion: remove the pointer and list what has to go with it, in one transaction.
@@ -152,6 +154,7 @@ class PointerStore(Generic[P]):
         :param what: Name of the readers' leases on it.
         :param objects: Keys in storage that go.
         :param directories: Keys of directories that go.
+        :param adopted: Checkpoint directories outside of the cluster that go.
         :param version: Only if the pointer still has this version.
         :returns: Id of the entry of the list; ``None`` when the pointer was removed before.
         :raises VersionConflictError: The pointer changed since it was read.
@@ -160,7 +163,7 @@ class PointerStore(Generic[P]):
         if self._to_delete is None:
             raise TypeError("these pointers are not removed by way of the list of deletions")
         path = self._path(name)
-        entry = self._to_delete.entry(what, objects=objects, directories=directories)
+        entry = self._to_delete.entry(what, objects=objects, directories=directories, adopted=adopted)
 
         def marked() -> bool:
             return self._coordinator.find(path) is None and self._holds(entry.path, entry.data)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from pathlib import PurePosixPath
 from typing import ClassVar
 
 from airflow_provider_ha.clock import Clock, new_id
@@ -15,6 +16,7 @@ from airflow_provider_ha.coordination.coordinator import Coordinator, Create
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.errors import ConfigurationError, RecordCorruptError
 from airflow_provider_ha.names import check_name
+from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint
 from airflow_provider_ha.records import Record
 from airflow_provider_ha.storage.key_names import check_key
 from airflow_provider_ha.storage.keys import JobKeys
@@ -29,6 +31,7 @@ class Doomed(Record):
     :param what: Name of the readers' leases that protect it: ``checkpoint-12``.
     :param objects: Keys in storage.
     :param directories: Keys of directories below the work path.
+    :param adopted: Checkpoint directories outside of the cluster.
     """
 
     kind: ClassVar[str] = "to-delete"
@@ -37,6 +40,7 @@ class Doomed(Record):
     what: str
     objects: tuple[str, ...] = ()
     directories: tuple[str, ...] = ()
+    adopted: tuple[AdoptedCheckpoint, ...] = ()
     marked_at: datetime
 
 
@@ -53,7 +57,14 @@ class ToDelete:
         self._clock = clock
         self._made = False
 
-    def entry(self, what: str, *, objects: Sequence[str] = (), directories: Sequence[str] = ()) -> Create:
+    def entry(
+        self,
+        what: str,
+        *,
+        objects: Sequence[str] = (),
+        directories: Sequence[str] = (),
+        adopted: Sequence[AdoptedCheckpoint] = (),
+    ) -> Create:
         """Return the creation of an entry, for the transaction that removes the pointer. Its name is always a new one.
 
         :raises RecordCorruptError: It would name something that is not the job's.
@@ -63,6 +74,7 @@ class ToDelete:
             what=check_name(what, "lease name"),
             objects=tuple(objects),
             directories=tuple(directories),
+            adopted=tuple(adopted),
             marked_at=self._clock.now(),
         )
         entry_id = _SEPARATOR.join((self._job_id, what, new_id()[:16]))
@@ -117,4 +129,9 @@ def check_entry(entry_id: str, record: Doomed) -> None:
             raise RecordCorruptError(
                 f"entry {entry_id} of the list of deletions is refused: "
                 f"{key!r} is no payload, pin or savepoint of job {record.job_id!r}"
+            )
+    for path in (PurePosixPath(each.path) for each in record.adopted):
+        if not path.is_absolute() or ".." in path.parts or path == path.parent:
+            raise RecordCorruptError(
+                f"entry {entry_id} of the list of deletions is refused: {str(path)!r} is no path of a checkpoint"
             )

@@ -2,15 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from urllib.parse import urlsplit
 
 from airflow_provider_ha.checkpoints.model import Verdict
+from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.model import HaOptions, OutputMode
+from airflow_provider_ha.pointers.ownership import ClaimMode
 
 
 LATEST = "latest"
 FRESH = "fresh"
+
+
+def claim_mode(word: str) -> ClaimMode:
+    """Return the claim mode that somebody writes.
+
+    :raises ConfigurationError: There is no such mode.
+    """
+    try:
+        return ClaimMode(word)
+    except ValueError:
+        modes = [mode.value for mode in ClaimMode]
+        raise ConfigurationError(f"claim mode {word!r} is not known", next_step=f"Use one of {modes}") from None
+
+
+def accepted(words: Iterable[str]) -> frozenset[Verdict]:
+    """Return the verdicts that somebody writes.
+
+    :raises ConfigurationError: There is no such verdict.
+    """
+    try:
+        return frozenset(Verdict(word) for word in words)
+    except ValueError as error:
+        verdicts = [verdict.value for verdict in Verdict]
+        raise ConfigurationError(f"allow: {error}", next_step=f"Use a list of {verdicts}") from None
+
+
+def named_directories(start_from: str | Mapping[str, str]) -> Mapping[str, str]:
+    """Return query -> directory when *start_from* names directories; nothing when it is a word.
+
+    :param start_from: A path, whose last name is the query's, or query -> path.
+    """
+    if not isinstance(start_from, str):
+        return dict(start_from)
+    return {PurePosixPath(urlsplit(start_from).path).name: start_from} if "/" in start_from else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +70,11 @@ class SubmitRequest:
     :param driver_memory: Memory of the driver's JVM: ``"1g"``.
     :param options: How available the job is to be.
     :param start_from: ``"latest"`` (from nothing when the job has no checkpoint), ``"fresh"`` (from nothing although
-        there is state), ``"checkpoint-<n>"`` or ``"savepoint-<id>"``.
+        there is state), ``"checkpoint-<n>"``, ``"savepoint-<id>"``, or checkpoint directories that Spark wrote
+        elsewhere: a path, or query -> path (:mod:`~airflow_provider_ha.submit.adoption`).
+    :param sinks: Of such directories: query -> output directory of its file sink, or the format of another sink.
+    :param claim_mode: Whether the job becomes the owner of what it starts from.
+    :param allow: Verdicts that are accepted for what it starts from.
     """
 
     job_id: str
@@ -49,7 +91,10 @@ class SubmitRequest:
     master: str = "local[*]"
     driver_memory: str | None = None
     options: HaOptions = field(default_factory=HaOptions)
-    start_from: str = LATEST
+    start_from: str | Mapping[str, str] = LATEST
+    sinks: Mapping[str, str] = field(default_factory=dict)
+    claim_mode: ClaimMode = ClaimMode.NO_CLAIM
+    allow: frozenset[Verdict] = frozenset({Verdict.SAFE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +111,9 @@ class RestoreRequest:
     :param fallback: Whether an older candidate may be taken when a newer one is known to be bad.
     :param output: What a file sink's log holds when the output directory is another one.
     :param allow: Verdicts that are accepted.
+    :param claim_mode: Whether the job becomes the owner of the savepoint or of the directories.
+    :param adopt: Query -> checkpoint directory that Spark wrote elsewhere, in place of *source_job* and *want*.
+    :param sinks: With *adopt*: query -> output directory of its file sink, or the format of another sink.
     """
 
     job_id: str
@@ -75,6 +123,9 @@ class RestoreRequest:
     fallback: bool = True
     output: OutputMode = OutputMode.CONTINUE
     allow: frozenset[Verdict] = frozenset({Verdict.SAFE})
+    claim_mode: ClaimMode = ClaimMode.NO_CLAIM
+    adopt: Mapping[str, str] = field(default_factory=dict)
+    sinks: Mapping[str, str] = field(default_factory=dict)
     application: str | None = None
     name: str | None = None
     arguments: Sequence[str] | None = None

@@ -21,13 +21,22 @@ from airflow_provider_ha.checkpoints.restore.select import Chosen, Selection, se
 from airflow_provider_ha.checkpoints.retained.savepoints import SavepointStore
 from airflow_provider_ha.checkpoints.retained.store import CheckpointStore
 from airflow_provider_ha.checkpoints.verification.verify import Depth
-from airflow_provider_ha.errors import CheckpointMissingError, RestoreRefusedError
+from airflow_provider_ha.errors import CheckpointMissingError, JobStateError, RestoreRefusedError
 from airflow_provider_ha.jobs.model import Blob, DrainedQuery, JobGraph, OutputMode, StartKind, StartPoint
 from airflow_provider_ha.storage.blobs import put_blob
+from airflow_provider_ha.submit.adoption import plan_adoption
 from airflow_provider_ha.submit.context import JobContext
+from airflow_provider_ha.submit.ownership import owner_of
 from airflow_provider_ha.submit.prepare import upload
 from airflow_provider_ha.submit.reading import Reading
-from airflow_provider_ha.submit.requests import FRESH, LATEST, RestoreRequest, SubmitRequest, SubmittedRun
+from airflow_provider_ha.submit.requests import (
+    FRESH,
+    LATEST,
+    RestoreRequest,
+    SubmitRequest,
+    SubmittedRun,
+    named_directories,
+)
 from airflow_provider_ha.submit.submission import Prepared, submit_run
 
 
@@ -83,9 +92,12 @@ def plan_for(job: JobContext, request: RestoreRequest) -> tuple[Chosen, RestoreP
 
 
 def _plan(job: JobContext, request: RestoreRequest, reading: Reading) -> tuple[Chosen, RestorePlan]:
+    if request.adopt:
+        return plan_adoption(job, request)
     source = dataclasses.replace(job, job_id=request.source_job or job.job_id)
     snapshot = source.snapshot()  # first: an unknown job is not a job without checkpoints
     selection, chosen = _choose(job, source, request, reading)
+    owner = owner_of(job, request, source, chosen)
     generation = snapshot.generation
     last = LastDirectory(job.config.work_path / generation.directory, generation.epoch) if generation else None
     facts = gather_facts(chosen, job.config.work_path / chosen.directory, checkpoint_store(source).payloads(), last)
@@ -98,7 +110,7 @@ def _plan(job: JobContext, request: RestoreRequest, reading: Reading) -> tuple[C
         drained=_drained(source, generation.run) if generation else {},
         candidates=selection.candidates,
         same_output=source.job_id == job.job_id,
-    )
+    ).model_copy(update={"claim_mode": request.claim_mode, "owner": owner})
     log.info(
         "restoring %s of %s as %s: %s %s", chosen.name, source.job_id, job.job_id, plan.verdict.value, plan.reasons
     )
@@ -125,10 +137,18 @@ def savepoint_store(job: JobContext) -> SavepointStore:
 def _start_point(job: JobContext, request: SubmitRequest) -> StartPoint:
     if request.start_from == FRESH or (request.start_from == LATEST and not _has_state(job)):
         return StartPoint()
-    # Never an older one in silence: who submits has not seen that the newest is bad.
-    wanted = RestoreRequest(job_id=job.job_id, request_id=request.request_id, want=request.start_from, fallback=False)
+    directories = named_directories(request.start_from)
+    wanted = RestoreRequest(
+        job_id=job.job_id,
+        request_id=request.request_id,
+        want=LATEST if directories else str(request.start_from),
+        fallback=False,  # never an older one in silence: who submits has not seen that the newest is bad
+        claim_mode=request.claim_mode,
+        adopt=directories,
+        sinks=request.sinks,
+    )
     _, plan = plan_for(job, wanted)
-    _refuse(plan, wanted.allow)
+    _refuse(plan, request.allow)
     return _start(job, plan, wanted.output)
 
 
@@ -171,7 +191,7 @@ def _refuse(plan: RestorePlan, allow: frozenset[Verdict]) -> None:
         return
     reasons = "; ".join(plan.reasons) or "no reason is known"
     raise RestoreRefusedError(
-        f"restoring {plan.source}-{plan.source_id} of job {plan.source_job!r} is {plan.verdict.value}: {reasons}",
+        f"restoring {plan.name} of job {plan.source_job!r} is {plan.verdict.value}: {reasons}",
         next_step="Restore from another checkpoint"
         if plan.verdict is Verdict.IMPOSSIBLE
         else f"Restore from another checkpoint, or restore it with allow={plan.verdict.value}",
@@ -186,6 +206,7 @@ def _start(job: JobContext, plan: RestorePlan, output: OutputMode) -> StartPoint
         source_id=plan.source_id,
         plan=Blob(sha256=sha256, size=size),
         output=output,
+        claim_mode=plan.claim_mode,
     )
 
 
@@ -193,7 +214,15 @@ _FILES = ("application", "py_files", "files", "jars")
 
 
 def _graph(job: JobContext, request: RestoreRequest, chosen: Chosen) -> Blob:
-    """Return the graph of the new run: that which wrote the cut, with what the request replaces."""
+    """Return the graph of the new run: that which wrote the cut, with what the request replaces.
+
+    What was adopted has none: then it is that of the job's newest run.
+    """
+    if not chosen.graph:
+        raise JobStateError(
+            f"job {job.job_id!r} has no run yet, so nothing says which application goes on from {chosen.source_id}",
+            next_step="Submit the application, and let it start from the same directories (start_from)",
+        )
     source = job.graphs.read_graph(Blob(sha256=chosen.graph, size=0))
     overrides: dict[str, Any] = {"job_id": job.job_id}
     if source.name == source.job_id:

@@ -90,13 +90,17 @@ def _check_request_id(request_id: str) -> None:
         )
 
 
+def made_by(run: Run, request_id: str) -> bool:
+    """Whether a run was made by that request, by its first use or by a later one."""
+    return re.fullmatch(re.escape(request_id) + rf"(?:{_SEPARATOR}\d+)?", run.request_id) is not None
+
+
 def _find_request(job: JobContext, numbers: list[int], request_id: str) -> tuple[int | None, int]:
     """Return the request's newest run that must not be repeated, and how many runs the request would then have made."""
-    family = re.compile(re.escape(request_id) + rf"(?:{_SEPARATOR}\d+)?")
     uses = 0
     for number in reversed(numbers):
         run = read_record(job.coordinator, job.paths.run(number), Run)
-        if run is None or not family.fullmatch(run[0].request_id):
+        if run is None or not made_by(run[0], request_id):
             continue
         uses += 1
         if uses == 1:

@@ -1,4 +1,4 @@
-"""A checkpoint directory made from another one: the closure of one batch, by hard links.
+"""A checkpoint directory made from another one: the closure of one batch, by hard links or by copy.
 
 Invariant: the source is never changed, and nothing but the closure comes along. State of a later version would be
 loaded silently by format 1, and source entries above the cut would merge their files into one batch with later ones
@@ -7,8 +7,10 @@ loaded silently by format 1, and source entries above the cut would merge their 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
+from airflow_provider_ha.checkpoints.directories.copying import copy_file
 from airflow_provider_ha.checkpoints.directories.links import building, link
 from airflow_provider_ha.checkpoints.directories.relocation import relocate
 from airflow_provider_ha.checkpoints.format.closure import closure
@@ -16,13 +18,14 @@ from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.errors import CheckpointMissingError
 
 
-def fork(source: Path, target: Path, *, batch: int | None = None, keep_planned: bool) -> int:
-    """Make *target* so that *batch* is its last committed batch; return the number of links.
+def fork(source: Path, target: Path, *, batch: int | None = None, keep_planned: bool, copy: bool = False) -> int:
+    """Make *target* so that *batch* is its last committed batch; return the number of files.
 
     :param source: Checkpoint directory of one query; fenced, pinned or a savepoint: nobody writes to it.
     :param target: Does not exist yet; appears complete or not at all.
     :param batch: N; by default the last committed one.
     :param keep_planned: Whether the batch after N comes along when it is planned: Spark then executes exactly it.
+    :param copy: Whether to share no file with the source, because it is somebody else's: links share inodes.
     :raises CheckpointCorruptError: A file of the closure is damaged or gone.
     :raises CheckpointMissingError: Batch N is not there.
     :raises ObjectExistsError: The target exists.
@@ -30,17 +33,19 @@ def fork(source: Path, target: Path, *, batch: int | None = None, keep_planned: 
     last = progress(source).committed if batch is None else batch
     files = closure(source, last, with_planned=keep_planned).files
     with building(target) as hidden:
-        _link_closure(source, hidden, list(files), last)
+        _take_closure(source, hidden, list(files), last, copy_file if copy else link)
         relocate(hidden, target)
     return len(files)
 
 
-def _link_closure(source: Path, target: Path, files: list[str], batch: int) -> None:
+def _take_closure(
+    source: Path, target: Path, files: list[str], batch: int, take: Callable[[Path, Path], object]
+) -> None:
     for name in files:
         try:
-            link(source / name, target / name)
+            take(source / name, target / name)
         except FileNotFoundError:  # noqa: PERF203  # names the file
             raise CheckpointMissingError(
-                f"batch {batch} of {source} was purged while it was linked: {name} is gone",
+                f"batch {batch} of {source} was purged while it was linked or copied: {name} is gone",
                 next_step="Choose a newer batch",
             ) from None

@@ -14,6 +14,7 @@ from airflow_provider_ha.checkpoints.directories.fork import fork
 from airflow_provider_ha.checkpoints.directories.sinks import FileSinkLog, local_path
 from airflow_provider_ha.checkpoints.format.layout import METADATA, progress, queries
 from airflow_provider_ha.checkpoints.model import BatchEntry, RestorePlan
+from airflow_provider_ha.pointers.ownership import Owner
 
 
 def prepare_recovery(
@@ -45,13 +46,20 @@ def prepare_restore(source: Path, plan: RestorePlan, target: Path) -> dict[str, 
     Source logs are continued up to the last batch to be replayed, and what a drain added to the file sinks' logs is set
     aside. Can be repeated with another target after a crash.
 
-    :param source: Directory of the chosen closure (pin or savepoint): one directory per query.
+    What is and stays the user's is copied: a file that its owner edits in place changes nothing of the run, and the
+    other way round. What is the job's own is linked, which takes milliseconds whatever its size.
+
+    :param source: Directory of the chosen closure (pin or savepoint): one directory per query. Not used for a plan that
+        adopts directories from elsewhere.
     :param plan: What was decided; the caller has checked its verdict.
     :param target: The new epoch's working directory.
     :raises RestoreRefusedError: An output has changed since the plan was made.
     """
     for query, part in plan.queries.items():
-        fork(source / query, target / query, batch=part.batch, keep_planned=False)
+        place = Path(plan.adopted[query].path) if query in plan.adopted else source / query
+        # One from elsewhere becomes the job's only after the fork, and may never: until then it is the user's.
+        copy = plan.owner is Owner.USER or bool(plan.adopted)
+        fork(place, target / query, batch=part.batch, keep_planned=False, copy=copy)
         write_sources(target / query, part.replay)
     for part in plan.queries.values():
         if part.set_aside and part.sink.path is not None:

@@ -56,7 +56,7 @@ def damage(root: Path, cut: Mapping[str, int], check: Verify) -> CheckpointCorru
             )
         return CheckpointCorruptError(".", f"its directory {root} is gone")
     for query, batch in cut.items():
-        problem = _query_damage(root / query, query, batch, check) if batch >= 0 else None
+        problem = query_damage(root / query, query, batch, check) if batch >= 0 else None
         if problem is not None:
             return problem
     return None
@@ -78,7 +78,12 @@ def problems(
     return found
 
 
-def _query_damage(directory: Path, query: str, batch: int, check: Verify) -> CheckpointCorruptError | None:
+def query_damage(directory: Path, query: str, batch: int, check: Verify) -> CheckpointCorruptError | None:
+    """Return the first thing that keeps one query from being restored at *batch*; ``None`` when it can be.
+
+    :param query: Its name, for the path in the answer.
+    :raises StorageUnavailableError: It could not be found out.
+    """
     if not directory.is_dir():
         return CheckpointCorruptError(query, "the directory of the query is gone")
     report = check(directory)

@@ -4,9 +4,9 @@ Invariants: the newest checkpoint stays, whatever is asked for (contract 7); wha
 holds the record of its batches, so it outlives its pointer while an older checkpoint or savepoint would have to replay
 them.
 
-Of Flink's subsume rules (C2) the half about savepoints does not arise: a savepoint is the user's, lies elsewhere, and
-neither counts against *keep* nor is ever subsumed. A stop checkpoint counts and is subsumed like any other: it is
-sharp, but its successor begins from it and is newer.
+Of Flink's subsume rules (C2) the half about savepoints arises for claimed ones only: any other savepoint is the user's,
+lies elsewhere, and neither counts against *keep* nor is ever subsumed. A stop checkpoint counts and is subsumed like
+any other: it is sharp, but its successor begins from it and is newer.
 """
 
 from __future__ import annotations
@@ -25,6 +25,15 @@ def superfluous(pointers: Sequence[CheckpointPointer], keep: int, leased: Abstra
     :param leased: Numbers of those that somebody reads: they stay beyond *keep*.
     """
     return [pointer for pointer in reversed(pointers[max(keep, 1) :]) if pointer.number not in leased]
+
+
+def outlived(newer: Sequence[CheckpointPointer], keep: int) -> bool:
+    """Whether what a run has claimed is not needed any more: it stands where the oldest checkpoint of that run would.
+
+    :param newer: Checkpoints of that run and of later ones, newest first.
+    :param keep: How many checkpoints stay.
+    """
+    return len(newer) >= max(keep, 1)
 
 
 def floors(cuts: Iterable[Mapping[str, int]]) -> dict[str, int]:

@@ -2,7 +2,8 @@
 
 Invariants: files, then the manifest, then verification, then the pointer: what has a pointer was verified after it was
 written. The pointer is removed first, the files second, by way of the list of deletions (contract 2). Only its user
-removes a savepoint, or the schedule that made it, and a schedule never removes its last one.
+removes a savepoint, or the schedule that made it, and a schedule never removes its last one. One that a restore has
+claimed is the job's (``retained.claims``).
 """
 
 from __future__ import annotations
@@ -233,7 +234,7 @@ class SavepointStore:
 
     def retain(self, commit: Commit, schedule: str, keep: int) -> tuple[str, ...]:
         """Remove a schedule's oldest savepoints beyond *keep* and return their ids; its newest one always stays."""
-        own = [pointer for pointer in self.list() if pointer.schedule == schedule]
+        own = [pointer for pointer in self.list() if pointer.schedule == schedule and pointer.claimed_by is None]
         disposed = []
         for pointer in reversed(own[max(keep, 1) :]):
             if not self._read_by_somebody(pointer.savepoint_id):

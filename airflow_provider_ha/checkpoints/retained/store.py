@@ -15,7 +15,9 @@ import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from airflow_provider_ha.checkpoints.directories.adopted import remove_adopted
 from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointPointer
+from airflow_provider_ha.checkpoints.retained.claims import Claims
 from airflow_provider_ha.checkpoints.retained.collector import PayloadCollector
 from airflow_provider_ha.checkpoints.retained.listing import Listing, read_listing
 from airflow_provider_ha.checkpoints.retained.pointers import (
@@ -58,6 +60,7 @@ class CheckpointStore:
     :param store: Storage of the cluster.
     :param work_path: Directory of the pins of the cluster.
     :param clock: For readers' leases and the list of deletions.
+    :ivar claims: What the job has claimed, subsumed together with its checkpoints.
     """
 
     def __init__(
@@ -83,7 +86,10 @@ class CheckpointStore:
             payloads=Payloads(store, handle_of),
             to_delete=self._to_delete,
         )
-        self._remover = Remover(coordinator, paths.cluster, work_path, objects=store, clock=self._clock)
+        self.claims = Claims(coordinator, paths, self._to_delete, self._clock)
+        self._remover = Remover(
+            coordinator, paths.cluster, work_path, objects=store, clock=self._clock, adopted=remove_adopted
+        )
         self._collector = PayloadCollector(coordinator, store, paths, keys, work_path)
         self._cleaning = threading.Lock()
         self._closed = False
@@ -189,12 +195,15 @@ class CheckpointStore:
     def subsume(self, leadership: Leadership, keep: int) -> tuple[int, ...]:
         """Mark the oldest checkpoints beyond *keep* for deletion and return their numbers; removes no file.
 
-        The newest one stays, and what somebody holds a lease on.
+        What the job has claimed is marked with them, once it is as old. The newest one stays, and what somebody holds a
+        lease on.
 
         :raises LeadershipError: This process may no longer write for the job.
         """
         pointers = self.list().pointers
-        return self._mark(leadership, superfluous(pointers, keep, self._leased(pointers[max(keep, 1) :])))
+        marked = self._mark(leadership, superfluous(pointers, keep, self._leased(pointers[max(keep, 1) :])))
+        self.claims.subsume(leadership.commit, pointers, keep, lambda pointer: self.load(pointer).pin is not None)
+        return marked
 
     def waiting(self) -> int:
         """Return how many entries of the job are on the list of deletions."""

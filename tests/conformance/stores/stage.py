@@ -118,7 +118,7 @@ def pins(job: Job) -> list[int]:
     return sorted(int(name.partition("-")[0]) for name in names)
 
 
-def add_savepoint(job: Job, savepoint_id: str, batch: int) -> None:
+def add_savepoint(job: Job, savepoint_id: str, batch: int, *, schedule: str | None = None) -> None:
     """Add a savepoint of the one query at *batch*, without any files but its manifest."""
     directory = job.savepoints.directory(savepoint_id)
     directory.mkdir(parents=True)
@@ -128,6 +128,7 @@ def add_savepoint(job: Job, savepoint_id: str, batch: int) -> None:
         run=1,
         epoch=job.leadership.epoch,
         created_at=AT,
+        schedule=schedule,
         queries=job.checkpoint(1, batch).queries,
         files={},
         graph="g",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
+from airflow_provider_ha.checkpoints.model import Verdict
 from airflow_provider_ha.errors import ConfigurationError, JobStateError, NotConnectedError
 from airflow_provider_ha.jobs.model import Operation, OperationKind, OperationState, OutputMode
 from airflow_provider_ha.operators.base import as_flag
@@ -19,6 +21,7 @@ from airflow_provider_ha.operators.restore import SparkHaRestoreOperator
 from airflow_provider_ha.operators.stop import SparkHaStopOperator
 from airflow_provider_ha.operators.submit import SparkHaSubmitOperator
 from airflow_provider_ha.operators.tables import table
+from airflow_provider_ha.pointers.ownership import ClaimMode
 from tests.airflow_helpers import context
 from tests.jobs_helpers import NOON
 
@@ -162,3 +165,44 @@ def test_a_flag_survives_a_template() -> None:
 def test_a_table_aligns_its_columns() -> None:
     assert table(("a", "b"), [("long", 1)]).splitlines() == ["a     b", "----  -", "long  1"]
     assert table(("a",), []).endswith("(none)")
+
+
+def test_a_restore_says_what_it_claims_and_what_it_adopts() -> None:
+    restore = SparkHaRestoreOperator(
+        task_id="t", job_id="j", claim_mode="CLAIM", adopt="/data/checkpoints/hourly", sinks={"hourly": "/data/out"}
+    )
+
+    request = restore.restore_request("r")
+
+    assert request.claim_mode is ClaimMode.CLAIM
+    assert request.adopt == {"hourly": "/data/checkpoints/hourly"}
+    assert request.sinks == {"hourly": "/data/out"}
+
+
+def test_a_submission_starts_from_a_path_with_the_verdicts_that_are_accepted() -> None:
+    asked: list[Any] = []
+    job: Any = SimpleNamespace(submit=asked.append)
+    submit = SparkHaSubmitOperator(
+        task_id="t",
+        job_id="j",
+        application="app.py",
+        start_from={"hourly": "/data/checkpoints/hourly"},
+        allow=["SAFE", "DUPLICATES_POSSIBLE"],
+    )
+
+    submit.start(job, "r")
+
+    assert asked[0].start_from == {"hourly": "/data/checkpoints/hourly"}
+    assert asked[0].claim_mode is ClaimMode.NO_CLAIM
+    assert asked[0].allow == {Verdict.SAFE, Verdict.DUPLICATES_POSSIBLE}
+
+
+@pytest.mark.parametrize(("name", "value"), [("claim_mode", "LEGACY"), ("allow", ["MAYBE"])])
+def test_words_that_nobody_knows_are_refused_by_name(name: str, value: Any) -> None:
+    submit = SparkHaSubmitOperator(task_id="t", job_id="j", application="app.py", **{name: value})
+    job: Any = None
+
+    with pytest.raises(ConfigurationError, match=r"LEGACY|MAYBE") as caught:
+        submit.start(job, "r")
+
+    assert caught.value.next_step

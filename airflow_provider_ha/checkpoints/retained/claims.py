@@ -1,0 +1,131 @@
+"""What a job has claimed: noted with the restore, subsumed like its oldest checkpoint, removed pointer first.
+
+Invariants: ownership passes in the transaction that makes the restored working directory current: before it, whatever
+fails, all is the user's; after it, whatever dies, all is the job's. A thing is claimed once. What was claimed is marked
+for deletion when as many checkpoints as are retained were taken after it, the newest of them with its files pinned;
+until then it is what a restore would fall back to. It goes by way of the list of deletions, where the leases of its
+readers hold it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from airflow_provider_ha.checkpoints.model import CheckpointPointer, Claim, RestorePlan, SavepointPointer
+from airflow_provider_ha.checkpoints.retained.retention import outlived
+from airflow_provider_ha.clock import Clock
+from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Op, SetData
+from airflow_provider_ha.coordination.leases import active
+from airflow_provider_ha.coordination.paths import JobPaths
+from airflow_provider_ha.pointers.outcome import Commit
+from airflow_provider_ha.pointers.ownership import ClaimMode
+from airflow_provider_ha.pointers.store import PointerStore
+from airflow_provider_ha.pointers.to_delete import ToDelete
+
+
+log = logging.getLogger(__name__)
+
+_CLAIM = "claim"  # name of the node below the run
+
+
+@dataclass(frozen=True, slots=True)
+class _Claimed:
+    """One thing that is the job's.
+
+    :param what: Name of the readers' leases on it.
+    :param run: Run that claimed it.
+    :param mark: Marks it for deletion.
+    """
+
+    what: str
+    run: int
+    mark: Callable[[Commit], object]
+
+
+class Claims:
+    """The claims of one job. Owns nothing; for one thread at a time.
+
+    Only who leads the job claims, and with its first write. So what there is to be subsumed is read once.
+    """
+
+    def __init__(self, coordinator: Coordinator, paths: JobPaths, to_delete: ToDelete, clock: Clock) -> None:
+        self._coordinator = coordinator
+        self._paths = paths
+        self._to_delete = to_delete
+        self._clock = clock
+        self._savepoints = PointerStore(coordinator, paths.savepoints, SavepointPointer, to_delete=to_delete)
+        self._open: list[_Claimed] | None = None
+
+    def ops(self, plan: RestorePlan, *, run: int, epoch: int) -> list[Op]:
+        """Return what makes the job the owner of what *plan* restores from, for the transaction that commits to it.
+
+        Nothing for ``NO_CLAIM``, for a checkpoint, which is the job's anyway, and for what was claimed before.
+        """
+        if plan.claim_mode is not ClaimMode.CLAIM:
+            return []
+        if plan.adopted:
+            claim = Claim(run=run, epoch=epoch, adopted=plan.adopted, at=self._clock.now())
+            return [Create(self._paths.run_claim(run), claim.to_bytes())]
+        if plan.source != "savepoint":
+            return []
+        found = self._savepoints.find(plan.source_id)
+        if found is None or found.record.claimed_by is not None:
+            return []
+        claimed = found.record.model_copy(update={"claimed_by": run})
+        return [SetData(self._paths.savepoint(found.name), claimed.to_bytes(), found.version)]
+
+    def subsume(
+        self,
+        commit: Commit,
+        pointers: Sequence[CheckpointPointer],
+        keep: int,
+        pinned: Callable[[CheckpointPointer], bool],
+    ) -> tuple[str, ...]:
+        """Mark for deletion what is outlived by checkpoints; return what was marked.
+
+        :param pointers: The job's checkpoints, newest first.
+        :param keep: How many checkpoints are retained.
+        :param pinned: Whether a checkpoint has its files under its own name.
+        :raises LeadershipError: This process may no longer write for the job.
+        """
+        if self._open is None:
+            self._open = [*self._claimed_savepoints(), *self._claimed_directories()]
+        marked = []
+        for claimed in list(self._open):
+            newer = [pointer for pointer in pointers if pointer.run >= claimed.run]
+            if not outlived(newer, keep) or not pinned(newer[0]) or self._is_read(claimed.what):
+                continue
+            claimed.mark(commit)
+            self._open.remove(claimed)
+            marked.append(claimed.what)
+            log.info("%s, which run %d has claimed, is not needed any more", claimed.what, claimed.run)
+        return tuple(marked)
+
+    def _claimed_savepoints(self) -> Iterator[_Claimed]:
+        for found in self._savepoints.scan().found:
+            pointer = found.record
+            if pointer.claimed_by is not None:
+                yield _Claimed(
+                    f"savepoint-{pointer.savepoint_id}", pointer.claimed_by, self._savepoint_mark(found.name, pointer)
+                )
+
+    def _savepoint_mark(self, name: str, pointer: SavepointPointer) -> Callable[[Commit], object]:
+        what = f"savepoint-{pointer.savepoint_id}"
+        return lambda commit: self._savepoints.mark(commit, name, what, directories=(pointer.directory,))
+
+    def _claimed_directories(self) -> Iterator[_Claimed]:
+        for run in (int(name) for name in self._coordinator.children(self._paths.runs) if name.isdecimal()):
+            claims = PointerStore(self._coordinator, self._paths.run(run), Claim, to_delete=self._to_delete)
+            found = claims.find(_CLAIM)
+            if found is not None:
+                yield _Claimed(f"claim-{run}", run, self._directory_mark(claims, found.record))
+
+    @staticmethod
+    def _directory_mark(claims: PointerStore[Claim], claim: Claim) -> Callable[[Commit], object]:
+        adopted = tuple(claim.adopted.values())
+        return lambda commit: claims.mark(commit, _CLAIM, f"claim-{claim.run}", adopted=adopted)
+
+    def _is_read(self, what: str) -> bool:
+        return bool(active(self._coordinator, self._paths, what, self._clock))

@@ -1,0 +1,72 @@
+"""The options that name checkpoint directories from elsewhere, and the sinks of their queries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from airflow_provider_ha.cli.savepoint_target import path_of
+from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.submit.requests import LATEST
+
+
+From = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--from",
+        help="Adopt a checkpoint directory that Spark wrote elsewhere; once for each query of the script. The name of "
+        "the directory is the query's when none is given.",
+        metavar="[QUERY=]PATH",
+    ),
+]
+Sink = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--sink",
+        help="With --from: output directory of the query's file sink, or 'foreachBatch', or another sink's format.",
+        metavar="[QUERY=]PATH|FORMAT",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """Query -> checkpoint directory, and query -> sink; nothing when no path was named."""
+
+    directories: dict[str, str]
+    sinks: dict[str, str]
+
+
+def adopted(adopt: list[str], sinks: list[str], want: str, source_job: str | None) -> Adopted:
+    """Return what the options name.
+
+    :raises ConfigurationError: They cannot be read, or say something else as well.
+    """
+    if adopt and (want != LATEST or source_job is not None):
+        raise ConfigurationError(
+            "--from names directories, and --want and --from-job a checkpoint of a job",
+            next_step="Use the one or the other",
+        )
+    found: dict[str, str] = {}
+    for value in adopt:
+        name, text = _named(value)
+        path = str((path_of(text) or Path(text)).absolute())
+        if found.setdefault(name or Path(path).name, path) != path:
+            raise ConfigurationError(f"query {name!r} is named twice", next_step="Name each query once, as QUERY=PATH")
+    return Adopted(found, dict(_sink(value, list(found)) for value in sinks))
+
+
+def _sink(value: str, queries: list[str]) -> tuple[str, str]:
+    name, text = _named(value)
+    if name is None and len(queries) != 1:
+        raise ConfigurationError(f"sink {value!r} is of no query", next_step="Write it as QUERY=PATH, and name --from")
+    return name or queries[0], str(Path(text).absolute()) if text.startswith(".") else text
+
+
+def _named(value: str) -> tuple[str | None, str]:
+    """Return name and rest of ``NAME=REST``; a path may hold an equals sign itself."""
+    name, equals, rest = value.partition("=")
+    return (name, rest) if equals and name and "/" not in name else (None, value)

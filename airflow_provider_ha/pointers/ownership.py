@@ -1,0 +1,43 @@
+"""Who owns what a run was restored from, and so who removes it (design, section 1).
+
+A checkpoint is the job's in either mode: it is subsumed as every checkpoint is, whatever was restored from it.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from airflow_provider_ha.records import Model
+
+
+class ClaimMode(str, Enum):
+    """What a restore asks for, in Flink's words.
+
+    ``NO_CLAIM``: what was restored from stays its owner's, is never changed, and nothing of the run depends on its
+    files. ``CLAIM``: it becomes the job's, which removes it once newer checkpoints have subsumed it.
+    """
+
+    NO_CLAIM = "NO_CLAIM"
+    CLAIM = "CLAIM"
+
+
+class Owner(str, Enum):
+    """Who owns what was restored from, once the restore is done."""
+
+    USER = "user"
+    JOB = "job"
+
+
+class AdoptedCheckpoint(Model):
+    """The checkpoint directory of one query that Spark wrote elsewhere.
+
+    :param path: Absolute path of this directory.
+    :param query_id: Spark's own id of the query, from its ``metadata``.
+    :param planned: L when it was looked at.
+    :param committed: C when it was looked at; the cut.
+    """
+
+    path: str
+    query_id: str
+    planned: int
+    committed: int

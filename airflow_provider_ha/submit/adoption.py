@@ -1,0 +1,137 @@
+"""Planning a start from checkpoint directories that Spark wrote elsewhere, without any of this package around it.
+
+The plan is that of a restore into the same outputs: the old query has ended, this job goes on in its place. So the
+batch that was in flight is executed again with its own boundaries, and what a named file sink has of it is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from airflow_provider_ha.checkpoints.directories.pins import refuse_reserved
+from airflow_provider_ha.checkpoints.directories.sinks import local_path
+from airflow_provider_ha.checkpoints.format import files
+from airflow_provider_ha.checkpoints.format.releases import installed_version
+from airflow_provider_ha.checkpoints.model import RestorePlan, SinkKind
+from airflow_provider_ha.checkpoints.restore.adopt import Found, look, sink_of
+from airflow_provider_ha.checkpoints.restore.facts import gather_facts
+from airflow_provider_ha.checkpoints.restore.plan import plan_restore
+from airflow_provider_ha.checkpoints.restore.select import Chosen
+from airflow_provider_ha.checkpoints.retained.restorable import verifier
+from airflow_provider_ha.errors import ConfigurationError, StorageUnavailableError
+from airflow_provider_ha.jobs.model import StartKind
+from airflow_provider_ha.names import check_name
+from airflow_provider_ha.pointers.ownership import ClaimMode, Owner
+from airflow_provider_ha.submit.context import JobContext
+from airflow_provider_ha.submit.requests import RestoreRequest
+
+
+def plan_adoption(job: JobContext, request: RestoreRequest) -> tuple[Chosen, RestorePlan]:
+    """Look at every directory, and plan to go on from them. Changes nothing.
+
+    :raises CheckpointCorruptError: One of them cannot be restored.
+    :raises ConfigurationError: The names or the paths cannot be used.
+    :raises JobStateError: A query goes on in its directory at this moment.
+    :raises StorageUnavailableError: One of them could not be read, or is no directory of this host.
+    """
+    _check_names(request)
+    directories = {query: _directory(job, text) for query, text in request.adopt.items()}
+    verify = verifier("full", None)
+    found = {
+        query: look(query, directory, sink_of(request.sinks.get(query)), verify)
+        for query, directory in directories.items()
+    }
+    _check_identities(found)
+    chosen = _chosen(job, found)
+    # The directory is there, so what was planned last is known.
+    facts = {
+        query: replace(known, complete=True, planned_to=found[query].adopted.planned)
+        for query, known in gather_facts(chosen, job.config.work_path, (), None).items()
+    }
+    plan = plan_restore(
+        chosen,
+        facts,
+        job_id=job.job_id,
+        source_job=job.job_id,
+        now=job.clock.now(),
+        candidates=[item.candidate for item in found.values()],
+    )
+    return chosen, plan.model_copy(
+        update={
+            "reasons": (*plan.reasons, *_unnamed_sinks(found)),
+            "claim_mode": request.claim_mode,
+            "owner": Owner.JOB if request.claim_mode is ClaimMode.CLAIM else Owner.USER,
+            "adopted": {query: item.adopted for query, item in found.items()},
+        }
+    )
+
+
+def _check_names(request: RestoreRequest) -> None:
+    for query in request.adopt:
+        check_name(query, "query name")
+        refuse_reserved(query)
+    unknown = sorted(set(request.sinks) - set(request.adopt))
+    if unknown:
+        raise ConfigurationError(
+            f"the sinks of {unknown} are named, but not their checkpoints",
+            next_step=f"Name the sinks of {sorted(request.adopt)} only",
+        )
+
+
+def _directory(job: JobContext, text: str) -> Path:
+    path = local_path(text)
+    if not path.is_absolute() or ".." in path.parts:
+        raise ConfigurationError(
+            f"checkpoint directory {text!r} is no absolute path", next_step="Write it from the root, without '..'"
+        )
+    if not files.is_directory(path):
+        raise StorageUnavailableError(
+            f"checkpoint {path} is not a directory of this host",
+            next_step="Check its path, and that its file system is mounted; the driver has to see it as well",
+        )
+    # Resolved: the driver may run in another directory, and a claimed one is removed under this name.
+    place, own = path.resolve(), job.config.work_path.resolve()
+    if place.is_relative_to(own) or own.is_relative_to(place):
+        raise ConfigurationError(
+            f"{path} belongs to this cluster, and is not adopted",
+            next_step="Restore from its job: by checkpoint or savepoint, with that job as the source",
+        )
+    return place
+
+
+def _check_identities(found: Mapping[str, Found]) -> None:
+    seen: dict[str, str] = {}
+    for query, item in found.items():
+        other = seen.setdefault(item.adopted.query_id, query)
+        if other != query:
+            raise ConfigurationError(
+                f"queries {other!r} and {query!r} have one query id: it is the same checkpoint, or a copy of it",
+                next_step="Name the checkpoint of each query once; Spark runs no two queries of one id",
+            )
+
+
+def _chosen(job: JobContext, found: Mapping[str, Found]) -> Chosen:
+    newest = job.runs.latest()
+    return Chosen(
+        source=StartKind.PATH.value,
+        source_id=", ".join(f"{query}={item.adopted.path}" for query, item in found.items()),
+        directory="",
+        queries={query: item.cut for query, item in found.items()},
+        run=0,
+        epoch=0,
+        graph=newest.run.graph.sha256 if newest is not None else "",
+        spark_version=installed_version(),
+        created_at=min(item.created_at for item in found.values()),
+    )
+
+
+def _unnamed_sinks(found: Mapping[str, Found]) -> list[str]:
+    return [
+        f"{query}: its sink is not named; what a file sink has is taken into account when its directory is"
+        for query, item in found.items()
+        if item.cut.sink.kind is SinkKind.OTHER
+        and item.cut.sink.format is None
+        and item.adopted.planned > item.adopted.committed
+    ]

@@ -1,0 +1,99 @@
+"""A plain query that is really killed goes on as a managed job, and a claim outlives the kill of its driver."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ha.checkpoints.format.layout import progress
+from airflow_provider_ha.checkpoints.model import Verdict
+from airflow_provider_ha.clock import new_id
+from airflow_provider_ha.jobs.model import HaOptions, JobState
+from airflow_provider_ha.pointers.ownership import ClaimMode
+from airflow_provider_ha.submit.client import HaClient
+from airflow_provider_ha.submit.requests import RestoreRequest, SubmitRequest
+from airflow_provider_ha.testing.waiting import wait_until
+from tests.driver_helpers import APPS, CONF, PATIENCE, Stream
+from tests.supervised_job import FAST_POLL, SupervisedJob
+
+
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1800)]
+SCRIPT = APPS / "plain.py"
+
+
+def run_plain_and_kill(stream: Stream, checkpoint: Path, batch: int) -> None:
+    """Run the script as its user did, without any of this package, and kill it once its sink has *batch*."""
+    options = [word for key, value in CONF.items() for word in ("--conf", f"{key}={value}")]
+    with (stream.root / "plain.log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, str(SCRIPT), str(stream.source), str(stream.output), str(checkpoint)],
+            env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_SUBMIT_ARGS": " ".join(_quoted(options))},
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    entry = stream.output / "_spark_metadata" / str(batch)
+
+    def written() -> bool:
+        assert process.poll() is None, (stream.root / "plain.log").read_text(errors="replace")[-3000:]
+        return entry.exists()
+
+    try:
+        wait_until(written, timeout=PATIENCE, what=f"batch {batch} in the sink", interval=FAST_POLL)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    # The kill may have come after the commit: then the window is made by hand, as the kill would have left it.
+    for path in (checkpoint / "commits").glob(f"*{batch}*"):
+        path.unlink()
+
+
+def _quoted(options: list[str]) -> list[str]:
+    return [*(f'"{word}"' if " " in word else word for word in options), "pyspark-shell"]
+
+
+def test_a_plain_query_that_was_killed_goes_on_as_a_managed_job(client: HaClient, tmp_path: Path) -> None:
+    """Killed between its sink and its commit; adopted with CLAIM; killed again; no row is lost and none is twice."""
+    stream, checkpoint = Stream(tmp_path), tmp_path / "plain" / "windows"
+    stream.feed(3)
+    run_plain_and_kill(stream, checkpoint, batch=2)
+    assert (progress(checkpoint).planned, progress(checkpoint).committed) == (2, 1)
+    job = SupervisedJob(client, stream)
+    sinks = {"windows": str(stream.output)}
+    wanted = RestoreRequest(job_id=job.job_id, request_id="r", adopt={"windows": str(checkpoint)}, sinks=sinks)
+    plan = job.job.plan_restore(wanted)
+    assert (plan.verdict, [entry.batch for entry in plan.queries["windows"].replay]) == (Verdict.SAFE, [2])
+
+    job.job.submit(
+        SubmitRequest(
+            job_id=job.job_id,
+            request_id=new_id(),
+            application=str(SCRIPT),
+            arguments=[str(stream.source), str(stream.output)],
+            conf={key: value for key, value in CONF.items() if key not in ("spark.master", "spark.driver.memory")},
+            master="local[2]",
+            driver_memory="1g",
+            options=HaOptions(checkpoint_interval=0, restart_delay=0, retained_checkpoints=1),
+            start_from=str(checkpoint),
+            sinks=sinks,
+            claim_mode=ClaimMode.CLAIM,
+        )
+    )
+    job.await_committed(1, 2)
+    assert "batch 2 is executed again into noop" in job.log()
+    job.kill()
+    job.recover()
+    stream.feed(2)
+    job.await_committed(2, 4)
+    job.stop("terminate")
+    result = job.await_result()
+
+    assert result.state is JobState.FINISHED, result.reason
+    assert stream.windows() == stream.expected_windows(5)
+    assert not checkpoint.exists()
+    assert client.coordinator.children(client.paths.to_delete) == []

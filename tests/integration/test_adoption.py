@@ -1,0 +1,269 @@
+"""Planning a start from a checkpoint that Spark wrote elsewhere; a real one, on a real ZooKeeper."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_ha.checkpoints.directories.sinks import FileSinkLog
+from airflow_provider_ha.checkpoints.model import RestorePlan, Verdict
+from airflow_provider_ha.checkpoints.restore import adopt as adopting
+from airflow_provider_ha.checkpoints.restore.prepare import prepare_restore
+from airflow_provider_ha.driver.start_point import check_adopted
+from airflow_provider_ha.errors import (
+    CheckpointCorruptError,
+    CheckpointMissingError,
+    ConfigurationError,
+    HaError,
+    JobStateError,
+    RestoreRefusedError,
+    StorageUnavailableError,
+)
+from airflow_provider_ha.jobs.model import StartKind
+from airflow_provider_ha.pointers.ownership import ClaimMode, Owner
+from airflow_provider_ha.submit.context import JobContext
+from airflow_provider_ha.submit.requests import RestoreRequest
+from airflow_provider_ha.submit.restore import plan_for, restore_job, submit_job
+from tests import submit_helpers as helpers
+from tests.recorded_job import FILES, MORE, QUERY, assert_exact, continue_query, copy_live, copy_output
+
+
+pytestmark = pytest.mark.timeout(300)
+LAST = 13
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Path:
+    """The checkpoint of a query that was killed between its sink and its commit."""
+    directory = copy_live(tmp_path / "elsewhere") / QUERY
+    for path in (directory / "commits").glob(f"*{LAST}*"):
+        path.unlink()
+    return directory
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return copy_output(tmp_path / "out")
+
+
+def plan(job: JobContext, directory: Path | str, **values: Any) -> RestorePlan:
+    request = RestoreRequest(job_id=job.job_id, request_id="r", **{"adopt": {QUERY: str(directory)}, **values})
+    return plan_for(job, request)[1]
+
+
+def tree(root: Path) -> dict[str, tuple[bytes, int]]:
+    """Return every file with its bytes and the time of its last change."""
+    return {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in root.rglob("*") if path.is_file()}
+
+
+def test_a_plan_shows_cut_replay_sink_owner_and_verdict_and_changes_nothing(
+    copy: JobContext, elsewhere: Path, out: Path
+) -> None:
+    before = tree(elsewhere)
+
+    made = plan(copy, elsewhere, sinks={QUERY: str(out)})
+
+    query = made.queries[QUERY]
+    assert (query.batch, [entry.batch for entry in query.replay]) == (LAST - 1, [LAST])
+    assert (query.sink.path, query.sink.max_batch) == (str(out), LAST)
+    assert (made.verdict, made.reasons, made.owner) == (Verdict.SAFE, (), Owner.USER)
+    assert made.adopted[QUERY].path == str(elsewhere)
+    assert tree(elsewhere) == before
+
+
+def test_a_sink_that_nobody_names_may_be_written_to_again(copy: JobContext, elsewhere: Path) -> None:
+    made = plan(copy, elsewhere)
+
+    assert made.verdict is Verdict.DUPLICATES_POSSIBLE
+    assert any("its sink is not named" in reason for reason in made.reasons)
+    assert plan(copy, elsewhere, sinks={QUERY: "foreachBatch"}).verdict is Verdict.SAFE
+
+
+def test_a_sink_that_is_ahead_or_behind_is_told(copy: JobContext, elsewhere: Path, out: Path) -> None:
+    shutil.rmtree(out / "_spark_metadata")
+
+    made = plan(copy, elsewhere, sinks={QUERY: str(out)})
+
+    assert made.verdict is Verdict.LOSS_POSSIBLE
+    assert any("the file sink has batches up to -1 only" in reason for reason in made.reasons)
+
+
+def test_whether_it_is_claimed_is_part_of_the_plan(copy: JobContext, elsewhere: Path) -> None:
+    made = plan(copy, elsewhere, claim_mode=ClaimMode.CLAIM)
+
+    assert (made.claim_mode, made.owner) == (ClaimMode.CLAIM, Owner.JOB)
+
+
+def without_metadata(directory: Path) -> None:
+    (directory / "metadata").unlink()
+
+
+def damaged(directory: Path) -> None:
+    for path in directory.glob("state/0/0/*.zip"):
+        path.write_bytes(path.read_bytes()[:-20])
+
+
+def uncommitted(directory: Path) -> None:
+    shutil.rmtree(directory / "commits")
+
+
+def gone(directory: Path) -> None:
+    shutil.rmtree(directory)
+
+
+@pytest.mark.parametrize(
+    ("damage", "error"),
+    [
+        (without_metadata, CheckpointCorruptError),
+        (damaged, CheckpointCorruptError),
+        (uncommitted, CheckpointMissingError),
+        (gone, StorageUnavailableError),
+    ],
+)
+def test_what_cannot_be_restored_is_refused_with_its_reason(
+    copy: JobContext, elsewhere: Path, damage: Callable[[Path], None], error: type[HaError]
+) -> None:
+    damage(elsewhere)
+
+    with pytest.raises(error) as caught:
+        plan(copy, elsewhere)
+
+    assert caught.value.next_step
+
+
+def test_a_query_that_goes_on_is_not_adopted(
+    copy: JobContext, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = adopting.readable
+
+    def meanwhile(directory: Path, **values: Any) -> Any:
+        (elsewhere / "commits" / str(LAST)).write_text("v1\n{}")
+        return read(directory, **values)
+
+    monkeypatch.setattr(adopting, "readable", meanwhile)
+
+    with pytest.raises(JobStateError, match="is running"):
+        plan(copy, elsewhere)
+
+
+@pytest.mark.parametrize(
+    ("adopt", "sinks", "reason"),
+    [
+        ({QUERY: "relative/path"}, {}, "no absolute path"),
+        ({QUERY: "/data/../etc"}, {}, "no absolute path"),
+        ({QUERY: "s3://bucket/checkpoint"}, {}, "not on a file system of this host"),
+        ({"sinks": "{elsewhere}"}, {}, "reserved"),
+        ({QUERY: "{elsewhere}", "again": "{elsewhere}"}, {}, "have one query id"),
+        ({QUERY: "{elsewhere}"}, {"another": "/out"}, "but not their checkpoints"),
+        ({QUERY: "{elsewhere}"}, {QUERY: "parquet"}, "named by its output directory"),
+        ({QUERY: "{cluster}"}, {}, "belongs to this cluster"),
+    ],
+)
+def test_names_that_cannot_be_used_are_refused(
+    copy: JobContext, elsewhere: Path, adopt: dict[str, str], sinks: dict[str, str], reason: str
+) -> None:
+    inside = copy.config.work_path / "jobs" / "flights" / "live" / "e1-a" / QUERY
+    inside.mkdir(parents=True)
+    named = {query: text.format(elsewhere=elsewhere, cluster=inside) for query, text in adopt.items()}
+
+    with pytest.raises(ConfigurationError, match=reason):
+        plan(copy, elsewhere, adopt=named, sinks=sinks)
+
+
+def test_a_job_that_never_ran_starts_from_a_path(copy: JobContext, elsewhere: Path, out: Path, tmp_path: Path) -> None:
+    request = helpers.request(
+        helpers.script(tmp_path), start_from=str(elsewhere), sinks={QUERY: str(out)}, claim_mode=ClaimMode.CLAIM
+    )
+
+    made = submit_job(copy, request)
+
+    start = copy.runs.get(made.run).run.start
+    assert (start.kind, start.claim_mode, start.source_id) == (
+        StartKind.PATH,
+        ClaimMode.CLAIM,
+        f"{QUERY}={elsewhere}",
+    )
+    assert copy.coordinator.find(copy.paths.run_claim(made.run)) is None  # it is claimed when it is done
+
+
+def test_a_start_that_is_not_safe_is_refused_and_leaves_nothing(
+    copy: JobContext, elsewhere: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(RestoreRefusedError, match="DUPLICATES_POSSIBLE"):
+        submit_job(copy, helpers.request(helpers.script(tmp_path), start_from=str(elsewhere)))
+
+    assert copy.coordinator.find(copy.paths.base) is None
+
+
+def test_a_restore_of_a_job_without_an_application_says_what_to_do(
+    copy: JobContext, elsewhere: Path, out: Path
+) -> None:
+    request = RestoreRequest(job_id="copy", request_id="r", adopt={QUERY: str(elsewhere)}, sinks={QUERY: str(out)})
+
+    with pytest.raises(JobStateError, match="has no run yet") as caught:
+        restore_job(copy, request)
+
+    assert "start_from" in caught.value.next_step
+
+
+def test_a_query_that_went_on_after_the_plan_is_refused_by_the_driver(copy: JobContext, elsewhere: Path) -> None:
+    made = plan(copy, elsewhere)
+    check_adopted(made)
+    (elsewhere / "commits" / str(LAST)).write_text("v1\n{}")
+
+    with pytest.raises(RestoreRefusedError, match="has changed since the restore was planned"):
+        check_adopted(made)
+
+
+@pytest.mark.usefixtures("copy")
+def test_the_command_plans_from_a_path(spark_ha: Any, elsewhere: Path, out: Path) -> None:
+    words = ("checkpoint", "plan", "copy", "--from", str(elsewhere), "--sink", str(out))
+
+    code, shown, _ = spark_ha(*words)
+    document = json.loads(spark_ha(*words, "--json")[1])
+
+    assert code == 0
+    assert "SAFE: no row is lost" in shown
+    assert "the user's: never changed, never removed" in shown
+    assert document["adopted"][QUERY]["path"] == str(elsewhere)
+    assert document["queries"][QUERY]["replay"] == [LAST]
+
+
+@pytest.mark.usefixtures("copy")
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("--from", "/a/b", "--want", "checkpoint-1"), "Use the one or the other"),
+        (("--from", "x=/a/b", "--from", "x=/a/c"), "named twice"),
+        (("--sink", "/out"), "is of no query"),
+        (("--from", "s3://bucket/a"), "not on a file system of this host"),
+    ],
+)
+def test_options_that_contradict_are_one_sentence(spark_ha: Any, words: tuple[str, ...], reason: str) -> None:
+    code, _, error = spark_ha("restore", "copy", *words)
+
+    assert code == 2
+    assert reason in error.replace("\n", " ")
+    assert "Traceback" not in error
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_spark_goes_on_from_what_was_adopted_and_the_output_is_exact(
+    copy: JobContext, elsewhere: Path, out: Path, tmp_path: Path
+) -> None:
+    before = tree(elsewhere)
+    made = plan(copy, elsewhere, sinks={QUERY: str(out)})
+
+    prepare_restore(tmp_path, made, tmp_path / "e1")
+    recorded = [entry.model_dump(mode="json") for entry in made.queries[QUERY].replay]
+    continue_query([{"checkpoint": tmp_path / "e1" / QUERY, "out": out, "recorded": recorded}], tmp_path)
+
+    assert_exact(out, FILES + MORE)
+    assert FileSinkLog(out).max_batch() > LAST
+    assert tree(elsewhere) == before
