@@ -70,10 +70,9 @@ class JobWriter:
         self._written: tuple[JobState, int | None, str] | None = None
         self._ended = False
 
-    def begin(self, origin: Origin, *claim: Op) -> None:
-        """Make the working directory current. This is where a restore is done, and not before.
+    def begin(self, origin: Origin) -> None:
+        """Make the working directory current.
 
-        :param claim: What makes the job the owner of what it was restored from, in the same transaction.
         :raises StorageError: The journal could not be written; the directory is not current.
         """
         generation = Generation(run=self._run, epoch=self._leadership.epoch, directory=origin.key)
@@ -83,7 +82,7 @@ class JobWriter:
             self._message = message
             status = self._status(None)
             self._leadership.commit(
-                self._put(self._paths.generation, generation), self._put(self._paths.status, status), *claim
+                self._put(self._paths.generation, generation), self._put(self._paths.status, status)
             )
             self._written = (self._state, None, message)
 

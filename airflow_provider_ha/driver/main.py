@@ -16,7 +16,6 @@ from airflow_provider_ha.checkpoints.format.layout import queries
 from airflow_provider_ha.checkpoints.retained.savepoints import SavepointStore
 from airflow_provider_ha.checkpoints.retained.store import CheckpointStore
 from airflow_provider_ha.clock import Clock, SystemClock, new_id
-from airflow_provider_ha.coordination.coordinator import Op
 from airflow_provider_ha.coordination.records import read_record
 from airflow_provider_ha.driver import context
 from airflow_provider_ha.driver.ending import Ending
@@ -27,7 +26,7 @@ from airflow_provider_ha.driver.lead import Led, lead
 from airflow_provider_ha.driver.leaving import Exit
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.operations_loop import Handlers, OperationsLoop
-from airflow_provider_ha.driver.origin import Origin, OriginKind
+from airflow_provider_ha.driver.origin import Origin
 from airflow_provider_ha.driver.parts import Parts
 from airflow_provider_ha.driver.patches import Patches
 from airflow_provider_ha.driver.publish_loop import PublishLoop
@@ -132,15 +131,9 @@ class Driver:
         except RestoreRefusedError as error:
             writer.end(JobState.FAILED, reason=str(error))
             self._exit.leave(ExitCode.REFUSED, str(error))
-        writer.begin(origin, *self._claim(origin))
+        writer.begin(origin)
         log.info("epoch %d works in %s (%s %s)", self._led.leadership.epoch, key, origin.kind.value, origin.source)
         return origin
-
-    def _claim(self, origin: Origin) -> list[Op]:
-        """Return what makes the job the owner of what it is restored from; a recovery finds that done."""
-        if origin.kind is not OriginKind.RESTORE or origin.plan is None:
-            return []
-        return self._checkpoints.claims.ops(origin.plan, run=self._led.run.number, epoch=self._led.leadership.epoch)
 
     def _published(self) -> Mapping[str, int]:
         """Return the cut of this run's newest checkpoint; batch numbers of other runs may mean other batches."""

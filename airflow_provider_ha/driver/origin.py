@@ -10,6 +10,7 @@ from pathlib import Path
 from airflow_provider_ha.checkpoints.directories.pins import sink_directory
 from airflow_provider_ha.checkpoints.directories.sinks import LOG, local_path
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryPlan, RestorePlan
+from airflow_provider_ha.errors import RestoreRefusedError
 from airflow_provider_ha.jobs.model import OutputMode
 
 
@@ -49,6 +50,17 @@ class Origin:
     def plans(self) -> Mapping[str, QueryPlan]:
         """Query -> what the run's restore plan says about it."""
         return self.plan.queries if self.plan else {}
+
+    def check_adopted(self, query: str) -> None:
+        """Refuse a query that was not named when its job's checkpoints were adopted: it would begin from nothing.
+
+        :raises RestoreRefusedError: It was not.
+        """
+        if self.plan is not None and self.plan.adopted and query not in self.plan.adopted:
+            raise RestoreRefusedError(
+                f"the script starts query {query!r}, but the checkpoints of {sorted(self.plan.adopted)} were adopted",
+                next_step="Name the checkpoint of every query of the script; a new query comes with the next run",
+            )
 
     def sink_log(self, query: str) -> Path | None:
         """Return where the log of a query's file sink was kept with the restored cut; ``None`` when nowhere.

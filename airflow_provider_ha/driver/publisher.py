@@ -18,12 +18,14 @@ from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind, QueryCut, SinkKind
 from airflow_provider_ha.checkpoints.retained.store import CheckpointStore
 from airflow_provider_ha.clock import Clock
+from airflow_provider_ha.coordination.coordinator import Op
 from airflow_provider_ha.coordination.election import Leadership
 from airflow_provider_ha.driver.origin import Origin
 from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
 from airflow_provider_ha.driver.recorder import BatchRecorder
 from airflow_provider_ha.errors import CheckpointError, CheckpointMissingError, HaError, LeadershipError
 from airflow_provider_ha.jobs.model import HaOptions
+from airflow_provider_ha.pointers.ownership import ClaimMode
 from airflow_provider_ha.storage.keys import JobKeys
 
 
@@ -138,7 +140,7 @@ class Publisher:
         """Write payload and pointer. What is refused for the moment is finished the next time, not pinned twice."""
         self._unfinished, self._tried = checkpoint, checkpoint.number
         try:
-            self._store.add(self._leadership, checkpoint)
+            self._store.add(self._leadership, checkpoint, *self._claim())
         except HaError as error:
             if not error.retryable:
                 self._unfinished = None
@@ -148,6 +150,18 @@ class Publisher:
         self._mark_old()
         log.info("checkpoint %d (%s): %s", checkpoint.number, checkpoint.reason.value, self._last.cut)
         return checkpoint
+
+    def _claim(self) -> list[Op]:
+        """Return what makes the job the owner of what its run was restored from, with the run's first checkpoint.
+
+        Before it the restore may still fail, and what it started from is what its user has.
+        """
+        plan, run = self._origin.plan, self._provenance.run
+        if plan is None or plan.claim_mode is ClaimMode.NO_CLAIM:
+            return []
+        if any(pointer.run == run for pointer in self._store.list()):
+            return []
+        return self._store.claims.ops(plan, run=run, epoch=self._leadership.epoch)
 
     def _due(self) -> bool:
         """Whether something was committed since the last checkpoint, and the interval is over."""

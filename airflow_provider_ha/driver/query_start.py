@@ -119,7 +119,7 @@ class QueryStarter:
             raise JobStateError("the job is being stopped: no query is started any more")
         try:
             checked = check_writer(writer, path, self._origin.directory, self._registry.names)
-            self._refuse_unadopted(checked.name)
+            self._origin.check_adopted(checked.name)
             steps = self._prepare(checked)
         except (ApplicationRefusedError, RestoreRefusedError) as error:
             raise self._lifecycle.refuse(error) from None
@@ -141,16 +141,6 @@ class QueryStarter:
             reached = FileSinkLog(checked.sink.path).max_batch()
         recorded = self._origin.recorded(checked.name)
         return decide_start(progress(directory), recorded, reached, query=checked.name)
-
-    def _refuse_unadopted(self, name: str) -> None:
-        """Refuse a query that was not named when its job's checkpoints were adopted: it would begin from nothing."""
-        plan = self._origin.plan
-        if plan is not None and plan.adopted and name not in plan.adopted:
-            raise RestoreRefusedError(
-                f"the script starts query {name!r}, but the checkpoints of {sorted(plan.adopted)} were adopted",
-                next_step="Name the checkpoint of each query of the script; a query of no checkpoint comes with the "
-                "next run",
-            )
 
     def _seed(self, name: str, target: Path) -> None:
         """Give a new output directory the log that Spark will look for at its next compaction."""

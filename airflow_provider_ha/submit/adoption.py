@@ -14,10 +14,10 @@ from airflow_provider_ha.checkpoints.directories.pins import refuse_reserved
 from airflow_provider_ha.checkpoints.directories.sinks import local_path
 from airflow_provider_ha.checkpoints.format import files
 from airflow_provider_ha.checkpoints.format.releases import installed_version
-from airflow_provider_ha.checkpoints.model import RestorePlan, SinkKind
+from airflow_provider_ha.checkpoints.model import RestorePlan, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.restore.adopt import Found, look, sink_of
 from airflow_provider_ha.checkpoints.restore.facts import gather_facts
-from airflow_provider_ha.checkpoints.restore.plan import plan_restore
+from airflow_provider_ha.checkpoints.restore.plan import SEVERITY, plan_restore
 from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.checkpoints.retained.restorable import verifier
 from airflow_provider_ha.errors import ConfigurationError, StorageUnavailableError
@@ -58,9 +58,15 @@ def plan_adoption(job: JobContext, request: RestoreRequest) -> tuple[Chosen, Res
         now=job.clock.now(),
         candidates=[item.candidate for item in found.values()],
     )
+    reasons = [*plan.reasons, *_unnamed_sinks(found)]
+    verdict = plan.verdict
+    if job.has_state:
+        reasons.append(f"job {job.job_id} gives up its own checkpoints: what it wrote since may be written again")
+        verdict = max(verdict, Verdict.DUPLICATES_POSSIBLE, key=SEVERITY.index)
     return chosen, plan.model_copy(
         update={
-            "reasons": (*plan.reasons, *_unnamed_sinks(found)),
+            "verdict": verdict,
+            "reasons": tuple(reasons),
             "claim_mode": request.claim_mode,
             "owner": Owner.JOB if request.claim_mode is ClaimMode.CLAIM else Owner.USER,
             "adopted": {query: item.adopted for query, item in found.items()},

@@ -66,6 +66,13 @@ class JobContext:
         """What storage knows of the job's runs."""
         return JobJournal(self.store, self.keys)
 
+    @property
+    def has_state(self) -> bool:
+        """Whether the job has a checkpoint or a savepoint. By name: one that cannot be read is state as well."""
+        return bool(
+            self.coordinator.children(self.paths.checkpoints) or self.coordinator.children(self.paths.savepoints)
+        )
+
     def commit(self, *ops: Op) -> list[int]:
         """Apply *ops* in one transaction, which create what nobody else may create under that name.
 

@@ -135,7 +135,7 @@ def savepoint_store(job: JobContext) -> SavepointStore:
 
 
 def _start_point(job: JobContext, request: SubmitRequest) -> StartPoint:
-    if request.start_from == FRESH or (request.start_from == LATEST and not _has_state(job)):
+    if request.start_from == FRESH or (request.start_from == LATEST and not job.has_state):
         return StartPoint()
     directories = named_directories(request.start_from)
     wanted = RestoreRequest(
@@ -150,11 +150,6 @@ def _start_point(job: JobContext, request: SubmitRequest) -> StartPoint:
     _, plan = plan_for(job, wanted)
     _refuse(plan, request.allow)
     return _start(job, plan, wanted.output)
-
-
-def _has_state(job: JobContext) -> bool:
-    # By name: a pointer that cannot be read is state as well.
-    return bool(job.coordinator.children(job.paths.checkpoints) or job.coordinator.children(job.paths.savepoints))
 
 
 def _choose(job: JobContext, source: JobContext, request: RestoreRequest, reading: Reading) -> tuple[Selection, Chosen]:

@@ -30,6 +30,7 @@ from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.submit.requests import RestoreRequest
 from airflow_provider_ha.submit.restore import plan_for, restore_job, submit_job
 from tests import submit_helpers as helpers
+from tests.checkpoint_helpers import Job
 from tests.recorded_job import FILES, MORE, QUERY, assert_exact, continue_query, copy_live, copy_output
 
 
@@ -91,6 +92,16 @@ def test_a_sink_that_is_ahead_or_behind_is_told(copy: JobContext, elsewhere: Pat
 
     assert made.verdict is Verdict.LOSS_POSSIBLE
     assert any("the file sink has batches up to -1 only" in reason for reason in made.reasons)
+
+
+def test_a_job_that_has_checkpoints_does_not_go_back_unasked(source: Job, elsewhere: Path, out: Path) -> None:
+    """A DAG that names the directory for ever would rewind its job with every run."""
+    flights = helpers.context(source.config, source.coordinator)
+
+    made = plan(flights, elsewhere, sinks={QUERY: str(out)})
+
+    assert made.verdict is Verdict.DUPLICATES_POSSIBLE
+    assert any("gives up its own checkpoints" in reason for reason in made.reasons)
 
 
 def test_whether_it_is_claimed_is_part_of_the_plan(copy: JobContext, elsewhere: Path) -> None:

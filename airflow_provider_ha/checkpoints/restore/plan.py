@@ -21,7 +21,7 @@ from airflow_provider_ha.checkpoints.retained.timeline import following
 
 # What is written there is gone with the driver.
 _TRANSIENT_FORMATS = frozenset({"noop", "console", "memory"})
-_SEVERITY = (Verdict.SAFE, Verdict.DUPLICATES_POSSIBLE, Verdict.LOSS_POSSIBLE, Verdict.IMPOSSIBLE)
+SEVERITY = (Verdict.SAFE, Verdict.DUPLICATES_POSSIBLE, Verdict.LOSS_POSSIBLE, Verdict.IMPOSSIBLE)
 
 
 class Drained(Protocol):
@@ -53,7 +53,7 @@ class _Judgement:
     reasons: list[str] = field(default_factory=list)
 
     def add(self, verdict: Verdict, reason: str) -> None:
-        self.verdict = max(self.verdict, verdict, key=_SEVERITY.index)
+        self.verdict = max(self.verdict, verdict, key=SEVERITY.index)
         self.reasons.append(f"{self.query}: {reason}")
 
 
@@ -93,7 +93,7 @@ def plan_restore(
         source=chosen.source,
         source_id=chosen.source_id,
         directory=chosen.directory,
-        verdict=max((item.verdict for item in judgements), key=_SEVERITY.index, default=Verdict.SAFE),
+        verdict=max((item.verdict for item in judgements), key=SEVERITY.index, default=Verdict.SAFE),
         reasons=tuple(reason for item in judgements for reason in item.reasons),
         queries=queries,
         candidates=tuple(candidates),

@@ -1,10 +1,10 @@
-"""What a job has claimed: noted with the restore, subsumed like its oldest checkpoint, removed pointer first.
+"""What a job has claimed: noted with a run's first checkpoint, subsumed like its oldest one, removed pointer first.
 
-Invariants: ownership passes in the transaction that makes the restored working directory current: before it, whatever
-fails, all is the user's; after it, whatever dies, all is the job's. A thing is claimed once. What was claimed is marked
-for deletion when as many checkpoints as are retained were taken after it, the newest of them with its files pinned;
-until then it is what a restore would fall back to. It goes by way of the list of deletions, where the leases of its
-readers hold it.
+Invariants: ownership passes in the transaction that makes the first checkpoint of the restored run known. Before it the
+restore may still fail, and all is the user's; after it the job has a checkpoint of its own, whatever dies. A thing is
+claimed once. What was claimed is marked for deletion when as many checkpoints as are retained were taken after it, the
+newest of them with its files pinned; until then it is what a restore would fall back to. It goes by way of the list of
+deletions, where the leases of its readers hold it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Claimed:
 class Claims:
     """The claims of one job. Owns nothing; for one thread at a time.
 
-    Only who leads the job claims, and with its first write. So what there is to be subsumed is read once.
+    Only who leads the job claims, with its first checkpoint: what there is to be subsumed is read once, after it.
     """
 
     def __init__(self, coordinator: Coordinator, paths: JobPaths, to_delete: ToDelete, clock: Clock) -> None:
@@ -59,7 +59,7 @@ class Claims:
         self._open: list[_Claimed] | None = None
 
     def ops(self, plan: RestorePlan, *, run: int, epoch: int) -> list[Op]:
-        """Return what makes the job the owner of what *plan* restores from, for the transaction that commits to it.
+        """Return what makes the job the owner of what *plan* restores from, for the transaction of a first checkpoint.
 
         Nothing for ``NO_CLAIM``, for a checkpoint, which is the job's anyway, and for what was claimed before.
         """

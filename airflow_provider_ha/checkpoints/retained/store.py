@@ -30,7 +30,7 @@ from airflow_provider_ha.checkpoints.retained.pointers import (
 )
 from airflow_provider_ha.checkpoints.retained.retention import superfluous
 from airflow_provider_ha.clock import Clock, SystemClock
-from airflow_provider_ha.coordination.coordinator import Check, Coordinator
+from airflow_provider_ha.coordination.coordinator import Check, Coordinator, Op
 from airflow_provider_ha.coordination.counter import counter_op, counter_value, read_counter
 from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.coordination.leases import active
@@ -153,11 +153,12 @@ class CheckpointStore:
         counted = read_counter(self._coordinator, self._paths.checkpoint_id_counter)
         return max(counted, self.latest_number() or 0) + 1  # a counter that was lost is not taken for a new one
 
-    def add(self, leadership: Leadership, checkpoint: Checkpoint) -> CheckpointPointer:
+    def add(self, leadership: Leadership, checkpoint: Checkpoint, *also: Op) -> CheckpointPointer:
         """Write the payload, then its pointer and the counter in one fenced transaction.
 
         Can be called again with the same checkpoint when an outcome is unknown.
 
+        :param also: What happens with it or not at all: a claim.
         :raises FencedError: Another epoch owns the job; the payload was discarded.
         :raises OutcomeUnknownError: Sent, not answered, and not found again: it may still appear. Nothing is discarded.
         :raises CheckpointError: Another checkpoint has that number, or the store was shut down.
@@ -174,7 +175,7 @@ class CheckpointStore:
             self._refuse_number(leadership, checkpoint.number)
         count = counter_op(self._paths.checkpoint_id_counter, counter, checkpoint.number)
         try:
-            self._pointers.add(leadership.commit, node_name(checkpoint.number), pointer, data, count)
+            self._pointers.add(leadership.commit, node_name(checkpoint.number), pointer, data, count, *also)
         except NodeExistsError as error:
             raise CheckpointError(f"another checkpoint has number {checkpoint.number}") from error
         except ObjectExistsError as error:

@@ -8,19 +8,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from airflow_provider_ha.checkpoints.model import RestorePlan, SavepointPointer, Verdict
-from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.coordination.leases import hold
-from airflow_provider_ha.driver.job_writer import JobWriter
-from airflow_provider_ha.driver.origin import Origin, OriginKind
 from airflow_provider_ha.errors import LeadershipError
-from airflow_provider_ha.jobs.graph_store import JobGraphStore
-from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint, ClaimMode, Owner
 from tests.checkpoint_helpers import AT, Job
 from tests.conformance.stores.stage import Stage, add_savepoint, flink, pins, pointers, savepoints
@@ -52,22 +45,8 @@ def plan_from(source: str, source_id: str, mode: ClaimMode, **values: object) ->
 
 
 def restore(job: Job, plan: RestorePlan, *, run: int = 1) -> None:
-    """Do what a driver does when its working directory is made."""
+    """Claim as a driver does with its first checkpoint, without the checkpoint."""
     job.leadership.commit(*job.checkpoints.claims.ops(plan, run=run, epoch=job.leadership.epoch))
-
-
-def writer(job: Job) -> JobWriter:
-    nothing_started: Any = SimpleNamespace(started=[])
-    return JobWriter(
-        coordinator=job.coordinator,
-        paths=job.paths,
-        graphs=JobGraphStore(job.coordinator, job.objects, job.paths),
-        journal=JobJournal(job.objects, job.keys),
-        leadership=job.leadership,
-        registry=nothing_started,
-        run=1,
-        clock=SystemClock(),
-    )
 
 
 def claimed_by(job: Job, savepoint_id: str) -> int | None:
@@ -182,23 +161,21 @@ def test_a_deposed_leader_claims_nothing(stage: Stage, job: Job) -> None:
     assert claimed_by(job, MINE) is None
 
 
-def test_ownership_passes_with_the_working_directory_or_not_at_all(stage: Stage, job: Job) -> None:
-    """A driver that loses its job before the restored directory is current leaves the savepoint to its user."""
+def test_ownership_passes_with_the_first_checkpoint_or_not_at_all(stage: Stage, job: Job) -> None:
+    """A driver that loses its job before its first checkpoint is known leaves the savepoint to its user."""
     add_savepoint(job, MINE, 1)
     plan = plan_from("savepoint", MINE, ClaimMode.CLAIM)
-    origin = Origin(OriginKind.RESTORE, "jobs/flights/live/e1-a", job.config.work_path, plan=plan)
     claim = job.checkpoints.claims.ops(plan, run=1, epoch=job.leadership.epoch)
     stage.depose(job)
     with pytest.raises(LeadershipError):
-        writer(job).begin(origin, *claim)
-    assert (claimed_by(job, MINE), job.coordinator.find(job.paths.generation)) == (None, None)
+        job.checkpoints.add(job.leadership, job.checkpoint(1, 2, 2), *claim)
+    assert (claimed_by(job, MINE), pointers(job)) == (None, [])
 
     successor = stage.leader("successor")
     again = successor.checkpoints.claims.ops(plan, run=1, epoch=successor.leadership.epoch)
-    writer(successor).begin(origin, *again)
+    successor.checkpoints.add(successor.leadership, successor.checkpoint(1, 2, 2), *again)
 
-    assert claimed_by(job, MINE) == 1
-    assert job.coordinator.find(job.paths.generation) is not None
+    assert (claimed_by(job, MINE), pointers(job)) == (1, [1])
 
 
 def test_checkpoints_of_earlier_runs_outlive_no_claim(job: Job) -> None:

@@ -19,7 +19,7 @@ from airflow_provider_ha.submit.client import HaClient
 from airflow_provider_ha.submit.requests import RestoreRequest, SubmitRequest
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.driver_helpers import APPS, CONF, PATIENCE, Stream
-from tests.supervised_job import FAST_POLL, SupervisedJob
+from tests.supervised_job import SupervisedJob
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1800)]
@@ -44,7 +44,7 @@ def run_plain_and_kill(stream: Stream, checkpoint: Path, batch: int) -> None:
         return entry.exists()
 
     try:
-        wait_until(written, timeout=PATIENCE, what=f"batch {batch} in the sink", interval=FAST_POLL)
+        wait_until(written, timeout=PATIENCE, what=f"batch {batch} in the sink", interval=0.2)
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from airflow_provider_ha.checkpoints.model import CheckpointKind, SinkKind
+from airflow_provider_ha.checkpoints.model import CheckpointKind, RestorePlan, SinkKind, Verdict
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, SetData
@@ -21,8 +21,9 @@ from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
 from airflow_provider_ha.driver.writer_notes import SinkSpec
 from airflow_provider_ha.errors import CheckpointError, LeadershipError
 from airflow_provider_ha.jobs.model import HaOptions
+from airflow_provider_ha.pointers.ownership import ClaimMode, Owner
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.checkpoint_helpers import JOB, Job, led_job
+from tests.checkpoint_helpers import AT, JOB, Job, led_job
 from tests.recorded_job import QUERY, copy_live
 
 
@@ -38,7 +39,10 @@ def job(config: HaConfig, coordinator: Coordinator) -> Iterator[Job]:
 @pytest.fixture
 def publisher(job: Job, tmp_path: Path) -> Publisher:
     """A publisher of one query that has committed something, that keeps one checkpoint."""
-    live = copy_live(tmp_path / "live")
+    return publisher_of(job, copy_live(tmp_path / "live"))
+
+
+def publisher_of(job: Job, live: Path, plan: RestorePlan | None = None) -> Publisher:
     registry = QueryRegistry(SystemClock())
     sink = SinkSpec(SinkKind.FOREACH_BATCH, "foreachBatch")
     registry.add(StartedQuery(QUERY, SimpleNamespace(), sink, live / QUERY))
@@ -47,7 +51,7 @@ def publisher(job: Job, tmp_path: Path) -> Publisher:
         store=job.checkpoints,
         leadership=job.leadership,
         registry=registry,
-        origin=Origin(OriginKind.FRESH, "jobs/flights/live/e1-a", live),
+        origin=Origin(OriginKind.RESTORE if plan else OriginKind.FRESH, "jobs/flights/live/e1-a", live, plan=plan),
         provenance=Provenance(JOB, 1, "g", "4.2.0"),
         options=HaOptions(checkpoint_interval=0.0, retained_checkpoints=1),
         work_path=job.config.work_path,
@@ -96,6 +100,36 @@ def test_publication_pauses_while_too_many_wait_to_be_removed(
 
     assert made is not None
     assert numbers(job) == [4]
+
+
+def test_a_claim_is_made_with_the_first_checkpoint_and_outlived_by_as_many_as_are_retained(
+    job: Job, tmp_path: Path
+) -> None:
+    live = copy_live(tmp_path / "live")
+    job.savepoints.create(job.leadership.commit, job.request("mine", 9), live)
+    plan = RestorePlan(
+        job_id=JOB,
+        source_job=JOB,
+        source="savepoint",
+        source_id="mine",
+        directory=job.keys.savepoint("mine"),
+        verdict=Verdict.SAFE,
+        queries={},
+        age_seconds=0,
+        created_at=AT,
+        claim_mode=ClaimMode.CLAIM,
+        owner=Owner.JOB,
+    )
+    publisher = publisher_of(job, live, plan)
+    assert job.savepoints.pointer("mine").claimed_by is None
+
+    publisher.publish(CheckpointKind.PERIODIC)
+
+    assert len(job.savepoints.list()) == 0
+    publisher.clean_up()
+    assert not job.savepoints.directory("mine").exists()
+    publisher_of(job, live, plan).publish(CheckpointKind.PERIODIC)  # the next epoch has nothing to claim
+    assert numbers(job) == [2]
 
 
 def test_a_stop_does_not_wait_for_removals(job: Job, publisher: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -200,9 +200,11 @@ def test_a_submission_starts_from_a_path_with_the_verdicts_that_are_accepted() -
 @pytest.mark.parametrize(("name", "value"), [("claim_mode", "LEGACY"), ("allow", ["MAYBE"])])
 def test_words_that_nobody_knows_are_refused_by_name(name: str, value: Any) -> None:
     submit = SparkHaSubmitOperator(task_id="t", job_id="j", application="app.py", **{name: value})
-    job: Any = None
+    asked: list[Any] = []
+    job: Any = SimpleNamespace(submit=asked.append)
 
     with pytest.raises(ConfigurationError, match=r"LEGACY|MAYBE") as caught:
         submit.start(job, "r")
 
     assert caught.value.next_step
+    assert asked == []

@@ -1,0 +1,61 @@
+"""What a driver knows about the past of its working directory."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ha.checkpoints.model import QueryPlan, QuerySink, RestorePlan, SinkKind, Verdict
+from airflow_provider_ha.driver.origin import Origin, OriginKind
+from airflow_provider_ha.errors import RestoreRefusedError
+from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint
+
+
+ADOPTED = AdoptedCheckpoint(path="/data/windows", query_id="id", planned=3, committed=2)
+
+
+def origin(*, adopted: bool, sink: QuerySink) -> Origin:
+    plan = RestorePlan(
+        job_id="j",
+        source_job="j",
+        source="path" if adopted else "savepoint",
+        source_id="s",
+        directory="",
+        verdict=Verdict.SAFE,
+        queries={"windows": QueryPlan(batch=2, sink=sink)},
+        age_seconds=0,
+        created_at=datetime(2026, 1, 1, tzinfo=timezone.utc),
+        adopted={"windows": ADOPTED} if adopted else {},
+    )
+    return Origin(OriginKind.RESTORE, "live/e1-a", Path("/work/live/e1-a"), plan=plan, sinks=Path("/work/savepoint"))
+
+
+NAMED = QuerySink(kind=SinkKind.FILE, path="/data/out")
+UNNAMED = QuerySink(kind=SinkKind.OTHER)
+
+
+def test_a_query_without_an_adopted_checkpoint_is_refused_beside_one_that_has_it() -> None:
+    """It would begin from nothing, and write again what its checkpoint says it has written."""
+    made = origin(adopted=True, sink=NAMED)
+
+    made.check_adopted("windows")
+    with pytest.raises(RestoreRefusedError, match="starts query 'window'"):
+        made.check_adopted("window")
+
+
+def test_a_query_that_is_new_in_a_restored_run_begins_from_nothing() -> None:
+    origin(adopted=False, sink=NAMED).check_adopted("another")
+
+
+@pytest.mark.parametrize(
+    ("adopted", "sink", "log"),
+    [
+        (False, NAMED, Path("/work/savepoint/sinks/windows/_spark_metadata")),
+        (True, NAMED, Path("/data/out/_spark_metadata")),
+        (True, UNNAMED, None),
+    ],
+)
+def test_a_new_output_is_seeded_from_where_the_old_log_lies(adopted: bool, sink: QuerySink, log: Path | None) -> None:
+    assert origin(adopted=adopted, sink=sink).sink_log("windows") == log
