@@ -53,7 +53,7 @@ def adopted(adopt: list[str], sinks: list[str], want: str, source_job: str | Non
     found: dict[str, str] = {}
     for value in adopt:
         name, text = _named(value)
-        path = str((path_of(text) or Path(text)).absolute())
+        path = str((path_of(text) or Path(text)).resolve())
         if found.setdefault(name or Path(path).name, path) != path:
             raise ConfigurationError(f"query {name!r} is named twice", next_step="Name each query once, as QUERY=PATH")
     return Adopted(found, dict(_sink(value, list(found)) for value in sinks))
@@ -63,7 +63,7 @@ def _sink(value: str, queries: list[str]) -> tuple[str, str]:
     name, text = _named(value)
     if name is None and len(queries) != 1:
         raise ConfigurationError(f"sink {value!r} is of no query", next_step="Write it as QUERY=PATH, and name --from")
-    return name or queries[0], str(Path(text).absolute()) if text.startswith(".") else text
+    return name or queries[0], text
 
 
 def _named(value: str) -> tuple[str | None, str]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from airflow_provider_ha.checkpoints.directories.pins import refuse_reserved
-from airflow_provider_ha.checkpoints.directories.sinks import local_path
 from airflow_provider_ha.checkpoints.format import files
 from airflow_provider_ha.checkpoints.format.releases import installed_version
 from airflow_provider_ha.checkpoints.model import RestorePlan, SinkKind, Verdict
@@ -87,7 +87,13 @@ def _check_names(request: RestoreRequest) -> None:
 
 
 def _directory(job: JobContext, text: str) -> Path:
-    path = local_path(text)
+    parts = urlsplit(text)
+    if parts.scheme not in ("", "file"):
+        raise ConfigurationError(
+            f"checkpoint {text!r} is not on a file system of this host",
+            next_step="Copy it to one that the hosts of the drivers share, and adopt it from there",
+        )
+    path = Path(unquote(parts.path)) if parts.scheme else Path(text)
     if not path.is_absolute() or ".." in path.parts:
         raise ConfigurationError(
             f"checkpoint directory {text!r} is no absolute path", next_step="Write it from the root, without '..'"

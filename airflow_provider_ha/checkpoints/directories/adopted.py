@@ -14,7 +14,7 @@ import shutil
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.directories.links import flush_directory, hidden_checksum
-from airflow_provider_ha.checkpoints.format.files import is_directory, read_text
+from airflow_provider_ha.checkpoints.format.files import is_directory, names, read_text
 from airflow_provider_ha.checkpoints.format.layout import COMMITS, METADATA, OFFSETS, SOURCES, STATE, progress
 from airflow_provider_ha.errors import CheckpointCorruptError, StorageUnavailableError
 from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint
@@ -56,7 +56,7 @@ def remove_adopted(claimed: AdoptedCheckpoint) -> None:
     if directory.is_symlink() or not is_directory(directory):
         log.info("%s is no directory any more: nothing of it is removed", directory)
         return
-    other = _changed(directory, claimed)
+    other = _changed(directory, claimed) if names(directory) else ""
     if other:
         log.warning("%s stays: %s", directory, other)
         return
@@ -70,7 +70,10 @@ def remove_adopted(claimed: AdoptedCheckpoint) -> None:
 
 
 def _changed(directory: Path, claimed: AdoptedCheckpoint) -> str:
-    """Return why a directory is not what was claimed; nothing when it is, or is what a removal has left of it."""
+    """Return why a directory is not what was claimed; nothing when it is, or is what a removal has left of it.
+
+    An empty one is what a removal leaves that dies last of all.
+    """
     try:
         found = query_id(directory)
     except CheckpointCorruptError as error:

@@ -7,6 +7,7 @@ name, so what goes takes nothing from what is newer, and what was restored from 
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from tests.coordination_helpers import JOB
 
 MINE = "mine"
 QUERY_ID = "0b5c4d2e"
+META = "metadata"
 
 
 def plan_from(source: str, source_id: str, mode: ClaimMode, **values: object) -> RestorePlan:
@@ -271,6 +273,24 @@ def test_what_is_not_sparks_is_never_removed_with_a_claimed_directory(job: Job, 
     job.checkpoints.retain(job.leadership, 1)
 
     assert [path.name for path in Path(adopted.path).iterdir()] == ["notes.txt"]
+
+
+@pytest.mark.parametrize(
+    "gone", [("state",), ("state", "commits", "offsets"), ("state", "commits", "offsets", "metadata")]
+)
+def test_a_removal_that_died_is_taken_up_again(job: Job, tmp_path: Path, gone: tuple[str, ...]) -> None:
+    adopted = elsewhere(tmp_path)
+    claim_directory(job, adopted)
+    job.add(1, 2, 2)
+    job.checkpoints.subsume(job.leadership, 1)
+    for name in gone:
+        path = Path(adopted.path) / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    job.checkpoints.clean_up(job.leadership)
+
+    assert not Path(adopted.path).exists()
+    assert job.coordinator.children(job.paths.cluster.to_delete) == []
 
 
 @pytest.mark.parametrize(
