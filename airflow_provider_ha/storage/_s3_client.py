@@ -53,8 +53,16 @@ class Deadlines:
         context[_CONTEXT_KEY] = getattr(self._thread, "deadline", None) or Deadline(self._limits)
 
     def _judge(
-        self, request_dict: dict[str, Any], response: Any, caught_exception: Exception | None, **_: object
+        self,
+        request_dict: dict[str, Any],
+        response: Any,
+        caught_exception: Exception | None,
+        attempts: int,
+        **_: object,
     ) -> None:
+        if caught_exception is not None and attempts >= self._limits.attempts:
+            # A download in parts would begin with all attempts anew, each time with a deadline of its own.
+            raise DeadlineError(f"no answer to {attempts} attempts; the last: {caught_exception}") from caught_exception
         status = 0 if response is None else response[0].status_code
         answered = 0 < status < _SERVER_ERROR and status != _TOO_MANY
         if not answered and not request_dict["context"][_CONTEXT_KEY].allows_attempt():
