@@ -63,8 +63,8 @@ def page(
         f"{_HEAD}\n## Flink's cases\n\n{len(tested & listed.keys())} of {len(listed)} cases have a test.\n\n"
         f"| | case of Flink | our test | mutant | result |\n|---|---|---|---|---|\n{of_flink}\n\n"
         "## Mutants\n\nRules are those of the [design](../explanation/design.md#4-contracts), or of Flink: H of"
-        " pointers and payloads, C of\ncheckpoints, I of their numbers, J of job graphs, L of leadership, R of"
-        " results.\n\n"
+        " pointers and payloads, C of\ncheckpoints, I of their numbers, J of job graphs, L of leadership, P of"
+        " ownership, R of results.\n\n"
         f"{len(mutants)} are listed, {tried} were tried as they are now, {killed} of these were killed.\n\n"
         f"| mutant | rule | what would go wrong | test that kills it | result |\n|---|---|---|---|---|\n{of_ours}\n"
     )
