@@ -66,6 +66,8 @@ class Claims:
         if plan.claim_mode is not ClaimMode.CLAIM:
             return []
         if plan.adopted:
+            if self._coordinator.find(self._paths.run_claim(run)) is not None:
+                return []
             claim = Claim(run=run, epoch=epoch, adopted=plan.adopted, at=self._clock.now())
             return [Create(self._paths.run_claim(run), claim.to_bytes())]
         if plan.source != "savepoint":

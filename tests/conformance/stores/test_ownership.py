@@ -263,6 +263,15 @@ def test_a_claimed_directory_from_elsewhere_goes_as_a_savepoint_does(job: Job, t
     assert job.coordinator.children(job.paths.cluster.to_delete) == []
 
 
+def test_a_directory_is_claimed_once_by_a_run(job: Job, tmp_path: Path) -> None:
+    adopted = elsewhere(tmp_path)
+    claim_directory(job, adopted)
+
+    again = plan_from("path", adopted.path, ClaimMode.CLAIM, adopted={"q": adopted})
+
+    assert job.checkpoints.claims.ops(again, run=1, epoch=job.leadership.epoch) == []
+
+
 def test_what_is_not_sparks_is_never_removed_with_a_claimed_directory(job: Job, tmp_path: Path) -> None:
     adopted = elsewhere(tmp_path)
     notes = Path(adopted.path) / "notes.txt"
