@@ -8,6 +8,7 @@ loaded silently by format 1, and source entries above the cut would merge their 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.directories.copying import copy_file
@@ -33,7 +34,7 @@ def fork(source: Path, target: Path, *, batch: int | None = None, keep_planned: 
     last = progress(source).committed if batch is None else batch
     files = closure(source, last, with_planned=keep_planned).files
     with building(target) as hidden:
-        _take_closure(source, hidden, list(files), last, copy_file if copy else link)
+        _take_closure(source, hidden, list(files), last, partial(copy_file, algorithm=None) if copy else link)
         relocate(hidden, target)
     return len(files)
 
