@@ -42,7 +42,7 @@ def main(action: str, place: Path) -> int:
     }
     act, check = actions[action]
     step = 0
-    while _is_killed(act, step):
+    while is_killed(act, step):
         existed = os.path.lexists(target)
         try:
             act()
@@ -56,7 +56,7 @@ def main(action: str, place: Path) -> int:
     return step
 
 
-def _is_killed(act: Callable[[], object], step: int) -> bool:
+def is_killed(act: Callable[[], object], step: int) -> bool:
     """Do it in a child that kills itself before *step*; ``False`` when it came to the end."""
     child = os.fork()
     if not child:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from airflow_provider_ha.checkpoints.model import QueryPlan, QuerySink, RestoreP
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_restore
 from airflow_provider_ha.checkpoints.verification.verify import verify
 from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint, Owner
+from tests import killed_restores
 from tests.recorded_job import QUERY, copy_live
 
 
@@ -77,3 +80,19 @@ def test_what_is_adopted_is_copied_even_when_it_is_claimed(savepoint: Path, tmp_
     prepare_restore(tmp_path / "nowhere", plan(Owner.JOB, adopted={QUERY: adopted}), tmp_path / "e1")
 
     assert not inodes(tmp_path / "e1") & inodes(savepoint)
+
+
+@pytest.mark.parametrize(("what", "steps"), [("user", 10), ("job", 10), ("adopted", 10)])
+def test_a_restore_that_is_killed_at_any_step_can_be_repeated(tmp_path: Path, what: str, steps: int) -> None:
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
+
+    done = subprocess.run(
+        [sys.executable, killed_restores.__file__, what, str(tmp_path)],
+        env=environment,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert int(done.stdout) >= steps
