@@ -265,6 +265,7 @@ def test_options_that_contradict_are_one_sentence(spark_ha: Any, words: tuple[st
 
 @pytest.mark.spark
 @pytest.mark.long
+@pytest.mark.timeout(600)
 def test_spark_goes_on_from_what_was_adopted_and_the_output_is_exact(
     copy: JobContext, elsewhere: Path, out: Path, tmp_path: Path
 ) -> None:
