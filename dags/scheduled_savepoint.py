@@ -1,4 +1,4 @@
-"""Take a savepoint of a running job every hour, and keep the newest three of this schedule.
+"""Take a savepoint of a running job every hour, and keep the newest three of this schedule, for a week at most.
 
 The job does not pause. A savepoint is a copy with a manifest, verified before the task succeeds; those taken by
 hand or by another schedule are never disposed of here.
@@ -27,6 +27,9 @@ with DAG(
         "job_id": Param("flight_delays", type="string", description="Job to take a savepoint of"),
         "schedule": Param("hourly", type="string", description="Name that savepoints of this schedule bear"),
         "retain": Param(3, type="integer", minimum=1, description="How many of them are kept"),
+        "retain_days": Param(
+            7, type=["number", "null"], exclusiveMinimum=0, description="Days they are kept; the newest one stays"
+        ),
     },
 ) as dag:
     SparkHaSavepointOperator(
@@ -34,6 +37,7 @@ with DAG(
         job_id="{{ params.job_id }}",
         schedule="{{ params.schedule }}",
         retain="{{ params.retain }}",
+        retain_days="{{ params.retain_days or '' }}",
         savepoint_label="{{ dag_run.run_id }}",
         wait_timeout=timedelta(minutes=30),
     )

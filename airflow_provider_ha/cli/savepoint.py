@@ -9,6 +9,7 @@ import typer
 from airflow_provider_ha.cli import console, savepoint_files, savepoint_import
 from airflow_provider_ha.cli.requests import WaitSeconds, await_operation, operation_id, who
 from airflow_provider_ha.cli.session import AsJson, JobId, cluster
+from airflow_provider_ha.errors import ConfigurationError
 
 
 app = typer.Typer(
@@ -77,6 +78,7 @@ def show(context: typer.Context, job_id: JobId, savepoint_id: SavepointId, as_js
             "files": len(savepoint.files),
             "bytes": sum(file.size for file in savepoint.files.values()),
             "shares inodes": savepoint.shares_inodes,
+            "digested": savepoint.digested,
             "schedule": savepoint.schedule,
             "label": savepoint.label,
         }
@@ -88,14 +90,36 @@ def trigger(
     context: typer.Context,
     job_id: JobId,
     label: Annotated[str, typer.Option(help="A word for people, for example the ticket.")] = "",
+    schedule: Annotated[
+        str | None, typer.Option(help="Schedule that the savepoint belongs to, and that may remove its own.")
+    ] = None,
+    retain: Annotated[
+        int | None, typer.Option(min=1, help="With --schedule: how many of its savepoints are kept.", metavar="COUNT")
+    ] = None,
+    retain_days: Annotated[
+        float | None, typer.Option(help="With --schedule: how old they may become; the newest stays.", metavar="DAYS")
+    ] = None,
     wait: WaitSeconds = 600.0,
     as_json: AsJson = False,
 ) -> None:
-    """Take a savepoint while the job runs. Exit 0: it is complete and verified; 1: it failed, with the reason."""
+    """Take a savepoint while the job runs. Exit 0: it is complete and verified; 1: it failed, with the reason.
+
+    A savepoint without a schedule is removed by nobody but `savepoint dispose`.
+    """
     with cluster(context, as_json=as_json) as client:
+        if retain is not None and schedule is None:
+            raise ConfigurationError(
+                "--retain is given without --schedule: only what a schedule made is ever removed",
+                next_step="Name the schedule that the savepoint belongs to",
+            )
         job = client.job(job_id)
         operation = job.request_savepoint(
-            operation_id=operation_id("savepoint"), requested_by=who(), schedule=None, retain=None, label=label
+            operation_id=operation_id("savepoint"),
+            requested_by=who(),
+            schedule=schedule,
+            retain=retain,
+            retain_days=retain_days,
+            label=label,
         )
         await_operation(job, operation, seconds=wait, as_json=as_json)
 

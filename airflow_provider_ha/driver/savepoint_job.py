@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.model import Savepoint
+from airflow_provider_ha.checkpoints.retained.retention import SavepointRetention, max_age_of
 from airflow_provider_ha.checkpoints.retained.savepoints import SavepointRequest, SavepointStore
 from airflow_provider_ha.coordination.election import Leadership
 from airflow_provider_ha.driver.publisher import Provenance
@@ -49,9 +50,9 @@ class SavepointJob:
             "savepoint_id": savepoint.savepoint_id,
             "path": str(self.directory(savepoint.savepoint_id)),
         }
-        if savepoint.schedule is not None and arguments.get("retain") is not None:
-            keep = int(arguments["retain"])
-            result["disposed"] = list(self.store.retain(self.leadership.commit, savepoint.schedule, keep))
+        retention = retention_of(savepoint.schedule, arguments)
+        if retention is not None:
+            result["disposed"] = list(self.store.retain(self.leadership.commit, retention))
         return result
 
     def dispose(self, operation: Operation) -> dict[str, Any]:
@@ -93,3 +94,11 @@ class SavepointJob:
                 if attempt == COPY_ATTEMPTS:
                     raise
         raise AssertionError("the loop returns or raises")
+
+
+def retention_of(schedule: str | None, arguments: Mapping[str, Any]) -> SavepointRetention | None:
+    """Return what an operation says of the savepoints of its schedule; ``None`` when all of them stay."""
+    count, days = arguments.get("retain"), arguments.get("retain_days")
+    if schedule is None or (count is None and days is None):
+        return None
+    return SavepointRetention(schedule, None if count is None else int(count), max_age_of(days))

@@ -361,8 +361,8 @@ class Operation(Record):
     """``operations/<id>``: the request, written once by who asks; then state and result, written by the leader.
 
     :param operation_id: The request's own id: asking twice with one id is asking once.
-    :param arguments: ``savepoint``: ``schedule``, ``retain``, ``label``; ``stop``: ``mode`` (``suspend`` or
-        ``terminate``) and ``savepoint`` (bool); ``dispose``: ``savepoint_id``.
+    :param arguments: ``savepoint``: ``schedule``, ``retain``, ``retain_days``, ``label``; ``stop``: ``mode``
+        (``suspend`` or ``terminate``) and ``savepoint`` (bool); ``dispose``: ``savepoint_id``.
     :param run: Run it was asked of; another run abandons it.
     :param epoch: Epoch that took it up.
     :param result: ``savepoint``: ``savepoint_id``, ``path``; ``stop``: ``checkpoint``, ``savepoint_id``, ``path``.

@@ -22,6 +22,8 @@ class SparkHaSavepointOperator(SparkHaOperationOperator):
     :param savepoint_label: Text for people, kept in the manifest.
     :param schedule: Name of the schedule that the savepoint belongs to; savepoints without one are never disposed of.
     :param retain: How many savepoints of *schedule* are kept; older ones are disposed of, never the last.
+    :param retain_days: How many days they are kept, a fraction is allowed; with *retain*, whatever comes first. The
+        newest one stays however old it is.
     :param wait_timeout: Longest wait for the answer; ``None`` for ever. The operation itself is not withdrawn.
     :param spark_ha_conn_id: Connection of type ``spark_ha``.
     :param poll_interval: Seconds between two looks of the trigger when no watch fires.
@@ -32,15 +34,23 @@ class SparkHaSavepointOperator(SparkHaOperationOperator):
         "savepoint_label",
         "schedule",
         "retain",
+        "retain_days",
     )
 
     def __init__(
-        self, *, savepoint_label: str = "", schedule: str | None = None, retain: int | str | None = None, **kwargs: Any
+        self,
+        *,
+        savepoint_label: str = "",
+        schedule: str | None = None,
+        retain: int | str | None = None,
+        retain_days: float | str | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.savepoint_label = savepoint_label
         self.schedule = schedule
         self.retain = retain
+        self.retain_days = retain_days
 
     def ask(self, job: JobClient, operation_id: str, requested_by: str) -> Operation:
         """Ask for the savepoint."""
@@ -49,5 +59,6 @@ class SparkHaSavepointOperator(SparkHaOperationOperator):
             requested_by=requested_by,
             schedule=self.schedule or None,  # a template may render to nothing
             retain=None if self.retain in (None, "") else int(self.retain),
+            retain_days=None if self.retain_days in (None, "") else float(self.retain_days),
             label=self.savepoint_label,
         )

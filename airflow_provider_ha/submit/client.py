@@ -9,6 +9,7 @@ from typing_extensions import Self
 
 from airflow_provider_ha.checkpoints.model import RestorePlan
 from airflow_provider_ha.checkpoints.restore.select import Selection
+from airflow_provider_ha.checkpoints.retained.retention import max_age_of
 from airflow_provider_ha.checkpoints.retained.savepoints import SavepointStore
 from airflow_provider_ha.checkpoints.retained.store import CheckpointStore
 from airflow_provider_ha.checkpoints.verification.verify import Depth
@@ -200,15 +201,27 @@ class JobClient:
         requested_by: str,
         schedule: str | None = None,
         retain: int | None = None,
+        retain_days: float | None = None,
         label: str = "",
     ) -> Operation:
         """Ask the driver for a savepoint.
 
         :param schedule: Name of the schedule that owns it; it then may remove its own oldest ones.
         :param retain: How many savepoints of the schedule are kept.
+        :param retain_days: How old they may become; the newest one stays.
+        :raises ConfigurationError: No savepoint can be kept for *retain_days*, or no schedule is named for it.
         :raises JobStateError: The job has no live run.
         """
-        arguments = {"schedule": schedule, "retain": retain, "label": label}
+        arguments: dict[str, object] = {"schedule": schedule, "retain": retain, "label": label}
+        if retain_days is not None:
+            max_age_of(retain_days)
+            if schedule is None:
+                raise ConfigurationError(
+                    "retain_days is given without a schedule: only what a schedule made is ever removed",
+                    next_step="Name the schedule that the savepoint belongs to",
+                )
+            # Only where it is given: who asked before it was known, and asks again, asks for the same.
+            arguments["retain_days"] = retain_days
         return self._request(OperationKind.SAVEPOINT, operation_id, arguments, requested_by)
 
     def request_stop(

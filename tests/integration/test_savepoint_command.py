@@ -301,10 +301,10 @@ def test_what_the_job_could_not_be_restored_from_is_refused(
 
 
 @pytest.mark.timeout(300)
-def test_an_archive_whose_manifest_was_written_by_another_is_not_adopted(
+def test_an_archive_whose_manifest_another_release_wrote_is_adopted_with_the_bytes_that_it_has(
     spark_ha: Any, exported: tuple[Job, Path], tmp_path: Path
 ) -> None:
-    """The pointer holds the digest of the manifest as this release writes it: one that differs is not kept."""
+    """The pointer holds the digest of the manifest as it lies there, not as this release would write it."""
     job, _ = exported
     (_, data), *files = members_of(job.savepoints.directory("s1"), job.savepoints.load("s1"))
     spaced = json.dumps(json.loads(data), indent=1).encode()
@@ -314,9 +314,17 @@ def test_an_archive_whose_manifest_was_written_by_another_is_not_adopted(
 
     code, _, stderr = once_nobody_leads(spark_ha, "savepoint", "import", str(other), "--job", JOB)
 
-    assert code == NO
-    assert "manifest.json" in stderr
-    assert not job.savepoints.directory("s1").exists()
+    assert code == YES, stderr
+    assert (job.savepoints.directory("s1") / "manifest.json").read_bytes() == spaced
+    assert job.savepoints.verify("s1") == []
+
+
+@pytest.mark.parametrize("limit", ["--retain", "--retain-days"])
+def test_only_what_a_schedule_made_can_be_given_a_limit(spark_ha: Any, limit: str) -> None:
+    code, _, stderr = spark_ha("savepoint", "trigger", JOB, limit, "3")
+
+    assert code == UNKNOWN
+    assert "only what a schedule made is ever removed" in stderr
 
 
 @pytest.mark.parametrize("words", [(), ("--to", "./back", "--job", JOB)], ids=" ".join)

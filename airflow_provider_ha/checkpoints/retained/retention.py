@@ -1,20 +1,41 @@
-"""Which checkpoints, pins and payloads are no longer needed: decisions, without any I/O.
+"""Which checkpoints, pins, payloads and scheduled savepoints are no longer needed: decisions, without any I/O.
 
-Invariants: the newest checkpoint stays, whatever is asked for (contract 7); what somebody reads stays. A payload also
-holds the record of its batches, so it outlives its pointer while an older checkpoint or savepoint would have to replay
-them.
+Invariants: the newest checkpoint stays, whatever is asked for (contract 7), and so does the newest savepoint of a
+schedule; what somebody reads stays. A payload also holds the record of its batches, so it outlives its pointer while an
+older checkpoint or savepoint would have to replay them.
 
-Of Flink's subsume rules (C2) the half about savepoints arises for claimed ones only: any other savepoint is the user's,
-lies elsewhere, and neither counts against *keep* nor is ever subsumed. A stop checkpoint counts and is subsumed like
-any other: it is sharp, but its successor begins from it and is newer.
+Of Flink's subsume rules (C2) the half about savepoints arises for claimed ones only: any other savepoint is its user's,
+or that of the schedule that made it, lies elsewhere, and neither counts against *keep* nor is ever subsumed. A stop
+checkpoint counts and is subsumed like any other: it is sharp, but its successor begins from it and is newer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 
-from airflow_provider_ha.checkpoints.model import CheckpointPointer
+from airflow_provider_ha.checkpoints.model import CheckpointPointer, SavepointPointer
+from airflow_provider_ha.errors import ConfigurationError
+
+
+# Beyond it nobody means days. It also keeps what came from a template or a JSON within what a timedelta can be.
+MOST_DAYS = 36_500
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointRetention:
+    """How long a schedule keeps its savepoints. Each limit is ``None`` for none.
+
+    :param schedule: Whose savepoints. Those of another schedule or of a user are never touched.
+    :param count: How many stay.
+    :param max_age: How old they may become.
+    """
+
+    schedule: str
+    count: int | None = None
+    max_age: timedelta | None = None
 
 
 def superfluous(pointers: Sequence[CheckpointPointer], keep: int, leased: AbstractSet[int]) -> list[CheckpointPointer]:
@@ -34,6 +55,43 @@ def outlived(newer: Sequence[CheckpointPointer], keep: int) -> bool:
     :param keep: How many checkpoints stay.
     """
     return len(newer) >= max(keep, 1)
+
+
+def superfluous_savepoints(
+    pointers: Iterable[SavepointPointer], retention: SavepointRetention, *, now: datetime, leased: AbstractSet[str]
+) -> list[SavepointPointer]:
+    """Return the savepoints that a schedule no longer keeps, oldest first; its newest one it always does.
+
+    :param pointers: Newest first, of any owner. What is not in it, for it could not be read, is not judged.
+    :param leased: Ids of those that somebody reads: they stay beyond both limits.
+    """
+    # What a run has claimed is the job's: it neither counts nor goes here.
+    own = [pointer for pointer in pointers if pointer.schedule == retention.schedule and pointer.claimed_by is None]
+    return [
+        pointer
+        for rank, pointer in reversed(list(enumerate(own)))
+        if rank > 0 and _beyond(retention, rank, now - pointer.created_at) and pointer.savepoint_id not in leased
+    ]
+
+
+def _beyond(retention: SavepointRetention, rank: int, age: timedelta) -> bool:
+    too_many = retention.count is not None and rank >= retention.count
+    return too_many or (retention.max_age is not None and age > retention.max_age)
+
+
+def max_age_of(days: float | None) -> timedelta | None:
+    """Return how old a savepoint may become.
+
+    :raises ConfigurationError: Nothing can be that many days old.
+    """
+    if days is None:
+        return None
+    if not 0 < days <= MOST_DAYS:  # not a number is not either
+        raise ConfigurationError(
+            f"{days} days is no age that a savepoint can be kept for",
+            next_step=f"Use more than 0 and up to {MOST_DAYS}, or leave it out to keep them whatever their age",
+        )
+    return timedelta(days=days)
 
 
 def floors(cuts: Iterable[Mapping[str, int]]) -> dict[str, int]:

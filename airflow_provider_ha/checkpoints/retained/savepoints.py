@@ -20,6 +20,7 @@ from airflow_provider_ha.checkpoints.directories.sinks import local_path
 from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, Savepoint, SavepointPointer, SinkKind
 from airflow_provider_ha.checkpoints.retained.listing import Listing, read_listing
 from airflow_provider_ha.checkpoints.retained.restorable import problems
+from airflow_provider_ha.checkpoints.retained.retention import SavepointRetention, superfluous_savepoints
 from airflow_provider_ha.checkpoints.retained.savepoint_files import (
     MANIFEST,
     copy_cut,
@@ -232,15 +233,25 @@ class SavepointStore:
                 next_step="Choose another id, or ask again later",
             )
 
-    def retain(self, commit: Commit, schedule: str, keep: int) -> tuple[str, ...]:
-        """Remove a schedule's oldest savepoints beyond *keep* and return their ids; its newest one always stays."""
-        own = [pointer for pointer in self.list() if pointer.schedule == schedule and pointer.claimed_by is None]
-        disposed = []
-        for pointer in reversed(own[max(keep, 1) :]):
-            if not self._read_by_somebody(pointer.savepoint_id):
-                self.dispose(commit, pointer.savepoint_id)
-                disposed.append(pointer.savepoint_id)
-        return tuple(disposed)
+    def retain(self, commit: Commit, retention: SavepointRetention) -> tuple[str, ...]:
+        """Remove what a schedule no longer keeps, and return the ids; its newest savepoint always stays.
+
+        A pointer that cannot be read stays with its files: nobody knows whose it is.
+        """
+        pointers = self.list().pointers
+        leased = {pointer.savepoint_id for pointer in pointers if self._read_by_somebody(pointer.savepoint_id)}
+        superfluous = superfluous_savepoints(pointers, retention, now=self._clock.now(), leased=leased)
+        return tuple(
+            pointer.savepoint_id for pointer in superfluous if self._disposed_unless_read(commit, pointer.savepoint_id)
+        )
+
+    def _disposed_unless_read(self, commit: Commit, savepoint_id: str) -> bool:
+        try:
+            self.dispose(commit, savepoint_id)
+        except JobStateError as error:  # a reader came since the leases were read
+            log.info("savepoint %s stays until next time: %s", savepoint_id, error)
+            return False
+        return True
 
     def _read_by_somebody(self, savepoint_id: str) -> bool:
         return bool(active(self._coordinator, self._paths, _lease(savepoint_id), self._clock))

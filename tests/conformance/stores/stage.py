@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 
 import pytest
 
@@ -118,7 +119,9 @@ def pins(job: Job) -> list[int]:
     return sorted(int(name.partition("-")[0]) for name in names)
 
 
-def add_savepoint(job: Job, savepoint_id: str, batch: int, *, schedule: str | None = None) -> None:
+def add_savepoint(
+    job: Job, savepoint_id: str, batch: int, *, schedule: str | None = None, created_at: datetime = AT
+) -> None:
     """Add a savepoint of the one query at *batch*, without any files but its manifest."""
     directory = job.savepoints.directory(savepoint_id)
     directory.mkdir(parents=True)
@@ -127,7 +130,7 @@ def add_savepoint(job: Job, savepoint_id: str, batch: int, *, schedule: str | No
         job_id=JOB,
         run=1,
         epoch=job.leadership.epoch,
-        created_at=AT,
+        created_at=created_at,
         schedule=schedule,
         queries=job.checkpoint(1, batch).queries,
         files={},

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.model import RestorePlan, SavepointPointer, Verdict
+from airflow_provider_ha.checkpoints.retained.retention import SavepointRetention
 from airflow_provider_ha.coordination.leases import hold
 from airflow_provider_ha.errors import LeadershipError
 from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint, ClaimMode, Owner
@@ -239,7 +240,7 @@ def test_a_schedule_leaves_alone_what_the_job_has_claimed(job: Job) -> None:
         add_savepoint(job, savepoint_id, number, schedule="nightly")
     restore(job, plan_from("savepoint", "oldest", ClaimMode.CLAIM))
 
-    assert job.savepoints.retain(job.leadership.commit, "nightly", 2) == ()
+    assert job.savepoints.retain(job.leadership.commit, SavepointRetention("nightly", 2)) == ()
 
     assert sorted(savepoints(job)) == ["newest", "older", "oldest"]
 

@@ -11,6 +11,7 @@ import pytest
 from airflow_provider_ha.checkpoints.directories.pins import sink_directory
 from airflow_provider_ha.checkpoints.directories.sinks import FileSinkLog
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.retained.retention import SavepointRetention
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, SetData
@@ -140,8 +141,8 @@ def test_a_schedule_removes_its_own_oldest_and_never_its_last(job: Job, live: Pa
     for number in (7, 8, 9):
         job.savepoints.create(commit, job.request(f"s{number}", number, schedule="nightly"), live)
 
-    assert job.savepoints.retain(commit, "nightly", 2) == ("s7",)
-    assert job.savepoints.retain(commit, "nightly", 0) == ("s8",)
+    assert job.savepoints.retain(commit, SavepointRetention("nightly", 2)) == ("s7",)
+    assert job.savepoints.retain(commit, SavepointRetention("nightly", 0)) == ("s8",)
     assert ids(job) == ["mine", "s9"]
     assert not job.savepoints.directory("s7").exists()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -13,8 +14,11 @@ from airflow_provider_ha.checkpoints.portable.directory import judge, read_savep
 from airflow_provider_ha.checkpoints.portable.export import export
 from airflow_provider_ha.checkpoints.portable.restore import restore
 from airflow_provider_ha.checkpoints.portable.unpack import unpack
+from airflow_provider_ha.checkpoints.retained.rebuilt import find_savepoints
 from airflow_provider_ha.checkpoints.retained.savepoint_files import write_manifest
 from airflow_provider_ha.errors import CheckpointCorruptError
+from airflow_provider_ha.records import checksum
+from airflow_provider_ha.storage.keys import JobKeys
 from tests.portable_helpers import QUERY, savepoint
 
 
@@ -82,6 +86,24 @@ def test_without_digests_the_sizes_are_compared_and_nothing_is_said_of_the_bytes
 
     (directory / FILE).write_bytes(b"v1")
     assert [problem.path for problem in judge(directory, made).files] == [FILE]
+
+
+def test_a_manifest_of_an_older_release_gets_a_pointer_that_fits_it(tmp_path: Path) -> None:
+    """Fails when the pointer digests what this release would have written: then the savepoint would read as damaged."""
+    keys = JobKeys("orders")
+    directory = tmp_path / keys.savepoint("s1")
+    directory.parent.mkdir(parents=True)
+    made = savepoint(tmp_path)[0].rename(directory)
+    body = json.loads((made / "manifest.json").read_bytes())["body"]
+    for file in body["files"].values():
+        del file["digest"], file["algorithm"]
+    del body["digested"]
+    data = json.dumps({"kind": "savepoint", "version": 1, "checksum": checksum(body), "body": body}).encode()
+    (made / "manifest.json").write_bytes(data)
+
+    (found,) = find_savepoints(keys, tmp_path, [])
+
+    assert found.pointer.manifest_sha256 == hashlib.sha256(data).hexdigest()
 
 
 def test_an_older_release_reads_what_it_can_judge_and_refuses_the_rest(tmp_path: Path) -> None:
