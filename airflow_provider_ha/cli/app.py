@@ -9,6 +9,7 @@ import typer
 
 from airflow_provider_ha import __version__
 from airflow_provider_ha.cli import checkpoint, job, leader, savepoint, storage
+from airflow_provider_ha.cli.checkpoint_diff import diff
 from airflow_provider_ha.cli.recover import recover
 from airflow_provider_ha.cli.restore import plan, restore
 from airflow_provider_ha.cli.session import Target
@@ -29,6 +30,7 @@ app = typer.Typer(
 app.add_typer(job.app, name="job")
 app.add_typer(checkpoint.app, name="checkpoint")
 checkpoint.app.command("plan")(plan)
+checkpoint.app.command("diff")(diff)
 app.add_typer(savepoint.app, name="savepoint")
 app.command("restore")(restore)
 app.add_typer(leader.app, name="leader")

@@ -1,0 +1,1 @@
+"""What differs between two checkpoints of a query: read, compared, never changed."""

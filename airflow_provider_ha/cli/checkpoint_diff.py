@@ -1,0 +1,137 @@
+"""``spark-ha checkpoint diff``: which two checkpoints are meant, and what differs between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from airflow_provider_ha.checkpoints.comparison.compare import compare
+from airflow_provider_ha.checkpoints.comparison.side import Side, read_side
+from airflow_provider_ha.checkpoints.model import Savepoint
+from airflow_provider_ha.checkpoints.portable.directory import read_savepoint
+from airflow_provider_ha.checkpoints.retained.pointers import lease_name
+from airflow_provider_ha.checkpoints.retained.savepoint_files import MANIFEST
+from airflow_provider_ha.cli import console
+from airflow_provider_ha.cli.comparison_report import print_comparison
+from airflow_provider_ha.cli.outcome import Exit
+from airflow_provider_ha.cli.requests import who
+from airflow_provider_ha.cli.savepoint_target import path_of
+from airflow_provider_ha.cli.session import AsJson, Target
+from airflow_provider_ha.coordination.leases import hold
+from airflow_provider_ha.errors import ConfigurationError, HaError
+from airflow_provider_ha.submit.client import HaClient
+
+
+Sides = Mapping[str, Side]
+# A comparison reads names and logs, and at most the state once. Only a command that was killed leaves its leases.
+_LEASE_SECONDS = 3600.0
+
+
+def diff(
+    context: typer.Context,
+    targets: Annotated[
+        list[str],
+        typer.Argument(
+            help="Two checkpoint directories or savepoints (A B), one directory with --batch twice, or a managed job "
+            "and two of its checkpoints or savepoints (JOB 12 15). What has a slash is a path: write ./NAME.",
+            metavar="A B | PATH | JOB A B",
+        ),
+    ],
+    batch: Annotated[
+        list[int] | None,
+        typer.Option(
+            min=0, help="Batch of a directory, the newest committed one by default. Twice: that of A, that of B."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what changed between two checkpoints of a query: offsets, watermark, conf, operators, schemas, state files.
+
+    Nothing is changed. Exit 0: they are the same; 1: they differ; 2: one of them could not be read.
+    """
+    with _unknown_unless_read(as_json=as_json), ExitStack() as held:
+        a, b = _both(held, context, targets, batch or [])
+        comparison = compare(a, b)
+    if as_json:
+        console.print_json(comparison.to_json())
+    else:
+        print_comparison(comparison)
+    raise typer.Exit(Exit.YES if comparison.same else Exit.NO)
+
+
+@contextmanager
+def _unknown_unless_read(*, as_json: bool) -> Iterator[None]:
+    """A checkpoint that is damaged or gone is no answer here: nobody knows whether it differed."""
+    try:
+        yield
+    except HaError as error:
+        console.print_error(error, as_json=as_json)
+        raise typer.Exit(Exit.UNKNOWN) from error
+
+
+def _both(held: ExitStack, context: typer.Context, targets: list[str], batches: list[int]) -> tuple[Sides, Sides]:
+    paths = [path_of(target) for target in targets]
+    if len(targets) == 3 and paths[0] is None and not batches:  # noqa: PLR2004  # a job and two of its own
+        return _of_job(held, context, *targets)
+    found = [path for path in paths if path is not None]
+    if len(found) == 1 == len(targets) and len(batches) == 2:  # noqa: PLR2004  # one directory, two batches
+        return _of_path(found[0], batches[0]), _of_path(found[0], batches[1])
+    if len(found) == 2 == len(targets) and len(batches) <= 2:  # noqa: PLR2004  # two directories
+        first, last = (batches[0], batches[-1]) if batches else (None, None)
+        return _of_path(found[0], first), _of_path(found[1], last)
+    raise ConfigurationError(
+        f"{' '.join(targets)} with {len(batches)} times --batch does not name two checkpoints",
+        next_step="Give two directories (./A ./B), one with --batch twice, or JOB NUMBER NUMBER",
+    )
+
+
+def _of_path(path: Path, batch: int | None) -> Sides:
+    if not (path / MANIFEST).is_file():
+        return {path.resolve().name: read_side(path, batch)}
+    if batch is not None:
+        raise ConfigurationError(f"{path} is a savepoint: it has one batch only", next_step="Leave --batch out")
+    return _of_savepoint(path, read_savepoint(path))
+
+
+def _of_savepoint(directory: Path, savepoint: Savepoint) -> Sides:
+    return {
+        query: read_side(
+            directory / query,
+            part.batch,
+            spark_version=savepoint.spark_version,
+            digests={name: savepoint.files[f"{query}/{name}"] for name in part.files},
+        )
+        for query, part in savepoint.queries.items()
+    }
+
+
+def _of_job(held: ExitStack, context: typer.Context, job_id: str, first: str, last: str) -> tuple[Sides, Sides]:
+    target: Target = context.obj
+    client = held.enter_context(HaClient.open(target.config()))
+    return _of_number(held, client, job_id, first), _of_number(held, client, job_id, last)
+
+
+def _of_number(held: ExitStack, client: HaClient, job_id: str, word: str) -> Sides:
+    """Return one checkpoint, or a savepoint where *word* is no number; nobody removes it before *held* ends."""
+    job, found = client.context(job_id), client.job(job_id)
+    number = int(word) if word.isascii() and word.isdigit() else None
+    # A lease would make the nodes of what does not exist; what does is read again below, under the lease.
+    if number is None:
+        found.savepoints.pointer(word)
+    else:
+        found.checkpoints.pointer(number)
+    name = f"savepoint-{word}" if number is None else lease_name(number)
+    lease = hold(job.coordinator, job.paths, name, holder=who(), seconds=_LEASE_SECONDS, clock=job.clock)
+    held.callback(lease.release)
+    if number is None:
+        return _of_savepoint(found.savepoints.directory(word), found.savepoints.load(word))
+    checkpoint = found.checkpoints.load(found.checkpoints.pointer(number))
+    root = job.config.work_path / (checkpoint.pin or checkpoint.directory)
+    return {
+        query: read_side(root / query, part.batch, spark_version=checkpoint.spark_version)
+        for query, part in checkpoint.queries.items()
+    }
