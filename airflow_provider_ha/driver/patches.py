@@ -82,7 +82,7 @@ class Patches:
             queryName: str | None = None,  # noqa: N803  # pyspark's name
             **options: Any,
         ) -> Any:
-            _apply_keywords(
+            apply_keywords(
                 writer, options, source=format, output_mode=outputMode, partition_by=partitionBy, name=queryName
             )
             return self.starter.start(writer, path)
@@ -148,7 +148,7 @@ class Patches:
         return stop
 
 
-def _apply_keywords(
+def apply_keywords(
     writer: Any,
     options: Mapping[str, Any],
     *,

@@ -56,7 +56,7 @@ class LocalEngine:
             process = subprocess.Popen(  # outlives this call
                 [spec.python, "-m", SUPERVISOR_MODULE, str(spec.path)],
                 cwd=spec.directory,
-                env={**_host_environment(), SUBMISSION_VARIABLE: spec.submission_id},
+                env={**host_environment(), SUBMISSION_VARIABLE: spec.submission_id},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -101,5 +101,6 @@ def _started(process: psutil.Process, driver_log: Path) -> SubmissionStarted:
     )
 
 
-def _host_environment() -> dict[str, str]:
+def host_environment() -> dict[str, str]:
+    """Return what a driver needs of this host's environment, and nothing else of it."""
     return {name: value for name, value in os.environ.items() if name in _INHERITED or name.startswith("LC_")}

@@ -80,6 +80,7 @@ CHECKPOINTS_ALLOWED: dict[str, set[str]] = {
     "retained": {"format", "verification", "directories"},
     "restore": {"format", "verification", "directories", "retained"},
     "portable": {"format", "verification", "directories", "retained"},
+    "proof": {"format", "verification", "directories"},
 }
 
 

@@ -74,7 +74,7 @@ class StateReader:
         version = commits.batch + 1
         if commits.state_ids:
             for operator, partitions in sorted(commits.state_ids.items()):
-                expected = self._operator(operator).count(_partitions(offsets))
+                expected = self._operator(operator).count(pinned_partitions(offsets))
                 if len(partitions) < expected:
                     reason = f"the commit names {len(partitions)} partitions, the offset log {expected}"
                     raise CheckpointCorruptError(f"{STATE}/{operator}", reason)
@@ -84,7 +84,7 @@ class StateReader:
                         yield Need(place, version, str(state_id), partial(self._by_id, place, version, state_id))
             return
         for operator in self.operators():
-            for place in self._operator(operator).places(_partitions(offsets)):
+            for place in self._operator(operator).places(pinned_partitions(offsets)):
                 provider = offsets.conf.get("spark.sql.streaming.stateStore.providerClass", _HDFS_PROVIDER)
                 yield Need(place, version, provider, partial(self._by_number, self.store(place), version, provider))
 
@@ -177,6 +177,7 @@ def check_not_empty(file: StateFile) -> None:
         raise CheckpointCorruptError(file.path, "the file is empty")
 
 
-def _partitions(offsets: OffsetsEntry) -> int | None:
+def pinned_partitions(offsets: OffsetsEntry) -> int | None:
+    """Return the number of partitions that a query is bound to; ``None`` in logs of Spark 2.1."""
     value = offsets.conf.get("spark.sql.shuffle.partitions")
     return int(value) if value and value.isascii() and value.isdigit() else None

@@ -39,3 +39,6 @@ class Code(str, Enum):
     SINK_FILE_MISSING = "SINK_FILE_MISSING"  # an output file that the log names is not there
     SINK_FILE_SIZE = "SINK_FILE_SIZE"  # an output file has another size than the log says
     NOT_LOOKED_INTO = "NOT_LOOKED_INTO"  # a file is there, and of a kind whose content cannot be judged here
+    LOAD_REFUSED = "LOAD_REFUSED"  # Spark itself was given a copy, and refused to load its state
+    START_REFUSED = "START_REFUSED"  # Spark itself was given a copy, and the query failed in its next batch
+    NOT_PROVEN = "NOT_PROVEN"  # Spark itself was asked, and gave no answer

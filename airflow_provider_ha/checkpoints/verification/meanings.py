@@ -192,4 +192,22 @@ MEANINGS: Mapping[Code, Meaning] = {
         "it is neither called sound nor damaged.",
         "Nothing, when the query runs. Before a restore that matters, start Spark on a copy of the checkpoint.",
     ),
+    Code.LOAD_REFUSED: Meaning(
+        "Spark was given a copy of this batch and refused to load its state, although every file that it needs is "
+        "there and whole by itself: they do not belong together, or this release cannot read them.",
+        f"{_RESTORE} Ask for that batch with --depth prove first.",
+    ),
+    Code.START_REFUSED: Meaning(
+        "Spark was given a copy of this batch and the application, and the query failed before it committed a batch "
+        "without input: either the application does not fit this state (another schema, other operators, other "
+        "sources), or the state is not what it has to be.",
+        "Read what Spark says. If the application was changed, start the one that wrote the checkpoint. Otherwise "
+        "restore to an older batch, and ask for it with --depth prove first.",
+    ),
+    Code.NOT_PROVEN: Meaning(
+        "Spark was to be asked, and gave no answer: no Java, not enough time, memory or disk, a child that was killed, "
+        "a source that did not answer, or a script that never starts the query. "
+        "That says nothing about the checkpoint.",
+        "Remove what kept Spark from answering (--heap, --deadline, --scratch, --query, --conf), and ask again.",
+    ),
 }

@@ -1,0 +1,52 @@
+"""The copy that Spark gets: the closure of one batch, sharing nothing with the checkpoint that a write could change.
+
+Invariant: the checkpoint is only read. Its schema paths are rewritten in the copy, so that Spark never looks back.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from airflow_provider_ha.checkpoints.directories.relocation import relocate
+from airflow_provider_ha.checkpoints.format.closure import closure
+from airflow_provider_ha.checkpoints.proof.scratch import check_space
+from airflow_provider_ha.errors import CheckpointMissingError, StorageUnavailableError
+from airflow_provider_ha.storage.durable import COPY_BUFFER, reflink
+
+
+def copy_closure(directory: Path, batch: int, target: Path) -> int:
+    """Copy what Spark needs to go on after *batch*; return its size in bytes.
+
+    :param directory: The checkpoint; its query may be running.
+    :param target: Does not exist yet, absolute.
+    :raises CheckpointMissingError: The batch is not there, or was purged meanwhile.
+    :raises CheckpointCorruptError: A file is missing or bad.
+    :raises StorageUnavailableError: A file could not be read or written, or there is no space for it.
+    """
+    files = closure(directory, batch, with_planned=False).files
+    size = sum(files.values())
+    check_space(target.parent, size)
+    try:
+        for name in files:
+            _copy(directory / name, target / name)
+    except FileNotFoundError as error:
+        raise CheckpointMissingError(
+            f"batch {batch} of {directory} was purged while it was copied: {error.filename} is gone",
+            next_step="Choose a newer batch",
+        ) from None
+    except OSError as error:
+        raise StorageUnavailableError(
+            f"batch {batch} of {directory} could not be copied to {target}: {error}",
+            next_step="Look at both file systems (space, rights), or name another directory with --scratch",
+        ) from error
+    relocate(target, target)
+    return size
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy through one open file: what is renamed over it meanwhile does not matter. No flush: it is thrown away."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with source.open("rb") as reader, target.open("xb") as writer:
+        if not reflink(reader, writer):
+            shutil.copyfileobj(reader, writer, COPY_BUFFER)

@@ -1,0 +1,81 @@
+"""What Spark has to read so that it has loaded the whole state of a batch: every operator, store and partition.
+
+Invariant: from the copy alone, which holds nothing newer than the batch. A store with column families
+(``transformWithState``) is loaded by each of its variables; each is read, for each has its own rows and schema.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from airflow_provider_ha.checkpoints.format.files import read_text
+from airflow_provider_ha.checkpoints.format.layout import STATE, numbers
+from airflow_provider_ha.checkpoints.format.metadata_log import read_commits, read_offsets
+from airflow_provider_ha.checkpoints.format.operators import read_operator
+from airflow_provider_ha.checkpoints.format.state import StateReader, pinned_partitions
+from airflow_provider_ha.checkpoints.proof.request import Reading
+from airflow_provider_ha.errors import CheckpointCorruptError
+
+
+_TIMERS = "TimerState"
+
+
+def readings(directory: Path, batch: int) -> tuple[Reading, ...]:
+    """Return the readings of the state after *batch*, in the order of the operators; none without state.
+
+    :param directory: A copy of the closure of the batch.
+    :raises CheckpointCorruptError: The metadata of an operator cannot be read.
+    """
+    if not (directory / STATE).is_dir():
+        return ()
+    pinned = pinned_partitions(read_offsets(directory, batch))
+    return tuple(
+        reading for number in StateReader(directory).operators() for reading in _of_operator(directory, number, pinned)
+    )
+
+
+def state_by_id(directory: Path, batch: int) -> bool:
+    """Whether the state of *batch* is of checkpoint format 2: Spark has to be told before it reads it."""
+    return bool(read_commits(directory, batch).state_ids)
+
+
+def options(reading: Reading, batch: int) -> dict[str, str]:
+    """Return the options of Spark's ``statestore`` data source for a reading."""
+    chosen = {"batchId": str(batch), "operatorId": str(reading.operator)}
+    if reading.kind == "variable":
+        return chosen | {"stateVarName": reading.variable}
+    if reading.kind == "timers":
+        return chosen | {"readRegisteredTimers": "true"}
+    return chosen | {"storeName": reading.store}
+
+
+def _of_operator(directory: Path, number: int, pinned: int | None) -> Iterator[Reading]:
+    operator = read_operator(directory, number)
+    name, variables, timers = _properties(directory, number)
+    partitions = operator.count(pinned)
+    for store in operator.stores:
+        whole = Reading(operator=number, operator_name=name, store=store, partitions=partitions)
+        parts = [whole.model_copy(update={"kind": "variable", "variable": variable}) for variable in variables]
+        parts += [whole.model_copy(update={"kind": "timers"})] if timers else []
+        yield from parts or [whole]
+
+
+def _properties(directory: Path, number: int) -> tuple[str, list[str], bool]:
+    """Return what is recorded about an operator: name, variables of ``transformWithState``, whether it has timers."""
+    place = f"{STATE}/{number}/_metadata"
+    newer = numbers(directory / place / "v2")
+    path = f"{place}/v2/{newer[-1]}" if newer else f"{place}/metadata"
+    try:
+        document: dict[str, Any] = json.loads(read_text(directory, path).partition("\n")[2])
+        properties: dict[str, Any] = json.loads(document.get("operatorPropertiesJson") or "{}")
+        variables: list[dict[str, Any]] = properties.get("stateVariables") or []
+        name = str((document.get("operatorInfo") or {}).get("operatorName", ""))
+    except (CheckpointCorruptError, ValueError, AttributeError):
+        # Version 1 may be missing or bad, and Spark loads the state all the same; version 2 was relocated before.
+        return "", [], False
+    kinds = {str(item.get("stateName", "")): item.get("stateVariableType") for item in variables}
+    timers = any(kind == _TIMERS for kind in kinds.values())
+    return name, [name for name, kind in kinds.items() if kind != _TIMERS], timers

@@ -1,0 +1,178 @@
+"""What a proof says: proven, refuted or unknown, what Spark loaded, and whether it started.
+
+Invariant: only Spark's own no refutes. A child that died, was out of time or out of memory leaves the question open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from airflow_provider_ha.checkpoints.proof.request import Reading
+from airflow_provider_ha.checkpoints.verification.findings import Finding
+from airflow_provider_ha.checkpoints.verification.report import BatchVerdict, Report
+
+
+class Outcome(str, Enum):
+    """What came of one step."""
+
+    PROVEN = "proven"
+    REFUTED = "refuted"  # Spark said no
+    UNKNOWN = "unknown"  # it was asked, and there was no answer
+    NOTHING = "nothing"  # there is nothing to do: a query without state has none to load
+    NOT_ASKED = "not_asked"  # no application was named, or a step before it said no
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a proof.
+
+    :param reason: Why it is not proven, as a clause without a final stop; empty when it is.
+    """
+
+    outcome: Outcome
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedState:
+    """What Spark read of one store, variable or set of timers.
+
+    :param rows: Of each partition, in their order.
+    """
+
+    reading: Reading
+    rows: tuple[int, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As the command prints it."""
+        return {
+            "operator": self.reading.operator,
+            "operator_name": self.reading.operator_name,
+            "store": self.reading.store,
+            "kind": self.reading.kind,
+            "variable": self.reading.variable,
+            "partitions": list(self.rows),
+            "rows": sum(self.rows),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class StartedQuery:
+    """What the query did on the copy.
+
+    :param name: Its name.
+    :param batch: The batch that it committed, N + 1.
+    :param state_rows: Rows of state of each of its stateful operators after that batch, as Spark counts them.
+    """
+
+    name: str
+    batch: int
+    state_rows: tuple[int, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As the command prints it."""
+        return {"query": self.name, "batch": self.batch, "state_rows": list(self.state_rows)}
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """The answer to "does Spark itself go on from this batch?".
+
+    :param directory: The checkpoint.
+    :param batch: N; ``None`` when no batch could be chosen.
+    :param verification: What the full verification before it said.
+    :param loading: Whether Spark loaded the whole state of the batch.
+    :param starting: Whether Spark executed the next batch on it, without input and without a sink.
+    :param state: What was loaded, in the order of the operators.
+    :param started: What the query did; ``None`` when it did not commit.
+    :param findings: What Spark refused, and what could not be found out.
+    :param spark_version: The release that was asked.
+    :param seconds: How long it took.
+    """
+
+    directory: Path
+    batch: int | None
+    verification: Report
+    loading: Step
+    starting: Step
+    state: tuple[LoadedState, ...] = ()
+    started: StartedQuery | None = None
+    findings: tuple[Finding, ...] = ()
+    spark_version: str = ""
+    seconds: float = 0.0
+
+    @property
+    def verdict(self) -> BatchVerdict | None:
+        """What the verification said of the batch."""
+        return next((item for item in self.verification.batches if item.batch == self.batch), None)
+
+    @property
+    def proven(self) -> bool | None:
+        """``True``, ``False`` when it was refuted, ``None`` when nobody knows.
+
+        What was not asked takes nothing away: without an application ``True`` means loaded, not started.
+        """
+        if self.batch is None or self.verdict is None:
+            return None
+        outcomes = {self.loading.outcome, self.starting.outcome}
+        if not self.verdict.restorable or Outcome.REFUTED in outcomes:
+            return False
+        # A query that committed has loaded the state of every operator, whatever a reader of it could not read.
+        unknown = self.starting.outcome is not Outcome.PROVEN and Outcome.UNKNOWN in outcomes
+        return None if unknown else True
+
+    def to_json(self) -> dict[str, Any]:
+        """The proof as ``spark-ha checkpoint verify --depth prove --json`` prints it, beside the verification."""
+        return {
+            "proven": self.proven,
+            "batch": self.batch,
+            "spark_version": self.spark_version,
+            "seconds": round(self.seconds, 1),
+            "loaded": {
+                "outcome": self.loading.outcome.value,
+                "reason": self.loading.reason,
+                "state": [state.to_json() for state in self.state],
+            },
+            "started": {
+                "outcome": self.starting.outcome.value,
+                "reason": self.starting.reason,
+                "query": self.started and self.started.to_json(),
+            },
+            "findings": [finding.to_json() for finding in self.findings],
+        }
+
+
+def lines(proof: Proof) -> Iterator[str]:
+    """Yield the answer for people, one sentence a line."""
+    batch = proof.batch
+    yield {
+        True: f"Spark {proof.spark_version} goes on from batch {batch}",
+        False: f"batch {batch} is refuted",
+        None: f"whether Spark goes on from batch {batch} could not be found out",
+    }[proof.proven]
+    yield f"loaded: {_LOADED[proof.loading.outcome]}{_because(proof.loading)}"
+    yield f"started: {_STARTED[proof.starting.outcome]}{_because(proof.starting)}"
+
+
+_LOADED = {
+    Outcome.PROVEN: "yes, the whole state",
+    Outcome.REFUTED: "no, Spark refused it",
+    Outcome.UNKNOWN: "unknown",
+    Outcome.NOTHING: "the checkpoint holds no state",
+    Outcome.NOT_ASKED: "not tried",
+}
+_STARTED = {
+    Outcome.PROVEN: "yes, and one batch without input was committed",
+    Outcome.REFUTED: "no, Spark refused it",
+    Outcome.UNKNOWN: "unknown",
+    Outcome.NOTHING: "not tried",
+    Outcome.NOT_ASKED: "not tried",
+}
+
+
+def _because(step: Step) -> str:
+    return f" ({step.reason})" if step.reason else ""

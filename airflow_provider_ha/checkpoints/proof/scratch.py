@@ -1,0 +1,99 @@
+"""A place for a copy that nobody needs afterwards.
+
+Invariant: it is gone when its maker is. A maker that was killed lost its lock with its life, and the next one in the
+same place removes what it left.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from airflow_provider_ha.errors import ConfigurationError, StorageUnavailableError
+
+
+PREFIX = ".spark-ha-prove-"
+# Between the making of a directory and its lock: nobody takes a younger one for a dead one.
+_NEWBORN_SECONDS = 60.0
+# The copy, what Spark unpacks of it to load it, and what the next batch writes.
+_TIMES = 3
+
+
+@contextmanager
+def scratch(beside: Path, chosen: Path | None) -> Iterator[Path]:
+    """Yield an empty directory of our own; it is removed at the end, whatever happens.
+
+    :param beside: The checkpoint: on its disk a copy can share blocks, so its parent is tried first.
+    :param chosen: Where it has to be instead; must exist.
+    :raises ConfigurationError: *chosen* is not a directory that can be written to.
+    """
+    parent = _parent(beside, chosen)
+    _remove_dead(parent)
+    try:
+        place = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
+    except OSError as error:
+        raise ConfigurationError(
+            f"no directory can be made in {parent} ({error.strerror})", next_step="Name another with --scratch"
+        ) from error
+    descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        _lock(descriptor)
+        yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+        os.close(descriptor)
+
+
+def check_space(place: Path, size: int) -> None:
+    """Refuse a copy that could fill the disk, on which the query itself may be running.
+
+    :param size: Bytes of the copy.
+    :raises StorageUnavailableError: There is not enough space for it and what Spark makes of it.
+    """
+    free = shutil.disk_usage(place).free
+    if free < _TIMES * size:
+        raise StorageUnavailableError(
+            f"{place.parent} has {free} bytes free, and a proof of {size} bytes of files needs {_TIMES * size}",
+            next_step="Name a directory on a larger disk with --scratch",
+        )
+
+
+def _parent(beside: Path, chosen: Path | None) -> Path:
+    if chosen is not None:
+        if not chosen.is_dir():
+            raise ConfigurationError(
+                f"the scratch directory {chosen} is not a directory", next_step="Make it first, or name another"
+            )
+        return chosen.resolve()
+    parent = beside.resolve().parent
+    return parent if os.access(parent, os.W_OK | os.X_OK) else Path(tempfile.gettempdir())
+
+
+def _remove_dead(parent: Path) -> None:
+    for path in parent.glob(f"{PREFIX}*"):
+        try:
+            status = path.lstat()
+            if path.is_symlink() or status.st_uid != os.getuid() or time.time() - status.st_mtime < _NEWBORN_SECONDS:
+                continue
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except OSError:
+            continue  # gone, or not ours: nothing that has to be removed for us
+        try:
+            if _lock(descriptor):
+                shutil.rmtree(path, ignore_errors=True)
+        finally:
+            os.close(descriptor)
+
+
+def _lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,153 @@
+"""The child of a proof: Spark loads a batch from a copy, and starts the query on it.
+
+``python -m airflow_provider_ha.driver.prove REQUEST`` answers on stdout, one line of JSON at a time. Whatever else
+prints (Spark, the script) goes to stderr. It ends without stopping Spark: who started it kills all of it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from airflow_provider_ha.checkpoints.proof.answers import Answer, Event
+from airflow_provider_ha.checkpoints.proof.request import ProofRequest
+from airflow_provider_ha.driver.prove_start import start_query
+from airflow_provider_ha.driver.prove_state import load_state
+from airflow_provider_ha.driver.spark_conf import gateway
+from airflow_provider_ha.driver.spark_submit import render
+from airflow_provider_ha.jobs.driver_spec import write_private
+
+
+log = logging.getLogger(__name__)
+
+_DYING_SECONDS = 1.0
+
+
+class Voice:
+    """Says answers; a JVM that is gone makes of Spark's last words no answer at all."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._stream = os.fdopen(descriptor, "w", encoding="utf-8")
+        self.refused = False
+
+    def say(self, answer: Answer) -> None:
+        """Say one answer, at once."""
+        if answer.event is Event.REFUSED:
+            self.refused = True
+            if (died := jvm_death()) is not None:
+                answer = Answer(event=Event.UNABLE, reason=died)
+        self._stream.write(answer.model_dump_json() + "\n")
+        self._stream.flush()
+
+
+def main(arguments: list[str]) -> None:
+    """Do what the request file asks for."""
+    voice = Voice(os.dup(1))
+    os.dup2(2, 1)
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr)
+    request = ProofRequest.model_validate_json(Path(arguments[0]).read_bytes())
+    try:
+        prove(request, voice)
+    except Exception as error:
+        log.exception("the proof failed")
+        voice.say(Answer(event=Event.UNABLE, reason=jvm_death() or f"{type(error).__name__}: {error}"))
+    voice.say(Answer(event=Event.DONE))
+    os._exit(0)  # Spark's threads and the JVM are the parent's to end
+
+
+def prove(request: ProofRequest, voice: Voice) -> None:
+    """Load, then start, and say what came of each."""
+    properties = spark_properties(request)
+    write_private(request.scratch / "spark.properties", render(properties))
+    os.environ["PYSPARK_SUBMIT_ARGS"] = f'--properties-file "{request.scratch / "spark.properties"}" pyspark-shell'
+    jvm = gateway()
+    keep_at_home(jvm, {key: value for key, value in properties.items() if key in forced(request)})
+    if request.readings:
+        session = _session()
+        voice.say(Answer(event=Event.SPARK))
+        load_state(session, request, voice.say)
+        session.stop()
+    if request.application is not None and not voice.refused:
+        os.chdir(request.application.directory or request.application.script.parent)
+        start_query(request, voice.say)
+
+
+def forced(request: ProofRequest) -> dict[str, str]:
+    """Return the conf that no application can change: everything stays on this host, and in the scratch directory."""
+    temporary = request.scratch / "spark"
+    return {
+        "spark.master": f"local[{request.cores}]",
+        "spark.submit.deployMode": "client",
+        "spark.driver.memory": request.heap,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.local.dir": str(temporary),
+        "spark.sql.warehouse.dir": (temporary / "warehouse").as_uri(),
+        "spark.eventLog.enabled": "false",
+        "spark.sql.streaming.checkpointLocation": (temporary / "checkpoints").as_uri(),
+    }
+
+
+def spark_properties(request: ProofRequest) -> dict[str, str]:
+    """Return the conf of the JVM: the application's, under what a proof needs."""
+    application, temporary = request.application, request.scratch / "spark"
+    temporary.mkdir(exist_ok=True)
+    values = dict(application.conf) if application else {}
+    options = f'{values.get("spark.driver.extraJavaOptions", "")} -Djava.io.tmpdir="{temporary}"'
+    values["spark.driver.extraJavaOptions"] = options.strip()
+    lists = {
+        "spark.submit.pyFiles": application.py_files if application else (),
+        "spark.files": application.files if application else (),
+        "spark.jars": application.jars if application else (),
+        "spark.jars.packages": application.packages if application else (),
+    }
+    for key, items in lists.items():
+        all_of_them = [item for item in values.get(key, "").split(",") if item] + [str(item) for item in items]
+        if all_of_them:
+            values[key] = ",".join(all_of_them)
+    return values | forced(request)
+
+
+def keep_at_home(jvm: Any, conf: dict[str, str]) -> None:
+    """Let every context of this process have *conf*, whatever the script says to its builder."""
+    from pyspark import SparkContext  # pyspark is imported inside functions
+
+    make: Callable[..., Any] = SparkContext._initialize_context  # noqa: SLF001  # every context comes through it
+
+    def initialize(context: Any, java_conf: Any) -> Any:
+        chosen = java_conf if java_conf is not None else jvm.SparkConf()
+        for key, value in conf.items():
+            chosen.set(key, value)
+        return make(context, chosen)
+
+    SparkContext._initialize_context = initialize  # type: ignore[method-assign]  # noqa: SLF001  # the same
+
+
+def jvm_death() -> str | None:
+    """Return how the JVM died; ``None`` while it lives, or when there never was one."""
+    from pyspark import SparkContext  # as above
+
+    made = SparkContext._gateway  # noqa: SLF001  # it has no public name
+    if made is None:
+        return None
+    try:
+        # Its sockets close before it is reaped.
+        return f"Spark's JVM ended with code {made.proc.wait(timeout=_DYING_SECONDS)}"
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def _session() -> Any:
+    from pyspark.sql import SparkSession  # as above
+
+    return SparkSession.builder.appName("spark-ha prove").getOrCreate()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

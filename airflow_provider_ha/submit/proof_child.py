@@ -1,0 +1,168 @@
+"""The child that runs Spark for a proof: started, listened to, and killed with all that came of it.
+
+Invariant: when :func:`run_child` has returned, no process of the child is left. Nothing of the user's is on its command
+line: the request travels in a file that only its owner can read.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import psutil
+from pydantic import ValidationError
+
+from airflow_provider_ha.checkpoints.proof.answers import Answer, Event
+from airflow_provider_ha.checkpoints.proof.request import ProofRequest
+from airflow_provider_ha.coordination import _die_with_parent
+from airflow_provider_ha.coordination._java import find_java
+from airflow_provider_ha.errors import HaError
+from airflow_provider_ha.jobs.driver_spec import write_private
+from airflow_provider_ha.submit.local import host_environment
+
+
+log = logging.getLogger(__name__)
+
+PROGRAM = "airflow_provider_ha.driver.prove"
+_POLL_SECONDS = 0.2
+_KILL_INTERVAL = 0.02
+_KILL_SECONDS = 30.0
+_BLOCK = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """What is to be run.
+
+    :param env: Environment over that of the host.
+    """
+
+    request: ProofRequest
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+def run_child(child: Child, deadline: float, hear: Callable[[Answer], None]) -> str:
+    """Run the child to its end; return why it did not end in order, as a clause, or nothing when it did.
+
+    :param deadline: Seconds that it may take.
+    :param hear: Is given every answer, at once.
+    """
+    try:
+        find_java()
+    except HaError as error:
+        return error.message
+    scratch = child.request.scratch
+    spec = scratch / "request.json"
+    write_private(spec, child.request.model_dump_json().encode())
+    with (scratch / "child.log").open("wb") as log:
+        process = subprocess.Popen(
+            [
+                sys.executable,
+                "-I",
+                "-S",
+                _die_with_parent.__file__,
+                str(os.getpid()),
+                sys.executable,
+                "-m",
+                PROGRAM,
+                str(spec),
+            ],
+            cwd=scratch,
+            env=_environment(child),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        return _listen(process, deadline, hear)
+    finally:
+        _kill_session(process)
+
+
+def _listen(process: subprocess.Popen[bytes], deadline: float, hear: Callable[[Answer], None]) -> str:
+    end, done, rest = time.monotonic() + deadline, False, b""
+    assert process.stdout is not None  # noqa: S101  # it was asked for
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while not done:
+            left = end - time.monotonic()
+            if left <= 0:
+                return f"Spark was not done after {deadline:g} seconds"
+            if not selector.select(min(left, _POLL_SECONDS)):
+                continue
+            block = os.read(process.stdout.fileno(), _BLOCK)
+            if not block:
+                return _ended(process)
+            *whole, rest = (rest + block).split(b"\n")
+            for answer in filter(None, map(_parse, whole)):
+                hear(answer)
+                done = done or answer.event is Event.DONE
+    return ""
+
+
+def _parse(line: bytes) -> Answer | None:
+    try:
+        return Answer.model_validate_json(line)
+    except ValidationError:
+        return None  # not ours
+
+
+def _ended(process: subprocess.Popen[bytes]) -> str:
+    """Say how a child ended that did not say that it was done."""
+    try:
+        code = process.wait(timeout=_KILL_SECONDS)
+    except subprocess.TimeoutExpired:
+        return "the child closed its answers and did not end"
+    if code < 0:
+        return f"the child was killed by {signal.Signals(-code).name}"
+    return f"the child ended with code {code} before it was done"
+
+
+def _kill_session(process: subprocess.Popen[bytes]) -> None:
+    """Kill everything that the child started: the JVM and its workers stay in its session, whoever their parent is."""
+    end = time.monotonic() + _KILL_SECONDS
+    while members := _members(process.pid):
+        for member in members:
+            with suppress(psutil.NoSuchProcess):
+                member.kill()
+        if time.monotonic() > end:
+            log.warning("processes of a proof are still dying: %s", [member.pid for member in members])
+            break
+        process.poll()
+        time.sleep(_KILL_INTERVAL)
+    process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
+
+
+def _members(session: int) -> list[psutil.Process]:
+    found = []
+    for pid in psutil.pids():
+        with suppress(ProcessLookupError, PermissionError, psutil.NoSuchProcess):
+            if os.getsid(pid) == session and (member := psutil.Process(pid)).status() != psutil.STATUS_ZOMBIE:
+                found.append(member)
+    return found
+
+
+def _environment(child: Child) -> dict[str, str]:
+    """Return what a driver on this host gets, and loopback and our own directories for everything temporary."""
+    scratch, application = child.request.scratch, child.request.application
+    return {
+        **host_environment(),
+        **child.env,
+        **(application.env if application else {}),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_DIRS": str(scratch / "spark"),
+        "TMPDIR": str(scratch),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }

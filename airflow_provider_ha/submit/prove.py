@@ -1,0 +1,191 @@
+"""Have Spark itself prove that a checkpoint can be gone on from: the third depth of a verification.
+
+Invariant: the checkpoint is only read, no sink is touched, and nothing of the proof is left behind: neither a process
+nor a file. Only Spark's own no is a no.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
+
+from airflow_provider_ha.checkpoints.format.layout import progress
+from airflow_provider_ha.checkpoints.format.releases import installed_version
+from airflow_provider_ha.checkpoints.proof.answers import Answer
+from airflow_provider_ha.checkpoints.proof.closure_copy import copy_closure
+from airflow_provider_ha.checkpoints.proof.decision import Decision, decide
+from airflow_provider_ha.checkpoints.proof.readings import readings, state_by_id
+from airflow_provider_ha.checkpoints.proof.report import Outcome, Proof, Step
+from airflow_provider_ha.checkpoints.proof.request import Application, ProofRequest
+from airflow_provider_ha.checkpoints.proof.scratch import scratch
+from airflow_provider_ha.checkpoints.verification.codes import Code
+from airflow_provider_ha.checkpoints.verification.report import Report
+from airflow_provider_ha.checkpoints.verification.verify import verify
+from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError
+from airflow_provider_ha.submit.proof_child import Child, run_child
+
+
+__all__ = ["Application", "Progress", "Proof", "prove"]
+
+DEFAULT_HEAP = "1g"
+DEFAULT_DEADLINE = 600.0
+# Each needs a purge between the verification and the copy.
+ATTEMPTS = 5
+_HEAP = re.compile(r"[1-9][0-9]*[kmgt]", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a proof is.
+
+    :param doing: What is being done, for people.
+    :param done: How many readings are done.
+    :param of: How many there are; 0 while that is not known.
+    """
+
+    doing: str
+    done: int = 0
+    of: int = 0
+
+
+def prove(
+    directory: Path,
+    *,
+    batch: int | None = None,
+    application: Application | None = None,
+    query: str | None = None,
+    sink: Path | None = None,
+    scratch_directory: Path | None = None,
+    heap: str = DEFAULT_HEAP,
+    deadline: float = DEFAULT_DEADLINE,
+    env: Mapping[str, str] | None = None,
+    progress_to: Callable[[Progress], None] = lambda _: None,
+) -> Proof:
+    """Verify a checkpoint in full depth, then have the installed Spark load one batch of it, and start the query on it.
+
+    Spark gets a copy of what the batch needs, in a child process with a JVM of its own, and reads every row of state.
+    With an application it then executes the batch after it: the query's own plan, no input, ``noop`` instead of its
+    sink. What the script does beside its queries, it does: it is run up to the start of the query, and no further.
+
+    :param directory: Any Spark checkpoint directory, managed or not; its query may be running.
+    :param batch: N; the newest restorable one by default.
+    :param application: Starts the query; without one the state is loaded, and nothing is started.
+    :param query: Which query of the application; by default the one whose checkpoint location is *directory*, else the
+        one that is named as the directory.
+    :param sink: Output directory of the query's file sink, to be judged by the verification.
+    :param scratch_directory: Where the copy is made, and removed; beside *directory* by default.
+    :param heap: Memory of the child's JVM, as ``1g``.
+    :param deadline: Seconds that Spark may take; the verification and the copy are not counted.
+    :param env: Environment of the child, over what a driver on this host gets.
+    :param progress_to: Is told what is being done.
+    :returns: Proven, refuted or unknown; a batch that the verification calls not restorable is refuted by it, unasked.
+    :raises CheckpointMissingError: There is no such batch, or none at all, or it was purged meanwhile.
+    :raises ConfigurationError: An argument cannot be used.
+    :raises StorageUnavailableError: The copy could not be made.
+    """
+    _check(heap, deadline, application)
+    began = time.monotonic()
+    progress_to(Progress("verifying in full depth"))
+    report = verify(directory, depth="full", sink=sink)
+    attempts = Retrying(
+        stop=stop_after_attempt(ATTEMPTS if batch is None else 1),
+        retry=retry_if_exception_type(CheckpointMissingError),
+        reraise=True,
+    )
+    with scratch(directory, scratch_directory) as place:
+        for attempt in attempts:
+            with attempt:
+                if attempt.retry_state.attempt_number > 1:
+                    report = verify(directory, depth="full", sink=sink)
+                chosen = _choose(directory, report, batch)
+                copied = place / f"copy-{attempt.retry_state.attempt_number}"
+                if chosen is not None and _restorable(report, chosen):
+                    progress_to(Progress(f"copying batch {chosen}"))
+                    copy_closure(directory, chosen, copied)
+        if chosen is None or not _restorable(report, chosen):
+            return _not_asked(directory, chosen, report, time.monotonic() - began)
+        request = ProofRequest(
+            copy_directory=copied,
+            original=directory.absolute(),
+            batch=chosen,
+            state_by_id=state_by_id(copied, chosen),
+            readings=readings(copied, chosen),
+            query=query,
+            application=application,
+            scratch=place,
+            heap=heap.lower(),
+        )
+        decision = _ask(request, deadline, env or {}, progress_to)
+    return Proof(
+        directory=directory,
+        batch=chosen,
+        verification=report,
+        loading=decision.loading,
+        starting=decision.starting,
+        state=decision.state,
+        started=decision.started,
+        findings=decision.findings,
+        spark_version=installed_version(),
+        seconds=time.monotonic() - began,
+    )
+
+
+def _ask(
+    request: ProofRequest, deadline: float, env: Mapping[str, str], progress_to: Callable[[Progress], None]
+) -> Decision:
+    if not request.readings and request.application is None:
+        return decide(request, [], "")
+    progress_to(Progress("starting Spark", 0, len(request.readings)))
+    answers: list[Answer] = []
+
+    def hear(answer: Answer) -> None:
+        answers.append(answer)
+        done = sum(item.reading is not None for item in answers)
+        waits_for_start = done == len(request.readings) and request.application is not None
+        doing = "starting the query" if waits_for_start else "loading the state"
+        progress_to(Progress(doing, done, len(request.readings)))
+
+    ending = run_child(Child(request, env), deadline, hear)
+    return decide(request, answers, ending)
+
+
+def _choose(directory: Path, report: Report, batch: int | None) -> int | None:
+    """Return the batch to prove; ``None`` when the checkpoint could not be read."""
+    unread = any(finding.code is Code.UNREADABLE for finding in report.findings)
+    known = {verdict.batch for verdict in report.batches}
+    if batch is None:
+        newest = report.latest_restorable
+        batch = newest if newest is not None else max((b for b in known if b <= report.committed), default=None)
+    if batch is not None and batch in known:
+        return batch
+    if unread:
+        return None
+    asked = "any batch" if batch is None else f"batch {batch}"
+    raise CheckpointMissingError(
+        f"{directory} has no entry of {asked} in its logs ({progress(directory)})",
+        next_step="See `spark-ha checkpoint verify` for the batches that it has",
+    )
+
+
+def _restorable(report: Report, batch: int) -> bool:
+    return batch in report.restorable
+
+
+def _not_asked(directory: Path, batch: int | None, report: Report, seconds: float) -> Proof:
+    reason = "the checkpoint could not be read" if batch is None else "the verification says that it is not restorable"
+    step = Step(Outcome.NOT_ASKED, reason)
+    return Proof(directory, batch, report, step, step, spark_version=installed_version(), seconds=seconds)
+
+
+def _check(heap: str, deadline: float, application: Application | None) -> None:
+    if not _HEAP.fullmatch(heap):
+        raise ConfigurationError(f"{heap!r} is not an amount of memory", next_step="Write it as 512m or 2g")
+    if not deadline > 0:
+        raise ConfigurationError(f"a deadline of {deadline} seconds is over before it begins")
+    if application is not None and not application.script.is_file():
+        raise ConfigurationError(f"the application {application.script} is not a file", next_step="Correct its path")
