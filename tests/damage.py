@@ -186,6 +186,17 @@ def both(*damages: Callable[[Path], None]) -> Callable[[Path], None]:
     return apply
 
 
+def leave_crc(pattern: str, name: str) -> Callable[[Path], None]:
+    """Put the hidden checksum of one file where the one of *name* belongs, which is not there."""
+
+    def apply(checkpoint: Path) -> None:
+        path, left = one(checkpoint, pattern), checkpoint / name
+        assert not left.exists()
+        shutil.copy(path.parent / f".{path.name}.crc", left.parent / f".{left.name}.crc")
+
+    return apply
+
+
 def nothing(_checkpoint: Path) -> None:
     """Leave it as it is."""
 
@@ -239,6 +250,14 @@ DAMAGES: tuple[Damage, ...] = (
     fails("rocksdb2", "unfinished-repartition", both(last_commit_lost, partitions_changed), "REPARTITION_UNFINISHED"),
     starts("hdfs", "offsets-stale-crc", stale_hidden_crc("offsets/8")),
     starts("hdfs", "source-stale-crc", stale_hidden_crc("sources/0/7.compact")),
+    # Hidden checksums where Spark will write: it dies at the name of a log entry's, and writes over a state file's.
+    fails("hdfs", "offsets-crc-left", leave_crc("offsets/8", "offsets/9"), "CHECKSUM_LEFT"),
+    fails("stateless", "commits-crc-left", leave_crc("commits/8", "commits/9"), "CHECKSUM_LEFT"),
+    fails("hdfs", "source-crc-left", leave_crc("sources/0/8", "sources/0/9"), "CHECKSUM_LEFT"),
+    fails("rocksdb2", "commit-removed-alone", lambda c: (c / "commits/8").unlink(), "CHECKSUM_LEFT"),
+    starts("stateless", "offsets-crc-left-later", leave_crc("offsets/8", "offsets/20"), "CHECKSUM_LEFT"),
+    starts("hdfs", "delta-crc-left", leave_crc("state/0/0/9.delta", "state/0/0/10.delta")),
+    starts("rocksdb1", "zip-crc-left", leave_crc("state/0/0/9.zip", "state/0/0/10.zip")),
     # HDFS state.
     fails("hdfs", "delta-removed", remove("state/0/0/9.delta"), "STATE_MISSING"),
     fails("hdfs", "delta-half", halve("state/0/0/9.delta"), "STATE_CORRUPT"),

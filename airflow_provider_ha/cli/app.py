@@ -14,6 +14,7 @@ from airflow_provider_ha.cli.recover import recover
 from airflow_provider_ha.cli.restore import plan, restore
 from airflow_provider_ha.cli.session import Target
 from airflow_provider_ha.cli.tree import show_rebuild, show_tree
+from airflow_provider_ha.cli.verify import verify_directory
 from airflow_provider_ha.config import HaConfig
 
 
@@ -29,6 +30,7 @@ app = typer.Typer(
 )
 app.add_typer(job.app, name="job")
 app.add_typer(checkpoint.app, name="checkpoint")
+checkpoint.app.command("verify")(verify_directory)
 checkpoint.app.command("plan")(plan)
 checkpoint.app.command("diff")(diff)
 app.add_typer(savepoint.app, name="savepoint")

@@ -1,29 +1,18 @@
-"""``spark-ha checkpoint``: list, show and verify checkpoints; verify works on any Spark checkpoint directory."""
+"""``spark-ha checkpoint``: list and show the checkpoints of a job."""
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import Annotated
 
 import typer
 
-from airflow_provider_ha.checkpoints.directories.places import directory_at
-from airflow_provider_ha.checkpoints.verification.verify import verify
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.outcome import Exit
-from airflow_provider_ha.cli.session import AsJson, JobId, cluster, reported
-from airflow_provider_ha.cli.verification_report import print_report
+from airflow_provider_ha.cli.session import AsJson, JobId, cluster
 from airflow_provider_ha.errors import CheckpointMissingError
 
 
 app = typer.Typer(help="List, show and verify checkpoints.", no_args_is_help=True)
-
-
-class Depth(str, Enum):
-    """How closely to look."""
-
-    QUICK = "quick"
-    FULL = "full"
 
 
 @app.command("list")
@@ -89,43 +78,3 @@ def show(
         ),
         empty="the checkpoint holds no query",
     )
-
-
-@app.command("verify")
-def verify_directory(
-    path: Annotated[
-        str,
-        typer.Argument(
-            help="A Spark checkpoint directory (one query), managed or not: a path, or s3://bucket/prefix.",
-            metavar="PATH",
-        ),
-    ],
-    depth: Annotated[
-        Depth, typer.Option(help="quick: names, sizes, logs and chains; full: every byte is decoded.")
-    ] = Depth.QUICK,
-    spark_version: Annotated[
-        str | None, typer.Option(help="Judge for this release, X.Y.Z; default: the installed one.", metavar="X.Y.Z")
-    ] = None,
-    sink: Annotated[
-        str | None,
-        typer.Option(
-            help="Output directory of the query's file sink, a path or s3://bucket/prefix: its log is judged together "
-            "with the checkpoint.",
-            metavar="PATH",
-        ),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Say whether Spark can start from a checkpoint directory as it stands, and which batches it could be restored to.
-
-    Exit 0: it can start and goes on with the right state; 1: it cannot; 2: it could not be read or is not there.
-    """
-    with reported(as_json=as_json):
-        output = None if sink is None else directory_at(sink)
-        with console.progress("looking into the state") as tell:
-            report = verify(directory_at(path), depth=depth.value, spark_version=spark_version, sink=output, tell=tell)
-    if as_json:
-        console.print_json(report.to_json())
-    else:
-        print_report(path, report)
-    raise typer.Exit({True: Exit.YES, False: Exit.NO, None: Exit.UNKNOWN}[report.startable])

@@ -13,10 +13,10 @@ from airflow_provider_ha.checkpoints.portable import restore as restoring
 from airflow_provider_ha.checkpoints.portable.directory import SavepointReport, judge
 from airflow_provider_ha.checkpoints.portable.standalone import Source, take
 from airflow_provider_ha.cli import console
-from airflow_provider_ha.cli.checkpoint import Depth
 from airflow_provider_ha.cli.outcome import Exit
 from airflow_provider_ha.cli.savepoint_target import SavepointOf, Target, assigned, located, path_of
 from airflow_provider_ha.cli.session import AsJson, reported
+from airflow_provider_ha.cli.verify import Depth
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.names import safe_segment
 

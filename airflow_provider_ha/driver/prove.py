@@ -126,7 +126,7 @@ def keep_at_home(jvm: Any, conf: dict[str, str]) -> None:
             chosen.set(key, value)
         return make(context, chosen)
 
-    SparkContext._initialize_context = initialize  # type: ignore[method-assign]  # noqa: SLF001  # the same
+    SparkContext._initialize_context = initialize  # type: ignore[method-assign, assignment]  # noqa: SLF001  # the same
 
 
 def jvm_death() -> str | None:

@@ -146,7 +146,7 @@ class Proof:
         }
 
 
-def lines(proof: Proof) -> Iterator[str]:
+def sentences(proof: Proof) -> Iterator[str]:
     """Yield the answer for people, one sentence a line."""
     batch = proof.batch
     yield {

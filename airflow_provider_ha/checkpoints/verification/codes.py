@@ -30,6 +30,7 @@ class Code(str, Enum):
     STATE_UNKNOWN = "STATE_UNKNOWN"  # there is no state, and the logs do not tell whether there was any
     CHECKSUM_MISMATCH = "CHECKSUM_MISMATCH"  # a checksum file does not fit, and this release looks at it
     CHECKSUM_STALE = "CHECKSUM_STALE"  # a checksum file does not fit, and this release does not look at it
+    CHECKSUM_LEFT = "CHECKSUM_LEFT"  # a checksum lies where Spark will write that of an entry it has not come to
     REPARTITION_UNFINISHED = "REPARTITION_UNFINISHED"  # an offline repartition was begun and not committed
     SINK_AHEAD = "SINK_AHEAD"  # the file sink has the planned batch that is not committed
     SINK_UNPLANNED = "SINK_UNPLANNED"  # the file sink has batches that were never planned in this checkpoint

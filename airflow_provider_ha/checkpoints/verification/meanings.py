@@ -140,6 +140,14 @@ MEANINGS: Mapping[Code, Meaning] = {
         "checksum files leaves this.",
         "Verify in full depth: it reads the file itself. Copy checksum files together with their files.",
     ),
+    Code.CHECKSUM_LEFT: Meaning(
+        "An entry of a log was removed and its hidden checksum was not. On a local file system Spark writes that entry "
+        'again, cannot give its checksum a name, and the query dies with "Multiple streaming queries are concurrently '
+        'using" although no other query is there. The entry itself is written, so nothing is lost, and the next start '
+        "goes on; without anybody who starts it again the query stays down.",
+        "Stop the query, make sure that nobody else writes to this directory, and remove the checksum that is named. "
+        "Whoever removes an entry removes its checksum with it.",
+    ),
     Code.REPARTITION_UNFINISHED: Meaning(
         "An offline repartition planned its batch and did not commit it. Spark 4.2 and later refuses to start until "
         "it is finished; older releases find no state in the new partitions.",

@@ -30,6 +30,7 @@ from airflow_provider_ha.checkpoints.verification.ahead import Tell, expect_logs
 from airflow_provider_ha.checkpoints.verification.batch_checks import judge_batches
 from airflow_provider_ha.checkpoints.verification.codes import Code
 from airflow_provider_ha.checkpoints.verification.findings import Finding
+from airflow_provider_ha.checkpoints.verification.leftover_checks import check_leftovers
 from airflow_provider_ha.checkpoints.verification.log_checks import check_logs
 from airflow_provider_ha.checkpoints.verification.logs import read_logs
 from airflow_provider_ha.checkpoints.verification.report import Findings, Report, SinkState
@@ -157,6 +158,7 @@ def _check_start(subject: Subject, findings: Findings) -> None:
     """Report what the next start of Spark would stumble over, or would not notice."""
     logs, directory = subject.logs, subject.directory
     check_logs(subject, findings)
+    check_leftovers(subject, findings)
     if logs.progress.planned < 0:
         return
     last, base = logs.offsets.get(logs.progress.planned), logs.next_base

@@ -1,0 +1,206 @@
+"""A proof with a real Spark: what it loads and starts, what it leaves alone, and what it says without an answer."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from typer.testing import CliRunner
+
+from airflow_provider_ha.checkpoints.proof.report import Outcome, Proof
+from airflow_provider_ha.checkpoints.verification.codes import Code
+from airflow_provider_ha.cli.app import app
+from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError
+from airflow_provider_ha.submit.proof_child import PROGRAM
+from airflow_provider_ha.submit.prove import Application, prove
+from airflow_provider_ha.testing.waiting import wait_until
+from tests.corpus import checkpoint_copy, corpus
+from tests.damage import halve
+
+
+SCRIPT = Path(__file__).resolve().parents[2] / "apps" / "prove.py"
+
+
+def fingerprint(directory: Path) -> dict[str, tuple[int, int, int, int, str]]:
+    """Return what tells of every file whether anybody wrote it, linked it or put another in its place."""
+    found = {}
+    for path in sorted(directory.rglob("*")):
+        status = path.lstat()
+        content = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+        found[str(path.relative_to(directory))] = (
+            status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_nlink, content,
+        )  # fmt: skip
+    return found
+
+
+def application(shape: str, checkpoint: Path, trace: Path, kind: str) -> Application:
+    """Return the script of the test, over the input of *shape*."""
+    trace.mkdir(exist_ok=True)
+    return Application(script=SCRIPT, arguments=(str(corpus() / shape / "input"), str(checkpoint), str(trace), kind))
+
+
+def children() -> list[psutil.Process]:
+    """Return the programs of proofs that this process has started."""
+    return [child for child in psutil.Process().children() if PROGRAM in _words(child)]
+
+
+def _words(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:  # it has ended
+        return []
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Iterator[Path]:
+    """A checkpoint with state, which a proof must leave as it is, and nothing beside it."""
+    copy = checkpoint_copy("hdfs", tmp_path / "place" / "counts")
+    before = fingerprint(tmp_path / "place")
+    yield copy
+    assert fingerprint(tmp_path / "place") == before
+    assert children() == []
+
+
+@pytest.mark.spark
+def test_spark_loads_a_batch_and_starts_the_query_on_it_without_its_sink(checkpoint: Path, tmp_path: Path) -> None:
+    trace, told = tmp_path / "trace", []
+    proof = prove(
+        checkpoint,
+        application=application("hdfs", checkpoint, trace, "foreach"),
+        env=os.environ,
+        progress_to=lambda now: told.append((now.doing, now.done, now.of)),
+    )
+
+    assert (proof.proven, proof.batch, proof.findings) == (True, 8, ())
+    assert [(state.reading.title, state.rows) for state in proof.state] == [("default", (2, 2))]
+    assert proof.started is not None
+    assert (proof.started.name, proof.started.batch, proof.started.state_rows) == ("counts", 9, (4,))
+    assert list(trace.iterdir()) == []
+    assert ("starting the query", 1, 1) in told
+
+
+def test_a_killed_child_leaves_the_question_open_and_nothing_behind(checkpoint: Path) -> None:
+    proofs: list[Proof] = []
+    thread = threading.Thread(target=lambda: proofs.append(prove(checkpoint, env=os.environ)))
+    thread.start()
+    wait_until(children, timeout=60, what="the child")
+    children()[0].kill()
+    thread.join(60)
+    (proof,) = proofs
+
+    assert proof.proven is None
+    assert proof.loading.reason == "the child was killed by SIGKILL"
+    assert [finding.code for finding in proof.findings] == [Code.NOT_PROVEN]
+
+
+def test_a_child_that_is_not_done_in_time_leaves_the_question_open(checkpoint: Path) -> None:
+    proof = prove(checkpoint, deadline=0.2)
+
+    assert proof.proven is None
+    assert proof.loading.reason == "Spark was not done after 0.2 seconds"
+
+
+def test_without_java_the_question_is_left_open(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    proof = prove(checkpoint)
+
+    assert proof.proven is None
+    assert "no Java was found" in proof.loading.reason
+
+
+def test_a_batch_that_is_not_restorable_is_refuted_without_asking_spark(tmp_path: Path) -> None:
+    damaged = checkpoint_copy("rocksdb1", tmp_path / "counts")
+    halve("state/0/0/9.zip")(damaged)
+    proof = prove(damaged, batch=8, deadline=0.001)
+
+    assert proof.proven is False
+    assert proof.verdict is not None
+    assert [reason.code for reason in proof.verdict.reasons] == [Code.STATE_CORRUPT]
+    assert (proof.loading.outcome, proof.starting.outcome) == (Outcome.NOT_ASKED, Outcome.NOT_ASKED)
+
+
+def test_a_batch_that_is_not_there_is_an_error(checkpoint: Path, tmp_path: Path) -> None:
+    with pytest.raises(CheckpointMissingError, match="no entry of batch 77"):
+        prove(checkpoint, batch=77)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(CheckpointMissingError, match="no entry of any batch"):
+        prove(tmp_path / "empty")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"heap": "much"}, "not an amount of memory"),
+        ({"deadline": 0.0}, "over before it begins"),
+        ({"application": Application(script=Path("/nowhere/app.py"))}, "is not a file"),
+        ({"scratch_directory": Path("/nowhere")}, "is not a directory"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_at_once(checkpoint: Path, wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        prove(checkpoint, **wrong)
+
+
+def test_a_query_without_state_has_nothing_to_load(tmp_path: Path) -> None:
+    proof = prove(checkpoint_copy("stateless", tmp_path / "plain"), deadline=0.001)
+
+    assert proof.proven is True
+    assert (proof.loading.outcome, proof.starting.outcome) == (Outcome.NOTHING, Outcome.NOT_ASKED)
+
+
+def test_nothing_of_the_user_is_on_a_command_line(checkpoint: Path, tmp_path: Path) -> None:
+    secret = application("hdfs", checkpoint, tmp_path / "trace", "secret-argument")
+    thread = threading.Thread(
+        target=lambda: prove(checkpoint, application=secret.model_copy(update={"conf": {"spark.x.y": "secret-conf"}}))
+    )
+    thread.start()
+    wait_until(children, timeout=60, what="the child")
+    (child,) = children()
+    words = " ".join(child.cmdline())
+    request = Path(child.cmdline()[-1])
+    content, mode = request.read_text(), request.stat().st_mode & 0o777
+    child.kill()
+    thread.join(60)
+
+    assert "secret" not in words
+    assert mode == 0o600
+    assert "secret-argument" in content
+    assert "secret-conf" in content
+
+
+def test_the_command_says_unknown_with_its_own_exit_code_and_json(checkpoint: Path) -> None:
+    words = ["checkpoint", "verify", str(checkpoint), "--depth", "prove", "--deadline", "0.2"]
+    shown = CliRunner(env={"COLUMNS": "300"}).invoke(app, words)
+    told = CliRunner().invoke(app, [*words, "--json"])
+    document = json.loads(told.stdout)
+
+    assert (shown.exit_code, told.exit_code) == (2, 2)
+    assert "whether Spark goes on from batch 8 could not be found out" in shown.output
+    assert document["startable"] is True
+    assert document["proof"]["proven"] is None
+    assert document["proof"]["started"] == {"outcome": "not_asked", "reason": "no application was named", "query": None}
+    assert [finding["code"] for finding in document["proof"]["findings"]] == ["NOT_PROVEN"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--batch", "3"],
+        ["--application", "app.py"],
+        ["--depth", "prove", "--conf", "a=b"],
+        ["--depth", "prove", "--spark-version", "3.5.0"],
+    ],
+)
+def test_the_command_refuses_words_that_do_not_belong_together(checkpoint: Path, words: list[str]) -> None:
+    done = CliRunner().invoke(app, ["checkpoint", "verify", str(checkpoint), *words])
+
+    assert done.exit_code == 2
+    assert "Traceback" not in done.output
+    assert "error" in done.output

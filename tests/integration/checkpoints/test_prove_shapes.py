@@ -1,0 +1,183 @@
+"""What Spark loads and starts of every shape, and what it refuses that no look at the files can see."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import threading
+from pathlib import Path
+
+import psutil
+import pytest
+
+from airflow_provider_ha.checkpoints.proof.report import Outcome, Proof
+from airflow_provider_ha.checkpoints.verification.codes import Code
+from airflow_provider_ha.checkpoints.verification.verify import verify
+from airflow_provider_ha.submit.prove import Progress, prove
+from airflow_provider_ha.testing.waiting import wait_until
+from tests import running_queries, tws_job
+from tests.corpus import BATCHES, SHAPES, SHORT_SHAPES, checkpoint_copy
+from tests.integration.checkpoints.test_prove import application, fingerprint
+
+
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
+
+# Shape -> rows of state after its newest batch, by store: four keys, or the pairs of a join's sides.
+ROWS = {
+    "stateless": {},
+    "hdfs-global": {"default": 1},
+    "rocksdb2-join": {
+        "left-keyToNumValues": 4,
+        "left-keyWithIndexToValue": 18,
+        "right-keyToNumValues": 4,
+        "right-keyWithIndexToValue": 18,
+    },
+}
+
+
+def proven(directory: Path, **wanted: object) -> Proof:
+    """Prove with what a test's Spark needs, and see that nothing was written."""
+    before = fingerprint(directory.parent)
+    proof = prove(directory, env=os.environ, deadline=800, **wanted)  # type: ignore[arg-type]
+    assert fingerprint(directory.parent) == before
+    return proof
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_shape_is_loaded_at_its_newest_and_at_an_older_batch(shape: str, tmp_path: Path) -> None:
+    checkpoint = checkpoint_copy(shape, tmp_path / "place" / "c")
+    newest = SHORT_SHAPES.get(shape, BATCHES) - 1
+    for batch in (None, newest - 1):
+        proof = proven(checkpoint, batch=batch)
+
+        assert proof.findings == ()
+        assert (proof.proven, proof.batch) == (True, newest if batch is None else batch)
+        assert proof.loading.outcome is (Outcome.PROVEN if proof.state else Outcome.NOTHING)
+        if batch is None:
+            assert {s.reading.store: sum(s.rows) for s in proof.state} == ROWS.get(shape, {"default": 4})
+
+
+@pytest.mark.parametrize("kind", ["foreach", "table", "other-first"])
+def test_no_sink_of_the_script_is_touched(kind: str, tmp_path: Path) -> None:
+    checkpoint = checkpoint_copy("rocksdb2", tmp_path / "place" / "c")
+    proof = proven(checkpoint, application=application("rocksdb2", checkpoint, tmp_path / "trace", kind), batch=6)
+
+    assert (proof.proven, proof.starting.outcome) == (True, Outcome.PROVEN)
+    assert proof.started is not None
+    assert (proof.started.batch, proof.started.state_rows) == (7, (4,))
+    assert list((tmp_path / "trace").iterdir()) == []
+
+
+def test_a_file_sink_is_not_touched_and_a_query_without_state_is_started_too(tmp_path: Path) -> None:
+    checkpoint = checkpoint_copy("stateless", tmp_path / "place" / "c")
+    proof = proven(checkpoint, application=application("stateless", checkpoint, tmp_path / "trace", "file"))
+
+    assert (proof.proven, proof.loading.outcome) == (True, Outcome.NOTHING)
+    assert proof.started is not None
+    assert (proof.started.name, proof.started.batch, proof.started.state_rows) == ("plain", 9, ())
+    assert list((tmp_path / "trace").iterdir()) == []
+
+
+@pytest.mark.parametrize(("kind", "reason"), [("never", "it starts no query"), ("raises", "ValueError: no such table")])
+def test_a_script_that_does_not_start_the_query_leaves_the_question_open(
+    kind: str, reason: str, tmp_path: Path
+) -> None:
+    checkpoint = checkpoint_copy("hdfs", tmp_path / "place" / "c")
+    proof = proven(checkpoint, application=application("hdfs", checkpoint, tmp_path / "trace", kind))
+
+    assert (proof.proven, proof.loading.outcome) == (None, Outcome.PROVEN)
+    assert reason in proof.starting.reason
+
+
+def test_an_application_that_does_not_fit_the_state_is_refuted_with_what_spark_says(tmp_path: Path) -> None:
+    checkpoint = checkpoint_copy("hdfs", tmp_path / "place" / "c")
+    proof = proven(checkpoint, application=application("hdfs", checkpoint, tmp_path / "trace", "other-schema"))
+    (finding,) = proof.findings
+
+    assert (proof.proven, proof.loading.outcome) == (False, Outcome.PROVEN)
+    assert (finding.code, finding.blocks) == (Code.START_REFUSED, True)
+    assert "SCHEMA" in finding.found
+
+
+def test_a_table_of_the_same_size_with_valid_checksums_is_refused_by_spark_alone(tmp_path: Path) -> None:
+    checkpoint = checkpoint_copy("rocksdb1", tmp_path / "place" / "c")
+    ours, other = (
+        {path.stat().st_size: path for path in sorted((checkpoint / f"state/0/{part}/SSTs").glob("*.sst"))}
+        for part in (0, 1)
+    )
+    same = max(ours.keys() & other.keys())  # every table of these has the same few keys
+    newest = max((checkpoint / "state/0/0/SSTs").glob("*.sst"), key=lambda path: path.stat().st_mtime_ns)
+    shutil.copy(other[newest.stat().st_size] if newest.stat().st_size in other else other[same], newest)
+    hidden = newest.parent / f".{newest.name}.crc"
+    hidden.unlink(missing_ok=True)
+
+    assert 8 in verify(checkpoint, depth="full").restorable
+    proof = proven(checkpoint)
+
+    assert proof.proven is False
+    assert [finding.code for finding in proof.findings] == [Code.LOAD_REFUSED]
+    assert "unique ID" in proof.findings[0].found
+
+
+def test_a_state_file_of_another_batch_is_loaded_and_its_rows_tell(tmp_path: Path) -> None:
+    checkpoint = checkpoint_copy("hdfs-snappy", tmp_path / "place" / "c")
+    shutil.copy(checkpoint / "state/0/0/1.delta", checkpoint / "state/0/0/3.delta")
+    shutil.copy(checkpoint / "state/0/0/.1.delta.crc", checkpoint / "state/0/0/.3.delta.crc")
+    proof = proven(checkpoint)
+
+    # Format 1 knows a file by its name alone: neither the files nor Spark can tell that these are old values.
+    assert proof.proven is True
+    assert {s.reading.store: sum(s.rows) for s in proof.state} == {"default": 4}
+
+
+def test_a_file_of_another_batch_under_a_name_of_format_2_is_refused(tmp_path: Path) -> None:
+    checkpoint = checkpoint_copy("rocksdb2-changelog", tmp_path / "place" / "c")
+    (target,) = (checkpoint / "state/0/0").glob("9_*.changelog")
+    (source,) = (checkpoint / "state/0/0").glob("7_*.changelog")
+    for zipped in (checkpoint / "state/0/0").glob("9_*.zip*"):
+        zipped.unlink()
+    for suffix in ("", ".crc"):
+        shutil.copy(f"{source}{suffix}", f"{target}{suffix}")
+    for path in (checkpoint / "state/0/0").glob(".9_*"):
+        path.unlink()
+    proof = proven(checkpoint, batch=8)
+
+    assert proof.proven is False
+
+
+def test_every_variable_of_transform_with_state_is_loaded(tmp_path: Path) -> None:
+    checkpoint = tws_job.make(tmp_path)
+    proof = prove(checkpoint, env=os.environ, deadline=800)
+
+    assert proof.proven is True
+    assert [(s.reading.kind, s.reading.variable, sum(s.rows)) for s in proof.state] == [("variable", "count", 4)]
+
+
+def test_a_running_query_is_proven_from_a_copy(tmp_path: Path) -> None:
+    with running_queries.running(tmp_path) as place:
+        commits = place / "live" / "down" / "commits"
+        wait_until(lambda: len(list(commits.glob("[0-9]*"))) > 4, timeout=600, what="some batches")
+        proof = prove(place / "live" / "down", env=os.environ, deadline=800)
+
+    assert proof.proven is True, proof.findings
+    assert sum(proof.state[0].rows) == 5
+
+
+def test_a_jvm_that_is_killed_leaves_the_question_open(tmp_path: Path) -> None:
+    checkpoint = checkpoint_copy("hdfs", tmp_path / "place" / "c")
+    seen = threading.Event()
+
+    def show(now: Progress) -> None:
+        if now.doing == "loading the state" and not seen.is_set():
+            seen.set()  # Spark is up, and nothing is read yet
+            for process in psutil.Process().children(recursive=True):
+                if process.name() == "java":
+                    process.send_signal(signal.SIGKILL)
+
+    proof = proven(checkpoint, progress_to=show)
+
+    assert seen.is_set()
+    assert proof.proven is None
+    assert "JVM ended with code -9" in proof.loading.reason
+    assert list((tmp_path / "place").iterdir()) == [checkpoint]

@@ -1,0 +1,70 @@
+"""Which query of a script is the one that is to be proven."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ha.checkpoints.proof.request import Application, ProofRequest
+from airflow_provider_ha.driver.prove import forced, spark_properties
+from airflow_provider_ha.driver.prove_start import is_wanted
+from airflow_provider_ha.driver.writer_notes import WriterNotes
+
+
+def request(
+    scratch: Path = Path("/s"), *, query: str | None = None, conf: dict[str, str] | None = None
+) -> ProofRequest:
+    return ProofRequest(
+        copy_directory=Path("/s/copy"),
+        original=Path("/data/counts"),
+        batch=8,
+        state_by_id=False,
+        query=query,
+        application=Application(script=Path("/apps/app.py"), conf=conf or {}),
+        scratch=scratch,
+        heap="2g",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "location", "wanted"),
+    [
+        ("any", "/data/counts", True),
+        ("any", "file:///data/counts", True),
+        ("any", "file:/data/../data/counts/", True),
+        ("counts", "/data/other", False),
+        ("counts", "s3a://data/counts", False),
+        ("counts", None, True),  # a managed job: the location comes from the conf
+        ("other", None, False),
+        (None, None, False),
+    ],
+)
+def test_without_a_name_it_is_the_one_of_this_location_else_of_this_name(
+    name: str | None, location: str | None, *, wanted: bool
+) -> None:
+    options = {} if location is None else {"checkpointlocation": location}
+
+    assert is_wanted(request(), WriterNotes(name=name, options=options)) is wanted
+
+
+def test_a_name_that_is_asked_for_decides_alone() -> None:
+    elsewhere = {"checkpointlocation": "/data/counts"}
+
+    assert is_wanted(request(query="late"), WriterNotes(name="late"))
+    assert not is_wanted(request(query="late"), WriterNotes(name="counts", options=elsewhere))
+
+
+def test_no_application_leaves_this_host_or_the_scratch_directory(tmp_path: Path) -> None:
+    conf = {"spark.master": "spark://prod:7077", "spark.local.dir": "/data", "spark.sql.extensions": "io.x.Y"}
+    values = spark_properties(request(tmp_path, conf=conf))
+
+    assert values["spark.master"] == "local[2]"
+    assert values["spark.driver.memory"] == "2g"
+    assert values["spark.sql.extensions"] == "io.x.Y"
+    assert values["spark.driver.bindAddress"] == "127.0.0.1"
+    assert {key for key, value in forced(request(tmp_path)).items() if str(tmp_path) in value} == {
+        "spark.local.dir",
+        "spark.sql.warehouse.dir",
+        "spark.sql.streaming.checkpointLocation",
+    }
