@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_ha.checkpoints.proof.answers import Answer, Event
+from airflow_provider_ha.checkpoints.proof.refusals import is_refusal
 from airflow_provider_ha.checkpoints.proof.request import ProofRequest
 from airflow_provider_ha.driver.prove_start import start_query
 from airflow_provider_ha.driver.prove_state import load_state
@@ -33,14 +34,15 @@ class Voice:
 
     def __init__(self, descriptor: int) -> None:
         self._stream = os.fdopen(descriptor, "w", encoding="utf-8")
+        #: Whether Spark said no to anything: then nothing is started.
         self.refused = False
 
     def say(self, answer: Answer) -> None:
         """Say one answer, at once."""
         if answer.event is Event.REFUSED:
-            self.refused = True
             if (died := jvm_death()) is not None:
                 answer = Answer(event=Event.UNABLE, reason=died)
+            self.refused = self.refused or is_refusal(answer.errors)
         self._stream.write(answer.model_dump_json() + "\n")
         self._stream.flush()
 

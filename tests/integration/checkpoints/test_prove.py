@@ -14,8 +14,10 @@ import psutil
 import pytest
 from typer.testing import CliRunner
 
+from airflow_provider_ha.checkpoints.proof.closure_copy import copy_closure
 from airflow_provider_ha.checkpoints.proof.report import Outcome, Proof
 from airflow_provider_ha.checkpoints.verification.codes import Code
+from airflow_provider_ha.checkpoints.verification.verify import verify
 from airflow_provider_ha.cli.app import app
 from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError
 from airflow_provider_ha.submit.proof_child import PROGRAM
@@ -124,6 +126,19 @@ def test_a_batch_that_is_not_restorable_is_refuted_without_asking_spark(tmp_path
     assert proof.verdict is not None
     assert [reason.code for reason in proof.verdict.reasons] == [Code.STATE_CORRUPT]
     assert (proof.loading.outcome, proof.starting.outcome) == (Outcome.NOT_ASKED, Outcome.NOT_ASKED)
+
+
+@pytest.mark.parametrize(
+    ("shape", "bad"), [("hdfs", "state/0/0/8.snapshot"), ("rocksdb1-changelog", "state/0/0/9.zip")]
+)
+def test_where_spark_goes_on_from_an_older_snapshot_the_copy_has_that_one(shape: str, bad: str, tmp_path: Path) -> None:
+    damaged = checkpoint_copy(shape, tmp_path / "counts")
+    halve(bad)(damaged)
+    copy_closure(damaged, 8, tmp_path / "copy")
+
+    assert verify(damaged).startable is True
+    assert not (tmp_path / "copy" / bad).exists()
+    assert verify(tmp_path / "copy").findings == ()
 
 
 def test_a_batch_that_is_not_there_is_an_error(checkpoint: Path, tmp_path: Path) -> None:

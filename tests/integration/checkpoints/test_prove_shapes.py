@@ -6,6 +6,8 @@ import os
 import shutil
 import signal
 import threading
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -100,24 +102,58 @@ def test_an_application_that_does_not_fit_the_state_is_refuted_with_what_spark_s
     assert "SCHEMA" in finding.found
 
 
-def test_a_table_of_the_same_size_with_valid_checksums_is_refused_by_spark_alone(tmp_path: Path) -> None:
-    checkpoint = checkpoint_copy("rocksdb1", tmp_path / "place" / "c")
-    ours, other = (
-        {path.stat().st_size: path for path in sorted((checkpoint / f"state/0/{part}/SSTs").glob("*.sst"))}
-        for part in (0, 1)
-    )
-    same = max(ours.keys() & other.keys())  # every table of these has the same few keys
-    newest = max((checkpoint / "state/0/0/SSTs").glob("*.sst"), key=lambda path: path.stat().st_mtime_ns)
-    shutil.copy(other[newest.stat().st_size] if newest.stat().st_size in other else other[same], newest)
-    hidden = newest.parent / f".{newest.name}.crc"
-    hidden.unlink(missing_ok=True)
+def tables_of_the_other_partition(checkpoint: Path) -> None:
+    """Put tables of one partition in the place of those of the other that have the same size."""
+    others = {path.stat().st_size: path for path in (checkpoint / "state/0/1/SSTs").glob("*.sst")}
+    for path in (checkpoint / "state/0/0/SSTs").glob("*.sst"):
+        if path.stat().st_size in others:
+            path.write_bytes(others[path.stat().st_size].read_bytes())
+            path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+
+
+def manifest_with_a_wrong_bit(checkpoint: Path) -> None:
+    """Flip a byte in RocksDB's own log of its tables, and make the zip anew, so that every checksum of it fits."""
+    path = checkpoint / "state/0/0/9.zip"
+    with zipfile.ZipFile(path) as before:
+        members = {name: bytearray(before.read(name)) for name in before.namelist()}
+    for name, content in members.items():
+        if name.startswith("MANIFEST"):
+            content[len(content) // 2] ^= 0xFF
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as after:
+        for name, content in members.items():
+            after.writestr(name, bytes(content))
+    path.with_name(f".{path.name}.crc").unlink()
+
+
+def changelog_of_another_batch(checkpoint: Path) -> None:
+    """Give the changelog of one version, with its checksum, the name of a later one."""
+    store = checkpoint / "state/0/0"
+    ((target,), (source,)) = store.glob("9_*.changelog"), store.glob("7_*.changelog")
+    for path in [*store.glob("9_*.zip*"), *store.glob(".9_*")]:
+        path.unlink()
+    shutil.copy(source, target)
+    shutil.copy(f"{source}.crc", f"{target}.crc")
+
+
+@pytest.mark.parametrize(
+    ("shape", "damage"),
+    [
+        ("rocksdb1", tables_of_the_other_partition),
+        ("rocksdb1", manifest_with_a_wrong_bit),
+        ("rocksdb2-changelog", changelog_of_another_batch),
+    ],
+)
+def test_spark_refuses_what_every_look_at_the_files_accepts(
+    shape: str, damage: Callable[[Path], None], tmp_path: Path
+) -> None:
+    checkpoint = checkpoint_copy(shape, tmp_path / "place" / "c")
+    damage(checkpoint)
 
     assert 8 in verify(checkpoint, depth="full").restorable
-    proof = proven(checkpoint)
+    proof = proven(checkpoint, batch=8)
 
     assert proof.proven is False
     assert [finding.code for finding in proof.findings] == [Code.LOAD_REFUSED]
-    assert "unique ID" in proof.findings[0].found
 
 
 def test_a_state_file_of_another_batch_is_loaded_and_its_rows_tell(tmp_path: Path) -> None:
@@ -129,21 +165,6 @@ def test_a_state_file_of_another_batch_is_loaded_and_its_rows_tell(tmp_path: Pat
     # Format 1 knows a file by its name alone: neither the files nor Spark can tell that these are old values.
     assert proof.proven is True
     assert {s.reading.store: sum(s.rows) for s in proof.state} == {"default": 4}
-
-
-def test_a_file_of_another_batch_under_a_name_of_format_2_is_refused(tmp_path: Path) -> None:
-    checkpoint = checkpoint_copy("rocksdb2-changelog", tmp_path / "place" / "c")
-    (target,) = (checkpoint / "state/0/0").glob("9_*.changelog")
-    (source,) = (checkpoint / "state/0/0").glob("7_*.changelog")
-    for zipped in (checkpoint / "state/0/0").glob("9_*.zip*"):
-        zipped.unlink()
-    for suffix in ("", ".crc"):
-        shutil.copy(f"{source}{suffix}", f"{target}{suffix}")
-    for path in (checkpoint / "state/0/0").glob(".9_*"):
-        path.unlink()
-    proof = proven(checkpoint, batch=8)
-
-    assert proof.proven is False
 
 
 def test_every_variable_of_transform_with_state_is_loaded(tmp_path: Path) -> None:
