@@ -256,6 +256,7 @@ DAMAGES: tuple[Damage, ...] = (
     fails("hdfs", "source-crc-left", leave_crc("sources/0/8", "sources/0/9"), "CHECKSUM_LEFT"),
     fails("rocksdb2", "commit-removed-alone", lambda c: (c / "commits/8").unlink(), "CHECKSUM_LEFT"),
     starts("stateless", "offsets-crc-left-later", leave_crc("offsets/8", "offsets/20"), "CHECKSUM_LEFT"),
+    starts("hdfs", "offsets-old-removed-alone", lambda c: (c / "offsets/3").unlink()),
     starts("hdfs", "delta-crc-left", leave_crc("state/0/0/9.delta", "state/0/0/10.delta")),
     starts("rocksdb1", "zip-crc-left", leave_crc("state/0/0/9.zip", "state/0/0/10.zip")),
     # HDFS state.

@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
-
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.format.releases import installed_version
 from airflow_provider_ha.checkpoints.proof.answers import Answer
@@ -90,24 +88,9 @@ def prove(
     """
     _check(heap, deadline, application)
     began = time.monotonic()
-    progress_to(Progress("verifying in full depth"))
-    report = verify(directory, depth="full", sink=sink)
-    attempts = Retrying(
-        stop=stop_after_attempt(ATTEMPTS if batch is None else 1),
-        retry=retry_if_exception_type(CheckpointMissingError),
-        reraise=True,
-    )
     with scratch(directory, scratch_directory) as place:
-        for attempt in attempts:
-            with attempt:
-                if attempt.retry_state.attempt_number > 1:
-                    report = verify(directory, depth="full", sink=sink)
-                chosen = _choose(directory, report, batch)
-                copied = place / f"copy-{attempt.retry_state.attempt_number}"
-                if chosen is not None and _restorable(report, chosen):
-                    progress_to(Progress(f"copying batch {chosen}"))
-                    copy_closure(directory, chosen, copied)
-        if chosen is None or not _restorable(report, chosen):
+        report, chosen, copied = _copied(directory, batch, sink, place, progress_to)
+        if chosen is None or copied is None:
             return _not_asked(directory, chosen, report, time.monotonic() - began)
         request = ProofRequest(
             copy_directory=copied,
@@ -133,6 +116,30 @@ def prove(
         spark_version=installed_version(),
         seconds=time.monotonic() - began,
     )
+
+
+def _copied(
+    directory: Path, batch: int | None, sink: Path | None, place: Path, progress_to: Callable[[Progress], None]
+) -> tuple[Report, int | None, Path | None]:
+    """Verify, choose and copy; return the report, the batch and its copy: none where Spark is not to be asked.
+
+    A running query may purge the batch before it is copied: then a newer one is chosen, unless it was asked for.
+    """
+    for attempt in range(1, ATTEMPTS + 1):
+        progress_to(Progress("verifying in full depth"))
+        report = verify(directory, depth="full", sink=sink)
+        chosen = _choose(directory, report, batch)
+        if chosen is None or chosen not in report.restorable:
+            return report, chosen, None
+        progress_to(Progress(f"copying batch {chosen}"))
+        try:
+            copy_closure(directory, chosen, place / f"copy-{attempt}")
+        except CheckpointMissingError:
+            if batch is not None or attempt == ATTEMPTS:
+                raise
+        else:
+            return report, chosen, place / f"copy-{attempt}"
+    raise AssertionError("the last attempt returns or raises")
 
 
 def _ask(
@@ -170,10 +177,6 @@ def _choose(directory: Path, report: Report, batch: int | None) -> int | None:
         f"{directory} has no entry of {asked} in its logs ({progress(directory)})",
         next_step="See `spark-ha checkpoint verify` for the batches that it has",
     )
-
-
-def _restorable(report: Report, batch: int) -> bool:
-    return batch in report.restorable
 
 
 def _not_asked(directory: Path, batch: int | None, report: Report, seconds: float) -> Proof:
