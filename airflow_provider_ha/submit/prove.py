@@ -14,6 +14,7 @@ from pathlib import Path
 
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.format.releases import installed_version
+from airflow_provider_ha.checkpoints.format.tree import Directory
 from airflow_provider_ha.checkpoints.proof.answers import Answer
 from airflow_provider_ha.checkpoints.proof.closure_copy import copy_closure
 from airflow_provider_ha.checkpoints.proof.decision import Decision, decide
@@ -42,7 +43,7 @@ class Progress:
     """How far a proof is.
 
     :param doing: What is being done, for people.
-    :param done: How many readings are done.
+    :param done: How many stores are verified, or readings done.
     :param of: How many there are; 0 while that is not known.
     """
 
@@ -57,7 +58,7 @@ def prove(
     batch: int | None = None,
     application: Application | None = None,
     query: str | None = None,
-    sink: Path | None = None,
+    sink: Directory | None = None,
     scratch_directory: Path | None = None,
     heap: str = DEFAULT_HEAP,
     deadline: float = DEFAULT_DEADLINE,
@@ -119,15 +120,19 @@ def prove(
 
 
 def _copied(
-    directory: Path, batch: int | None, sink: Path | None, place: Path, progress_to: Callable[[Progress], None]
+    directory: Path, batch: int | None, sink: Directory | None, place: Path, progress_to: Callable[[Progress], None]
 ) -> tuple[Report, int | None, Path | None]:
     """Verify, choose and copy; return the report, the batch and its copy: none where Spark is not to be asked.
 
     A running query may purge the batch before it is copied: then a newer one is chosen, unless it was asked for.
     """
+
+    def tell(done: int, of: int) -> None:
+        progress_to(Progress("verifying in full depth", done, of))
+
     for attempt in range(1, ATTEMPTS + 1):
         progress_to(Progress("verifying in full depth"))
-        report = verify(directory, depth="full", sink=sink)
+        report = verify(directory, depth="full", sink=sink, tell=tell)
         chosen = _choose(directory, report, batch)
         if chosen is None or chosen not in report.restorable:
             return report, chosen, None
