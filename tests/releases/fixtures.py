@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import subprocess
 import zipfile
 from importlib.util import find_spec
@@ -47,19 +46,16 @@ def fixtures() -> Path:
 
 
 def _jar(made: Path) -> Path:
-    shutil.rmtree(made, ignore_errors=True)
-    made.mkdir()
-    wanted, jar = made / "ivy.xml", made / "tests.jar"
+    wanted = made / "ivy.xml"
     wanted.write_text(_IVY)
     spec = find_spec("pyspark")
     assert spec is not None
     assert spec.submodule_search_locations
     (ivy,) = Path(spec.submodule_search_locations[0]).glob("jars/ivy-*.jar")
     java = str(Path(os.environ["JAVA_HOME"]) / "bin" / "java") if "JAVA_HOME" in os.environ else "java"
-    command = [java, "-cp", str(ivy), "org.apache.ivy.Main", "-warn", "-cache", str(made / "ivy")]
-    done = subprocess.run(
-        [*command, "-ivy", str(wanted), "-retrieve", str(jar)], check=False, timeout=900, capture_output=True, text=True
-    )
-    if done.returncode or not jar.exists():
+    command = [java, "-cp", str(ivy), "org.apache.ivy.Main", "-warn", "-cache", str(CACHE / "ivy"), "-ivy", str(wanted)]
+    done = subprocess.run(command, check=False, timeout=900, capture_output=True, text=True)
+    found = sorted((CACHE / "ivy").rglob(f"spark-sql_2.13-{RELEASE}-tests.jar"))
+    if not found:
         pytest.skip(f"the tests jar of Spark {RELEASE} could not be had: {(done.stdout + done.stderr)[-300:]}")
-    return jar
+    return found[0]

@@ -1,8 +1,7 @@
 """What is started with the PySpark of each release: records checkpoints, and goes on with copies of them.
 
-``program.py make TASKS.json`` runs each query over its input, ``program.py judge TASKS.json`` starts each once more
-from a copy. One JSON line answers each task: ``{"error": text or null, "rows": [...]}``. Python 3.6 has to understand
-this.
+``program.py make TASKS.json`` runs each query over its input, ``program.py judge TASKS.json`` starts each again from a
+copy. One JSON line answers each task: ``{"error": text or null, "rows": [...]}``. Python 3.6 has to understand this.
 """
 
 import json

@@ -21,6 +21,8 @@ from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissing
 _VERSION = re.compile(r"v([1-9]\d*)")
 # What Spark 4.3 knows; a higher number is a newer Spark's and refused by every release that we support.
 KNOWN_OFFSETS, KNOWN_COMMITS = 2, 3
+# What is left of a commit that was cut behind its first line: Spark reads it as one without watermark and ids.
+NO_METADATA = "incomplete log file: no metadata follows the version"
 # A source that had no offset yet.
 _NO_OFFSET = "-"
 
@@ -102,7 +104,7 @@ def parse_commits(batch: int, text: str) -> CommitsEntry:
     path = f"{COMMITS}/{batch}"
     version, lines = _versioned(path, text, KNOWN_COMMITS)
     if not lines:
-        raise CheckpointCorruptError(path, "incomplete log file: no metadata follows the version")
+        raise CheckpointCorruptError(path, NO_METADATA)
     metadata = _json_object(path, lines[0])
     try:
         ids = {

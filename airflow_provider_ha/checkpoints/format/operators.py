@@ -11,8 +11,11 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_ha.checkpoints.format.files import exists, is_directory, names, read, read_text
+from airflow_provider_ha.checkpoints.format.byte_stream import ByteStream, NotLookedIntoError, StreamCorruptError
+from airflow_provider_ha.checkpoints.format.codecs import decode
+from airflow_provider_ha.checkpoints.format.files import exists, is_directory, names, opened, read, read_text
 from airflow_provider_ha.checkpoints.format.layout import STATE, numbers
+from airflow_provider_ha.checkpoints.format.single_pass import SinglePass
 from airflow_provider_ha.checkpoints.format.tree import Directory
 from airflow_provider_ha.errors import CheckpointCorruptError
 
@@ -24,6 +27,9 @@ _NOT_STORES = frozenset({"SSTs", "logs"})
 _NO_KEY = re.compile(rb'\]|\{"name":"[^"]*","type":"(?:void|null)"')
 
 
+# A file of the HDFS-backed provider, and the row of one null field as Spark lays it out: its null bit, an empty word.
+_WRITTEN = re.compile(r"(\d+)\.(?:delta|snapshot)")
+_NULL_KEY = bytes([1]) + bytes(15)
 # Its one key is null, so it has state in partition 0 only.
 _GLOBAL_LIMIT = "globalLimit"
 
@@ -85,8 +91,11 @@ def read_operator(directory: Directory, number: int) -> Operator:
                 raise
     keyless = _is_keyless(directory, f"{place}/0")
     if keyless is None:
-        # Releases before 3.1 write no schema and before 4.0 no metadata: then only the directories tell.
-        keyless = recorded.name == _GLOBAL_LIMIT or (not recorded.name and numbers(directory / place) == [0])
+        # Releases before 3.1 write no schema and before 4.0 no metadata: then only directories and keys tell.
+        alone = not recorded.name and numbers(directory / place) == [0]
+        keyless = recorded.name == _GLOBAL_LIMIT or (
+            alone and recorded.stores == (DEFAULT_STORE,) and _keys_are_empty(directory, f"{place}/0")
+        )
     return Operator(number, recorded.stores, recorded.partitions, keyless, found)
 
 
@@ -129,3 +138,21 @@ def _is_keyless(directory: Directory, place: str) -> bool | None:
     # The key's schema comes first, so the first list of fields is the key's.
     _, _, fields = read(directory, path).partition(b'"fields":[')
     return bool(_NO_KEY.match(fields))
+
+
+def _keys_are_empty(directory: Directory, place: str) -> bool:
+    """Whether the first key that the HDFS-backed store at *place* holds is none, or the one null key of a limit.
+
+    True where no key can be read as well: a partition alone is then taken for all there is.
+    """
+    written = [(int(match[1]), name) for name in names(directory / place) if (match := _WRITTEN.fullmatch(name))]
+    for _, name in sorted(written, reverse=True):
+        try:
+            with opened(directory, f"{place}/{name}") as file:
+                stream = ByteStream(decode(SinglePass(file).pieces(), file.size))
+                length = int.from_bytes(stream.take(4), "big", signed=True)
+                if length >= 0:
+                    return length == 0 or (length == len(_NULL_KEY) and stream.take(length) == _NULL_KEY)
+        except (CheckpointCorruptError, StreamCorruptError, NotLookedIntoError):  # noqa: PERF203  # each file for itself
+            continue
+    return True

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from airflow_provider_ha.checkpoints.format.files import names
 from airflow_provider_ha.checkpoints.format.layout import COMMITS, OFFSETS, STATE
+from airflow_provider_ha.checkpoints.format.metadata_log import NO_METADATA
 from airflow_provider_ha.checkpoints.format.releases import Release
 from airflow_provider_ha.checkpoints.format.tree import Directory
 from airflow_provider_ha.checkpoints.verification.codes import Code
@@ -36,8 +37,8 @@ def check_logs(subject: Subject, findings: Findings) -> None:
         needed = batch in {before, reached.planned}
         findings.add(Finding(bad.code, bad.path, batch, bad.found, _OFFSETS_ENTRY, blocks=needed))
     for batch, bad in logs.commit_log.bad.items():
-        newest = batch == reached.committed
-        findings.add(Finding(bad.code, bad.path, batch, bad.found, _COMMITS_ENTRY, blocks=newest))
+        needed = batch == reached.committed and (bad.found != NO_METADATA or _by_id(logs))
+        findings.add(Finding(bad.code, bad.path, batch, bad.found, _COMMITS_ENTRY, blocks=needed))
     if reached.planned < 0:
         _check_never_planned(subject.directory, release, findings)
     else:
@@ -97,10 +98,14 @@ def _check_order(logs: Logs, kind: Statefulness, findings: Findings) -> None:
         findings.add(Finding(Code.COMMITS_AHEAD, path, committed, found, expected, blocks=True))
     elif between or (planned > committed + 1 and kind is Statefulness.STATEFUL):
         # Spark only warns, and executes the newest planned batch. With format 2 the ids of its state are gone.
-        by_id = any(entry.state_ids for entry in logs.commits.values())
         found = f"batch {planned} is planned, but only {committed} is committed"
         path, expected = f"{COMMITS}/{planned - 1}", f"the commit of batch {planned - 1}"
-        findings.add(Finding(Code.COMMITS_BEHIND, path, planned - 1, found, expected, blocks=by_id))
+        findings.add(Finding(Code.COMMITS_BEHIND, path, planned - 1, found, expected, blocks=_by_id(logs)))
+
+
+def _by_id(logs: Logs) -> bool:
+    """Whether the commits name the state by ids (checkpoint format 2)."""
+    return any(entry.state_ids for entry in logs.commits.values())
 
 
 def _is_of_2_1(logs: Logs) -> bool:

@@ -1,0 +1,75 @@
+"""For every finding code there is a damage that Spark starts from and one that it does not, wherever both exist.
+
+That Spark really does so is held by the tests that start it on each of these damages.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ha.checkpoints.verification.codes import Code
+from airflow_provider_ha.checkpoints.verification.verify import verify
+from tests.corpus import checkpoint_copy
+from tests.damage import DAMAGES
+from tests.integration.checkpoints.test_verify_sink import CASES
+from tests.sink_corpus import sink_copy
+
+
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
+
+# Code -> the only answers that a checkpoint with this finding has, and why there is no other.
+ONE_SIDED: dict[Code, tuple[set[bool], str]] = {
+    Code.METADATA_MISSING: ({False}, "another query id is no start, and 4.2 refuses"),
+    Code.METADATA_CORRUPT: ({False}, "every start reads it"),
+    Code.OFFSETS_MISSING: ({False}, "an old entry that is gone was purged: only one that is needed is found"),
+    Code.COMMITS_AHEAD: ({False}, "the next commit always meets the one that is there"),
+    Code.SOURCE_LOG_CORRUPT: ({False}, "only entries that are needed are read, and input is lost or read twice"),
+    Code.SOURCE_LOG_MISSING: ({False}, "the same"),
+    Code.STATE_METADATA_CORRUPT: ({False}, "one that is gone is written again, and is no finding"),
+    Code.STATE_FALLBACK: ({True}, "it is said only where this release goes on"),
+    Code.REPARTITION_UNFINISHED: ({False}, "4.2 refuses, and older releases lack the state of the new partitions"),
+    Code.SINK_UNPLANNED: ({False}, "the sink skips the next batches, whatever they hold"),
+    Code.SINK_BEHIND: ({False}, "the next compaction misses the entries"),
+    Code.SINK_LOG_MISSING: ({False}, "the same"),
+    Code.SINK_LOG_CORRUPT: ({False}, "the next compaction reads them all"),
+}
+# Not said of any damage of the tables, and why: what holds them instead.
+ELSEWHERE: dict[Code, str] = {
+    Code.EMPTY: "test_verify: there is nothing to damage, and Spark begins",
+    Code.NOT_A_CHECKPOINT: "test_verify: there is nothing to start from",
+    Code.UNREADABLE: "test_verify: whether Spark, under another user, can read it is not known",
+    Code.OFFSETS_SPARSE: "test_verify_sparse: never blocks, and Spark is asked with and without the option",
+    Code.COMMITS_MISSING: "test_verify: a reason of a batch, never a finding about the start",
+    Code.STATE_STALE: "test_verify, and the releases: wrong a few starts later, not at the next one",
+    Code.STATE_UNKNOWN: "test_verify: never blocks; only who knows the query can tell",
+    Code.CHECKSUM_STALE: "kept for reports of older versions of this package",
+    Code.SINK_FILE_MISSING: "unit test_verification_sinks: never blocks, Spark does not look at its output again",
+    Code.SINK_FILE_SIZE: "the same",
+    Code.NOT_LOOKED_INTO: "test_verify: never blocks, and says that nothing is known",
+}
+
+
+def answers(tmp_path: Path) -> dict[Code, set[bool]]:
+    """Return, for each code, whether checkpoints with this finding can be started from, over all damages."""
+    found: dict[Code, set[bool]] = defaultdict(set)
+    for damage in DAMAGES:
+        copy = checkpoint_copy(damage.shape, tmp_path / damage.id)
+        damage.apply(copy)
+        for finding in verify(copy, spark_version="4.2.0").findings:
+            found[finding.code].add(damage.startable)
+    for case in CASES:
+        place = sink_copy(case.shape, tmp_path / f"sink-{case.id}")
+        case.apply(place)
+        for finding in verify(place / "checkpoint", sink=place / "out", spark_version="4.2.0").findings:
+            found[finding.code].add(case.startable)
+    return found
+
+
+def test_every_code_has_a_case_that_spark_starts_and_one_that_it_does_not(tmp_path: Path) -> None:
+    found = answers(tmp_path)
+    found.pop(Code.STATE_UNKNOWN, None)  # the query without state of the corpus says it of every damage
+    expected = {code: ONE_SIDED[code][0] if code in ONE_SIDED else {True, False} for code in Code}
+    assert found == {code: sides for code, sides in expected.items() if code not in ELSEWHERE}
