@@ -27,6 +27,7 @@ from collections import Counter
 from pathlib import Path
 
 from tests.corpus import rows_of, write_input
+from tests.releases.damages import DAMAGES, ReleaseDamage
 from tests.state_files import END, lz4_stream, pairs
 
 
@@ -35,6 +36,17 @@ BATCHES, PARTITIONS, COMPACT_INTERVAL = 5, 2, 4
 _FIRST_TIME = 1_500_000_000_000
 _PROVIDER = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 _STREAMING = "spark.sql.streaming"
+_NOT_IN_2_1 = {
+    "in-flight",
+    "commits-last-empty",
+    "commits-last-cut",
+    "commits-ahead",
+    "commits-two-lost",
+    "commits-removed",
+    "partitions-changed",
+    "repartition",
+    "stale-timeline",
+}
 
 
 def write_checkpoint(release: str, place: Path) -> Path:
@@ -60,6 +72,12 @@ def write_checkpoint(release: str, place: Path) -> Path:
     aside = "temp-4982123746511" if release < "2.4" else ".6.delta.1f0a4c2e-6d0b-4a43-9f13-0f8a8d1f2b11.TID7.tmp"
     (checkpoint / "state/0/0" / aside).write_bytes(b"LZ4Block")
     return checkpoint
+
+
+def damages_of(release: str) -> list[ReleaseDamage]:
+    """Return the damages that can be done to what *release* wrote: 2.1 had no commit log, and pinned nothing."""
+    done = (damage for damage in DAMAGES if "hdfs" in damage.shapes)
+    return [damage for damage in done if release >= "2.2" or damage.name not in _NOT_IN_2_1]
 
 
 def _offsets(release: str, batch: int) -> bytes:

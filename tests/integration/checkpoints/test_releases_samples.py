@@ -1,0 +1,52 @@
+"""The recorded checkpoints that lie in the repository: what each release really wrote, read in the quick suite."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ha.checkpoints.format.closure import closure
+from airflow_provider_ha.checkpoints.format.layout import batches
+from airflow_provider_ha.checkpoints.verification.verify import verify
+from tests.releases.installed import BY_VERSION, SPARKS
+from tests.releases.samples import samples, unpack
+from tests.releases.shapes import LONG, SHAPES
+
+
+each_sample = pytest.mark.parametrize("release", samples())
+
+
+@each_sample
+def test_what_each_release_wrote_is_sound_for_it_and_for_newer_ones(release: str, tmp_path: Path) -> None:
+    alarms = {}
+    for shape, checkpoint in unpack(release, tmp_path).items():
+        for judged_as in (release, "4.2.0", "4.3.0"):
+            for depth in ("quick", "full"):
+                report = verify(checkpoint, depth=depth, spark_version=judged_as)
+                codes = {finding.code.value for finding in report.findings} - {"STATE_UNKNOWN"}
+                if (report.startable, report.restorable, codes) != (True, list(range(LONG)), set()):
+                    alarms[f"{shape}, {depth}, for {judged_as}"] = report
+    assert alarms == {}
+
+
+@each_sample
+def test_the_closure_of_the_newest_batch_alone_is_sound(release: str, tmp_path: Path) -> None:
+    for shape, checkpoint in unpack(release, tmp_path / "all").items():
+        newest = batches(checkpoint, "commits")[-1]
+        for name in closure(checkpoint, newest, with_planned=False).files:
+            alone = tmp_path / "alone" / shape / name
+            alone.parent.mkdir(parents=True, exist_ok=True)
+            alone.write_bytes((checkpoint / name).read_bytes())
+        report = verify(tmp_path / "alone" / shape, spark_version=release)
+        assert (report.startable, report.latest_restorable) == (True, newest), (shape, report.findings)
+
+
+@each_sample
+def test_a_sample_holds_the_core_of_what_its_release_can_write(release: str, tmp_path: Path) -> None:
+    core = {shape.name for shape in SHAPES if shape.core and shape.recorded_by(BY_VERSION[release])}
+    assert set(unpack(release, tmp_path)) == core
+
+
+def test_there_is_a_sample_of_every_release_that_runs_here() -> None:
+    assert samples() == sorted(spark.version for spark in SPARKS)

@@ -1,0 +1,79 @@
+"""A few of the recorded checkpoints, small enough for the repository: the quick suite reads what each release wrote.
+
+``python -m tests.releases.samples RELEASE…`` packs them out of the cache into ``tests/data/checkpoints``. Nothing is
+changed but the absolute paths in the logs of file sources and sinks, which name ``/recorded``, and their hidden
+checksums with them.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+import sys
+import tarfile
+import zlib
+from pathlib import Path
+
+from tests.releases.corpus import place_of, recorded, shapes_of
+from tests.releases.installed import BY_VERSION, ROOT, Spark
+from tests.releases.shapes import Shape
+
+
+FOLDER = ROOT / "tests" / "data" / "checkpoints"
+PLACE = "/recorded"
+
+
+def samples() -> list[str]:
+    """Return the releases that there are samples of."""
+    return sorted(path.name.removesuffix(".tar.xz") for path in FOLDER.glob("*.tar.xz"))
+
+
+def unpack(release: str, target: Path) -> dict[str, Path]:
+    """Unpack what *release* recorded below *target*; return shape -> checkpoint."""
+    with tarfile.open(FOLDER / f"{release}.tar.xz") as archive:
+        archive.extractall(target, filter="data")
+    return {path.name: path / "checkpoint" for path in sorted(target.iterdir())}
+
+
+def pack(spark: Spark) -> Path:
+    """Pack the core of what *spark* recorded."""
+    recorded(spark)
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    path = FOLDER / f"{spark.version}.tar.xz"
+    with tarfile.open(path, "w:xz", preset=9) as archive:
+        for shape in (shape for shape in shapes_of(spark) if shape.core):
+            for name, content in sorted(_files(spark, shape).items()):
+                member = tarfile.TarInfo(f"{shape.name}/{name}")
+                member.size = len(content)
+                archive.addfile(member, io.BytesIO(content))
+    return path
+
+
+def _files(spark: Spark, shape: Shape) -> dict[str, bytes]:
+    """Return the checkpoint and the sink's log: path relative to the shape's place -> content."""
+    place = place_of(spark, shape)
+    found = {
+        str(path.relative_to(place)): path.read_bytes()
+        for part in ("checkpoint", "out/_spark_metadata")
+        for path in (place / part).rglob("*")
+        if path.is_file()
+    }
+    own = str(place).encode()
+    for name in [name for name, content in found.items() if own in content]:
+        found[name] = found[name].replace(own, f"{PLACE}/{shape.name}".encode())
+        folder, _, last = name.rpartition("/")
+        if f"{folder}/.{last}.crc" in found:
+            found[f"{folder}/.{last}.crc"] = _hidden_crc(found[name])
+    return found
+
+
+def _hidden_crc(content: bytes) -> bytes:
+    """Return Hadoop's checksum file: the CRC32 of each 512 bytes."""
+    sums = [zlib.crc32(content[at : at + 512]) for at in range(0, len(content), 512)]
+    return b"crc\0" + struct.pack(f">I{len(sums)}I", 512, *sums)
+
+
+if __name__ == "__main__":
+    for version in sys.argv[1:]:
+        packed = pack(BY_VERSION[version])
+        print(packed, packed.stat().st_size)
