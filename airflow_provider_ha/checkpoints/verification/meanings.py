@@ -69,9 +69,9 @@ MEANINGS: Mapping[Code, Meaning] = {
         'may refuse with "batch ... doesn\'t exist": restore to a batch whose predecessor is there.',
     ),
     Code.COMMITS_CORRUPT: Meaning(
-        "Whether this batch was committed cannot be read. Spark fails at the newest entry and reads no older one. A newest "
-        "entry of which only the version line is left is read as a commit without watermark: with checkpoint format 1 "
-        "Spark goes on.",
+        "Whether this batch was committed cannot be read. Spark fails at the newest entry and reads no older one. A "
+        "newest entry of which only the version line is left is read as a commit without watermark: with checkpoint "
+        "format 1 Spark goes on.",
         f"{_SAVEPOINT} Without the newest entry Spark executes its batch again, and a sink that does not know batches "
         "by their number takes the rows twice.",
     ),
