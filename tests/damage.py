@@ -165,6 +165,11 @@ def stale_hidden_crc(pattern: str) -> Callable[[Path], None]:
     return apply
 
 
+def stale_newest_sst(checkpoint: Path) -> None:
+    """Let the hidden checksum file of the newest table name another sum."""
+    stale_hidden_crc(str(newest_sst(checkpoint).relative_to(checkpoint)))(checkpoint)
+
+
 def as_directory(pattern: str) -> Callable[[Path], None]:
     """Put a directory in the place of a file."""
 
@@ -310,6 +315,7 @@ DAMAGES: tuple[Damage, ...] = (
     starts("rocksdb1-changelog", "zip-empty", empty("state/0/0/9.zip"), "STATE_FALLBACK"),
     starts("rocksdb1-changelog", "zip-removed", remove("state/0/0/9.zip")),
     starts("rocksdb1-changelog", "sst-removed", lambda c: newest_sst(c).unlink(), "STATE_FALLBACK"),
+    starts("rocksdb1-changelog", "sst-stale-crc", stale_newest_sst, "CHECKSUM_MISMATCH"),
     starts("rocksdb1-changelog", "changelog-removed", remove("state/0/0/9.changelog")),
     fails(
         "rocksdb1-changelog",

@@ -45,7 +45,7 @@ def check_logs(subject: Subject, findings: Findings) -> None:
         _check_previous(logs, before, findings)
         _check_left_out(logs, kind, findings)
         _check_order(logs, kind, findings)
-        _check_repartition(logs, release, findings)
+        _check_repartition(subject, findings)
 
 
 def _check_query_id(logs: Logs, release: Release, findings: Findings) -> None:
@@ -114,11 +114,14 @@ def _is_of_2_1(logs: Logs) -> bool:
     return newest is not None and "conf" not in newest.metadata
 
 
-def _check_repartition(logs: Logs, release: Release, findings: Findings) -> None:
+def _check_repartition(subject: Subject, findings: Findings) -> None:
+    logs = subject.logs
     before, last = logs.offsets.get(logs.progress.planned - 1), logs.offsets.get(logs.progress.planned)
     if not (logs.progress.in_flight and before and last) or before.conf.get(_PARTITIONS) == last.conf.get(_PARTITIONS):
         return
     found = f"it changes the partitions to {last.conf.get(_PARTITIONS)} and is not committed"
     expected = f"{before.conf.get(_PARTITIONS)} partitions as before, or the commit of the batch"
-    path, blocks = f"{OFFSETS}/{last.batch}", release.refuses_unfinished_repartition
+    # Before 4.2 the batch is executed: in partitions that have no state yet, or without those that had some.
+    stateful = subject.kind is Statefulness.STATEFUL
+    path, blocks = f"{OFFSETS}/{last.batch}", stateful or subject.release.refuses_unfinished_repartition
     findings.add(Finding(Code.REPARTITION_UNFINISHED, path, last.batch, found, expected, blocks=blocks))

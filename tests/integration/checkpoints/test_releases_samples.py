@@ -48,5 +48,5 @@ def test_a_sample_holds_the_core_of_what_its_release_can_write(release: str, tmp
     assert set(unpack(release, tmp_path)) == core
 
 
-def test_there_is_a_sample_of_every_release_that_runs_here() -> None:
-    assert samples() == sorted(spark.version for spark in SPARKS)
+def test_the_samples_reach_from_the_oldest_release_that_runs_here_to_the_newest() -> None:
+    assert {SPARKS[0].version, SPARKS[-1].version} <= set(samples()) <= set(BY_VERSION)
