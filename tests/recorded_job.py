@@ -36,7 +36,8 @@ START = datetime(2013, 1, 1, tzinfo=timezone.utc)
 
 def recorded_job() -> Path:
     """Return the cached job: ``live/stats``, ``out`` and ``input``; made when it is not there yet."""
-    cache = Path(__file__).resolve().parents[1] / "build" / "test-cache" / "recorded-job"
+    # Resolved: the source's log names the input by its path, and the cache may be a link to that of another clone.
+    cache = (Path(__file__).resolve().parents[1] / "build" / "test-cache" / "recorded-job").resolve()
     program = "".join(inspect.getsource(part) for part in (rows_of, write_inputs, _session, _writer, _make))
     stamp = hashlib.sha256((program + importlib.metadata.version("pyspark")).encode()).hexdigest()[:16]
     made = cache / stamp
