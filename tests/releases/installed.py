@@ -81,7 +81,13 @@ def run_program(spark: Spark, verb: str, tasks: list[dict[str, Any]], scratch: P
     log = scratch / f"{verb}-{spark.version}.log"
     with log.open("wb") as stream:
         done = subprocess.run(
-            command, check=False, timeout=3600, env=_environment(spark), stdout=subprocess.PIPE, stderr=stream
+            command,
+            check=False,
+            timeout=3600,
+            env=_environment(spark),
+            cwd=scratch,  # a RocksDB that was given bad files may take the whole JVM down, which leaves its log
+            stdout=subprocess.PIPE,
+            stderr=stream,
         )
     answers = [json.loads(line) for line in done.stdout.splitlines() if line.startswith(b'{"error"')]
     assert len(answers) == len(tasks), log.read_text(errors="replace")[-3000:]

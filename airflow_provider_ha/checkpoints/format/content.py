@@ -90,13 +90,14 @@ class ContentCheck:
                 recorded = opened.read_at(0, min(opened.size, _SPARK_CRC_LIMIT))
             if recorded or not self._release.accepts_empty_spark_crc:
                 yield crc.SparkSum(recorded)
-        if _read_through_hadoop(file, by_id=by_id) and files.exists(self._directory, hidden):
+        if self._read_through_hadoop(file, by_id=by_id) and files.exists(self._directory, hidden):
             yield crc.HadoopSums(stack.enter_context(files.opened(self._directory, hidden)).read_at)
 
-
-def _read_through_hadoop(file: StateFile, *, by_id: bool) -> bool:
-    # Only these are read through Hadoop's FileSystem, which compares its hidden checksums; all else is not.
-    return file.kind in {Kind.SST, Kind.LOG} or (file.kind is Kind.ZIP and not by_id)
+    def _read_through_hadoop(self, file: StateFile, *, by_id: bool) -> bool:
+        # Only these are read through Hadoop's FileSystem, which compares its hidden checksums; all else is not.
+        if file.kind is Kind.ZIP:
+            return self._release.checks_hadoop_crc_of_zip(by_id=by_id)
+        return file.kind in {Kind.SST, Kind.LOG}
 
 
 def _check_content(file: StateFile, read: SinglePass) -> None:

@@ -43,6 +43,11 @@ class Release:
         return self.version >= (4, 2)
 
     @property
+    def skips_directories(self) -> bool:
+        """Whether a directory in the place of a snapshot counts as none: 3.3, 3.5 and 4.1 go on, 4.2 and 4.3 fail."""
+        return self.version < (4, 2)
+
+    @property
     def refuses_unfinished_repartition(self) -> bool:
         """Whether a repartition that was begun and not committed is refused."""
         return self.version >= (4, 2)
@@ -51,6 +56,13 @@ class Release:
     def accepts_empty_spark_crc(self) -> bool:
         """Whether an empty checksum file counts as none."""
         return self.version == (4, 1)
+
+    def checks_hadoop_crc_of_zip(self, *, by_id: bool) -> bool:
+        """Whether a RocksDB zip is compared with its hidden checksum: 4.1 does it with either format, 4.2 with 1 only.
+
+        :param by_id: Whether the zip belongs to checkpoint format 2.
+        """
+        return not by_id or self.version < (4, 2)
 
     def checks_spark_crc(self, *, by_id: bool) -> bool:
         """Whether Spark's visible checksum files are enforced.

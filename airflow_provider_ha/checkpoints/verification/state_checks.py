@@ -119,9 +119,9 @@ def _check_store(
         chains = find()
         reader.whole(chains[0])
     except CheckpointCorruptError as error:
-        # A directory in the place of a snapshot is not seen as a broken one: 4.2 fails on it.
-        hopeless = isinstance(error, files.NotAFileError) and error.path.endswith(".snapshot")
-        older = release.falls_back and not hopeless and _any_whole(reader, chains[1:])
+        # A directory in the place of a snapshot is not seen as a broken one.
+        directory = isinstance(error, files.NotAFileError) and error.path.endswith(".snapshot")
+        older = (release.skips_directories if directory else release.falls_back) and _any_whole(reader, chains[1:])
         _add(findings, error, batch, blocks=not older)
         if older:
             found = "it is bad, and this release goes on from an older snapshot and the changes since"

@@ -9,6 +9,7 @@ import pytest
 from airflow_provider_ha.checkpoints.format.closure import closure
 from airflow_provider_ha.checkpoints.format.layout import batches
 from airflow_provider_ha.checkpoints.verification.verify import verify
+from tests.releases.damages import DAMAGES
 from tests.releases.installed import BY_VERSION, SPARKS
 from tests.releases.samples import samples, unpack
 from tests.releases.shapes import LONG, SHAPES
@@ -40,6 +41,39 @@ def test_the_closure_of_the_newest_batch_alone_is_sound(release: str, tmp_path: 
             alone.write_bytes((checkpoint / name).read_bytes())
         report = verify(tmp_path / "alone" / shape, spark_version=release)
         assert (report.startable, report.latest_restorable) == (True, newest), (shape, report.findings)
+
+
+# What that release did when it was started on its own checkpoint with this damage, where releases differ.
+MEASURED = (
+    ("3.3.4", "hdfs", "snapshot-directory", True),
+    ("3.5.9", "hdfs", "snapshot-directory", True),
+    ("4.1.4", "hdfs", "snapshot-directory", True),
+    ("4.3.0", "hdfs", "snapshot-directory", False),
+    ("3.3.4", "hdfs", "snapshot-half", False),
+    ("4.1.4", "hdfs", "snapshot-half", False),
+    ("4.3.0", "hdfs", "snapshot-half", True),
+    ("3.5.9", "rocksdb1-changelog", "zip-half", False),
+    ("4.1.4", "rocksdb1-changelog", "zip-half", False),
+    ("4.3.0", "rocksdb1-changelog", "zip-half", True),
+    ("4.1.4", "rocksdb2", "zip-stale-crc", False),
+    ("3.3.4", "hdfs", "repartition", False),
+    ("4.1.4", "hdfs", "repartition", False),
+    ("4.3.0", "hdfs", "repartition", False),
+    ("3.3.4", "hdfs", "commits-last-cut", True),
+    ("4.3.0", "hdfs", "commits-last-cut", True),
+)
+
+
+@pytest.mark.parametrize(("release", "shape", "name", "startable"), MEASURED)
+def test_the_verdict_is_what_that_release_did(
+    release: str, shape: str, name: str, *, startable: bool, tmp_path: Path
+) -> None:
+    checkpoint = unpack(release, tmp_path)[shape]
+    (damage,) = (damage for damage in DAMAGES if damage.name == name and shape in damage.shapes)
+    damage.apply(checkpoint)
+    report = verify(checkpoint, spark_version=release)
+    assert report.startable is startable, report.findings
+    assert damage.code is None or damage.code in {finding.code.value for finding in report.findings}
 
 
 @each_sample
