@@ -23,7 +23,8 @@ the Airflow layer, and exit codes only in ``driver/`` and ``cli/``::
     |- CheckpointError
     |  |- CheckpointCorruptError         known bad, with the file and the reason
     |  |- CheckpointMissingError         there is none, or not that one
-    |  `- RestoreRefusedError            the plan is not SAFE and nobody asked for it by name
+    |  |- RestoreRefusedError            the plan is not SAFE and nobody asked for it by name
+    |  `- RestoreUnknownError            (retry) what a source or a sink has could not be found out
     `- JobError
        |- UnknownJobError
        |- JobStateError                  the job is not in a state that allows this
@@ -147,6 +148,12 @@ class CheckpointCorruptError(CheckpointError):
 
 class CheckpointMissingError(CheckpointError):
     """There is no checkpoint, or not the one that was named."""
+
+
+class RestoreUnknownError(CheckpointError):
+    """What a source or a sink still has could not be found out: nothing is known about the restore."""
+
+    retryable = True
 
 
 class RestoreRefusedError(CheckpointError):

@@ -43,13 +43,15 @@ class QuerySink(Model):
 
     :param format: As the script named it.
     :param path: Directory of a file sink, absolute.
-    :param max_batch: Highest batch in the file sink's log; -1 for none.
+    :param max_batch: Highest batch in the file sink's log, or in the table's; -1 for none.
+    :param table: Directory of a table that remembers query id and batch (Delta), absolute.
     """
 
     kind: SinkKind
     format: str | None = None
     path: str | None = None
     max_batch: int = -1
+    table: str | None = None
 
 
 class QueryCut(Model):
@@ -242,17 +244,57 @@ class Candidate(Model):
     reason: str = ""
 
 
+class KafkaPartition(Model):
+    """One partition of a topic that a query reads: what a restore needs of it, and what the brokers still have.
+
+    Offsets count what lies in the partition, markers of transactions included; so rows are at most so many.
+
+    :param start: Offset of the first row after the cut.
+    :param end: Offset after the last row that is read again; *start* when none is.
+    :param earliest: The first offset that the brokers still have; ``None`` when the partition is gone.
+    :param latest: The offset that the next row will get; ``None`` when the partition is gone.
+    :param replayed: Rows that are read again.
+    :param gone: Rows after the cut that the brokers no longer have.
+    :param unread: Rows that no recorded batch has read: they come after the replay, once.
+    """
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    earliest: int | None
+    latest: int | None
+    replayed: int
+    gone: int
+    unread: int
+
+
 class SourceInput(Model):
     """What one source has to give again.
 
     :param source: Its name, or its position where it has none.
     :param unit: ``"files"`` or ``"rows"``; ``None`` for a source whose offsets only it understands.
     :param amount: How many; ``None`` when that is not known.
+    :param gone: How many of what is needed after the cut the source no longer has; ``None`` when that is not known.
+    :param partitions: Of Kafka: each partition, once the brokers have answered.
     """
 
     source: str
     unit: str | None = None
     amount: int | None = None
+    gone: int | None = None
+    partitions: tuple[KafkaPartition, ...] = ()
+
+
+class GivenBatches(Model):
+    """What a fenced ``foreachBatch`` function was given, of all epochs (``directories.given``).
+
+    :param begun: Highest batch that it was called with; it may have written all, some or nothing of it.
+    :param finished: Highest batch that it has returned from.
+    """
+
+    begun: int = -1
+    finished: int = -1
 
 
 class QueryPlan(Model):
@@ -264,6 +306,9 @@ class QueryPlan(Model):
     :param set_aside: Batches of the file sink's log that a drain wrote: batch -> sha256 of exactly that entry.
     :param input_files: Files of file sources to be read again.
     :param inputs: What each source has to give again for the replay.
+    :param sink_gone: Whether the sink is not there any more although it had batches.
+    :param given: What the fenced ``foreachBatch`` function was given; ``None`` without such a record.
+    :param query_id: Fresh id that the query gets, for a sink that would skip what comes next; ``None`` to keep its own.
     """
 
     batch: int
@@ -272,6 +317,21 @@ class QueryPlan(Model):
     set_aside: dict[int, str] = {}
     input_files: int = 0
     inputs: tuple[SourceInput, ...] = ()
+    sink_gone: bool = False
+    given: GivenBatches | None = None
+    query_id: str | None = None
+
+
+class PlanFinding(Model):
+    """One thing that keeps a restore from being SAFE, and what can be done about it.
+
+    :param ways_out: In the order in which to think of them.
+    """
+
+    query: str
+    verdict: Verdict
+    reason: str
+    ways_out: tuple[str, ...] = ()
 
 
 class RestorePlan(Record):
@@ -283,6 +343,8 @@ class RestorePlan(Record):
     :param claim_mode: What was asked for.
     :param owner: Who owns what is restored from, once the restore is done.
     :param adopted: Query -> where its checkpoint lies, when they are not in a directory of this cluster.
+    :param findings: What the verdict follows from; its worst one is the verdict.
+    :param unknown: Query -> what could not be found out. Judged as LOSS_POSSIBLE, and refused until it is known.
     """
 
     kind: ClassVar[str] = "restore-plan"
@@ -299,6 +361,8 @@ class RestorePlan(Record):
     age_seconds: float
     created_at: datetime
     same_output: bool = True
+    findings: tuple[PlanFinding, ...] = ()
+    unknown: dict[str, tuple[str, ...]] = {}
     claim_mode: ClaimMode = ClaimMode.NO_CLAIM
     owner: Owner = Owner.USER
     adopted: dict[str, AdoptedCheckpoint] = {}

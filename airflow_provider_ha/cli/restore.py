@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, NoReturn
 
 import typer
 
-from airflow_provider_ha.checkpoints.model import Candidate, QueryPlan, RestorePlan, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.model import Verdict
+from airflow_provider_ha.checkpoints.restore.judgement import not_accepted
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.adopted import Adopted, From, Sink, adopted
 from airflow_provider_ha.cli.outcome import Exit
 from airflow_provider_ha.cli.requests import operation_id
+from airflow_provider_ha.cli.restore_options import FreshId, KafkaBootstrap, KafkaProperties, Unchecked, by_query
+from airflow_provider_ha.cli.restore_report import plan_document, print_plan
 from airflow_provider_ha.cli.session import AsJson, JobId, cluster, reported
 from airflow_provider_ha.jobs.model import OutputMode
-from airflow_provider_ha.pointers.ownership import ClaimMode, Owner
+from airflow_provider_ha.pointers.ownership import ClaimMode
 from airflow_provider_ha.submit.requests import RestoreRequest
 
 
@@ -45,19 +48,6 @@ Output = Annotated[
     OutputMode, typer.Option("--output", help="Another job's file sinks: continue the old log, or begin a fresh one.")
 ]
 
-_WAY_OUT = {
-    Verdict.SAFE: "no row is lost, none is there twice",
-    Verdict.DUPLICATES_POSSIBLE: "rows may be written again: choose another cut, or accept it with --allow",
-    Verdict.LOSS_POSSIBLE: "rows may be missing: choose another cut, or accept it with --allow",
-    Verdict.IMPOSSIBLE: "choose another cut, or restore as another job with an output of its own",
-}
-
-_AFTERWARDS = {
-    (Owner.USER, ClaimMode.NO_CLAIM): "the user's: never changed, never removed",
-    (Owner.JOB, ClaimMode.NO_CLAIM): "the job's, as it was before",
-    (Owner.JOB, ClaimMode.CLAIM): "the job's: removed once newer checkpoints subsume it",
-}
-
 
 def plan(
     context: typer.Context,
@@ -70,20 +60,32 @@ def plan(
     adopt: From = None,
     sink: Sink = None,
     claim_mode: Claim = ClaimMode.NO_CLAIM,
+    kafka_bootstrap: KafkaBootstrap = None,
+    kafka_properties: KafkaProperties = None,
+    unchecked: Unchecked = None,
+    fresh_id: FreshId = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a restore would do. Changes nothing. Exit 0: it would be carried out; 1: it would be refused."""
+    """Show what a restore would do. Changes nothing.
+
+    Exit 0: it would be carried out; 1: it would be refused; 2: what a source or sink has could not be found out.
+    """
     with reported(as_json=as_json):
-        named = adopted(adopt or [], sink or [], want, source_job)
-    request = _request(job_id, want, source_job, no_fallback, output, allow, named, claim_mode)
-    with cluster(context, as_json=as_json) as client:
-        made = client.job(job_id).plan_restore(request)
-    if as_json:
-        console.print_json(_document(made))
-    else:
-        _print_plan(made)
-    accepted = made.verdict in request.allow and made.verdict is not Verdict.IMPOSSIBLE
-    raise typer.Exit(Exit.YES if accepted else Exit.NO)
+        request = _request(
+            job_id,
+            want=want,
+            source_job=source_job,
+            no_fallback=no_fallback,
+            output=output,
+            allow=allow,
+            named=adopted(adopt or [], sink or [], want, source_job),
+            claim_mode=claim_mode,
+            kafka_bootstrap=kafka_bootstrap,
+            kafka_properties=kafka_properties,
+            unchecked=unchecked,
+            fresh_id=fresh_id,
+        )
+    _show(context, request, as_json=as_json)
 
 
 def restore(
@@ -97,6 +99,10 @@ def restore(
     adopt: From = None,
     sink: Sink = None,
     claim_mode: Claim = ClaimMode.NO_CLAIM,
+    kafka_bootstrap: KafkaBootstrap = None,
+    kafka_properties: KafkaProperties = None,
+    unchecked: Unchecked = None,
+    fresh_id: FreshId = None,
     request_id: Annotated[
         str | None,
         typer.Option(help="Who asks: asking again with one id finds the run again instead of making another."),
@@ -111,11 +117,24 @@ def restore(
     Exit 0: the run is submitted, on this host; 1: it is refused, with the reason and the way out, and nothing was
     changed. Nobody follows the run afterwards: `spark-ha recover --watch`, or a DAG, does.
     """
-    if dry_run:
-        plan(context, job_id, want, source_job, no_fallback, output, allow, adopt, sink, claim_mode, as_json)
     with reported(as_json=as_json):
-        named = adopted(adopt or [], sink or [], want, source_job)
-    request = _request(job_id, want, source_job, no_fallback, output, allow, named, claim_mode, request_id)
+        request = _request(
+            job_id,
+            want=want,
+            source_job=source_job,
+            no_fallback=no_fallback,
+            output=output,
+            allow=allow,
+            named=adopted(adopt or [], sink or [], want, source_job),
+            claim_mode=claim_mode,
+            kafka_bootstrap=kafka_bootstrap,
+            kafka_properties=kafka_properties,
+            unchecked=unchecked,
+            fresh_id=fresh_id,
+            request_id=request_id,
+        )
+    if dry_run:
+        _show(context, request, as_json=as_json)
     with cluster(context, as_json=as_json) as client:
         run = client.job(job_id).restore(request)
     if as_json:
@@ -125,8 +144,23 @@ def restore(
         console.out.print(f"run {run.run} of job {job_id} {said}; see `spark-ha job show {job_id}`")
 
 
+def _show(context: typer.Context, request: RestoreRequest, *, as_json: bool) -> NoReturn:
+    """Print the plan of a restore, and end with its answer."""
+    with cluster(context, as_json=as_json) as client:
+        made = client.job(request.job_id).plan_restore(request)
+    if as_json:
+        console.print_json(plan_document(made))
+    else:
+        print_plan(made)
+    refused = not_accepted(made, request.allow)
+    if made.unknown and Verdict.IMPOSSIBLE not in refused:
+        raise typer.Exit(Exit.UNKNOWN)
+    raise typer.Exit(Exit.NO if refused else Exit.YES)
+
+
 def _request(
     job_id: str,
+    *,
     want: str,
     source_job: str | None,
     no_fallback: bool,
@@ -134,6 +168,10 @@ def _request(
     allow: list[Verdict] | None,
     named: Adopted,
     claim_mode: ClaimMode,
+    kafka_bootstrap: list[str] | None,
+    kafka_properties: str | None,
+    unchecked: list[str] | None,
+    fresh_id: list[str] | None,
     request_id: str | None = None,
 ) -> RestoreRequest:
     return RestoreRequest(
@@ -147,64 +185,8 @@ def _request(
         claim_mode=claim_mode,
         adopt=named.directories,
         sinks=named.sinks,
+        kafka_bootstrap=by_query("--kafka-bootstrap", kafka_bootstrap),
+        kafka_properties=kafka_properties,
+        unchecked=frozenset(unchecked or ()),
+        fresh_ids=frozenset(fresh_id or ()),
     )
-
-
-def _document(made: RestorePlan) -> dict[str, Any]:
-    """Return the plan for programs; of the batches to be replayed their ids, not their recorded boundaries."""
-    document = made.model_dump(mode="json")
-    for name, query in made.queries.items():
-        document["queries"][name]["replay"] = [entry.batch for entry in query.replay]
-    return document
-
-
-def _print_plan(made: RestorePlan) -> None:
-    console.print_fields(
-        {
-            "restore": f"{made.name} as {made.job_id}"
-            if made.adopted
-            else f"{made.name} of {made.source_job} as {made.job_id}",
-            "taken": f"{made.age_seconds:.0f} s ago",
-            "afterwards it is": _AFTERWARDS.get((made.owner, made.claim_mode), made.owner.value),
-            "verdict": f"{made.verdict.value}: {_WAY_OUT[made.verdict]}",
-        }
-    )
-    for reason in made.reasons:
-        console.out.print(f"  {console.escaped(reason)}")
-    console.print_table(
-        ("QUERY", "CUT", "REPLAYED", "READ AGAIN", "SINK", "SINK HAS", "SET ASIDE"),
-        ([name, *_row(query)] for name, query in made.queries.items()),
-        empty="the cut holds no query",
-    )
-    console.print_table(
-        ("CANDIDATE", "TAKEN", "CUT", "ANSWER"),
-        (
-            [item.source, item.created_at if item.cut else None, console.cut_text(item.cut), _answer(item)]
-            for item in made.candidates
-        ),
-        empty="nothing else was looked at",
-    )
-
-
-def _row(query: QueryPlan) -> list[object]:
-    replay = [entry.batch for entry in query.replay]
-    return [
-        query.batch,
-        f"{replay[0]} to {replay[-1]}" if replay else "nothing",
-        _inputs(query) if replay else "nothing",
-        query.sink.path or query.sink.format or query.sink.kind.value,
-        query.sink.max_batch if query.sink.kind is SinkKind.FILE else None,
-        ", ".join(map(str, sorted(query.set_aside))) or "nothing",
-    ]
-
-
-def _inputs(query: QueryPlan) -> str:
-    told = [
-        f"{each.amount} {each.unit} of source {each.source}" if each.unit else f"source {each.source} does not tell"
-        for each in query.inputs
-    ]
-    return ", ".join(told) or "not known"
-
-
-def _answer(item: Candidate) -> str:
-    return "chosen" if item.accepted else ": ".join(filter(None, (item.file, item.reason)))

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from airflow_provider_ha.errors import LeadershipLostError
+from airflow_provider_ha.checkpoints.directories.given import GivenLog
+from airflow_provider_ha.errors import ApplicationRefusedError, LeadershipLostError
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class DriverContext:
     :param run: Number of the run.
     :param epoch: Fencing token: grows with every driver of the job, for ever.
     :param restored_from: ``"epoch 3"``, ``"checkpoint-12"``, ``"savepoint-x"``; empty for a fresh start.
+    :param given: Query -> where it is noted what its fenced function was given; ``None`` where nobody asks for it.
     """
 
     job_id: str
@@ -29,26 +31,60 @@ class DriverContext:
     epoch: int
     restored_from: str
     lease_left: Callable[[], float]
+    given: Callable[[str], GivenLog] | None = None
 
     _current: ClassVar[DriverContext | None] = None
 
     def fenced(self, function: Callable[[Any, int], None]) -> Callable[[Any, int], None]:
-        """Return a ``foreachBatch`` function that refuses to run without a valid lease.
+        """Return a ``foreachBatch`` function that refuses to run without a valid lease, and notes what it was given.
 
-        This narrows the window in which two drivers write; only a table that compares :attr:`epoch` closes it.
+        This narrows the window in which two drivers write; only a table that compares :attr:`epoch` closes it. The
+        notes outlive the working directory: a restore then knows which batches the function can have written
+        (``checkpoints.directories.given``). They are kept when what is returned is given to ``foreachBatch`` itself.
 
         :raises LeadershipLostError: When the returned function is called after the lease ran out.
         """
+        return Fenced(self, function)
 
-        @functools.wraps(function)
-        def guarded(frame: Any, batch: int) -> None:
-            if self.lease_left() <= 0:
-                raise LeadershipLostError(
-                    f"epoch {self.epoch} of job {self.job_id!r} has no lease: batch {batch} is refused"
-                )
-            function(frame, batch)
 
-        return guarded
+class Fenced:
+    """A ``foreachBatch`` function under a lease, with notes."""
+
+    def __init__(self, leader: DriverContext, function: Callable[[Any, int], None]) -> None:
+        self._leader = leader
+        self._function = function
+        self._query: str | None = None
+        self._notes: GivenLog | None = None
+        functools.update_wrapper(self, function)
+
+    def belongs_to(self, query: str) -> None:
+        """Note from now on what is given to it, as the function of *query*.
+
+        :raises ApplicationRefusedError: It is the function of another query already.
+        """
+        if self._query not in (None, query):
+            raise ApplicationRefusedError(
+                f"queries {self._query!r} and {query!r} share one fenced function, so nobody could tell which of them "
+                "was given a batch",
+                next_step="Call fenced() once for each query",
+            )
+        self._query = query
+        if self._leader.given is not None:
+            self._notes = self._leader.given(query)
+            self._notes.open(self._leader.epoch)
+
+    def __call__(self, frame: Any, batch: int) -> None:
+        """Call the function, between two notes."""
+        epoch = self._leader.epoch
+        if self._leader.lease_left() <= 0:
+            raise LeadershipLostError(
+                f"epoch {epoch} of job {self._leader.job_id!r} has no lease: batch {batch} is refused"
+            )
+        if self._notes is not None:
+            self._notes.begin(epoch, batch)
+        self._function(frame, batch)
+        if self._notes is not None:
+            self._notes.finish(epoch, batch)
 
 
 def current() -> DriverContext | None:

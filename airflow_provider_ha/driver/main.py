@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from airflow_provider_ha.checkpoints.directories.given import GivenLog
 from airflow_provider_ha.checkpoints.format.layout import queries
 from airflow_provider_ha.checkpoints.retained.savepoints import SavepointStore
 from airflow_provider_ha.checkpoints.retained.store import CheckpointStore
@@ -217,6 +218,7 @@ class Driver:
                 epoch=self._led.leadership.epoch,
                 restored_from=origin.source,
                 lease_left=self._led.leadership.lease_left,
+                given=lambda query: GivenLog(self._work_path / self._keys.given(query)),
             )
         )
 

@@ -37,10 +37,14 @@ class StartedQuery:
 
     def sink_now(self) -> QuerySink:
         """Return what the sink has now."""
-        path = self.sink.path
+        path, table = self.sink.path, self.sink.table
         reached = FileSinkLog(path).max_batch() if path is not None and self.sink.kind is SinkKind.FILE else -1
         return QuerySink(
-            kind=self.sink.kind, format=self.sink.source, path=str(path) if path else None, max_batch=reached
+            kind=self.sink.kind,
+            format=self.sink.source,
+            path=str(path) if path else None,
+            max_batch=reached,
+            table=str(table) if table else None,
         )
 
     def status(self) -> QueryStatus:

@@ -1,6 +1,6 @@
 """What a patched ``start()`` does: check, bring the checkpoint up to what the sink has, then start for good.
 
-Invariant: the real sink never gets a batch id that its log already has. A file sink skips such a batch without
+Invariant: the real sink never gets a batch id that its log already has. A file sink or Delta skips such a batch without
 executing the plan, so that its state is never written and the query dies with the next commit, or loses rows in silence
 (``docs/explanation/spark-facts.md`` section 0). So those batches are executed before, one by one, into a noop sink.
 """
@@ -14,16 +14,25 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_ha.checkpoints.directories.archive import put_offsets
+from airflow_provider_ha.checkpoints.directories.delta import DeltaLog
 from airflow_provider_ha.checkpoints.directories.sinks import FileSinkLog
 from airflow_provider_ha.checkpoints.format.layout import progress
+from airflow_provider_ha.checkpoints.format.metadata_log import read_query_id
 from airflow_provider_ha.checkpoints.model import SinkKind
 from airflow_provider_ha.checkpoints.restore.start import ReplayStep, decide_start
+from airflow_provider_ha.driver.context import Fenced
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.origin import Origin
 from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
 from airflow_provider_ha.driver.spark_conf import check_location, fit_state_format
 from airflow_provider_ha.driver.writer_notes import SinkSpec, check_options, checked_name, notes, sink_spec
-from airflow_provider_ha.errors import ApplicationRefusedError, JobStateError, RestoreRefusedError
+from airflow_provider_ha.errors import (
+    ApplicationRefusedError,
+    JobStateError,
+    RestoreRefusedError,
+    RestoreUnknownError,
+)
+from airflow_provider_ha.jobs.model import OutputMode
 
 
 log = logging.getLogger(__name__)
@@ -93,6 +102,8 @@ def check_writer(writer: Any, path: str | None, root: Path, taken: frozenset[str
     check_options(name, noted)
     check_location(session, root)
     sink = sink_spec(name, noted, session.conf.get("spark.sql.sources.default"))
+    if isinstance(noted.function, Fenced):
+        noted.function.belongs_to(name)
     return CheckedWriter(writer, path, name, sink, noted.trigger)
 
 
@@ -139,13 +150,27 @@ class QueryStarter:
             self._seed(checked.name, checked.sink.path)
             self._undo_drain(checked.name, checked.sink.path)
             reached = FileSinkLog(checked.sink.path).max_batch()
+        if checked.sink.table is not None:
+            reached = self._in_table(checked.name, checked.sink.table)
         recorded = self._origin.recorded(checked.name)
         return decide_start(progress(directory), recorded, reached, query=checked.name)
+
+    def _in_table(self, name: str, table: Path) -> int:
+        """Return the highest batch that a table would skip, or has under the id that the query had before."""
+        directory, plan = self._origin.directory / name, self._origin.plans.get(name)
+        had = min(plan.sink.max_batch, plan.batch + len(plan.replay)) if plan and plan.query_id else -1
+        if progress(directory).planned < 0:
+            return had  # its id is only made when it starts
+        try:
+            return max(had, DeltaLog(table).last_batch(read_query_id(directory)))
+        except RestoreUnknownError as error:
+            log.warning("query %s starts without knowing what its table has: %s", name, error)
+            return had
 
     def _seed(self, name: str, target: Path) -> None:
         """Give a new output directory the log that Spark will look for at its next compaction."""
         plan = self._origin.plans.get(name)
-        if plan is None or plan.batch < 0 or plan.sink.path == str(target):
+        if plan is None or plan.batch < 0 or (plan.sink.path == str(target) and not plan.sink_gone):
             return
         if FileSinkLog(target).max_batch() >= 0 or progress(self._origin.directory / name).committed > plan.batch:
             return
@@ -155,7 +180,8 @@ class QueryStarter:
                 f"the output {target} of query {name!r} is new, and the one that it had before was not named",
                 next_step="Name it when the checkpoint is adopted (--sink), or write to it as before",
             )
-        FileSinkLog.seed(target, plan.batch, self._origin.output.value, source)
+        mode = OutputMode.FRESH if plan.sink_gone else self._origin.output  # the old files are gone with it
+        FileSinkLog.seed(target, plan.batch, mode.value, source)
 
     def _undo_drain(self, name: str, path: Path) -> None:
         """Set aside what an unfinished drain of the previous epoch wrote.

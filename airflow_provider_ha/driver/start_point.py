@@ -13,14 +13,15 @@ from pathlib import Path
 
 from airflow_provider_ha.checkpoints.directories.adopted import query_id
 from airflow_provider_ha.checkpoints.directories.carried import carry, read_carried
+from airflow_provider_ha.checkpoints.directories.delta import DeltaLog
 from airflow_provider_ha.checkpoints.directories.fence import fence_directory
 from airflow_provider_ha.checkpoints.directories.sinks import FileSinkLog, local_path
 from airflow_provider_ha.checkpoints.format.layout import Progress, progress
-from airflow_provider_ha.checkpoints.model import RestorePlan
+from airflow_provider_ha.checkpoints.model import QueryPlan, RestorePlan
 from airflow_provider_ha.checkpoints.restore.drains import newest_drain
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_recovery, prepare_restore
 from airflow_provider_ha.driver.origin import Origin, OriginKind
-from airflow_provider_ha.errors import CheckpointMissingError, RestoreRefusedError
+from airflow_provider_ha.errors import CheckpointMissingError, RestoreRefusedError, RestoreUnknownError
 from airflow_provider_ha.jobs.model import Generation, Run, StartKind
 from airflow_provider_ha.storage.blobs import get_blob
 from airflow_provider_ha.storage.store import ObjectStore
@@ -66,7 +67,7 @@ def prepare_start(
         return _recover(origin, fenced, previous, published or {})
     if plan is not None:
         if plan.same_output:  # another output is seeded, whatever the old one has by now
-            check_facts(plan)
+            check_facts(plan, work_path / plan.directory)
         check_adopted(plan)
         prepare_restore(work_path / plan.directory, plan, target)
         return replace(origin, kind=OriginKind.RESTORE)
@@ -74,19 +75,21 @@ def prepare_start(
     return origin
 
 
-def check_facts(plan: RestorePlan) -> None:
-    """Assert that the file sinks still have what they had when the plan was made.
+def check_facts(plan: RestorePlan, directory: Path) -> None:
+    """Assert that file sinks and tables still have what they had when the plan was made.
 
+    :param directory: The chosen closure: one directory per query.
     :raises RestoreRefusedError: One of them has something else: its new batches would be skipped, or repeated.
     """
     for name, query in plan.queries.items():
-        if query.sink.path is None:
+        place = Path(plan.adopted[name].path) if name in plan.adopted else directory / name
+        reached = _reached(query, place)
+        if reached is None:
             continue
-        reached = FileSinkLog(local_path(query.sink.path)).max_batch()
         set_aside_before = bool(query.set_aside) and reached == min(query.set_aside) - 1
         if reached != query.sink.max_batch and not set_aside_before:
             raise RestoreRefusedError(
-                f"the output of query {name!r} ({query.sink.path}) has batches up to {reached}; "
+                f"the output of query {name!r} ({query.sink.path or query.sink.table}) has batches up to {reached}; "
                 f"the restore was planned with {query.sink.max_batch}",
                 next_step="Plan the restore again",
             )
@@ -106,6 +109,19 @@ def check_adopted(plan: RestorePlan) -> None:
                 f"batch {now.planned} is planned and {now.committed} committed",
                 next_step="Stop the query that works there, then plan the restore again",
             )
+
+
+def _reached(query: QueryPlan, directory: Path) -> int | None:
+    """Return the highest batch that the output has; ``None`` for one that nobody can ask."""
+    if query.sink.path is not None:
+        return FileSinkLog(local_path(query.sink.path)).max_batch()
+    if query.sink.table is None or query.sink.max_batch < 0:
+        return None
+    try:
+        return DeltaLog(local_path(query.sink.table)).last_batch(query_id(directory))
+    except RestoreUnknownError as error:
+        log.warning("the restore goes on without knowing what table %s has: %s", query.sink.table, error)
+        return None
 
 
 def _fence(work_path: Path, previous: Generation | None) -> Path | None:

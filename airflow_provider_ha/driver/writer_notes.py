@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from airflow_provider_ha.checkpoints.directories.delta import DELTA
 from airflow_provider_ha.checkpoints.directories.pins import refuse_reserved
 from airflow_provider_ha.checkpoints.directories.sinks import FORMATS
 from airflow_provider_ha.checkpoints.model import SinkKind
@@ -49,11 +50,13 @@ class SinkSpec:
 
     :param source: Format name to give back to the writer.
     :param path: Directory of a file sink.
+    :param table: Directory of a Delta table.
     """
 
     kind: SinkKind
     source: str
     path: Path | None = None
+    table: Path | None = None
 
 
 def notes(writer: Any) -> WriterNotes:
@@ -119,10 +122,20 @@ def sink_spec(name: str, noted: WriterNotes, default_format: str) -> SinkSpec:
     source = noted.sink or default_format
     if source == "foreachBatch":
         return SinkSpec(SinkKind.FOREACH_BATCH, source)
+    path = noted.options.get("path")
+    if source.lower() == DELTA:
+        return SinkSpec(SinkKind.OTHER, source, table=_mounted(path))
     if source.lower() not in FORMATS:
         return SinkSpec(SinkKind.OTHER, source)
-    path = noted.options.get("path")
     return SinkSpec(SinkKind.FILE, source, local_path(name, path) if path else None)
+
+
+def _mounted(path: str | None) -> Path | None:
+    """Return the directory of a table; ``None`` when it is on no mounted file system, so that nobody can look."""
+    try:
+        return local_path("", path) if path else None
+    except ApplicationRefusedError:
+        return None
 
 
 def local_path(name: str, path: str) -> Path:

@@ -64,6 +64,9 @@ class HaOptions(Model):
     :param restart_delay_max: Upper bound of the delay in seconds.
     :param restart_reset_after: Seconds of life after which the counter of attempts begins again.
     :param min_batches_to_retain: Spark's ``spark.sql.streaming.minBatchesToRetain``.
+    :param kafka_bootstrap: Query -> ``host:port,host:port`` of the brokers that it reads from. Spark's checkpoints do
+        not say it; a restore asks them what they still have.
+    :param kafka_properties: File of client properties, to log in there; on the host that plans a restore.
     """
 
     checkpoint_interval: float = Field(default=10.0, ge=0)
@@ -73,6 +76,8 @@ class HaOptions(Model):
     restart_delay_max: float = Field(default=60.0, ge=0)
     restart_reset_after: float = Field(default=600.0, ge=0)
     min_batches_to_retain: int = Field(default=100, ge=10)
+    kafka_bootstrap: dict[str, str] = {}
+    kafka_properties: str | None = None
 
 
 class JobGraph(Record):

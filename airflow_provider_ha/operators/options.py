@@ -10,7 +10,7 @@ from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.model import HaOptions
 
 
-def ha_options(**given: float | timedelta | None) -> HaOptions:
+def ha_options(**given: float | timedelta | str | dict[str, str] | None) -> HaOptions:
     """Return the options with what is not ``None`` in *given*; durations may be timedeltas.
 
     :raises ConfigurationError: A value is out of range; names it.

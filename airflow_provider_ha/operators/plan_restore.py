@@ -20,9 +20,10 @@ class SparkHaPlanRestoreOperator(SparkHaRestoreOperator):
 
     Takes the parameters of :class:`SparkHaRestoreOperator`; *wait_for*, *when_killed* and *allow* have no effect.
 
-    Returns ``verdict``, ``reasons``, ``source``, ``claim_mode``, ``owner`` (who owns the source afterwards, ``user`` or
-    ``job``), ``age_seconds``, ``queries`` (``batch``, ``replayed`` batches, what the sink has) and ``latest_number``,
-    the highest checkpoint number of the target job so far.
+    Returns ``verdict``, ``reasons``, ``findings`` (each with ``verdict``, ``reason`` and ``ways_out``), ``unknown``,
+    ``source``, ``claim_mode``, ``owner`` (who owns the source afterwards, ``user`` or ``job``), ``age_seconds``,
+    ``queries`` (``batch``, ``replayed`` batches, what each source has to give again, what the sink has) and
+    ``latest_number``, the highest checkpoint number of the target job so far.
     """
 
     def execute(self, context: Any) -> dict[str, Any]:
@@ -40,6 +41,8 @@ def plan_json(plan: RestorePlan) -> dict[str, Any]:
     return {
         "verdict": plan.verdict.value,
         "reasons": list(plan.reasons),
+        "findings": [finding.model_dump(mode="json") for finding in plan.findings],
+        "unknown": {query: list(reasons) for query, reasons in plan.unknown.items()},
         "source": plan.name,
         "claim_mode": plan.claim_mode.value,
         "owner": plan.owner.value,
@@ -49,6 +52,9 @@ def plan_json(plan: RestorePlan) -> dict[str, Any]:
                 "batch": query.batch,
                 "replayed": [entry.batch for entry in query.replay],
                 "sink_batch": query.sink.max_batch,
+                "sink_gone": query.sink_gone,
+                "given": query.given.model_dump() if query.given else None,
+                "inputs": [source.model_dump() for source in query.inputs],
                 "input_files": query.input_files,
             }
             for name, query in plan.queries.items()
@@ -64,7 +70,10 @@ def plan_text(plan: RestorePlan) -> str:
         for name, query in facts["queries"].items()
     ]
     queries = table(("query", "restored to batch", "batches replayed", "sink has batch", "files read again"), rows)
-    reasons = "".join(f"\n- {reason}" for reason in facts["reasons"])
+    ways = {finding.reason: finding.ways_out for finding in plan.findings}
+    reasons = "".join(
+        f"\n- {reason}" + "".join(f"\n  way out: {way}" for way in ways.get(reason, ())) for reason in plan.reasons
+    )
     origin = f"From {facts['source']}, {facts['age_seconds']} s old. Verdict: {facts['verdict']}{reasons}"
     return f"{origin}\nAfterwards it is the {facts['owner']}'s ({facts['claim_mode']}).\n{queries}"
 

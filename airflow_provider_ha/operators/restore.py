@@ -35,7 +35,11 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
     :param fallback: Whether an older candidate may be taken when a newer one is known to be bad.
     :param output_mode: For another output directory: ``"continue"`` (its log names the old files) or ``"fresh"`` (it
         holds only what is new).
-    :param allow: Verdicts that are accepted.
+    :param allow: Verdicts that are accepted, each by its own name.
+    :param kafka_bootstrap: Query -> ``host:port,host:port`` of the brokers that it reads from.
+    :param kafka_properties: File of Kafka client properties on the worker, readable by its owner only.
+    :param unchecked: Queries of which nobody minds what could not be found out; judged as ``LOSS_POSSIBLE``.
+    :param fresh_ids: Queries that get a fresh query id, so that their Delta table skips nothing.
     :param application: Path of another script.
     :param arguments: Other arguments.
     :param conf: Another Spark conf.
@@ -60,6 +64,10 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
         "sinks",
         "output_mode",
         "allow",
+        "kafka_bootstrap",
+        "kafka_properties",
+        "unchecked",
+        "fresh_ids",
         "application",
         "arguments",
         "conf",
@@ -81,6 +89,10 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
         sinks: Mapping[str, str] | None = None,
         output_mode: str = "continue",
         allow: Sequence[str] = ("SAFE",),
+        kafka_bootstrap: Mapping[str, str] | None = None,
+        kafka_properties: str | None = None,
+        unchecked: Sequence[str] = (),
+        fresh_ids: Sequence[str] = (),
         application: str | None = None,
         arguments: Sequence[str] | None = None,
         conf: Mapping[str, str] | None = None,
@@ -99,6 +111,10 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
         self.sinks = sinks
         self.output_mode = output_mode
         self.allow = allow
+        self.kafka_bootstrap = kafka_bootstrap
+        self.kafka_properties = kafka_properties
+        self.unchecked = unchecked
+        self.fresh_ids = fresh_ids
         self.application = application
         self.arguments = arguments
         self.conf = conf
@@ -135,6 +151,10 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
             claim_mode=claim_mode(self.claim_mode),
             adopt=named_directories(self.adopt),
             sinks=dict(self.sinks or {}),
+            kafka_bootstrap=dict(self.kafka_bootstrap or {}),
+            kafka_properties=self.kafka_properties or None,
+            unchecked=frozenset(self.unchecked or ()),
+            fresh_ids=frozenset(self.fresh_ids or ()),
             application=self.application or None,
             name=self.name or None,
             arguments=[str(argument) for argument in self.arguments] if self.arguments else None,

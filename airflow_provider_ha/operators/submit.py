@@ -50,6 +50,9 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
     :param restart_delay: Time before the first of these; doubles with each.
     :param checkpoint_interval: Time between two checkpoints.
     :param retained_checkpoints: How many completed checkpoints are kept; at least 1.
+    :param kafka_bootstrap: Query -> ``host:port,host:port`` of the Kafka brokers that it reads from: a restore asks
+        them what they still have.
+    :param kafka_properties: File of Kafka client properties, of mode 0600, on the hosts that plan restores.
     :param spark_ha_conn_id: Connection of type ``spark_ha``.
     :param poll_interval: Seconds between two looks of the trigger when no watch fires.
     """
@@ -71,6 +74,8 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
         "sinks",
         "claim_mode",
         "allow",
+        "kafka_bootstrap",
+        "kafka_properties",
     )
     template_fields_renderers = {"conf": "json", "env": "json"}
 
@@ -96,6 +101,8 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
         restart_delay: float | timedelta | None = None,
         checkpoint_interval: float | timedelta | None = None,
         retained_checkpoints: int | None = None,
+        kafka_bootstrap: Mapping[str, str] | None = None,
+        kafka_properties: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -118,6 +125,8 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
         self.restart_delay = restart_delay
         self.checkpoint_interval = checkpoint_interval
         self.retained_checkpoints = retained_checkpoints
+        self.kafka_bootstrap = kafka_bootstrap
+        self.kafka_properties = kafka_properties
 
     def start(self, job: JobClient, request: str) -> SubmittedRun:
         """Submit the script, or find the run again."""
@@ -141,6 +150,8 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
                     restart_delay=self.restart_delay,
                     checkpoint_interval=self.checkpoint_interval,
                     retained_checkpoints=self.retained_checkpoints,
+                    kafka_bootstrap=dict(self.kafka_bootstrap) if self.kafka_bootstrap else None,
+                    kafka_properties=self.kafka_properties or None,
                 ),
                 start_from=self.start_from,
                 sinks=dict(self.sinks or {}),

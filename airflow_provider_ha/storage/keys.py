@@ -59,6 +59,10 @@ class JobKeys:
         """Working directory of one epoch: one directory per query below it."""
         return f"{self.base}/live/e{epoch}-{unique}"
 
+    def given(self, query: str) -> str:
+        """Directory of the notes about what a query's fenced function was given, one file per epoch."""
+        return f"{self.base}/given/{check_name(query, 'query name')}"
+
     def application(self, run: int, attempt: int) -> str:
         """Directory of one submission's own files: logs, downloaded artifacts."""
         return f"{self.base}/submissions/{run}-{attempt}"

@@ -6,6 +6,7 @@ batch that was in flight is executed again with its own boundaries, and what a n
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,10 +15,11 @@ from urllib.parse import unquote, urlsplit
 from airflow_provider_ha.checkpoints.directories.pins import refuse_reserved
 from airflow_provider_ha.checkpoints.format import files
 from airflow_provider_ha.checkpoints.format.releases import installed_version
-from airflow_provider_ha.checkpoints.model import RestorePlan, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.model import PlanFinding, RestorePlan, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.restore.adopt import Found, look, sink_of
 from airflow_provider_ha.checkpoints.restore.facts import gather_facts
-from airflow_provider_ha.checkpoints.restore.plan import SEVERITY, plan_restore
+from airflow_provider_ha.checkpoints.restore.judgement import worst
+from airflow_provider_ha.checkpoints.restore.plan import plan_restore
 from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.checkpoints.retained.restorable import verifier
 from airflow_provider_ha.errors import ConfigurationError, StorageUnavailableError
@@ -25,6 +27,7 @@ from airflow_provider_ha.jobs.model import StartKind
 from airflow_provider_ha.names import check_name
 from airflow_provider_ha.pointers.ownership import ClaimMode, Owner
 from airflow_provider_ha.submit.context import JobContext
+from airflow_provider_ha.submit.look_around import look_around
 from airflow_provider_ha.submit.requests import RestoreRequest
 
 
@@ -50,6 +53,7 @@ def plan_adoption(job: JobContext, request: RestoreRequest) -> tuple[Chosen, Res
         query: replace(known, complete=True, planned_to=found[query].adopted.planned)
         for query, known in gather_facts(chosen, job.config.work_path, (), None).items()
     }
+    facts = look_around(job, request, chosen.graph, lambda query: Path(found[query].adopted.path), facts)
     plan = plan_restore(
         chosen,
         facts,
@@ -57,15 +61,24 @@ def plan_adoption(job: JobContext, request: RestoreRequest) -> tuple[Chosen, Res
         source_job=job.job_id,
         now=job.clock.now(),
         candidates=[item.candidate for item in found.values()],
+        unchecked=request.unchecked,
+        fresh_ids={name: str(uuid.uuid4()) for name in request.fresh_ids},
     )
     reasons = [*plan.reasons, *_unnamed_sinks(found)]
-    verdict = plan.verdict
+    findings = list(plan.findings)
     if job.has_state:
-        reasons.append(f"job {job.job_id} gives up its own checkpoints: what it wrote since may be written again")
-        verdict = max(verdict, Verdict.DUPLICATES_POSSIBLE, key=SEVERITY.index)
+        given_up = PlanFinding(
+            query="",
+            verdict=Verdict.DUPLICATES_POSSIBLE,
+            reason=f"job {job.job_id} gives up its own checkpoints: what it wrote since may be written again",
+            ways_out=("adopt it as a job of another id", "restore the job from a checkpoint of its own"),
+        )
+        findings.append(given_up)
+        reasons.append(given_up.reason)
     return chosen, plan.model_copy(
         update={
-            "verdict": verdict,
+            "verdict": worst(findings),
+            "findings": tuple(findings),
             "reasons": tuple(reasons),
             "claim_mode": request.claim_mode,
             "owner": Owner.JOB if request.claim_mode is ClaimMode.CLAIM else Owner.USER,

@@ -114,6 +114,11 @@ class RestoreRequest:
     :param claim_mode: Whether the job becomes the owner of the savepoint or of the directories.
     :param adopt: Query -> checkpoint directory that Spark wrote elsewhere, in place of *source_job* and *want*.
     :param sinks: With *adopt*: query -> output directory of its file sink, or the format of another sink.
+    :param kafka_bootstrap: Query -> ``host:port,host:port`` of the brokers that it reads from; what is not named here
+        is as in the options of the graph that wrote the checkpoint.
+    :param kafka_properties: File of client properties, to log in there.
+    :param unchecked: Queries of which nobody minds what could not be found out; judged as LOSS_POSSIBLE.
+    :param fresh_ids: Queries that get a fresh query id: their table skips none of their batches.
     """
 
     job_id: str
@@ -126,6 +131,10 @@ class RestoreRequest:
     claim_mode: ClaimMode = ClaimMode.NO_CLAIM
     adopt: Mapping[str, str] = field(default_factory=dict)
     sinks: Mapping[str, str] = field(default_factory=dict)
+    kafka_bootstrap: Mapping[str, str] = field(default_factory=dict)
+    kafka_properties: str | None = None
+    unchecked: frozenset[str] = frozenset()
+    fresh_ids: frozenset[str] = frozenset()
     application: str | None = None
     name: str | None = None
     arguments: Sequence[str] | None = None

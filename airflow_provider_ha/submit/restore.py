@@ -11,21 +11,29 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import uuid
 from collections.abc import Mapping
 from typing import Any
 
 from airflow_provider_ha.checkpoints.model import RestorePlan, Verdict
 from airflow_provider_ha.checkpoints.restore.facts import LastDirectory, gather_facts
+from airflow_provider_ha.checkpoints.restore.judgement import not_accepted
 from airflow_provider_ha.checkpoints.restore.plan import plan_restore
 from airflow_provider_ha.checkpoints.restore.select import Chosen, Selection, select
 from airflow_provider_ha.checkpoints.retained.savepoints import SavepointStore
 from airflow_provider_ha.checkpoints.retained.store import CheckpointStore
 from airflow_provider_ha.checkpoints.verification.verify import Depth
-from airflow_provider_ha.errors import CheckpointMissingError, JobStateError, RestoreRefusedError
+from airflow_provider_ha.errors import (
+    CheckpointMissingError,
+    JobStateError,
+    RestoreRefusedError,
+    RestoreUnknownError,
+)
 from airflow_provider_ha.jobs.model import Blob, DrainedQuery, JobGraph, OutputMode, StartKind, StartPoint
 from airflow_provider_ha.storage.blobs import put_blob
 from airflow_provider_ha.submit.adoption import plan_adoption
 from airflow_provider_ha.submit.context import JobContext
+from airflow_provider_ha.submit.look_around import look_around
 from airflow_provider_ha.submit.ownership import owner_of
 from airflow_provider_ha.submit.prepare import upload
 from airflow_provider_ha.submit.reading import Reading
@@ -100,7 +108,9 @@ def _plan(job: JobContext, request: RestoreRequest, reading: Reading) -> tuple[C
     owner = owner_of(job, request, source, chosen)
     generation = snapshot.generation
     last = LastDirectory(job.config.work_path / generation.directory, generation.epoch) if generation else None
-    facts = gather_facts(chosen, job.config.work_path / chosen.directory, checkpoint_store(source).payloads(), last)
+    root = job.config.work_path / chosen.directory
+    facts = gather_facts(chosen, root, checkpoint_store(source).payloads(), last)
+    facts = look_around(source, request, chosen.graph, lambda query: root / query, facts)
     plan = plan_restore(
         chosen,
         facts,
@@ -110,6 +120,8 @@ def _plan(job: JobContext, request: RestoreRequest, reading: Reading) -> tuple[C
         drained=_drained(source, generation.run) if generation else {},
         candidates=selection.candidates,
         same_output=source.job_id == job.job_id,
+        unchecked=request.unchecked,
+        fresh_ids={name: str(uuid.uuid4()) for name in request.fresh_ids},
     ).model_copy(update={"claim_mode": request.claim_mode, "owner": owner})
     log.info(
         "restoring %s of %s as %s: %s %s", chosen.name, source.job_id, job.job_id, plan.verdict.value, plan.reasons
@@ -146,6 +158,7 @@ def _start_point(job: JobContext, request: SubmitRequest) -> StartPoint:
         claim_mode=request.claim_mode,
         adopt=directories,
         sinks=request.sinks,
+        options=request.options,
     )
     _, plan = plan_for(job, wanted)
     _refuse(plan, request.allow)
@@ -182,14 +195,24 @@ def _drained(source: JobContext, run: int) -> Mapping[str, DrainedQuery]:
 
 
 def _refuse(plan: RestorePlan, allow: frozenset[Verdict]) -> None:
-    if plan.verdict in allow and plan.verdict is not Verdict.IMPOSSIBLE:
+    what = f"restoring {plan.name} of job {plan.source_job!r}"
+    refused = not_accepted(plan, allow)
+    if plan.unknown and Verdict.IMPOSSIBLE not in refused:
+        reasons = "; ".join(reason for each in plan.unknown.values() for reason in each)
+        raise RestoreUnknownError(
+            f"{what}: it is not known what it would do: {reasons}",
+            next_step=f"Let it be found out, or go on without: unchecked={','.join(plan.unknown)}, allow=LOSS_POSSIBLE",
+        )
+    if not refused:
         return
     reasons = "; ".join(plan.reasons) or "no reason is known"
+    names = ",".join(verdict.value for verdict in refused)
     raise RestoreRefusedError(
-        f"restoring {plan.name} of job {plan.source_job!r} is {plan.verdict.value}: {reasons}",
+        f"{what} is {plan.verdict.value}: {reasons}",
         next_step="Restore from another checkpoint"
-        if plan.verdict is Verdict.IMPOSSIBLE
-        else f"Restore from another checkpoint, or restore it with allow={plan.verdict.value}",
+        if Verdict.IMPOSSIBLE in refused
+        else f"Restore from another checkpoint, or restore it with allow={names}; `spark-ha checkpoint plan` shows the "
+        "ways out",
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from airflow_provider_ha.checkpoints.comparison.side import Side
 from airflow_provider_ha.checkpoints.format.metadata_log import OffsetsEntry
-from airflow_provider_ha.checkpoints.restore.inputs import kafka_partitions
+from airflow_provider_ha.checkpoints.restore.kafka_offsets import parse_kafka_offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +85,8 @@ def _end(name: str, entry: OffsetsEntry) -> str | None:
 
 
 def _partitions(a: Offsets | None, b: Offsets | None) -> Iterable[PartitionChange]:
-    ours = kafka_partitions(a.end if a else None) or {}
-    theirs = kafka_partitions(b.end if b else None) or {}
+    ours = parse_kafka_offset(a.end if a else None) or {}
+    theirs = parse_kafka_offset(b.end if b else None) or {}
     keys = sorted({*ours, *theirs}, key=lambda key: (key[0], int(key[1])))
     for topic, number in keys:
         reached = ours.get((topic, number)), theirs.get((topic, number))

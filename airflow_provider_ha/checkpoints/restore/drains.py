@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from airflow_provider_ha.checkpoints.format.layout import progress
 
@@ -19,9 +20,29 @@ from airflow_provider_ha.checkpoints.format.layout import progress
 _DRAIN = ".drain"
 
 
+class Drained(Protocol):
+    """What a drain wrote beyond the sharp checkpoint before it: finished (``jobs.model.DrainedQuery``) or not."""
+
+    @property
+    def batch(self) -> int:
+        """The drain's batch."""
+
+    @property
+    def sink_path(self) -> str | None:
+        """Directory of the file sink."""
+
+    @property
+    def sink_entry_sha256(self) -> str | None:
+        """Digest of the sink's log entry of that batch."""
+
+    @property
+    def wrote(self) -> bool:
+        """Whether the sink may have been given anything."""
+
+
 @dataclass(frozen=True, slots=True)
 class UnfinishedDrain:
-    """What a drain that nobody finished may have written (``plan.Drained``).
+    """What a drain that nobody finished may have written (:class:`Drained`).
 
     :param wrote: Always so: a sink without a log tells nobody what it was given.
     """

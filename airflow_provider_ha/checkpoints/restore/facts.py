@@ -8,7 +8,7 @@ as well. What cannot be read because of damage is left out and makes a gap; what
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -16,12 +16,14 @@ from urllib.parse import unquote, urlsplit
 from airflow_provider_ha.checkpoints.directories.archive import readable
 from airflow_provider_ha.checkpoints.directories.carried import read_carried
 from airflow_provider_ha.checkpoints.directories.fence import resolve
+from airflow_provider_ha.checkpoints.directories.given import Given
 from airflow_provider_ha.checkpoints.directories.pins import sink_directory
 from airflow_provider_ha.checkpoints.directories.sinks import FileSinkLog, local_path
 from airflow_provider_ha.checkpoints.format.layout import OFFSETS, batches
 from airflow_provider_ha.checkpoints.model import BatchEntry, Checkpoint, CheckpointKind, QueryCut, SinkKind
 from airflow_provider_ha.checkpoints.restore.drains import UnfinishedDrain, newest_drain, unfinished_batch
 from airflow_provider_ha.checkpoints.restore.select import Chosen
+from airflow_provider_ha.checkpoints.restore.surroundings import AskKafka, Surroundings, look_around
 from airflow_provider_ha.checkpoints.retained.timeline import merge
 from airflow_provider_ha.errors import CheckpointCorruptError
 
@@ -51,6 +53,8 @@ class QueryFacts:
     :param missing_inputs: Batch -> input files of its record that are gone.
     :param sink_log_kept: Whether the chosen directory holds the file sink's log up to the cut.
     :param unfinished_drain: What a drain that nobody finished may have written.
+    :param epochs: Epochs that may have given a batch after the cut to the sink.
+    :param around: What was found around it; ``None`` when nobody looked.
     """
 
     cut: QueryCut
@@ -62,6 +66,31 @@ class QueryFacts:
     missing_inputs: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     sink_log_kept: bool = True
     unfinished_drain: UnfinishedDrain | None = None
+    epochs: frozenset[int] = frozenset()
+    around: Surroundings | None = None
+
+    @property
+    def own_entry(self) -> BatchEntry | None:
+        """What the cut itself records of its batch."""
+        return next((entry for entry in self.cut.entries if entry.batch == self.cut.batch), None)
+
+    @property
+    def sink_gone(self) -> bool:
+        """Whether the sink is not there any more although the cut has a batch."""
+        return self.around is not None and self.around.sink_gone
+
+    @property
+    def notes(self) -> Mapping[int, Given]:
+        """What a fenced function was given, by the epochs that may have given it something after the cut."""
+        notes = self.around.given if self.around is not None else {}
+        return {epoch: note for epoch, note in notes.items() if epoch in self.epochs}
+
+    @property
+    def given_to(self) -> int | None:
+        """Highest batch that a fenced function was given; ``None`` when not every such epoch has noted it."""
+        if not self.notes or self.epochs - self.notes.keys():
+            return None
+        return max(note.begun for note in self.notes.values())
 
 
 def gather_facts(
@@ -92,13 +121,51 @@ def gather_facts(
             found |= {entry.batch: entry for entry in carried.get(query, ()) if entry.commits is not None}
             recordings.setdefault(last.epoch, {}).update(found)
             planned += batches(directory / query, OFFSETS)
+        epochs = {epoch for epoch, entries in recordings.items() if any(batch > cut.batch for batch in entries)}
         history = merge({epoch: entries.values() for epoch, entries in recordings.items()})
         found_out = _with_sink(root, query, cut, history, max(planned, default=-1), complete=complete)
         if directory is not None and drain is not None:
             batch = unfinished_batch(directory / query, drain / query, history)
             found_out = replace(found_out, unfinished_drain=_drained(cut, batch)) if batch is not None else found_out
-        facts[query] = found_out
+        after = epochs | ({last.epoch} if last is not None else set())
+        facts[query] = replace(found_out, epochs=frozenset(after))
     return facts
+
+
+def with_surroundings(
+    facts: Mapping[str, QueryFacts],
+    place: Callable[[str], Path],
+    *,
+    ask_kafka: AskKafka,
+    given: Callable[[str], Path | None],
+) -> dict[str, QueryFacts]:
+    """Return *facts* with what lies around each query: brokers, tables, notes of fenced functions.
+
+    :param place: Query -> its directory in what is to be restored.
+    :param ask_kafka: Asks the brokers of a query.
+    :param given: Query -> where notes about its fenced function lie.
+    :raises StorageUnavailableError: The checkpoint itself could not be read.
+    """
+    return {
+        query: _with_surroundings(query, known, place(query), ask_kafka, given(query)) for query, known in facts.items()
+    }
+
+
+def _with_surroundings(
+    query: str, known: QueryFacts, directory: Path, ask_kafka: AskKafka, given: Path | None
+) -> QueryFacts:
+    sink = known.cut.sink
+    around = look_around(
+        query,
+        directory,
+        batch=known.cut.batch,
+        sink=sink,
+        entries=[*known.cut.entries, *known.history.values()],
+        ask_kafka=ask_kafka,
+        given=given if sink.kind is SinkKind.FOREACH_BATCH else None,
+    )
+    reached = known.sink_max if around.table_batch is None else around.table_batch
+    return replace(known, around=around, sink_max=reached)
 
 
 def _with_sink(

@@ -7,54 +7,26 @@ silently (design, section 5; spark-facts section 2).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
-from typing import Protocol
+from types import MappingProxyType
 
-from airflow_provider_ha.checkpoints.model import BatchEntry, Candidate, QueryPlan, RestorePlan, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.directories.delta import DELTA
+from airflow_provider_ha.checkpoints.directories.given import summary
+from airflow_provider_ha.checkpoints.model import Candidate, QueryPlan, QuerySink, RestorePlan, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.restore.drains import Drained
 from airflow_provider_ha.checkpoints.restore.facts import QueryFacts
-from airflow_provider_ha.checkpoints.restore.inputs import inputs_of
+from airflow_provider_ha.checkpoints.restore.inputs import Known, inputs_of
+from airflow_provider_ha.checkpoints.restore.judgement import Judgement, worst
 from airflow_provider_ha.checkpoints.restore.select import Chosen
+from airflow_provider_ha.checkpoints.restore.sink_judgement import (
+    judge_file_sink,
+    judge_other_sink,
+    judge_table,
+    judge_timeline,
+)
+from airflow_provider_ha.checkpoints.restore.source_judgement import judge_files, judge_inputs
 from airflow_provider_ha.checkpoints.retained.timeline import following
-
-
-# What is written there is gone with the driver.
-_TRANSIENT_FORMATS = frozenset({"noop", "console", "memory"})
-SEVERITY = (Verdict.SAFE, Verdict.DUPLICATES_POSSIBLE, Verdict.LOSS_POSSIBLE, Verdict.IMPOSSIBLE)
-
-
-class Drained(Protocol):
-    """What a drain wrote beyond the sharp checkpoint before it: finished (``jobs.model.DrainedQuery``) or not."""
-
-    @property
-    def batch(self) -> int:
-        """The drain's batch."""
-
-    @property
-    def sink_path(self) -> str | None:
-        """Directory of the file sink."""
-
-    @property
-    def sink_entry_sha256(self) -> str | None:
-        """Digest of the sink's log entry of that batch."""
-
-    @property
-    def wrote(self) -> bool:
-        """Whether the sink may have been given anything."""
-
-
-@dataclass(slots=True)
-class _Judgement:
-    """What was decided about one query so far."""
-
-    query: str
-    verdict: Verdict = Verdict.SAFE
-    reasons: list[str] = field(default_factory=list)
-
-    def add(self, verdict: Verdict, reason: str) -> None:
-        self.verdict = max(self.verdict, verdict, key=SEVERITY.index)
-        self.reasons.append(f"{self.query}: {reason}")
 
 
 def plan_restore(
@@ -67,6 +39,8 @@ def plan_restore(
     drained: Mapping[str, Drained] | None = None,
     candidates: Iterable[Candidate] = (),
     same_output: bool = True,
+    unchecked: Collection[str] = (),
+    fresh_ids: Mapping[str, str] = MappingProxyType({}),
 ) -> RestorePlan:
     """Return what restoring *chosen* would do.
 
@@ -77,120 +51,100 @@ def plan_restore(
     :param candidates: What was looked at before, for the record.
     :param same_output: Whether the job goes on with the outputs of the source. If not, nothing is replayed: it starts
         at the cut, plans the batches after it afresh, and its driver seeds the logs of new file sinks.
+    :param unchecked: Queries of which nobody minds what could not be found out; it is judged all the same.
+    :param fresh_ids: Query -> fresh query id, so that a table skips none of its batches.
     """
     queries, judgements = {}, []
     for name, known in facts.items():
-        judgement = _Judgement(name)
+        judgement = Judgement(name)
         if same_output:
             # What a result says of a drain is more than what the fork of an earlier, unfinished one shows.
-            queries[name] = _continue_output(known, (drained or {}).get(name) or known.unfinished_drain, judgement)
+            drain = (drained or {}).get(name) or known.unfinished_drain
+            queries[name] = _continue_output(known, drain, judgement, fresh_ids.get(name))
         else:
-            queries[name] = _other_output(known, judgement)
+            queries[name] = _other_output(known, judgement, fresh_ids.get(name))
         judgements.append(judgement)
+    findings = tuple(finding for item in judgements for finding in item.findings)
     return RestorePlan(
         job_id=job_id,
         source_job=source_job,
         source=chosen.source,
         source_id=chosen.source_id,
         directory=chosen.directory,
-        verdict=max((item.verdict for item in judgements), key=SEVERITY.index, default=Verdict.SAFE),
-        reasons=tuple(reason for item in judgements for reason in item.reasons),
+        verdict=worst(findings),
+        reasons=tuple(finding.reason for finding in findings),
         queries=queries,
         candidates=tuple(candidates),
         age_seconds=(now - chosen.created_at).total_seconds(),
         created_at=now,
         same_output=same_output,
+        findings=findings,
+        unknown={
+            item.query: tuple(item.unknown) for item in judgements if item.unknown and item.query not in unchecked
+        },
     )
 
 
-def _other_output(facts: QueryFacts, judgement: _Judgement) -> QueryPlan:
+def _other_output(facts: QueryFacts, judgement: Judgement, fresh_id: str | None) -> QueryPlan:
     if facts.cut.sink.kind is SinkKind.FILE and facts.cut.batch >= 0 and not facts.sink_log_kept:
-        judgement.add(Verdict.IMPOSSIBLE, f"the sink's log up to batch {facts.cut.batch} is not kept with the cut")
-    return QueryPlan(batch=facts.cut.batch, sink=facts.cut.sink)
+        judgement.add(
+            Verdict.IMPOSSIBLE,
+            f"the sink's log up to batch {facts.cut.batch} is not kept with the cut",
+            "restore a cut that was taken while the sink had its log",
+            "restore the job under its own id: then the log of its own output is used",
+        )
+    inputs = inputs_of(facts.own_entry, (), _known(facts))
+    _judge_unknown(facts, judgement)
+    judge_inputs(inputs, judgement)
+    return QueryPlan(batch=facts.cut.batch, sink=facts.cut.sink, inputs=inputs, query_id=fresh_id)
 
 
-def _continue_output(facts: QueryFacts, drained: Drained | None, judgement: _Judgement) -> QueryPlan:
+def _continue_output(
+    facts: QueryFacts, drained: Drained | None, judgement: Judgement, fresh_id: str | None
+) -> QueryPlan:
     cut = facts.cut
     if drained is not None and drained.batch <= cut.batch:
         drained = None
     # The drain's own batch is never replayed: its watermark would drop every later row as late.
     history = {batch: entry for batch, entry in facts.history.items() if drained is None or batch < drained.batch}
     replay = following(history, cut.batch)
-    _judge_timeline(facts, judgement)
-    _judge_inputs(facts, replay, judgement)
+    inputs = inputs_of(facts.own_entry, replay, _known(facts))
+    _judge_unknown(facts, judgement)
+    judge_timeline(facts, judgement)
+    judge_files(facts.missing_inputs, replay, judgement)
+    judge_inputs(inputs, judgement)
     set_aside: dict[int, str] = {}
     top = cut.batch + len(replay)
     if cut.sink.kind is SinkKind.FILE:
-        set_aside = _judge_file_sink(facts, drained, top, judgement)
+        set_aside = judge_file_sink(facts, drained, top, judgement)
+    elif _remembers(cut.sink):
+        judge_table(facts, top, fresh_id=fresh_id is not None, judgement=judgement)
     else:
-        _judge_other_sink(facts, drained, top, judgement)
+        judge_other_sink(facts, drained, top, judgement)
     return QueryPlan(
         batch=cut.batch,
         replay=replay,
         sink=cut.sink.model_copy(update={"max_batch": facts.sink_max}),
         set_aside=set_aside,
         input_files=sum(len(lines) for entry in replay for lines in entry.sources.values()),
-        inputs=inputs_of(_own_entry(facts), replay),
+        inputs=inputs,
+        sink_gone=facts.sink_gone,
+        given=summary(facts.notes),
+        query_id=fresh_id,
     )
 
 
-def _judge_timeline(facts: QueryFacts, judgement: _Judgement) -> None:
-    own = _own_entry(facts)
-    last = facts.history.get(facts.cut.batch)
-    if own is not None and last is not None and own.offsets != last.offsets:
-        reason = f"batch {facts.cut.batch} was given to the sinks with other boundaries since this cut was taken"
-        judgement.add(Verdict.LOSS_POSSIBLE, reason)
+def _remembers(sink: QuerySink) -> bool:
+    return (sink.format or "").lower() == DELTA
 
 
-def _own_entry(facts: QueryFacts) -> BatchEntry | None:
-    return next((entry for entry in facts.cut.entries if entry.batch == facts.cut.batch), None)
+def _known(facts: QueryFacts) -> Known:
+    if facts.around is None:
+        return Known(missing=facts.missing_inputs)
+    return Known(facts.around.initial, facts.around.kafka, facts.missing_inputs)
 
 
-def _judge_inputs(facts: QueryFacts, replay: tuple[BatchEntry, ...], judgement: _Judgement) -> None:
-    for entry in replay:
-        gone = facts.missing_inputs.get(entry.batch)
-        if gone:
-            judgement.add(
-                Verdict.IMPOSSIBLE, f"batch {entry.batch} has to be replayed, but its input {gone[0]} is gone"
-            )
-            return
-
-
-def _judge_file_sink(facts: QueryFacts, drained: Drained | None, top: int, judgement: _Judgement) -> dict[int, str]:
-    """Judge a sink that skips the batches that it has; return what has to be taken out of its log."""
-    set_aside: dict[int, str] = {}
-    reached = facts.sink_max
-    digest = facts.sink_digests.get(reached)
-    if drained is not None and drained.batch == reached and digest and digest == drained.sink_entry_sha256:
-        set_aside[reached] = digest
-        reached -= 1
-    if reached > top:
-        reason = f"the file sink has batches up to {reached}, but boundaries are recorded up to {top} only"
-        judgement.add(Verdict.LOSS_POSSIBLE, reason)
-        # Who allows this gets these batches planned and written afresh, instead of skipped.
-        lost = range(top + 1, reached + 1)
-        set_aside |= {batch: facts.sink_digests[batch] for batch in lost if batch in facts.sink_digests}
-    if reached < facts.cut.batch:
-        reason = f"the file sink has batches up to {reached} only, but the cut is at {facts.cut.batch}"
-        judgement.add(Verdict.LOSS_POSSIBLE, reason)
-    return set_aside
-
-
-def _judge_other_sink(facts: QueryFacts, drained: Drained | None, top: int, judgement: _Judgement) -> None:
-    """Judge a sink that executes every batch it is given: it may have all that were ever planned."""
-    sink = facts.cut.sink
-    if sink.kind is SinkKind.OTHER and sink.format in _TRANSIENT_FORMATS:
-        return
-    planned_to = facts.planned_to if drained is None else min(facts.planned_to, drained.batch - 1)
-    if planned_to > top:
-        reason = f"batches up to {planned_to} were planned, but boundaries are recorded up to {top} only"
-        judgement.add(Verdict.LOSS_POSSIBLE, reason)
-    elif not facts.complete:
-        reason = f"the last working directory is gone, so batches after {top} may have reached the sink unrecorded"
-        judgement.add(Verdict.LOSS_POSSIBLE, reason)
-    if drained is not None and drained.wrote:
-        reason = f"the sink may have the rows of the drain's batch {drained.batch}, which cannot be taken back"
-        judgement.add(Verdict.DUPLICATES_POSSIBLE, reason)
-    if sink.kind is SinkKind.OTHER and top > facts.cut.batch:
-        reason = f"batches {facts.cut.batch + 1} to {top} are written again to a {sink.format or 'custom'} sink"
-        judgement.add(Verdict.DUPLICATES_POSSIBLE, reason)
+def _judge_unknown(facts: QueryFacts, judgement: Judgement) -> None:
+    for each in facts.around.unknown if facts.around is not None else ():
+        name = f"name the query (--unchecked {judgement.query}) and LOSS_POSSIBLE to go on without knowing"
+        judgement.add_unknown(each.reason, *filter(None, (each.next_step, name)))

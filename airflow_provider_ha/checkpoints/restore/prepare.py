@@ -6,11 +6,13 @@ current only by the fenced write that follows; a half-made one is never current.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.directories.archive import put_offsets, write_sources
 from airflow_provider_ha.checkpoints.directories.fork import fork
+from airflow_provider_ha.checkpoints.directories.links import write_aside
 from airflow_provider_ha.checkpoints.directories.sinks import FileSinkLog, local_path
 from airflow_provider_ha.checkpoints.format.layout import METADATA, progress, queries
 from airflow_provider_ha.checkpoints.model import BatchEntry, RestorePlan
@@ -44,7 +46,7 @@ def prepare_restore(source: Path, plan: RestorePlan, target: Path) -> dict[str, 
     """Fork every query of the plan at its cut; return query -> N.
 
     Source logs are continued up to the last batch to be replayed, and what a drain added to the file sinks' logs is set
-    aside. Can be repeated with another target after a crash.
+    aside, and a fresh query id is given where the plan has one. Can be repeated with another target after a crash.
 
     What is and stays the user's is copied: a file that its owner edits in place changes nothing of the run, and the
     other way round. What is the job's own is linked, which takes milliseconds whatever its size.
@@ -61,6 +63,8 @@ def prepare_restore(source: Path, plan: RestorePlan, target: Path) -> dict[str, 
         copy = plan.owner is Owner.USER or bool(plan.adopted)
         fork(place, target / query, batch=part.batch, keep_planned=False, copy=copy)
         write_sources(target / query, part.replay)
+        if part.query_id is not None:
+            write_aside(target / query / METADATA, json.dumps({"id": part.query_id}).encode())
     for part in plan.queries.values():
         if part.set_aside and part.sink.path is not None:
             log = FileSinkLog(local_path(part.sink.path))

@@ -55,7 +55,7 @@ def decide_start(
         steps.append(ReplayStep(top, None if planned else known[top], into))
     if sink_max > top:
         raise RestoreRefusedError(
-            f"LOSS_POSSIBLE: the file sink of query {query!r} has batches up to {sink_max}, but the boundaries of "
+            f"LOSS_POSSIBLE: the sink of query {query!r} has batches up to {sink_max}, but the boundaries of "
             f"batches {top + 1} to {sink_max} are not known",
             next_step="Restore the job from a checkpoint that knows them, or write to a new output directory",
         )

@@ -80,7 +80,15 @@ def test_no_choice_is_shown_as_none() -> None:
 
 
 def test_a_plan_says_what_is_executed_again_and_its_verdict() -> None:
-    assert plan_json(PLAN)["queries"]["q"] == {"batch": 7, "replayed": [8, 9], "sink_batch": 9, "input_files": 0}
+    assert plan_json(PLAN)["queries"]["q"] == {
+        "batch": 7,
+        "replayed": [8, 9],
+        "sink_batch": 9,
+        "sink_gone": False,
+        "given": None,
+        "inputs": [],
+        "input_files": 0,
+    }
     text = plan_text(PLAN)
     assert "From checkpoint-7, 61.0 s old. Verdict: SAFE" in text
     assert "Afterwards it is the user's (NO_CLAIM)." in text

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 from airflow_provider_ha.checkpoints.model import BatchEntry, SourceInput
-from airflow_provider_ha.checkpoints.restore.inputs import inputs_of
+from airflow_provider_ha.checkpoints.restore.inputs import Known, forgets, inputs_of, kafka_topics
+from airflow_provider_ha.checkpoints.restore.kafka_offsets import Held
 
 
 def entry(batch: int, *offsets: object, version: int = 1, files: dict[str, int] | None = None) -> BatchEntry:
@@ -21,8 +22,8 @@ def test_files_are_counted_per_source() -> None:
     ]
 
     assert inputs_of(entry(4, {"logOffset": 2}, {"logOffset": 8}), replay) == (
-        SourceInput(source="0", unit="files", amount=3),
-        SourceInput(source="1", unit="files", amount=4),
+        SourceInput(source="0", unit="files", amount=3, gone=0),
+        SourceInput(source="1", unit="files", amount=4, gone=0),
     )
 
 
@@ -55,3 +56,53 @@ def test_without_a_replay_nothing_is_read_again() -> None:
 
 def test_a_record_that_cannot_be_read_has_no_figure() -> None:
     assert inputs_of(None, [BatchEntry(batch=5, offsets="garbage")]) == ()
+
+
+def test_files_that_are_gone_are_counted_and_a_distant_one_is_not_known_to_be_there() -> None:
+    near = BatchEntry(batch=5, offsets='v1\n{}\n{"logOffset":3}', sources={"0": ('{"path":"file:///in/5"}',)})
+    far = BatchEntry(batch=5, offsets='v1\n{}\n{"logOffset":3}', sources={"0": ('{"path":"hdfs://host/in/5"}',)})
+
+    (gone,) = inputs_of(None, [near], Known(missing={5: ("/in/5",)}))
+    (unknown,) = inputs_of(None, [far], Known())
+
+    assert (gone.amount, gone.gone) == (1, 1)
+    assert (unknown.amount, unknown.gone) == (1, None)
+
+
+def test_brokers_say_what_is_left_of_each_partition_also_without_a_replay() -> None:
+    cut = entry(4, {"orders": {"0": 100}}, {"clicks": {"0": 7}})
+    held = {("orders", 0): Held(103, 110), ("clicks", 0): Held(0, 9)}
+
+    orders, clicks = inputs_of(cut, [], Known(kafka=held))
+
+    assert (orders.amount, orders.gone, clicks.gone) == (0, 3, 0)
+    assert [(each.topic, each.unread) for each in (*orders.partitions, *clicks.partitions)] == [
+        ("orders", 7),
+        ("clicks", 2),
+    ]
+
+
+def test_before_the_first_batch_a_source_begins_where_it_says_it_began() -> None:
+    replay = [entry(0, {"orders": {"0": 110}})]
+
+    (orders,) = inputs_of(
+        None, replay, Known(initial={"0": '{"orders":{"0":100}}'}, kafka={("orders", 0): Held(0, 110)})
+    )
+
+    assert (orders.amount, orders.partitions[0].start) == (10, 100)
+
+
+def test_a_generator_is_told_from_a_socket_by_the_note_of_its_beginning() -> None:
+    cut, replay = entry(4, 10), [entry(5, 14)]
+
+    (rate,) = inputs_of(cut, replay, Known(initial={"0": "1795307983407"}))
+    (socket,) = inputs_of(cut, replay, Known(initial={}))
+
+    assert (rate.unit, rate.amount, rate.gone, forgets(rate)) == ("seconds", 4, 0, False)
+    assert (socket.unit, socket.amount, socket.gone, forgets(socket)) == ("rows", 4, 4, True)
+
+
+def test_topics_of_every_recorded_batch_are_asked_for() -> None:
+    entries = [entry(4, {"orders": {"0": 1}}), entry(5, {"logOffset": 3}), BatchEntry(batch=6, offsets="garbage")]
+
+    assert kafka_topics(entries, {"1": '{"clicks":{"0":0}}', "2": "17"}) == {"orders", "clicks"}

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 
+from airflow_provider_ha.checkpoints.directories.given import Given
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink, RestorePlan, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.restore.facts import QueryFacts
+from airflow_provider_ha.checkpoints.restore.judgement import not_accepted
+from airflow_provider_ha.checkpoints.restore.kafka_offsets import Held
 from airflow_provider_ha.checkpoints.restore.plan import plan_restore
 from airflow_provider_ha.checkpoints.restore.select import Chosen
+from airflow_provider_ha.checkpoints.restore.surroundings import Surroundings, Unknown
 from airflow_provider_ha.jobs.model import DrainedQuery
 
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 FILE = QuerySink(kind=SinkKind.FILE, format="json", path="/out")
 TABLE = QuerySink(kind=SinkKind.FOREACH_BATCH)
+DELTA = QuerySink(kind=SinkKind.OTHER, format="delta", table="/table")
+KAFKA_CUT, KAFKA_REPLAY = '{"orders":{"0":100}}', '{"orders":{"0":110}}'
 
 
 def entry(batch: int, offsets: str = "same") -> BatchEntry:
@@ -39,7 +46,9 @@ def facts(sink: QuerySink, *recorded: int, sink_max: int = -1, planned_to: int |
     )
 
 
-def plan(known: QueryFacts, drained: DrainedQuery | None = None, *, same_output: bool = True) -> RestorePlan:
+def plan(
+    known: QueryFacts, drained: DrainedQuery | None = None, *, same_output: bool = True, **options: Any
+) -> RestorePlan:
     chosen = Chosen(
         source="checkpoint",
         source_id="3",
@@ -59,6 +68,7 @@ def plan(known: QueryFacts, drained: DrainedQuery | None = None, *, same_output:
         now=NOW,
         drained={"q": drained} if drained else {},
         same_output=same_output,
+        **options,
     )
 
 
@@ -152,3 +162,175 @@ def test_another_output_needs_the_log_of_the_old_one() -> None:
 @pytest.mark.parametrize(("wrote", "verdict"), [(False, Verdict.SAFE), (True, Verdict.DUPLICATES_POSSIBLE)])
 def test_a_drain_that_gave_a_function_nothing_leaves_nothing_to_take_back(wrote: bool, verdict: Verdict) -> None:
     assert plan(facts(TABLE), DrainedQuery(batch=5, wrote=wrote)).verdict is verdict
+
+
+def kafka(earliest: int, latest: int = 120) -> QueryFacts:
+    """Facts about a query that had read 100 rows at the cut, and 110 with the batch after it."""
+    cut = BatchEntry(batch=4, offsets=f"v1\n{{}}\n{KAFKA_CUT}")
+    recorded = {4: cut, 5: BatchEntry(batch=5, offsets=f"v1\n{{}}\n{KAFKA_REPLAY}")}
+    known = facts(FILE, 5, sink_max=5)
+    around = Surroundings(kafka={("orders", 0): Held(earliest, latest)})
+    return replace(known, cut=known.cut.model_copy(update={"entries": (cut,)}), history=recorded, around=around)
+
+
+def test_kafka_that_still_has_every_row_is_safe() -> None:
+    made = plan(kafka(earliest=100))
+
+    (source,) = made.queries["q"].inputs
+    assert (made.verdict, source.amount, source.gone, source.partitions[0].unread) == (Verdict.SAFE, 10, 0, 10)
+
+
+@pytest.mark.parametrize("same_output", [True, False])
+def test_rows_that_retention_has_removed_are_counted_and_may_be_lost(same_output: bool) -> None:
+    made = plan(kafka(earliest=103), same_output=same_output)
+
+    assert made.verdict is Verdict.LOSS_POSSIBLE
+    assert made.reasons == ("q: source 0: 3 rows after the cut were removed by retention, of orders-0",)
+    assert any("failOnDataLoss" in way for way in made.findings[0].ways_out)
+
+
+def test_a_topic_that_was_made_again_has_other_rows() -> None:
+    made = plan(kafka(earliest=0, latest=50))
+
+    assert made.verdict is Verdict.LOSS_POSSIBLE
+    assert "orders-0 ends before the offsets that were read" in made.reasons[0]
+
+
+def test_a_partition_that_is_gone_may_be_lost_with_everything_in_it() -> None:
+    made = plan(replace(kafka(100), around=Surroundings(kafka={})))
+
+    assert made.verdict is Verdict.LOSS_POSSIBLE
+    assert made.reasons == (
+        "q: source 0: orders-0 is gone, with 10 rows that were read after the cut and whatever nobody had read",
+    )
+
+
+def test_what_is_not_known_is_judged_as_a_loss_and_stops_until_its_query_is_named() -> None:
+    known = replace(kafka(100), around=Surroundings(unknown=(Unknown("no broker answered", "Start Kafka"),)))
+
+    stopped, named = plan(known), plan(known, unchecked={"q"})
+
+    assert (stopped.verdict, stopped.unknown) == (Verdict.LOSS_POSSIBLE, {"q": ("no broker answered",)})
+    assert (named.verdict, named.unknown) == (Verdict.LOSS_POSSIBLE, {})
+    assert stopped.findings[0].ways_out[0] == "Start Kafka"
+
+
+def test_a_source_that_forgets_may_lose_rows() -> None:
+    known = facts(FILE, sink_max=4)
+    cut = BatchEntry(batch=4, offsets="v1\n{}\n17")
+    known = replace(
+        known, cut=known.cut.model_copy(update={"entries": (cut,)}), history={4: cut}, around=Surroundings()
+    )
+
+    assert plan(known).verdict is Verdict.LOSS_POSSIBLE
+    assert plan(replace(known, around=Surroundings(initial={"0": "1795307983407"}))).verdict is Verdict.SAFE
+
+
+def delta(reached: int, *recorded: int, gone: bool = False) -> QueryFacts:
+    return replace(facts(DELTA, *recorded), sink_max=reached, around=Surroundings(sink_gone=gone, table_batch=reached))
+
+
+@pytest.mark.parametrize("reached", [4, 5, 6])
+def test_a_table_whose_batches_are_all_recorded_is_safe(reached: int) -> None:
+    made = plan(delta(reached, 5, 6))
+
+    assert (made.verdict, made.queries["q"].sink.max_batch, replayed(made)) == (Verdict.SAFE, reached, [5, 6])
+
+
+def test_a_table_would_skip_what_is_planned_afresh_unless_the_query_gets_another_id() -> None:
+    kept, fresh = plan(delta(7, 5)), plan(delta(7, 5), fresh_ids={"q": "a new id"})
+
+    assert (kept.verdict, kept.queries["q"].query_id) == (Verdict.IMPOSSIBLE, None)
+    assert any("--fresh-id" in way for way in kept.findings[0].ways_out)
+    assert (fresh.verdict, fresh.queries["q"].query_id) == (Verdict.DUPLICATES_POSSIBLE, "a new id")
+    assert fresh.reasons == ("q: with a fresh query id batches 6 to 7, which the table has, are written again",)
+
+
+@pytest.mark.parametrize(("known", "reason"), [(delta(2), "up to 2 only"), (delta(-1, gone=True), "/table is gone")])
+def test_a_table_that_lacks_batches_has_lost_rows(known: QueryFacts, reason: str) -> None:
+    made = plan(known)
+
+    assert made.verdict is Verdict.LOSS_POSSIBLE
+    assert reason in made.reasons[0]
+    assert made.queries["q"].sink_gone == ("gone" in reason)
+
+
+@pytest.mark.parametrize(("kept", "verdict"), [(True, Verdict.LOSS_POSSIBLE), (False, Verdict.IMPOSSIBLE)])
+def test_an_output_that_is_gone_needs_the_log_that_is_kept_with_the_cut(kept: bool, verdict: Verdict) -> None:
+    known = replace(facts(FILE), sink_log_kept=kept, around=Surroundings(sink_gone=True))
+
+    made = plan(known)
+
+    assert (made.verdict, made.queries["q"].sink_gone) == (verdict, True)
+    assert "is gone" in made.reasons[0]
+
+
+def noted(known: QueryFacts, *begun: int) -> QueryFacts:
+    """Add the notes of a fenced function: one epoch for each number."""
+    notes = {epoch: Given(epoch=epoch, begun=batch, finished=batch - 1) for epoch, batch in enumerate(begun, 1)}
+    return replace(known, around=Surroundings(given=notes))
+
+
+def test_a_planned_batch_that_the_fenced_function_was_never_given_cannot_be_lost() -> None:
+    known = replace(facts(TABLE, 5, planned_to=6), epochs=frozenset({1}))
+
+    made = plan(noted(known, 5))
+
+    assert made.verdict is Verdict.SAFE
+    assert made.queries["q"].given is not None
+    assert (made.queries["q"].given.begun, made.queries["q"].given.finished) == (5, 4)
+
+
+def test_notes_outlive_the_last_working_directory() -> None:
+    known = replace(facts(TABLE, 5), complete=False, epochs=frozenset({1}))
+
+    assert plan(noted(known, 5)).verdict is Verdict.SAFE
+    assert plan(noted(known, 6)).verdict is Verdict.LOSS_POSSIBLE
+
+
+def test_an_epoch_that_kept_no_notes_may_have_given_what_was_planned() -> None:
+    known = replace(facts(TABLE, 5, planned_to=6), epochs=frozenset({1, 2}))
+
+    assert plan(noted(known, 5)).verdict is Verdict.LOSS_POSSIBLE
+    assert plan(noted(known, 5, 5)).verdict is Verdict.SAFE
+
+
+BOTH = frozenset({Verdict.DUPLICATES_POSSIBLE, Verdict.LOSS_POSSIBLE})
+
+
+@pytest.mark.parametrize(
+    ("allow", "missing"),
+    [
+        ((), ["LOSS_POSSIBLE", "DUPLICATES_POSSIBLE"]),
+        ((Verdict.LOSS_POSSIBLE,), ["DUPLICATES_POSSIBLE"]),
+        ((Verdict.DUPLICATES_POSSIBLE,), ["LOSS_POSSIBLE"]),
+        (BOTH, []),
+    ],
+)
+def test_each_verdict_is_accepted_by_its_own_name_only(allow: frozenset[Verdict], missing: list[str]) -> None:
+    made = plan(facts(TABLE, 5, planned_to=9), DrainedQuery(batch=8))
+
+    assert {finding.verdict for finding in made.findings} == BOTH
+    assert [verdict.value for verdict in not_accepted(made, {Verdict.SAFE, *allow})] == missing
+
+
+def test_nobody_can_ask_for_what_is_impossible() -> None:
+    made = plan(delta(7, 5))
+
+    assert not_accepted(made, set(Verdict)) == [Verdict.IMPOSSIBLE]
+
+
+def test_everything_but_safe_comes_with_a_way_out() -> None:
+    unsafe = [
+        plan(facts(FILE, 5, 7, sink_max=7)),
+        plan(facts(TABLE, 5, planned_to=6)),
+        plan(facts(FILE, sink_max=-1)),
+        plan(facts(TABLE, 5, 6), DrainedQuery(batch=6)),
+        plan(replace(facts(FILE), sink_log_kept=False), same_output=False),
+        plan(kafka(103)),
+        plan(delta(7, 5)),
+        plan(delta(2)),
+    ]
+
+    assert all(finding.ways_out for made in unsafe for finding in made.findings)
+    assert all(made.findings for made in unsafe)

@@ -186,9 +186,9 @@ def test_restore_is_refused_when_an_output_changed_since_the_plan(
     )
     if refused:
         with pytest.raises(RestoreRefusedError):
-            check_facts(plan)
+            check_facts(plan, tmp_path)
     else:
-        check_facts(plan)
+        check_facts(plan, tmp_path)
 
 
 def test_first_reason_of_a_failure_stays(tmp_path: Path) -> None:

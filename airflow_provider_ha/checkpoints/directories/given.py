@@ -1,0 +1,89 @@
+"""What a fenced ``foreachBatch`` function was given: a record beside the job's working directories, one per epoch.
+
+Spark tells nobody what such a function has seen: a batch is planned before it is called and committed after it has
+returned. So a fenced function notes each batch before and after its call, and a restore knows more than "it may have
+everything that was ever planned" (``driver.context``).
+
+Invariant: a batch is noted before the function sees it, and the note is on the disk. An epoch writes its own file only,
+so a driver that lost the job cannot hide what its successor was given.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar
+
+from airflow_provider_ha.checkpoints.directories.links import write_aside
+from airflow_provider_ha.checkpoints.format.files import names, read
+from airflow_provider_ha.checkpoints.model import GivenBatches
+from airflow_provider_ha.records import Record
+
+
+_FILE = re.compile(r"e(\d+)\.json")
+
+
+class Given(Record):
+    """One epoch's note about one query.
+
+    :param begun: Highest batch that the function was called with.
+    :param finished: Highest batch that it has returned from.
+    """
+
+    kind: ClassVar[str] = "given-batches"
+
+    epoch: int
+    begun: int = -1
+    finished: int = -1
+
+
+class GivenLog:
+    """The notes about one query. One epoch writes; anybody reads.
+
+    :param directory: Where the notes about this query lie (``JobKeys.given``).
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def open(self, epoch: int) -> None:
+        """Note that the function of this epoch keeps notes, before it is given anything."""
+        self._write(self._of(epoch))
+
+    def begin(self, epoch: int, batch: int) -> None:
+        """Note that the function is about to be called with *batch*."""
+        now = self._of(epoch)
+        self._write(now.model_copy(update={"begun": max(batch, now.begun)}))
+
+    def finish(self, epoch: int, batch: int) -> None:
+        """Note that it has returned from *batch*."""
+        now = self._of(epoch)
+        self._write(now.model_copy(update={"finished": max(batch, now.finished)}))
+
+    def epochs(self) -> Mapping[int, Given]:
+        """Return epoch -> its note.
+
+        :raises StorageUnavailableError: They could not be read.
+        :raises RecordCorruptError: One is not what was written.
+        """
+        found = (match for name in names(self._directory) if (match := _FILE.fullmatch(name)))
+        return {int(match[1]): self._read(match[0]) for match in found}
+
+    def _of(self, epoch: int) -> Given:
+        return self._read(f"e{epoch}.json") if (self._directory / f"e{epoch}.json").exists() else Given(epoch=epoch)
+
+    def _read(self, name: str) -> Given:
+        return Given.from_bytes(read(self._directory, name), source=str(self._directory / name))
+
+    def _write(self, note: Given) -> None:
+        write_aside(self._directory / f"e{note.epoch}.json", note.to_bytes())
+
+
+def summary(notes: Mapping[int, Given]) -> GivenBatches | None:
+    """Return what the function was given in all epochs; ``None`` without a note."""
+    if not notes:
+        return None
+    return GivenBatches(
+        begun=max(note.begun for note in notes.values()), finished=max(note.finished for note in notes.values())
+    )

@@ -1,0 +1,47 @@
+"""Collects what keeps a restore from being SAFE: a verdict, its reason, and the ways out, per finding."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+from airflow_provider_ha.checkpoints.model import PlanFinding, RestorePlan, Verdict
+
+
+_SEVERITY = (Verdict.SAFE, Verdict.DUPLICATES_POSSIBLE, Verdict.LOSS_POSSIBLE, Verdict.IMPOSSIBLE)
+
+
+@dataclass(slots=True)
+class Judgement:
+    """What was decided about one query so far."""
+
+    query: str
+    findings: list[PlanFinding] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+
+    def add(self, verdict: Verdict, reason: str, *ways_out: str) -> None:
+        """Note a finding."""
+        self.findings.append(
+            PlanFinding(query=self.query, verdict=verdict, reason=f"{self.query}: {reason}", ways_out=ways_out)
+        )
+
+    def add_unknown(self, reason: str, *ways_out: str) -> None:
+        """Note what could not be found out: at worst rows are lost, and nobody may guess that they are not."""
+        self.unknown.append(reason)
+        self.add(Verdict.LOSS_POSSIBLE, f"not known: {reason}", *ways_out)
+
+
+def worst(findings: Iterable[PlanFinding]) -> Verdict:
+    """Return the verdict of a plan: that of its worst finding."""
+    return max((finding.verdict for finding in findings), key=_SEVERITY.index, default=Verdict.SAFE)
+
+
+def not_accepted(plan: RestorePlan, allow: Collection[Verdict]) -> list[Verdict]:
+    """Return the verdicts of *plan* that have to be asked for by name and were not, the worst one first.
+
+    Each by its own: who accepts that rows may be lost has not accepted that others are written again. IMPOSSIBLE can
+    not be asked for.
+    """
+    found = {finding.verdict for finding in plan.findings} | {plan.verdict}
+    refused = found - set(allow) - {Verdict.SAFE} | found & {Verdict.IMPOSSIBLE}
+    return sorted(refused, key=_SEVERITY.index, reverse=True)

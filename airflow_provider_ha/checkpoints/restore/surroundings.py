@@ -1,0 +1,136 @@
+"""What lies around the checkpoint and decides what a restore does: brokers, tables, notes of fenced functions.
+
+Invariant: an answer is used, the lack of one is told. What could not be found out becomes part of the facts, with its
+reason, and never a guess: the plan can be shown with it, and is refused until it is known or nobody minds
+(``judgement``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from airflow_provider_ha.checkpoints.directories.delta import DELTA, DeltaLog
+from airflow_provider_ha.checkpoints.directories.given import Given, GivenLog
+from airflow_provider_ha.checkpoints.directories.sinks import LOG, local_path
+from airflow_provider_ha.checkpoints.format.files import is_directory, names, read
+from airflow_provider_ha.checkpoints.format.layout import SOURCES
+from airflow_provider_ha.checkpoints.format.metadata_log import read_query_id
+from airflow_provider_ha.checkpoints.model import BatchEntry, QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.restore.inputs import kafka_topics
+from airflow_provider_ha.checkpoints.restore.kafka_offsets import Held, Partition
+from airflow_provider_ha.errors import CheckpointCorruptError, ConfigurationError, HaError, RestoreUnknownError
+
+
+AskKafka = Callable[[str, frozenset[str]], Mapping[Partition, Held]]
+"""Query, topics -> what the brokers have; raises :class:`HaError` when they cannot be asked, or do not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """One thing that could not be found out.
+
+    :param reason: What, and why.
+    :param next_step: How it can be found out.
+    """
+
+    reason: str
+    next_step: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What was found around one query.
+
+    :param initial: Source -> offset that it began with, of those that keep it (Kafka, rate).
+    :param kafka: Partition -> what the brokers have of the topics that are recorded; ``None`` when that is not known.
+    :param sink_gone: Whether the file sink's log or the table is not there, although the cut has a batch.
+    :param table_batch: Highest batch that a table has of this query; ``None`` when the sink is none, or not known.
+    :param given: Epoch -> what its fenced ``foreachBatch`` function was given.
+    :param unknown: What could not be found out.
+    """
+
+    initial: Mapping[str, str] = field(default_factory=dict)
+    kafka: Mapping[Partition, Held] | None = None
+    sink_gone: bool = False
+    table_batch: int | None = None
+    given: Mapping[int, Given] = field(default_factory=dict)
+    unknown: tuple[Unknown, ...] = ()
+
+
+def look_around(
+    query: str,
+    directory: Path,
+    *,
+    batch: int,
+    sink: QuerySink,
+    entries: Sequence[BatchEntry],
+    ask_kafka: AskKafka,
+    given: Path | None,
+) -> Surroundings:
+    """Return what lies around one query. Changes nothing.
+
+    :param directory: The query in the chosen pin or savepoint.
+    :param batch: N of the cut.
+    :param sink: Where it writes.
+    :param entries: Everything that is recorded of the cut and of what came after it.
+    :param ask_kafka: Asks the brokers of a query.
+    :param given: Where notes about its fenced function lie; ``None`` when there can be none.
+    :raises StorageUnavailableError: The checkpoint itself could not be read.
+    """
+    around = Surroundings(initial=_initial_offsets(directory))
+    topics = kafka_topics(entries, around.initial)
+    if topics:
+        around = _with_kafka(around, lambda: ask_kafka(query, topics))
+    if sink.kind is SinkKind.FILE and sink.path is not None and batch >= 0:
+        around = replace(around, sink_gone=not is_directory(local_path(sink.path) / LOG))
+    if (sink.format or "").lower() == DELTA:
+        around = _with_table(around, directory, sink.table, batch)
+    return around if given is None else _with_notes(around, given)
+
+
+def _with_kafka(around: Surroundings, ask: Callable[[], Mapping[Partition, Held]]) -> Surroundings:
+    try:
+        return replace(around, kafka=ask())
+    except (ConfigurationError, RestoreUnknownError) as error:
+        return _unknown(around, error)
+
+
+def _with_table(around: Surroundings, directory: Path, table: str | None, batch: int) -> Surroundings:
+    if table is None:
+        reason = "the checkpoint does not say where its Delta table lies, or that is not on a mounted file system"
+        return replace(around, unknown=(*around.unknown, Unknown(reason)))
+    try:
+        log = DeltaLog(local_path(table))
+        if not log.exists():
+            return replace(around, sink_gone=batch >= 0, table_batch=-1)
+        return replace(around, table_batch=log.last_batch(read_query_id(directory)))
+    except HaError as error:
+        return _unknown(around, error)
+
+
+def _with_notes(around: Surroundings, given: Path) -> Surroundings:
+    try:
+        return replace(around, given=GivenLog(given).epochs())
+    except HaError as error:
+        return _unknown(around, error)
+
+
+def _unknown(around: Surroundings, error: HaError) -> Surroundings:
+    return replace(around, unknown=(*around.unknown, Unknown(error.message, error.next_step)))
+
+
+def _initial_offsets(directory: Path) -> dict[str, str]:
+    """Return source -> the offset that it began with: all that Kafka's and rate's keep in ``sources/<source>/0``."""
+    found = {}
+    for source in names(directory / SOURCES):
+        try:
+            data = read(directory, f"{SOURCES}/{source}/0")
+        except CheckpointCorruptError:
+            continue
+        # Kafka's begins with a zero byte, for Spark 2.1 (SPARK-19517).
+        version, *lines = data.lstrip(b"\0").decode(errors="replace").splitlines()
+        if version == "v1" and len(lines) == 1:
+            found[source] = lines[0]
+    return found

@@ -1,0 +1,91 @@
+"""Whom a restore plan asks beside the storage: brokers, tables, notes of fenced functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from airflow_provider_ha.checkpoints.directories.delta import DELTA
+from airflow_provider_ha.checkpoints.restore._kafka_client import held_offsets
+from airflow_provider_ha.checkpoints.restore.facts import QueryFacts, with_surroundings
+from airflow_provider_ha.checkpoints.restore.kafka_offsets import Held, Partition
+from airflow_provider_ha.errors import ConfigurationError, HaError
+from airflow_provider_ha.jobs.model import Blob, HaOptions
+from airflow_provider_ha.submit.context import JobContext
+from airflow_provider_ha.submit.requests import RestoreRequest
+
+
+def look_around(
+    source: JobContext,
+    request: RestoreRequest,
+    graph: str,
+    place: Callable[[str], Path],
+    facts: Mapping[str, QueryFacts],
+) -> dict[str, QueryFacts]:
+    """Return *facts* with what lies around each query.
+
+    :param source: The job that the cut belongs to.
+    :param graph: Digest of the graph that wrote it.
+    :param place: Query -> its directory in what is to be restored.
+    :raises ConfigurationError: The request names a query that the cut does not have, or that cannot get a fresh id.
+    """
+    _check_names(request, facts)
+    asked = _Brokers(source, request, graph)
+    return with_surroundings(
+        facts, place, ask_kafka=asked.held, given=lambda query: source.config.work_path / source.keys.given(query)
+    )
+
+
+class _Brokers:
+    """Asks Kafka with what the request says, or else the options of the graph that wrote the cut."""
+
+    def __init__(self, source: JobContext, request: RestoreRequest, graph: str) -> None:
+        self._source = source
+        self._request = request
+        self._graph = graph
+
+    def held(self, query: str, topics: frozenset[str]) -> Mapping[Partition, Held]:
+        """Return what the brokers of *query* have of *topics*.
+
+        :raises ConfigurationError: Nobody said which brokers they are, or they cannot be asked.
+        :raises RestoreUnknownError: They do not answer.
+        """
+        servers = self._request.kafka_bootstrap.get(query) or self._said(lambda each: each.kafka_bootstrap.get(query))
+        properties = self._request.kafka_properties or self._said(lambda each: each.kafka_properties)
+        if servers is None:
+            raise ConfigurationError(
+                f"which brokers hold {', '.join(sorted(topics))} for query {query!r}: no checkpoint says it",
+                next_step=f"Name them (--kafka-bootstrap {query}=host:port)",
+            )
+        return held_offsets(servers, topics, properties=Path(properties) if properties else None)
+
+    def _said(self, option: Callable[[HaOptions], str | None]) -> str | None:
+        """Return what the options of the request say, or else those of the graph."""
+        own = option(self._request.options) if self._request.options is not None else None
+        if own is not None:
+            return own
+        try:
+            return option(self._source.graphs.read_graph(Blob(sha256=self._graph, size=0)).options)
+        except (HaError, ValueError):
+            return None  # whoever starts a run from this graph meets the error; a plan can still be shown
+
+
+def _check_names(request: RestoreRequest, facts: Mapping[str, QueryFacts]) -> None:
+    for option, named in (
+        ("kafka_bootstrap", request.kafka_bootstrap),
+        ("unchecked", request.unchecked),
+        ("fresh_ids", request.fresh_ids),
+    ):
+        if strange := sorted(set(named) - set(facts)):
+            raise ConfigurationError(
+                f"{option} names {strange}, but the queries of the cut are {sorted(facts)}",
+                next_step="Correct the name",
+            )
+    for name in sorted(request.fresh_ids):
+        sink = facts[name].cut.sink
+        if (sink.format or "").lower() != DELTA:
+            raise ConfigurationError(
+                f"query {name!r} writes to a {sink.format or sink.kind.value} sink, which does not remember query "
+                "ids: a fresh one would change nothing",
+                next_step="Leave it out of fresh_ids",
+            )
