@@ -77,7 +77,7 @@ class Kafka:
         """Return a client for what only an administrator does."""
         from confluent_kafka.admin import AdminClient
 
-        return AdminClient({"bootstrap.servers": self.servers})
+        return AdminClient({"bootstrap.servers": self.servers, "log_level": "2"})
 
     def new_topic(self, partitions: int = 1) -> str:
         """Make a topic that nobody else uses and return its name."""
@@ -103,7 +103,7 @@ class Kafka:
         """Write rows into one partition."""
         from confluent_kafka import Producer
 
-        producer = Producer({"bootstrap.servers": self.servers})
+        producer = Producer({"bootstrap.servers": self.servers, "log_level": "2"})
         for number in range(rows):
             producer.produce(topic, value=str(number), partition=partition)
         assert producer.flush(60) == 0

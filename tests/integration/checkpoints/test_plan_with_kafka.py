@@ -25,7 +25,7 @@ from tests.checkpoint_helpers import Job
 from tests.kafka_server import Kafka, broker, connector_jars
 
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(3000)]
 
 APP = Path(__file__).parents[2] / "apps" / "kafka_rows.py"
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -72,7 +72,7 @@ def run(kafka: Kafka, topic: str, checkpoint: Path, *options: str) -> Any:
         check=False,
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=1000,
     )
     assert done.returncode == 0, done.stderr[-4000:]
     return json.loads(done.stdout.splitlines()[-1])
