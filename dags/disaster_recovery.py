@@ -45,6 +45,8 @@ with DAG(
             "continue", type="string", enum=["continue", "fresh"], description="For another output directory"
         ),
         "allow": Param(["SAFE"], type="array", description="Verdicts to go on with; SAFE loses and repeats nothing"),
+        "unchecked": Param([], type="array", description="Queries of which nobody minds what could not be found out"),
+        "fresh_ids": Param([], type="array", description="Queries with a Delta table that get a fresh id"),
         "application": Param(None, type=["null", "string"], description="Another script; empty: as it was"),
         "arguments": Param(None, type=["null", "array"], description="Other arguments; empty: as they were"),
     },
@@ -61,6 +63,8 @@ with DAG(
         "fallback": False,
         "output_mode": "{{ params.output }}",
         "allow": "{{ params.allow }}",
+        "unchecked": "{{ params.unchecked }}",
+        "fresh_ids": "{{ params.fresh_ids }}",
         "application": "{{ params.application }}",
         "arguments": "{{ params.arguments }}",
     }

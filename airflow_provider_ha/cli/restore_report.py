@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from airflow_provider_ha.checkpoints.model import Candidate, QueryPlan, RestorePlan, SinkKind, SourceInput, Verdict
@@ -104,7 +104,7 @@ def _input(source: SourceInput) -> str:
     return f"{source.amount} {source.unit} of source {source.source}{gone}"
 
 
-def _partitions(made: RestorePlan) -> Iterator[Iterable[object]]:
+def _partitions(made: RestorePlan) -> Iterator[Sequence[object]]:
     for name, query in made.queries.items():
         for source in query.inputs:
             for each in source.partitions:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError  # the built-in one only since Python 3.11
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +35,7 @@ def held_offsets(
     :raises ConfigurationError: The client library is not installed, or the properties cannot be used.
     """
     try:
-        from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition  # an extra
-        from confluent_kafka.admin import AdminClient, OffsetSpec  # the same
+        from confluent_kafka import KafkaError, KafkaException  # an extra
     except ImportError as error:
         raise ConfigurationError(
             f"Kafka at {servers} cannot be asked: confluent-kafka is not installed",
@@ -43,34 +43,48 @@ def held_offsets(
         ) from error
     conf = read_properties(properties) | {"bootstrap.servers": servers, "log_level": "2", "client.id": "spark-ha"}
     try:
-        client = AdminClient(conf)
-        found: list[Partition] = []
-        described = client.describe_topics(TopicCollection(list(topics)), request_timeout=timeout)
-        for topic, future in described.items():
-            partitions = _unless_gone(future, timeout, KafkaError.UNKNOWN_TOPIC_OR_PART)
-            found += [(topic, each.id) for each in partitions.partitions] if partitions is not None else []
-        earliest, latest = (
-            (
-                client.list_offsets({TopicPartition(*each): spec for each in found}, request_timeout=timeout)
-                for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
-            )
-            if found
-            else ({}, {})
-        )
-        return {
-            (each.topic, each.partition): Held(future.result(timeout).offset, latest[each].result(timeout).offset)
-            for each, future in earliest.items()
-        }
-    except (KafkaException, TimeoutError) as error:
-        if isinstance(error, KafkaException) and error.args[0].code() == KafkaError._INVALID_ARG:  # noqa: SLF001  # librdkafka's name for what the user wrote
+        return _ask(conf, topics, timeout)
+    except FutureTimeoutError as error:
+        raise _unanswered(servers, topics, "no answer in time") from error
+    except KafkaException as error:
+        reason = error.args[0].str()
+        if error.args[0].code() == KafkaError._INVALID_ARG:  # noqa: SLF001  # librdkafka's code for a wrong property
             raise ConfigurationError(
-                f"Kafka at {servers} cannot be asked: {error.args[0].str()}", next_step="Correct the client properties"
+                f"Kafka at {servers} cannot be asked: {reason}", next_step="Correct the client properties"
             ) from error
-        reason = error.args[0].str() if isinstance(error, KafkaException) else "no answer in time"
-        raise RestoreUnknownError(
-            f"Kafka at {servers} did not say which offsets it has of {', '.join(sorted(topics))}: {reason}",
-            next_step="See that it is up, reachable from here, and that this client may describe the topics",
-        ) from error
+        raise _unanswered(servers, topics, reason) from error
+
+
+def _ask(conf: Mapping[str, str], topics: Collection[str], timeout: float) -> dict[Partition, Held]:
+    from confluent_kafka import TopicCollection, TopicPartition  # an extra
+    from confluent_kafka.admin import AdminClient, OffsetSpec  # the same
+
+    client = AdminClient(dict(conf))
+    found: list[Partition] = []
+    for topic, future in client.describe_topics(TopicCollection(list(topics)), request_timeout=timeout).items():
+        described = _unless_gone(future, timeout)
+        found += [(topic, each.id) for each in described.partitions] if described is not None else []
+    if not found:
+        return {}
+
+    def ends(spec: Any) -> Mapping[Any, Future[Any]]:
+        offsets: Mapping[Any, Future[Any]] = client.list_offsets(
+            {TopicPartition(*each): spec for each in found}, request_timeout=timeout
+        )
+        return offsets
+
+    earliest, latest = ends(OffsetSpec.earliest()), ends(OffsetSpec.latest())
+    return {
+        (each.topic, each.partition): Held(future.result(timeout).offset, latest[each].result(timeout).offset)
+        for each, future in earliest.items()
+    }
+
+
+def _unanswered(servers: str, topics: Collection[str], reason: str) -> RestoreUnknownError:
+    return RestoreUnknownError(
+        f"Kafka at {servers} did not say which offsets it has of {', '.join(sorted(topics))}: {reason}",
+        next_step="See that it is up, reachable from here, and that this client may describe the topics",
+    )
 
 
 def read_properties(path: Path | None) -> dict[str, str]:
@@ -107,13 +121,13 @@ def _says_something(line: str) -> bool:
     return bool(line.strip()) and not line.lstrip().startswith(("#", "!"))
 
 
-def _unless_gone(future: Future[Any], timeout: float, gone: int) -> Any:
+def _unless_gone(future: Future[Any], timeout: float) -> Any:
     """Return the answer about a topic; ``None`` for: there is none."""
-    from confluent_kafka import KafkaException  # an extra
+    from confluent_kafka import KafkaError, KafkaException  # an extra
 
     try:
         return future.result(timeout)
     except KafkaException as error:
-        if error.args[0].code() == gone:
+        if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             return None
         raise

@@ -106,9 +106,7 @@ class _Source:
         return SourceInput(source=self.name, unit="files", amount=len(lines), gone=len(gone) if asked else None)
 
     def _kafka(self, end: Mapping[Partition, int]) -> SourceInput:
-        start = parse_kafka_offset(self._before()) or {}
-        if not self.replay:
-            start = end
+        start = (parse_kafka_offset(self._before()) or {}) if self.replay else end
         amount = rows_between(start, end)
         if self.known.kafka is None:
             return SourceInput(source=self.name, unit="rows", amount=amount)
