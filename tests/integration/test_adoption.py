@@ -85,13 +85,13 @@ def test_a_sink_that_nobody_names_may_be_written_to_again(copy: JobContext, else
     assert plan(copy, elsewhere, sinks={QUERY: "foreachBatch"}).verdict is Verdict.SAFE
 
 
-def test_a_sink_that_is_ahead_or_behind_is_told(copy: JobContext, elsewhere: Path, out: Path) -> None:
+def test_a_sink_whose_log_is_gone_cannot_be_gone_on_with(copy: JobContext, elsewhere: Path, out: Path) -> None:
     shutil.rmtree(out / "_spark_metadata")
 
     made = plan(copy, elsewhere, sinks={QUERY: str(out)})
 
-    assert made.verdict is Verdict.LOSS_POSSIBLE
-    assert any("the file sink has batches up to -1 only" in reason for reason in made.reasons)
+    assert made.verdict is Verdict.IMPOSSIBLE
+    assert any(f"the log of the file sink {out} is gone" in reason for reason in made.reasons)
 
 
 def test_a_job_that_has_checkpoints_does_not_go_back_unasked(source: Job, elsewhere: Path, out: Path) -> None:
