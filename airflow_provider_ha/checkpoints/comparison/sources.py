@@ -87,8 +87,8 @@ def _end(name: str, entry: OffsetsEntry) -> str | None:
 def _partitions(a: Offsets | None, b: Offsets | None) -> Iterable[PartitionChange]:
     ours = parse_kafka_offset(a.end if a else None) or {}
     theirs = parse_kafka_offset(b.end if b else None) or {}
-    keys = sorted({*ours, *theirs}, key=lambda key: (key[0], int(key[1])))
+    keys = sorted({*ours, *theirs})
     for topic, number in keys:
         reached = ours.get((topic, number)), theirs.get((topic, number))
         if reached[0] != reached[1]:
-            yield PartitionChange(topic, int(number), *reached)
+            yield PartitionChange(topic, number, *reached)

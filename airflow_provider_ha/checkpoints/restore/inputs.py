@@ -139,24 +139,6 @@ def _scheme(line: str) -> str:
         return ""
 
 
-def _input(last: OffsetsEntry, first: OffsetsEntry | None, position: int, replay: Sequence[BatchEntry]) -> SourceInput:
-    name = last.sources[position]
-    if last.log_offset(position) is not None:
-        files = sum(len(entry.sources.get(name, entry.sources.get(str(position), ()))) for entry in replay)
-        return SourceInput(source=name, unit="files", amount=files)
-    end = kafka_partitions(last.offsets[position])
-    if end is None:
-        return SourceInput(source=name)
-    # Sources are told apart by name where they have one, and by position where they have not.
-    before = {} if first is None or name not in first.sources else kafka_partitions(_offset(first, name)) or {}
-    read = sum(max(0, reached - before.get(partition, 0)) for partition, reached in end.items())
-    return SourceInput(source=name, unit="rows", amount=read)
-
-
-def _offset(entry: OffsetsEntry, name: str) -> str | None:
-    return entry.offsets[entry.sources.index(name)]
-
-
 def _parsed(entry: BatchEntry) -> OffsetsEntry | None:
     try:
         return parse_offsets(entry.batch, entry.offsets)
