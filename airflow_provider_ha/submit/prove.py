@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.format.layout import progress
@@ -29,13 +30,22 @@ from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationErro
 from airflow_provider_ha.submit.proof_child import Child, run_child
 
 
-__all__ = ["Application", "Progress", "Proof", "prove"]
+__all__ = ["Application", "Progress", "Proof", "ProofStep", "prove"]
 
 DEFAULT_HEAP = "1g"
 DEFAULT_DEADLINE = 600.0
 # Each needs a purge between the verification and the copy.
 ATTEMPTS = 5
 _HEAP = re.compile(r"[1-9][0-9]*[kmgt]", re.IGNORECASE)
+
+
+class ProofStep(str, Enum):
+    """What a proof does, in this order."""
+
+    VERIFY = "verify"
+    COPY = "copy"
+    LOAD = "load"  # the start of Spark is part of it
+    START = "start"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +55,13 @@ class Progress:
     :param doing: What is being done, for people.
     :param done: How many stores are verified, or readings done.
     :param of: How many there are; 0 while that is not known.
+    :param step: What is being done, for programs.
     """
 
     doing: str
     done: int = 0
     of: int = 0
+    step: ProofStep = ProofStep.VERIFY
 
 
 def prove(
@@ -136,7 +148,7 @@ def _copied(
         chosen = _choose(directory, report, batch)
         if chosen is None or chosen not in report.restorable:
             return report, chosen, None
-        progress_to(Progress(f"copying batch {chosen}"))
+        progress_to(Progress(f"copying batch {chosen}", step=ProofStep.COPY))
         try:
             copy_closure(directory, chosen, place / f"copy-{attempt}")
         except CheckpointMissingError:
@@ -152,7 +164,7 @@ def _ask(
 ) -> Decision:
     if not request.readings and request.application is None:
         return decide(request, [], "")
-    progress_to(Progress("starting Spark", 0, len(request.readings)))
+    progress_to(Progress("starting Spark", 0, len(request.readings), ProofStep.LOAD))
     answers: list[Answer] = []
 
     def hear(answer: Answer) -> None:
@@ -160,7 +172,8 @@ def _ask(
         done = sum(item.reading is not None for item in answers)
         waits_for_start = done == len(request.readings) and request.application is not None
         doing = "starting the query" if waits_for_start else "loading the state"
-        progress_to(Progress(doing, done, len(request.readings)))
+        step = ProofStep.START if waits_for_start else ProofStep.LOAD
+        progress_to(Progress(doing, done, len(request.readings), step))
 
     ending = run_child(Child(request, env), deadline, hear)
     return decide(request, answers, ending)
