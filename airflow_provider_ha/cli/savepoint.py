@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from airflow_provider_ha.cli import console, savepoint_files, savepoint_import
+from airflow_provider_ha.cli import console, drill, savepoint_files, savepoint_import
 from airflow_provider_ha.cli.requests import WaitSeconds, await_operation, operation_id, who
 from airflow_provider_ha.cli.session import AsJson, JobId, cluster
 from airflow_provider_ha.errors import ConfigurationError
@@ -14,9 +14,9 @@ from airflow_provider_ha.errors import ConfigurationError
 
 app = typer.Typer(
     help=(
-        "Savepoints of managed jobs (list, show, trigger, dispose), and savepoints as directories and archives, which "
-        "need neither ZooKeeper nor Airflow (create, verify, export, import, restore). What has a slash is a path, "
-        "what has none is a job id."
+        "Savepoints of managed jobs (list, show, trigger, dispose, drill, drills), and savepoints as directories and "
+        "archives, which need neither ZooKeeper nor Airflow (create, verify, export, import, restore). What has a "
+        "slash is a path, what has none is a job id."
     ),
     no_args_is_help=True,
 )
@@ -25,6 +25,8 @@ app.command()(savepoint_files.verify)
 app.command()(savepoint_files.export)
 app.command("import")(savepoint_import.import_archive)
 app.command()(savepoint_files.restore)
+app.command("drill")(drill.run_drill)
+app.command("drills")(drill.list_drills)
 
 SavepointId = Annotated[str, typer.Argument(help="Id of the savepoint.", metavar="SAVEPOINT")]
 

@@ -68,6 +68,15 @@ class JobKeys:
         return f"{self.base}/submissions/{run}-{attempt}"
 
     @property
+    def drills(self) -> str:
+        """Prefix of the records of restore drills."""
+        return f"{self.base}/drills/"
+
+    def drill(self, drill_id: str) -> str:
+        """Record of one restore drill."""
+        return f"{self.drills}{check_name(drill_id, 'drill id')}.json"
+
+    @property
     def journals(self) -> str:
         """Prefix of what repeats the znodes of the job's runs, read when ZooKeeper's content is gone."""
         return f"{self.base}/journal/"

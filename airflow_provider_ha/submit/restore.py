@@ -33,6 +33,7 @@ from airflow_provider_ha.jobs.model import Blob, DrainedQuery, JobGraph, OutputM
 from airflow_provider_ha.storage.blobs import put_blob
 from airflow_provider_ha.submit.adoption import plan_adoption
 from airflow_provider_ha.submit.context import JobContext
+from airflow_provider_ha.submit.held import pointer_path
 from airflow_provider_ha.submit.look_around import look_around
 from airflow_provider_ha.submit.ownership import owner_of
 from airflow_provider_ha.submit.prepare import upload
@@ -174,18 +175,12 @@ def _choose(job: JobContext, source: JobContext, request: RestoreRequest, readin
             return selection, chosen  # only a leader removes checkpoints, and a restore begins when there is none
         reading.hold(source, chosen)
         # The lease first, the pointer after it: then either we miss the pointer or the remover finds the lease.
-        if source.coordinator.find(_pointer(source, chosen)) is not None:
+        if source.coordinator.find(pointer_path(source.paths, chosen.name)) is not None:
             return selection, chosen
     raise CheckpointMissingError(
         f"the checkpoints of job {source.job_id!r} are removed faster than they can be verified",
         next_step="Raise its retained_checkpoints, or restore from a savepoint",
     )
-
-
-def _pointer(source: JobContext, chosen: Chosen) -> str:
-    if chosen.source == StartKind.CHECKPOINT.value:
-        return source.paths.checkpoint(int(chosen.source_id))
-    return source.paths.savepoint(chosen.source_id)
 
 
 def _drained(source: JobContext, run: int) -> Mapping[str, DrainedQuery]:

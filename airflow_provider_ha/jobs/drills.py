@@ -1,0 +1,148 @@
+"""The restore drills of a job: what was proven, how long it took, and how old the savepoint was at that moment.
+
+Invariant: a record is written once, when its drill is over, and never changed. It lies in storage, not in ZooKeeper:
+nobody decides anything by it, and it is still there when ZooKeeper's data is gone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from typing import ClassVar
+
+from airflow_provider_ha.errors import ObjectExistsError, ObjectMissingError, RecordCorruptError
+from airflow_provider_ha.records import Model, Record
+from airflow_provider_ha.storage.keys import JobKeys
+from airflow_provider_ha.storage.store import ObjectStore
+
+
+KEPT_AT_MOST = 100  # two years of weekly drills
+
+
+class DrillVerdict(str, Enum):
+    """What a drill found out."""
+
+    PASSED = "PASSED"
+    FAILED = "FAILED"  # it cannot be restored, or is too old, or it took too long
+    UNKNOWN = "UNKNOWN"  # Spark gave no answer
+
+
+class DrilledQuery(Model):
+    """What Spark did with one query.
+
+    :param batch: The batch of the cut. A query that had not committed any has nothing to prove, and is left out.
+    :param loaded: ``proven``, ``refuted``, ``unknown``, ``nothing`` (the query has no state) or ``not_asked``.
+    :param started: The same, of the start of the job's own application.
+    :param state_rows: Rows of state that Spark read.
+    """
+
+    batch: int
+    loaded: str
+    started: str
+    state_rows: int = 0
+
+
+class Drill(Record):
+    """``jobs/<job>/drills/<id>.json``: one restore drill.
+
+    :param source: ``savepoint-<id>`` or ``checkpoint-<n>``.
+    :param taken_at: When that was taken.
+    :param cut: Query -> N.
+    :param size: Bytes of its files.
+    :param age_seconds: Its age when the drill began: what a disaster at that moment would have cost (RPO).
+    :param seconds: Step -> seconds: ``choose``, ``verify``, ``fetch``, ``copy``, ``load``, ``start``.
+    :param total_seconds: From the choice to the first batch that Spark committed on it (RTO, on one host).
+    :param reasons: Why the verdict is not PASSED, each as a sentence without a final stop.
+    :param spark_version: The release that was asked.
+    :param requested_by: Who asked, with host and process.
+    """
+
+    kind: ClassVar[str] = "restore-drill"
+
+    drill_id: str
+    job_id: str
+    source: str
+    taken_at: datetime
+    cut: dict[str, int]
+    size: int
+    age_seconds: float
+    started_at: datetime
+    seconds: dict[str, float]
+    total_seconds: float
+    verdict: DrillVerdict
+    reasons: tuple[str, ...] = ()
+    queries: dict[str, DrilledQuery] = {}
+    spark_version: str
+    requested_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableDrill:
+    """A record that is there and cannot be read.
+
+    :param name: Its key.
+    :param reason: What is wrong with it.
+    """
+
+    name: str
+    reason: str
+
+
+class DrillStore:
+    """The records of one job's drills. Owns nothing; safe in any thread."""
+
+    def __init__(self, store: ObjectStore, keys: JobKeys) -> None:
+        self._store = store
+        self._keys = keys
+
+    def find(self, drill_id: str) -> Drill | None:
+        """Return a drill that is over; ``None`` when there is none of that id.
+
+        :raises RecordCorruptError: It is there, and not what was written.
+        """
+        key = self._keys.drill(drill_id)
+        try:
+            return Drill.from_bytes(self._store.read(key), source=key)
+        except ObjectMissingError:
+            return None
+
+    def next_id(self, base: str) -> str:
+        """Return the first of *base*, *base*-2, *base*-3, … that has not been used, or whose drill has passed.
+
+        A drill that has passed is found again by a retry; one that has not is done again, and both stay to be read.
+        """
+        number, candidate = 1, base
+        while (found := self.find(candidate)) is not None and found.verdict is not DrillVerdict.PASSED:
+            number += 1
+            candidate = f"{base}-{number}"
+        return candidate
+
+    def add(self, drill: Drill) -> Drill:
+        """Write a record, and forget the oldest ones; return the one that counts, of two that were made at once."""
+        try:
+            self._store.create(self._keys.drill(drill.drill_id), drill.to_bytes())
+        except ObjectExistsError:
+            return self.find(drill.drill_id) or drill
+        newest_first = sorted(self._store.list(self._keys.drills), key=lambda found: found.modified, reverse=True)
+        for old in newest_first[KEPT_AT_MOST:]:
+            self._store.delete(old.key)
+        return drill
+
+    def list(self) -> tuple[list[Drill], list[UnreadableDrill]]:
+        """Return all drills, newest first, and beside them those that cannot be read.
+
+        :raises StorageUnavailableError: Storage could not be read: nothing is known about the drills.
+        """
+        read = [self._read(found.key) for found in self._store.list(self._keys.drills)]
+        drills = [item for item in read if isinstance(item, Drill)]
+        unreadable = [item for item in read if isinstance(item, UnreadableDrill)]
+        return sorted(drills, key=lambda drill: drill.started_at, reverse=True), unreadable
+
+    def _read(self, key: str) -> Drill | UnreadableDrill | None:
+        try:
+            return Drill.from_bytes(self._store.read(key), source=key)
+        except ObjectMissingError:
+            return None  # forgotten since it was listed
+        except RecordCorruptError as error:
+            return UnreadableDrill(key, error.message)

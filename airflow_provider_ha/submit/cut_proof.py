@@ -1,0 +1,104 @@
+"""Having Spark prove a whole cut: every query of a checkpoint or savepoint, with the job's own application.
+
+Invariant: what is proven is only read. The application comes out of storage, as a restore on another host would get it,
+and lies in a directory of the proof that goes with it; of the job's sinks and of its lock nothing is touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from airflow_provider_ha.checkpoints.model import QueryCut
+from airflow_provider_ha.checkpoints.proof.scratch import scratch
+from airflow_provider_ha.errors import ObjectMissingError, StorageUnavailableError
+from airflow_provider_ha.jobs.model import Blob
+from airflow_provider_ha.storage.durable import PRIVATE_DIRECTORY
+from airflow_provider_ha.submit.context import JobContext
+from airflow_provider_ha.submit.prove import DEFAULT_DEADLINE, DEFAULT_HEAP, Application, Progress, Proof, prove
+from airflow_provider_ha.submit.prove_application import application_of
+
+
+PROOFS = "proofs"  # below the work root
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProofOptions:
+    """How a cut is proven.
+
+    :param start: Whether the job's application is started on it; else its state is loaded only.
+    :param heap: Memory of the JVM, as ``1g``.
+    :param deadline: Seconds that Spark may take for each query.
+    """
+
+    start: bool = True
+    heap: str = DEFAULT_HEAP
+    deadline: float = DEFAULT_DEADLINE
+
+
+@contextmanager
+def proof_place(job: JobContext) -> Iterator[Path]:
+    """Yield an empty directory for one proof: on the disk of the checkpoints, beside the jobs and in none of them.
+
+    It is gone when the block ends. That of a proof that was killed is collected by the next one, of any job.
+
+    :raises StorageUnavailableError: It cannot be made.
+    """
+    parent = job.config.work_path / PROOFS
+    try:
+        parent.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageUnavailableError(
+            f"cannot make {parent}: {error.strerror}", next_step="Look at the rights and the space of the work root"
+        ) from error
+    with scratch(parent, parent) as place:
+        yield place
+
+
+def fetch(job: JobContext, graph: str, place: Path) -> Application:
+    """Bring the application of a job graph out of storage into *place*.
+
+    :param graph: Digest of the graph; empty in what was not made by a job.
+    :raises ObjectMissingError: The graph or a file of it is not in storage.
+    :raises RecordCorruptError: It is there, and not what was written.
+    """
+    if not graph:
+        raise ObjectMissingError(
+            "it names no job graph, so nothing says which application goes on from it",
+            next_step="Let the job take a savepoint of its own, or only load the state (start=False)",
+        )
+    return application_of(job.store, job.graph(Blob(sha256=graph, size=0)), place)
+
+
+def prove_cut(
+    directory: Path,
+    queries: Mapping[str, QueryCut],
+    place: Path,
+    *,
+    application: Application | None,
+    options: ProofOptions,
+    progress_to: Callable[[Progress], None] = lambda _: None,
+) -> dict[str, Proof]:
+    """Prove every query of a cut that has committed a batch, one after the other.
+
+    :param directory: One directory per query: a pin or a savepoint.
+    :param place: Where copies are made, and removed.
+    :param application: Starts the queries; ``None`` when only their state is to be loaded.
+    :raises StorageUnavailableError: A copy could not be made.
+    """
+    return {
+        query: prove(
+            directory / query,
+            batch=part.batch,
+            application=application,
+            query=query,
+            scratch_directory=place,
+            heap=options.heap,
+            deadline=options.deadline,
+            progress_to=progress_to,
+        )
+        for query, part in queries.items()
+        if part.batch >= 0
+    }

@@ -1,0 +1,116 @@
+"""The drill of a job with state: Spark loads it and starts the job's own application; a drill that is killed."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.jobs.drills import DrillStore, DrillVerdict
+from airflow_provider_ha.submit.context import JobContext
+from airflow_provider_ha.submit.cut_proof import PROOFS, ProofOptions
+from airflow_provider_ha.submit.drill import DrillRequest, drill
+from airflow_provider_ha.submit.prepare import upload
+from airflow_provider_ha.submit.requests import SubmitRequest
+from airflow_provider_ha.testing.waiting import wait_until
+from tests import submit_helpers as helpers
+from tests.checkpoint_helpers import Job, led_job
+from tests.recorded_job import QUERY, copy_live, recorded_job
+
+
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
+BATCH = 9
+ROOT = Path(__file__).resolve().parents[2]
+KEYS, OPEN_WINDOWS = 3, 2  # after that batch
+OPTIONS = ProofOptions(heap="512m", deadline=600.0)
+
+
+@pytest.fixture
+def job(config: HaConfig, coordinator: Coordinator, tmp_path: Path) -> Iterator[Job]:
+    """A job that runs ``tests/apps/stats.py``, with a savepoint of batch 9."""
+    context = helpers.context(config, coordinator)
+    application = SubmitRequest(
+        job_id=context.job_id,
+        request_id="made",
+        application=str(ROOT / "tests" / "apps" / "stats.py"),
+        arguments=[str(recorded_job() / "input"), str(tmp_path / "out")],
+        conf={"spark.sql.session.timeZone": "UTC"},
+    )
+    graph = context.graphs.write_graph(upload(context, application))
+    with led_job(config, coordinator) as led:
+        request = dataclasses.replace(led.request("s1", BATCH), graph=graph.sha256)
+        led.savepoints.create(led.leadership.commit, request, copy_live(tmp_path / "live"))
+        yield led
+
+
+@pytest.fixture
+def context(job: Job) -> JobContext:
+    return helpers.context(job.config, job.coordinator, job_id=job.paths.job_id)
+
+
+def ask() -> DrillRequest:
+    return DrillRequest(drill_id="weekly", requested_by="test", options=OPTIONS)
+
+
+def test_spark_goes_on_from_the_savepoint_with_the_jobs_own_application_and_without_its_sink(
+    job: Job, context: JobContext, tmp_path: Path
+) -> None:
+    done = drill(context, ask())
+
+    assert (done.verdict, done.reasons) == (DrillVerdict.PASSED, ())
+    query = done.queries[QUERY]
+    assert (query.batch, query.loaded, query.started) == (BATCH, "proven", "proven")
+    assert query.state_rows == OPEN_WINDOWS * KEYS
+    assert list(done.seconds) == ["choose", "verify", "fetch", "copy", "load", "start"]
+    assert min(done.seconds.values()) > 0
+    assert done.total_seconds == pytest.approx(sum(done.seconds.values()), abs=0.01)
+    assert not (tmp_path / "out").exists()
+    assert list((job.config.work_path / PROOFS).iterdir()) == []
+    assert context.runs.numbers() == []
+    assert DrillStore(context.store, context.keys).list() == ([done], [])
+
+
+def test_a_drill_that_is_killed_leaves_no_process_and_the_next_one_collects_its_files(
+    job: Job, context: JobContext, tmp_path: Path
+) -> None:
+    proofs = job.config.work_path / PROOFS
+    spec = tmp_path / "config.json"
+    spec.write_text(job.config.to_private_json())
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.drill_process", str(spec)], cwd=ROOT, start_new_session=True
+    )
+    children: list[psutil.Process] = []
+
+    def spark_is_up() -> bool:
+        children[:] = psutil.Process(process.pid).children(recursive=True)
+        return any(child.name() == "java" for child in children)
+
+    wait_until(spark_is_up, timeout=600, what="Spark to be started by the drill")
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    wait_until(lambda: not any(map(alive, children)), timeout=120, what="what it had started to be gone")
+    (left,) = proofs.iterdir()
+    os.utime(left, (1, 1))
+    (job.savepoints.directory("s1") / QUERY / "metadata").unlink()  # the next drill need not ask Spark
+
+    again = drill(context, ask())
+
+    assert again.verdict is DrillVerdict.FAILED
+    assert again.drill_id == "weekly", "the killed one has left no record"
+    assert list(proofs.iterdir()) == []
+
+
+def alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
