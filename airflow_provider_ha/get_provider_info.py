@@ -34,6 +34,8 @@ def get_provider_info() -> dict[str, Any]:
             "cancel",
             "select_checkpoint",
             "plan_restore",
+            "verify_checkpoint",
+            "restore_drill",
             "recover_jobs",
         ),
         "sensors": _modules("sensors", "leader", "job_status", "checkpoint"),

@@ -1,4 +1,4 @@
-"""Savepoints on a schedule, a stop with a savepoint and templated arguments: through DAGs, on a real Airflow.
+"""Savepoints on a schedule, a drill, a stop with a savepoint and templated arguments: through DAGs, on a real Airflow.
 
 All tests look at one job, which the last of them stops.
 """
@@ -33,7 +33,7 @@ WORDS = "zwei Wörter: a=b # {c} \\ 'd'"
 def airflow() -> Iterator[SmallAirflow]:
     """An Airflow with the DAGs that we ship."""
     servers = SmallAirflow(REPOSITORY / "build" / "test-airflow-savepoints", shipped_dags=True)
-    with servers.running("submit_told", "savepoint_by_hand", "scheduled_savepoint", "stop_job"):
+    with servers.running("submit_told", "savepoint_by_hand", "scheduled_savepoint", "restore_drill", "stop_job"):
         yield servers
 
 
@@ -105,6 +105,20 @@ def test_a_schedule_disposes_of_its_own_oldest_savepoints_and_of_nothing_else(jo
     assert job.savepoints() == kept
     assert job.savepoints_on_disk() == kept
     assert job.damaged() == {}
+    assert job.counted.result() is None, "the job went on"
+
+
+def test_a_drill_restores_the_newest_savepoint_while_the_job_runs(job: ToldJob) -> None:
+    _, newest = job.run("savepoint_by_hand", "to-be-drilled", "savepoint")
+    before = job.counted.counts()
+
+    _, drilled = job.run("restore_drill", "weekly", "drill", max_age=1)
+
+    assert (drilled["verdict"], drilled["source"]) == ("PASSED", f"savepoint-{newest['savepoint_id']}")
+    assert drilled["queries"]["ticks"]["started"] == "proven"
+    assert 0 < drilled["age_seconds"] < PATIENCE
+    assert drilled["total_seconds"] > 0
+    assert job.counted.counts() == before, "no run, no epoch, no operation and no driver more"
     assert job.counted.result() is None, "the job went on"
 
 

@@ -40,4 +40,5 @@ def test_every_dag_is_imported_without_an_error_and_without_kazoo_boto3_or_pyspa
         "stop_job",
         "disaster_recovery",
         "recover_jobs",
+        "restore_drill",
     }

@@ -1,0 +1,124 @@
+"""Rehearse a restore: whether the newest savepoint brings the job back, how old it is, and how long that takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from airflow_provider_ha.operators.base import SparkHaBaseOperator, as_flag
+from airflow_provider_ha.operators.durations import seconds_of
+from airflow_provider_ha.operators.failures import airflow_errors, because
+from airflow_provider_ha.operators.identity import request_id
+from airflow_provider_ha.operators.tables import table
+
+
+if TYPE_CHECKING:
+    from airflow_provider_ha.jobs.drills import Drill
+    from airflow_provider_ha.submit.drill import DrillRequest
+
+
+class SparkHaRestoreDrillOperator(SparkHaBaseOperator):
+    """Restore a job's newest savepoint on the worker, into a copy that is removed again, and prove that Spark goes on.
+
+    Spark loads the whole state of each query and executes one batch without input, started by the job's own application
+    out of storage, with no sink. The job may be running, and does not notice: its sinks, its lock and its directories
+    are not touched. What came of it is kept beside the job; ``spark-ha savepoint drills`` lists it.
+
+    Returns ``drill_id``, ``verdict``, ``reasons``, ``source``, ``taken_at``, ``age_seconds``, ``cut``, ``size``,
+    ``seconds`` (by step), ``total_seconds``, ``queries`` and ``spark_version``. A drill that FAILED fails the task for
+    good; one that got no answer from Spark is repeated by the task's retries. A retry or a clear of one that PASSED
+    finds it again.
+
+    :param job_id: Stable id of the job.
+    :param want: ``"savepoint"``: the newest one; else ``"latest"`` (checkpoints first), ``"checkpoint-<n>"``,
+        ``"savepoint-<id>"`` or ``"before <time>"``. An older one is never taken in its place.
+    :param max_age: Fail when what would be restored is older: the recovery point objective. Timedelta or seconds.
+    :param max_duration: Fail when all steps together took longer: the recovery time objective.
+    :param start: Whether the job's application is started; else the state is only loaded.
+    :param heap: Memory of Spark's JVM on the worker.
+    :param deadline: What Spark may take for each query.
+    :param spark_ha_conn_id: Connection of type ``spark_ha``.
+    :param poll_interval: Not used: this operator does not wait.
+    """
+
+    template_fields: Sequence[str] = (
+        *SparkHaBaseOperator.template_fields,
+        "want",
+        "max_age",
+        "max_duration",
+        "start",
+        "heap",
+        "deadline",
+    )
+
+    def __init__(
+        self,
+        *,
+        want: str = "savepoint",
+        max_age: timedelta | float | str | None = None,
+        max_duration: timedelta | float | str | None = None,
+        start: bool | str = True,
+        heap: str = "1g",
+        deadline: timedelta | float | str = timedelta(minutes=10),
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.want = want
+        self.max_age = max_age
+        self.max_duration = max_duration
+        self.start = start
+        self.heap = heap
+        self.deadline = deadline
+
+    def execute(self, context: Any) -> dict[str, Any]:
+        """Drill, log the figures, and return them, or fail with the reasons."""
+        from airflow_provider_ha.submit.drill import drill  # noqa: PLC0415  # brings kazoo and boto3
+
+        with airflow_errors():
+            request = self.request(request_id(context))
+        with self.client() as client:
+            done = drill(client.context(self.job_id), request)
+        self.log.info("%s", drill_text(done))
+        if done.verdict.value == "PASSED":
+            return drill_json(done)
+        sentence = f"drill {done.drill_id!r} of job {self.job_id!r} ({done.source}) {done.verdict.value}"
+        kind = AirflowFailException if done.verdict.value == "FAILED" else AirflowException
+        raise kind(f"{sentence}: {because('; '.join(done.reasons))}")
+
+    def request(self, drill_id: str) -> DrillRequest:
+        """Return what is asked for.
+
+        :raises ConfigurationError: A parameter cannot be used.
+        """
+        from airflow_provider_ha.submit.cut_proof import ProofOptions  # noqa: PLC0415  # brings kazoo and boto3
+        from airflow_provider_ha.submit.drill import DrillRequest  # noqa: PLC0415  # the same
+        from airflow_provider_ha.submit.drill_verdict import Limits  # noqa: PLC0415  # the same
+
+        seconds = seconds_of(self.deadline, "deadline")
+        deadline = {} if seconds is None else {"deadline": seconds}
+        return DrillRequest(
+            drill_id=drill_id,
+            requested_by=drill_id,
+            want=self.want,
+            limits=Limits(
+                max_age=seconds_of(self.max_age, "max_age"), max_duration=seconds_of(self.max_duration, "max_duration")
+            ),
+            options=ProofOptions(start=as_flag(self.start), heap=self.heap, **deadline),
+        )
+
+
+def drill_json(done: Drill) -> dict[str, Any]:
+    """Return a drill as plain JSON, without who asked."""
+    return done.model_dump(mode="json", exclude={"requested_by"})
+
+
+def drill_text(done: Drill) -> str:
+    """Return a drill for people: what was restored, how old it was, and how long each step took."""
+    head = f"{done.source}, {done.age_seconds:.0f} s old, {done.size} bytes: {done.verdict.value}"
+    reasons = "".join(f"\n- {reason}" for reason in done.reasons)
+    steps = table(("step", "seconds"), [*done.seconds.items(), ("total", done.total_seconds)])
+    rows = [(name, query.batch, query.loaded, query.started, query.state_rows) for name, query in done.queries.items()]
+    return f"{head}{reasons}\n{steps}\n{table(('query', 'batch', 'loaded', 'started', 'rows of state'), rows)}"

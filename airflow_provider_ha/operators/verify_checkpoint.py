@@ -1,0 +1,186 @@
+"""Verify a checkpoint: of a managed job, or any directory that Spark writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.operators.base import SparkHaBaseOperator, as_flag
+from airflow_provider_ha.operators.durations import seconds_of
+from airflow_provider_ha.operators.failures import airflow_errors, because
+from airflow_provider_ha.operators.identity import request_id
+from airflow_provider_ha.operators.tables import table
+from airflow_provider_ha.operators.verification_results import (
+    NOT_RESTORABLE,
+    RESTORABLE,
+    UNKNOWN,
+    of_cut,
+    of_directory,
+    why,
+)
+
+
+if TYPE_CHECKING:
+    from airflow_provider_ha.submit.cut_proof import ProofOptions
+    from airflow_provider_ha.submit.verified_cut import ProofDepth
+
+
+# What fails the task -> the verdicts that do. What could not be found out fails it always, and is asked again.
+FAIL_ON = {
+    "not_startable": {RESTORABLE, NOT_RESTORABLE},
+    "not_restorable": {NOT_RESTORABLE},
+    "nothing": set[str](),
+}
+
+
+class SparkHaVerifyCheckpointOperator(SparkHaBaseOperator):
+    """Verify a checkpoint or savepoint of a job, or any checkpoint directory. Changes nothing, pauses nothing.
+
+    Returns ``subject``, ``verdict``, ``restorable``, ``findings`` (the first 20, each with ``code``, ``file`` and
+    ``blocks``), ``findings_left_off`` and ``proofs``; of a directory also ``latest``, the newest batch that can be
+    restored, and of a job also ``job_id``, ``created_at``, ``cut`` and ``problem``. The verdict is ``"startable"``
+    (Spark goes on from it as it stands), ``"restorable"`` (only an older batch of it can be restored) or
+    ``"not_restorable"``. What could not be read fails the task, and is asked again by its retries.
+
+    :param job_id: Job whose checkpoint is verified; leave it out for a directory.
+    :param want: ``"latest"``, ``"checkpoint-<n>"``, ``"savepoint-<id>"`` or ``"before <time>"``. Exactly that one is
+        judged: no older one is taken in its place.
+    :param directory: A checkpoint directory of one query, managed or not, that the worker can read: a path, or
+        ``s3://bucket/prefix`` with the worker's own credentials. Needs no connection.
+    :param sink: Output directory of the file sink of that query, judged together with it.
+    :param depth: ``"quick"``: names, sizes, logs; ``"full"``: every byte; ``"prove"``: Spark itself loads the state
+        from a copy on the worker, and with a job its own application is started on it, with no sink.
+    :param spark_version: Release that is to start from it; the installed one by default. Not with ``"prove"``.
+    :param start: With ``"prove"`` and a job: whether its application is started; else its state is only loaded.
+    :param heap: With ``"prove"``: memory of Spark's JVM.
+    :param deadline: With ``"prove"``: what Spark may take for each query.
+    :param fail_on: ``"not_startable"``, ``"not_restorable"`` or ``"nothing"``: which verdict fails the task for good.
+    :param spark_ha_conn_id: Connection of type ``spark_ha``.
+    :param poll_interval: Not used: this operator does not wait.
+    """
+
+    template_fields: Sequence[str] = (
+        *SparkHaBaseOperator.template_fields,
+        "want",
+        "directory",
+        "sink",
+        "depth",
+        "spark_version",
+        "start",
+        "heap",
+        "deadline",
+        "fail_on",
+    )
+
+    def __init__(
+        self,
+        *,
+        job_id: str = "",
+        want: str = "latest",
+        directory: str | None = None,
+        sink: str | None = None,
+        depth: str = "full",
+        spark_version: str | None = None,
+        start: bool | str = True,
+        heap: str = "1g",
+        deadline: timedelta | float | str = timedelta(minutes=10),
+        fail_on: str = "not_startable",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(job_id=job_id, **kwargs)
+        self.want = want
+        self.directory = directory
+        self.sink = sink
+        self.depth = depth
+        self.spark_version = spark_version
+        self.start = start
+        self.heap = heap
+        self.deadline = deadline
+        self.fail_on = fail_on
+
+    def execute(self, context: Any) -> dict[str, Any]:
+        """Verify, log what was found, and return it, or fail with the reason."""
+        with airflow_errors():
+            failing, depth = self._checked()
+        result = self._of_directory(depth) if self.directory else self._of_job(depth, request_id(context))
+        rows = [(item["code"], item["blocks"], item["file"]) for item in result["findings"]]
+        self.log.info("%s is %s:\n%s", result["subject"], result["verdict"], table(("finding", "blocks", "file"), rows))
+        self.log.info("%s", json.dumps(result["proofs"], indent=2))
+        if result["verdict"] == UNKNOWN:
+            raise AirflowException(f"{result['subject']} could not be judged: {because(why(result))}")
+        if result["verdict"] in failing:
+            raise AirflowFailException(f"{result['subject']} is {result['verdict']}: {because(why(result))}")
+        return result
+
+    def _of_directory(self, depth: ProofDepth) -> dict[str, Any]:
+        from airflow_provider_ha.checkpoints.directories.places import directory_at  # noqa: PLC0415  # brings boto3
+        from airflow_provider_ha.checkpoints.verification.verify import verify  # noqa: PLC0415  # not for the parser
+        from airflow_provider_ha.submit.prove import prove  # noqa: PLC0415  # the same
+
+        named = str(self.directory)
+        with airflow_errors():
+            place, sink = directory_at(named), directory_at(self.sink) if self.sink else None
+            if depth != "prove":
+                report = verify(place, depth=depth, spark_version=self.spark_version or None, sink=sink)
+                return of_directory(named, report)
+            if not isinstance(place, Path):
+                raise ConfigurationError(
+                    f"{named} is not on a file system of the worker, so Spark cannot be given a copy",
+                    next_step="Use depth='full'",
+                )
+            options = self._options()
+            proof = prove(place, sink=sink, heap=options.heap, deadline=options.deadline)
+        return of_directory(named, proof.verification, proof)
+
+    def _of_job(self, depth: ProofDepth, request: str) -> dict[str, Any]:
+        from airflow_provider_ha.submit.verified_cut import verify_cut  # noqa: PLC0415  # brings kazoo and boto3
+
+        with self.client() as client:
+            found = verify_cut(
+                client.context(self.job_id),
+                self.want,
+                depth=depth,
+                by=request,
+                spark_version=self.spark_version or None,
+                options=self._options(),
+            )
+        return of_cut(found) | {"job_id": self.job_id}
+
+    def _options(self) -> ProofOptions:
+        from airflow_provider_ha.submit.cut_proof import ProofOptions  # noqa: PLC0415  # brings kazoo and boto3
+
+        seconds = seconds_of(self.deadline, "deadline")
+        limit = {} if seconds is None else {"deadline": seconds}
+        return ProofOptions(start=as_flag(self.start), heap=self.heap, **limit)
+
+    def _checked(self) -> tuple[set[str], ProofDepth]:
+        """Return the verdicts that fail the task, and the depth.
+
+        :raises ConfigurationError: A parameter cannot be used.
+        """
+        if bool(self.job_id) == bool(self.directory):
+            raise ConfigurationError(
+                f"job_id={self.job_id!r} and directory={self.directory!r} do not name one thing to verify",
+                next_step="Name a job, or a directory",
+            )
+        if self.sink and not self.directory:
+            raise ConfigurationError("a sink belongs to a directory", next_step="Leave it out: a job knows its sinks")
+        if self.fail_on not in FAIL_ON:
+            raise ConfigurationError(f"fail_on={self.fail_on!r} is unknown", next_step=f"Use one of {list(FAIL_ON)}")
+        depth = _DEPTHS.get(self.depth)
+        if depth is None:
+            raise ConfigurationError(f"depth={self.depth!r} is unknown", next_step=f"Use one of {list(_DEPTHS)}")
+        if depth == "prove" and self.spark_version:
+            raise ConfigurationError(
+                "only the installed Spark can prove anything", next_step="Leave spark_version out, or use depth='full'"
+            )
+        return FAIL_ON[self.fail_on], depth
+
+
+_DEPTHS: dict[str, Literal["quick", "full", "prove"]] = {"quick": "quick", "full": "full", "prove": "prove"}
