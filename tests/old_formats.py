@@ -1,7 +1,7 @@
 """Checkpoints of Spark 2.1 to 2.4, WRITTEN FROM THE DESCRIPTION of their formats: no such Spark ran here.
 
-Those releases need Java 8. On Java 11 and 17 they end in ``Unsupported class file major version`` at the first batch,
-and no package registry has a Java 8. So this writes what ``groupBy("key").count()`` over the files of ``tests.corpus``
+Those releases are made for Java 8. On Java 17, 2.4.8 ends in ``Unsupported class file major version 61`` at the first
+batch, and no package registry was found to have a Java 8. So this writes what ``groupBy("key").count()`` over the files of ``tests.corpus``
 leaves behind, one file in each batch, after the sources of Spark at the tags v2.1.3, v2.2.3, v2.3.4 and v2.4.8
 (``org.apache.spark.sql.execution.streaming``):
 

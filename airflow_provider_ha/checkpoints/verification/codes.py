@@ -29,7 +29,6 @@ class Code(str, Enum):
     STATE_FALLBACK = "STATE_FALLBACK"  # a file is bad, but this release goes on from an older one
     STATE_UNKNOWN = "STATE_UNKNOWN"  # there is no state, and the logs do not tell whether there was any
     CHECKSUM_MISMATCH = "CHECKSUM_MISMATCH"  # a checksum file does not fit, and this release looks at it
-    CHECKSUM_STALE = "CHECKSUM_STALE"  # a checksum file does not fit, and this release does not look at it
     CHECKSUM_LEFT = "CHECKSUM_LEFT"  # a checksum lies where Spark will write that of an entry it has not come to
     REPARTITION_UNFINISHED = "REPARTITION_UNFINISHED"  # an offline repartition was begun and not committed
     SINK_AHEAD = "SINK_AHEAD"  # the file sink has the planned batch that is not committed

@@ -137,11 +137,6 @@ MEANINGS: Mapping[Code, Meaning] = {
         "damaged one.",
         f"{_RESTORE} Remove no checksum to get rid of the error before the file was read whole.",
     ),
-    Code.CHECKSUM_STALE: Meaning(
-        "A checksum does not fit its file, and this release of Spark does not look at it. A copy made without the "
-        "checksum files leaves this.",
-        "Verify in full depth: it reads the file itself. Copy checksum files together with their files.",
-    ),
     Code.CHECKSUM_LEFT: Meaning(
         "An entry of a log was removed and its hidden checksum was not. On a local file system Spark writes that entry "
         'again, cannot give its checksum a name, and the query dies with "Multiple streaming queries are concurrently '

@@ -45,7 +45,6 @@ ELSEWHERE: dict[Code, str] = {
     Code.COMMITS_MISSING: "test_verify: a reason of a batch, never a finding about the start",
     Code.STATE_STALE: "test_verify, and the releases: wrong a few starts later, not at the next one",
     Code.STATE_UNKNOWN: "test_verify: never blocks; only who knows the query can tell",
-    Code.CHECKSUM_STALE: "kept for reports of older versions of this package",
     Code.SINK_FILE_MISSING: "unit test_verification_sinks: never blocks, Spark does not look at its output again",
     Code.SINK_FILE_SIZE: "the same",
     Code.NOT_LOOKED_INTO: "test_verify: never blocks, and says that nothing is known",
