@@ -1,9 +1,9 @@
 """Checkpoints of Spark 2.1 to 2.4, WRITTEN FROM THE DESCRIPTION of their formats: no such Spark ran here.
 
 Those releases are made for Java 8. On Java 17, 2.4.8 ends in ``Unsupported class file major version 61`` at the first
-batch, and no package registry was found to have a Java 8. So this writes what ``groupBy("key").count()`` over the files of ``tests.corpus``
-leaves behind, one file in each batch, after the sources of Spark at the tags v2.1.3, v2.2.3, v2.3.4 and v2.4.8
-(``org.apache.spark.sql.execution.streaming``):
+batch, and no package registry was found to have a Java 8. So this writes what ``groupBy("key").count()`` over the
+files of ``tests.corpus`` leaves behind, one file in each batch, after the sources of Spark at the tags v2.1.3, v2.2.3,
+v2.3.4 and v2.4.8 (``org.apache.spark.sql.execution.streaming``):
 
 - ``OffsetSeqLog``, ``OffsetSeq.scala`` (``relevantSQLConfs``: nothing in 2.1, then more in each release);
 - ``BatchCommitLog`` (2.2, 2.3: ``{}``), ``CommitLog`` (2.4: the watermark); 2.1 has none;
