@@ -6,8 +6,10 @@ from typing import Annotated
 
 import typer
 
-from airflow_provider_ha.cli import console, drill, savepoint_files, savepoint_import
+from airflow_provider_ha.checkpoints.directories.places import is_s3
+from airflow_provider_ha.cli import console, drill, savepoint_files, savepoint_import, savepoint_s3
 from airflow_provider_ha.cli.requests import WaitSeconds, await_operation, operation_id, who
+from airflow_provider_ha.cli.savepoint_target import SavepointOf
 from airflow_provider_ha.cli.session import AsJson, JobId, cluster
 from airflow_provider_ha.errors import ConfigurationError
 
@@ -15,8 +17,8 @@ from airflow_provider_ha.errors import ConfigurationError
 app = typer.Typer(
     help=(
         "Savepoints of managed jobs (list, show, trigger, dispose, drill, drills), and savepoints as directories and "
-        "archives, which need neither ZooKeeper nor Airflow (create, verify, export, import, restore). What has a "
-        "slash is a path, what has none is a job id."
+        "archives, which need neither ZooKeeper nor Airflow (create, verify, export, import, restore; on S3 also "
+        "dispose and sweep). What has a slash is a path, what has none is a job id."
     ),
     no_args_is_help=True,
 )
@@ -25,6 +27,7 @@ app.command()(savepoint_files.verify)
 app.command()(savepoint_files.export)
 app.command("import")(savepoint_import.import_archive)
 app.command()(savepoint_files.restore)
+app.command()(savepoint_s3.sweep)
 app.command("drill")(drill.run_drill)
 app.command("drills")(drill.list_drills)
 
@@ -129,19 +132,27 @@ def trigger(
 @app.command()
 def dispose(
     context: typer.Context,
-    job_id: JobId,
-    savepoint_id: SavepointId,
+    target: Annotated[
+        str, typer.Argument(help="Id of the job, or s3://bucket/prefix/NAME of a savepoint.", metavar="JOB|URI")
+    ],
+    savepoint_id: SavepointOf = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    grace_hours: savepoint_s3.GraceHours = savepoint_s3.GRACE_HOURS,
     as_json: AsJson = False,
 ) -> None:
-    """Remove a savepoint for good. Exit 1: there is no such savepoint."""
+    """Remove a savepoint for good. On S3 only what no other savepoint names goes with it. Exit 1: there is none."""
+    if is_s3(target):
+        savepoint_s3.dispose(target, yes=yes, grace_hours=grace_hours, as_json=as_json)
+        return
+    if savepoint_id is None:
+        raise typer.BadParameter("name the savepoint of the job", param_hint="SAVEPOINT")
     with cluster(context, as_json=as_json) as client:
-        job = client.job(job_id)
+        job = client.job(target)
         job.savepoints.load(savepoint_id)
         if not yes:
-            typer.confirm(f"Remove savepoint {savepoint_id} of job {job_id} for good?", abort=True)
+            typer.confirm(f"Remove savepoint {savepoint_id} of job {target} for good?", abort=True)
         job.dispose_savepoint(savepoint_id, requested_by=who())
     if as_json:
-        console.print_json({"job_id": job_id, "savepoint_id": savepoint_id, "disposed": True})
+        console.print_json({"job_id": target, "savepoint_id": savepoint_id, "disposed": True})
     else:
-        console.out.print(f"savepoint {savepoint_id} of job {job_id} is removed")
+        console.out.print(f"savepoint {savepoint_id} of job {target} is removed")

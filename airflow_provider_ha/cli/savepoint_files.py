@@ -7,14 +7,16 @@ from typing import Annotated
 
 import typer
 
+from airflow_provider_ha.checkpoints.directories.places import is_s3
 from airflow_provider_ha.checkpoints.model import Savepoint
 from airflow_provider_ha.checkpoints.portable import export as exporting
 from airflow_provider_ha.checkpoints.portable import restore as restoring
 from airflow_provider_ha.checkpoints.portable.directory import SavepointReport, judge
 from airflow_provider_ha.checkpoints.portable.standalone import Source, take
 from airflow_provider_ha.cli import console
+from airflow_provider_ha.cli import savepoint_s3 as on_s3
 from airflow_provider_ha.cli.outcome import Exit
-from airflow_provider_ha.cli.savepoint_target import SavepointOf, Target, assigned, located, path_of
+from airflow_provider_ha.cli.savepoint_target import SavepointOf, Target, assigned, by_query, located, number, path_of
 from airflow_provider_ha.cli.session import AsJson, reported
 from airflow_provider_ha.cli.verify import Depth
 from airflow_provider_ha.errors import ConfigurationError
@@ -25,7 +27,12 @@ SparkVersion = Annotated[str | None, typer.Option(help="The release that is to s
 
 
 def create(
-    to: Annotated[Path, typer.Option(help="Directory of the savepoint; must not exist.", metavar="DIRECTORY")],
+    to: Annotated[
+        str,
+        typer.Option(
+            help="Directory of the savepoint, or s3://bucket/prefix/NAME; must not exist.", metavar="DIRECTORY|URI"
+        ),
+    ],
     path: Annotated[
         str | None,
         typer.Argument(
@@ -74,10 +81,21 @@ def create(
     The directory appears when all is copied, verified and described by a manifest, or not at all. Spark's purge may
     take a batch away meanwhile: then a newer one is taken. Exit 0: it is complete; 1: it cannot be taken.
     """
+    if is_s3(to):
+        with reported(as_json=as_json):
+            if link or no_digests:
+                raise ConfigurationError(
+                    "on S3 there are no links, and digests are the store's own",
+                    next_step="Leave --link and --no-digests out: the server copies",
+                )
+            pooled = on_s3.pooled_sources(path, query or [], batch or [], sink or [])
+        on_s3.create(to, pooled, label=label, spark_version=spark_version, as_json=as_json)
+        return
+    target = Path(to)
     with reported(as_json=as_json):
         sources = _sources(path, query or [], batch or [], sink or [])
-        savepoint = take(sources, to, link=link, digests=not no_digests, label=label, spark_version=spark_version)
-    print_savepoint(to, savepoint, as_json=as_json)
+        savepoint = take(sources, target, link=link, digests=not no_digests, label=label, spark_version=spark_version)
+    print_savepoint(target, savepoint, as_json=as_json)
 
 
 def verify(
@@ -94,6 +112,8 @@ def verify(
 
     Exit 0: all is as the manifest says, and can be restored; 1: it is not; 2: it could not be read.
     """
+    if is_s3(target):
+        on_s3.verify(target, depth=depth.value, spark_version=spark_version, as_json=as_json)
     with located(context, target, savepoint_id, as_json=as_json) as (directory, savepoint):
         report = judge(directory, savepoint, depth=depth.value, spark_version=spark_version)
     if as_json:
@@ -113,6 +133,9 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Pack a savepoint into one file. Every byte is compared with the manifest on the way."""
+    if is_s3(target):
+        on_s3.export(target, to, as_json=as_json)
+        return
     with located(context, target, savepoint_id, as_json=as_json) as (directory, savepoint):
         size = exporting.export(directory, savepoint, to)
     if as_json:
@@ -125,7 +148,12 @@ def restore(
     context: typer.Context,
     target: Target,
     to: Annotated[
-        Path, typer.Option(help="Directory for the checkpoints, one per query; must not exist.", metavar="DIRECTORY")
+        str,
+        typer.Option(
+            help="Directory for the checkpoints, one per query; must not exist. Of a savepoint on S3 also a prefix of "
+            "the same bucket, with nothing below it.",
+            metavar="DIRECTORY|URI",
+        ),
     ],
     savepoint_id: SavepointOf = None,
     spark_version: SparkVersion = None,
@@ -136,9 +164,12 @@ def restore(
     The savepoint stays as it is. Do not let the old query run on: both would have one query id and one output. A
     managed job is restored by its own operator, which knows what its sinks have.
     """
+    if is_s3(target):
+        on_s3.restore(target, to, spark_version=spark_version, as_json=as_json)
+        return
     with located(context, target, savepoint_id, as_json=as_json) as (directory, savepoint):
-        restoring.restore(directory, savepoint, to, spark_version=spark_version)
-    places = {query: str(to / query) for query in savepoint.queries}
+        restoring.restore(directory, savepoint, _place(to), spark_version=spark_version)
+    places = {query: str(_place(to) / query) for query in savepoint.queries}
     if as_json:
         console.print_json({"savepoint_id": savepoint.savepoint_id, "checkpoints": places})
         return
@@ -162,38 +193,21 @@ def _sources(path: str | None, queries: list[str], batches: list[str], sinks: li
         if name in places:
             raise ConfigurationError(f"query {name!r} is named twice", next_step="Name it with --query only")
         places = {name: first, **places}
-    numbers, outputs = _by_query(batches, "--batch", places), _by_query(sinks, "--sink", places)
+    numbers, outputs = by_query(batches, "--batch", places), by_query(sinks, "--sink", places)
     return [
         Source(
             query=name,
             directory=place,
-            batch=_number(numbers[name]) if name in numbers else None,
+            batch=number(numbers[name]) if name in numbers else None,
             sink=_place(outputs[name]) if name in outputs else None,
         )
         for name, place in places.items()
     ]
 
 
-def _by_query(values: list[str], what: str, places: dict[str, Path]) -> dict[str, str]:
-    """Return query -> value; of a single query the name may be left out."""
-    only = next(iter(places)) if len(places) == 1 else None
-    named = [v if v.partition("=")[0] in places or only is None else f"{only}={v}" for v in values]
-    found = assigned(named, what)
-    for name in found:
-        if name not in places:
-            raise ConfigurationError(f"{what} {name}= names no query", next_step=f"Queries are {', '.join(places)}")
-    return found
-
-
 def _place(text: str) -> Path:
     """Return what can only be a path, with or without a slash."""
     return path_of(text) or Path(text)
-
-
-def _number(text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise ConfigurationError(f"--batch {text!r} is not the number of a batch", next_step="Write it as 12")
-    return int(text)
 
 
 def print_savepoint(directory: Path, savepoint: Savepoint, *, as_json: bool) -> None:

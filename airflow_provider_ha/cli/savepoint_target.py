@@ -6,7 +6,7 @@ to lie in the current directory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -25,9 +25,9 @@ from airflow_provider_ha.errors import ConfigurationError
 Target = Annotated[
     str,
     typer.Argument(
-        help="Directory of a savepoint, or the id of a managed job. What has a slash is a path: write ./NAME for a "
-        "directory beside you.",
-        metavar="PATH|JOB",
+        help="Directory of a savepoint, s3://bucket/prefix/NAME, or the id of a managed job. What has a slash is a "
+        "path: write ./NAME for a directory beside you.",
+        metavar="PATH|URI|JOB",
     ),
 ]
 SavepointOf = Annotated[
@@ -64,6 +64,31 @@ def assigned(values: Sequence[str], what: str) -> dict[str, str]:
             raise ConfigurationError(f"{what} {value!r} cannot be read", next_step="Write each once, as NAME=VALUE")
         found[name] = rest
     return found
+
+
+def by_query(values: list[str], what: str, places: Collection[str]) -> dict[str, str]:
+    """Return query -> value; of a single query the name may be left out.
+
+    :param places: The queries that were named.
+    :raises ConfigurationError: A value is of no query.
+    """
+    only = next(iter(places)) if len(places) == 1 else None
+    named = [v if v.partition("=")[0] in places or only is None else f"{only}={v}" for v in values]
+    found = assigned(named, what)
+    for name in found:
+        if name not in places:
+            raise ConfigurationError(f"{what} {name}= names no query", next_step=f"Queries are {', '.join(places)}")
+    return found
+
+
+def number(text: str) -> int:
+    """Return a batch.
+
+    :raises ConfigurationError: It is not a number.
+    """
+    if not (text.isascii() and text.isdigit()):
+        raise ConfigurationError(f"--batch {text!r} is not the number of a batch", next_step="Write it as 12")
+    return int(text)
 
 
 @contextmanager

@@ -117,11 +117,12 @@ class S3Store:
                 temporary.replace(target)
             flush_directory(target.parent)
 
-    def copy(self, source: str, target: str, *, if_absent: bool = False) -> ObjectInfo:
+    def copy(self, source: str, target: str, *, if_absent: bool = False, if_match: str | None = None) -> ObjectInfo:
         """Let the server copy an object, in parts when it is large or when the target must be new.
 
         :param if_absent: The target must not exist yet; else it is replaced.
-        :raises ObjectMissingError: The source is not there.
+        :param if_match: Etag that the source must have, as a listing said it.
+        :raises ObjectMissingError: The source is not there, or is another one.
         :raises ObjectExistsError: The target exists, and *if_absent* was asked for.
         :raises StorageUnavailableError: It could not be copied, its source changed meanwhile, or it has another size.
         """
@@ -129,6 +130,8 @@ class S3Store:
         bucket = self._bucket
         with bucket.translated(source, f"copied to {target!r}"):
             head = bucket.head(source)
+            if if_match is not None and head["ETag"] != if_match:
+                raise ObjectMissingError(f"object {source!r} in {self.uri} was replaced since it was listed")
             size = head["ContentLength"]
             work = ServerSideCopy(
                 bucket.client, bucket.limits, bucket.name, bucket.key(source), bucket.key(target), head

@@ -83,6 +83,7 @@ CHECKPOINTS_ALLOWED: dict[str, set[str]] = {
     "restore": {"format", "verification", "directories", "retained"},
     "portable": {"format", "verification", "directories", "retained"},
     "proof": {"format", "verification", "directories"},
+    "pooled": {"format", "verification", "directories", "retained", "portable"},
 }
 
 

@@ -17,6 +17,7 @@ from airflow_provider_ha.checkpoints.format.compactible_log import COMPACT, Comp
 from airflow_provider_ha.checkpoints.format.files import FileGoneError, read_text
 from airflow_provider_ha.checkpoints.format.layout import COMMITS, OFFSETS, SOURCES, batches
 from airflow_provider_ha.checkpoints.format.metadata_log import OffsetsEntry, parse_commits, parse_offsets, read_offsets
+from airflow_provider_ha.checkpoints.format.tree import Directory
 from airflow_provider_ha.checkpoints.model import BatchEntry
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointError
 
@@ -24,7 +25,7 @@ from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointError
 log = logging.getLogger(__name__)
 
 
-def record(directory: Path, *, after: int) -> list[BatchEntry]:
+def record(directory: Directory, *, after: int) -> list[BatchEntry]:
     """Return what is recorded of every batch above *after*, ascending.
 
     An entry that cannot be read ends the list, with a warning: what follows a gap cannot be replayed.
@@ -45,7 +46,7 @@ def record(directory: Path, *, after: int) -> list[BatchEntry]:
     return entries
 
 
-def readable(directory: Path, *, after: int = -1) -> Iterator[BatchEntry]:
+def readable(directory: Directory, *, after: int = -1) -> Iterator[BatchEntry]:
     """Yield every batch above *after* whose record can be read; damaged ones are left out, with a warning."""
     for batch in (found for found in batches(directory, OFFSETS) if found > after):
         try:
@@ -54,7 +55,7 @@ def readable(directory: Path, *, after: int = -1) -> Iterator[BatchEntry]:
             log.warning("batch %d of %s is not recorded: %s", batch, directory, error)
 
 
-def read_entry(directory: Path, batch: int) -> BatchEntry:
+def read_entry(directory: Directory, batch: int) -> BatchEntry:
     """Return what is recorded of one batch.
 
     :raises CheckpointCorruptError: Its offsets entry, or what it needs of a source's log, is damaged or gone.
@@ -161,7 +162,7 @@ def _by_log_offset(lines: Iterable[str]) -> dict[int, tuple[str, ...]]:
     return {number: tuple(own) for number, own in grouped.items()}
 
 
-def _own_lines(directory: Path, source: str, first: int, last: int) -> Iterator[str]:
+def _own_lines(directory: Directory, source: str, first: int, last: int) -> Iterator[str]:
     existing = CompactibleLog(directory, f"{SOURCES}/{source}")
     for number in range(first, last + 1):
         holder = number
@@ -176,7 +177,7 @@ def _own_lines(directory: Path, source: str, first: int, last: int) -> Iterator[
                 yield line
 
 
-def _previous(directory: Path, batch: int) -> OffsetsEntry | None:
+def _previous(directory: Directory, batch: int) -> OffsetsEntry | None:
     # Without it the lower end of the batch is not known. All lines from the beginning are then kept: a superset is
     # harmless, because a log is rebuilt by entry, and an entry that is there already is not written again.
     try:
@@ -192,7 +193,7 @@ def _log_offset(entry: OffsetsEntry | None, source: str) -> int:
     return -1 if value is None else value
 
 
-def _commits(directory: Path, batch: int) -> str | None:
+def _commits(directory: Directory, batch: int) -> str | None:
     # A damaged commit does not hinder a replay, which commits by itself; it must only not be passed on.
     try:
         text = read_text(directory, f"{COMMITS}/{batch}")

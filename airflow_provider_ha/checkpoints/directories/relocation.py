@@ -17,6 +17,7 @@ from airflow_provider_ha.errors import CheckpointCorruptError
 
 # 4.0 wrote the singular.
 _SCHEMA_PATHS = ("stateSchemaFilePaths", "stateSchemaFilePath")
+_DEPTH = 5  # state/<operator>/_metadata/v2/<batch>
 
 
 def relocate(directory: Path, place: Path) -> None:
@@ -31,22 +32,39 @@ def relocate(directory: Path, place: Path) -> None:
             _relocate(path, str(path.relative_to(directory)), place)
 
 
-def _relocate(path: Path, name: str, place: Path) -> None:
+def is_relocated(name: str) -> bool:
+    """Whether a file of a checkpoint holds absolute paths of it: *name* is relative to the checkpoint."""
+    parts = name.split("/")
+    return len(parts) == _DEPTH and parts[0] == "state" and parts[2:4] == ["_metadata", "v2"] and parts[4].isdigit()
+
+
+def relocated(data: bytes, name: str, place: str) -> bytes | None:
+    """Return the metadata of an operator with the schema paths of another place; ``None`` when nothing changes.
+
+    :param name: Of the file, relative to the checkpoint.
+    :param place: Absolute path, or URI, of the checkpoint.
+    :raises CheckpointCorruptError: It cannot be read.
+    """
     try:
-        version, _, body = path.read_text().partition("\n")
+        version, _, body = data.decode().partition("\n")
         content = json.loads(body)
     except ValueError:
         raise CheckpointCorruptError(name, "it is not JSON") from None
     moved = _moved(content, place)
-    if moved != content:
+    return None if moved == content else f"{version}\n{json.dumps(moved, separators=(',', ':'))}".encode()
+
+
+def _relocate(path: Path, name: str, place: Path) -> None:
+    moved = relocated(path.read_bytes(), name, str(place))
+    if moved is not None:
         # Spark's own checksum is of the old bytes; without one, nothing is compared.
         checksum = path.with_name(f"{path.name}.crc")
         for stale in (checksum, hidden_checksum(checksum)):
             stale.unlink(missing_ok=True)
-        write_aside(path, f"{version}\n{json.dumps(moved, separators=(',', ':'))}".encode())
+        write_aside(path, moved)
 
 
-def _moved(value: Any, place: Path) -> Any:
+def _moved(value: Any, place: str) -> Any:
     if isinstance(value, dict):
         return {
             key: _new_path(item, place) if key in _SCHEMA_PATHS else _moved(item, place) for key, item in value.items()
@@ -56,10 +74,10 @@ def _moved(value: Any, place: Path) -> Any:
     return value
 
 
-def _new_path(value: Any, place: Path) -> Any:
+def _new_path(value: Any, place: str) -> Any:
     if isinstance(value, list):
         return [_new_path(item, place) for item in value]
     if not isinstance(value, str) or "/state/" not in value:
         return value
-    scheme = "file:" if value.startswith("file:") else ""
+    scheme = "file:" if value.startswith("file:") and place.startswith("/") else ""
     return f"{scheme}{place}/state/{value.rpartition('/state/')[2]}"

@@ -153,16 +153,16 @@ class ObjectTree:
         :raises NotAFileError: It is a directory.
         :raises UnreadableError: It could not be listed.
         """
-        return self._object(name).size
+        return self.listed(name).size
 
     def read(self, name: str) -> bytes:
         """Return the bytes of a file; raises as :meth:`file_size` does."""
-        return self._whole(name, self._object(name))
+        return self._whole(name, self.listed(name))
 
     @contextmanager
     def opened(self, name: str) -> Iterator[OpenFile]:
         """Open a file for as long as the block runs; raises as :meth:`file_size` does."""
-        item = self._object(name)
+        item = self.listed(name)
         large = item.size > BLOCK
         yield _InBlocks(name, item, self._listing.objects) if large else _Held(name, self._whole(name, item))
 
@@ -177,7 +177,8 @@ class ObjectTree:
     def _path(self, name: str) -> str:
         return f"{self._place}/{name}" if self._place else name
 
-    def _object(self, name: str) -> Listed:
+    def listed(self, name: str) -> Listed:
+        """Return the object that a file is; raises as :meth:`file_size` does."""
         path = self._path(name)
         item = self._listing.files.get(path)
         if item is not None:

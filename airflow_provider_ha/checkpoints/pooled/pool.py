@@ -1,0 +1,207 @@
+"""One place for savepoints in a bucket: a pool of objects, and the manifests that name them.
+
+Below the place, ``s3://bucket/savepoints``::
+
+    _manifests/<savepoint>.json    written last, by a conditional create; what has none is no savepoint
+    _pool/<xx>/<etag>-<size>       a file as it was when it had that etag; created once, never changed
+    _leases/<purpose>-<id>.json    who is at work
+
+A member of the pool is named by the identity of what it was copied from, so a file that two savepoints have is there
+once. Invariant: a member is what its name says, because the server copies only what still has that etag.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
+
+from airflow_provider_ha.checkpoints.directories.places import s3_uri
+from airflow_provider_ha.checkpoints.format.object_tree import ObjectTree
+from airflow_provider_ha.checkpoints.pooled.records import PooledSavepoint
+from airflow_provider_ha.checkpoints.portable.manifest_names import check_path
+from airflow_provider_ha.config import S3Options
+from airflow_provider_ha.errors import (
+    CheckpointCorruptError,
+    CheckpointMissingError,
+    ConfigurationError,
+    ObjectMissingError,
+    RecordCorruptError,
+)
+from airflow_provider_ha.names import check_name
+from airflow_provider_ha.storage.limits import S3Limits
+from airflow_provider_ha.storage.reading import Listed
+from airflow_provider_ha.storage.s3 import S3Store
+from airflow_provider_ha.storage.s3_reader import S3Reader
+
+
+_ETAG = re.compile(r"[0-9A-Za-z-]{1,128}")
+_MEMBER = re.compile(r"[0-9A-Za-z-]{1,2}/[0-9A-Za-z-]{1,128}-[0-9]+")
+_MANIFEST = ".json"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A prefix of a bucket.
+
+    :param prefix: Empty, or it ends with a slash.
+    """
+
+    bucket: str
+    prefix: str
+
+    @classmethod
+    def of(cls, uri: str) -> Place:
+        """Return what a URI of S3 names.
+
+        :raises ConfigurationError: It names no bucket.
+        """
+        parts = urlsplit(s3_uri(uri))
+        path = unquote(parts.path).strip("/")
+        return cls(parts.netloc, f"{path}/" if path else "")
+
+    def __str__(self) -> str:
+        return f"s3://{self.bucket}/{self.prefix}".rstrip("/")
+
+
+def savepoint_place(uri: str) -> tuple[Place, str]:
+    """Return where a savepoint lies, and its name: ``s3://bucket/savepoints/before-upgrade``.
+
+    :raises ConfigurationError: It cannot be a savepoint's.
+    """
+    place = Place.of(uri)
+    parent, _, name = place.prefix.rstrip("/").rpartition("/")
+    if not name:
+        raise ConfigurationError(
+            f"{uri!r} names no savepoint", next_step="Write s3://bucket/NAME, or s3://bucket/prefix/NAME"
+        )
+    return Place(place.bucket, f"{parent}/" if parent else ""), check_name(name, "name of the savepoint")
+
+
+class Pool:
+    """The savepoints of one place.
+
+    :param place: Where they lie.
+    :param options: How to reach S3; by default what the environment says.
+    :param limits: Bounds of every request.
+    """
+
+    def __init__(self, place: Place, options: S3Options | None = None, limits: S3Limits | None = None) -> None:
+        self.place = place
+        # At the root of the bucket: the checkpoints lie there as well.
+        root, reached = f"s3://{place.bucket}", options or S3Options.from_env()
+        self.store = S3Store(root, reached, limits)
+        self.reader = S3Reader(root, reached, limits)
+
+    @property
+    def leases(self) -> str:
+        """Prefix of the leases."""
+        return f"{self.place.prefix}_leases/"
+
+    @property
+    def members(self) -> str:
+        """Prefix of the pool."""
+        return f"{self.place.prefix}_pool/"
+
+    def manifest_key(self, name: str) -> str:
+        """Return the key of a manifest."""
+        return f"{self.place.prefix}_manifests/{name}{_MANIFEST}"
+
+    def uri(self, name: str) -> str:
+        """Return the URI of a savepoint."""
+        return f"{self.place}/{name}"
+
+    def names(self) -> list[str]:
+        """Return the names of all savepoints.
+
+        :raises StorageUnavailableError: They could not be listed.
+        """
+        prefix = self.manifest_key("").removesuffix(_MANIFEST)
+        return [item.key.removeprefix(prefix).removesuffix(_MANIFEST) for item in self.store.list(prefix)]
+
+    def read(self, name: str) -> PooledSavepoint:
+        """Return a savepoint's manifest.
+
+        :raises CheckpointMissingError: There is no such savepoint.
+        :raises CheckpointCorruptError: Its manifest is not what was written.
+        :raises StorageUnavailableError: It could not be read.
+        """
+        key = self.manifest_key(name)
+        try:
+            data = self.store.read(key)
+            return _checked(PooledSavepoint.from_bytes(data, source=f"{self.store.uri}/{key}"), key)
+        except ObjectMissingError:
+            raise CheckpointMissingError(
+                f"there is no savepoint {self.uri(name)}", next_step="One that was never completed has no manifest"
+            ) from None
+        except RecordCorruptError as error:
+            raise CheckpointCorruptError(key, error.message) from error
+
+    def present(self) -> dict[str, Listed]:
+        """Return member -> object, of everything in the pool.
+
+        :raises StorageUnavailableError: It could not be listed.
+        """
+        return {item.key.removeprefix(self.members): item for item in self.reader.list(self.members)}
+
+    def tree_at(self, place: Place) -> ObjectTree:
+        """Return a prefix of the same bucket as a directory."""
+        return ObjectTree(self.reader, place.prefix)
+
+    def tree_of(self, savepoint: PooledSavepoint, query: str, present: dict[str, Listed] | None = None) -> ObjectTree:
+        """Return one query's part of a savepoint as a directory.
+
+        :param present: What is in the pool, when that is known.
+        """
+        return ObjectTree(_Named(self, savepoint, self.present() if present is None else present), f"{query}/")
+
+
+def _checked(savepoint: PooledSavepoint, key: str) -> PooledSavepoint:
+    """Return a manifest none of whose names leads elsewhere: they become keys, and paths of whoever fetches it."""
+    for name, file in savepoint.files.items():
+        check_path(name)
+        if not _MEMBER.fullmatch(file.member):
+            raise CheckpointCorruptError(key, f"file {name!r} is said to be {file.member!r}, which no pool has")
+    for query, part in savepoint.queries.items():
+        check_name(query, "query name")
+        if not savepoint.files.keys() >= {f"{query}/{name}" for name in part.files}:
+            raise CheckpointCorruptError(key, f"not all files of query {query!r} are described")
+    return savepoint
+
+
+def member_of(etag: str, size: int) -> str:
+    """Return the name in the pool of what has this etag."""
+    plain = etag.strip('"')
+    if not _ETAG.fullmatch(plain):
+        plain = hashlib.sha256(etag.encode()).hexdigest()
+    return f"{plain[:2]}/{plain}-{size}"
+
+
+class _Named:
+    """The files of a savepoint by their own names; what is not in the pool is not there."""
+
+    def __init__(self, pool: Pool, savepoint: PooledSavepoint, present: dict[str, Listed]) -> None:
+        self._pool = pool
+        self._savepoint = savepoint
+        self._present = present
+
+    @property
+    def uri(self) -> str:
+        return f"{self._pool.place}/_pool"
+
+    def list(self, prefix: str) -> Iterator[Listed]:
+        for name, file in sorted(self._savepoint.files.items()):
+            item = self._present.get(file.member)
+            if name.startswith(prefix) and item is not None:
+                yield Listed(name, item.size, item.etag)
+
+    def read(self, key: str) -> bytes:
+        return self._pool.reader.read(self._key(key))
+
+    def read_range(self, item: Listed, offset: int, length: int) -> bytes:
+        return self._pool.reader.read_range(Listed(self._key(item.key), item.size, item.etag), offset, length)
+
+    def _key(self, name: str) -> str:
+        return self._pool.members + self._savepoint.files[name].member

@@ -1,0 +1,154 @@
+"""Checkpoints out of a savepoint over a pool: another prefix of the bucket, or a directory of this host.
+
+Invariant: the savepoint stays as it is. S3 has no rename, so a prefix fills up file by file: what Spark looks for first
+comes last, the query id by a conditional create. What is killed before that is nothing that Spark would start from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from airflow_provider_ha.checkpoints.directories.relocation import is_relocated, relocate, relocated
+from airflow_provider_ha.checkpoints.format.layout import COMMITS, METADATA, OFFSETS
+from airflow_provider_ha.checkpoints.format.object_tree import AT_ONCE
+from airflow_provider_ha.checkpoints.model import ManifestFile, Savepoint
+from airflow_provider_ha.checkpoints.pooled.judge import judge_query, missing
+from airflow_provider_ha.checkpoints.pooled.leases import USE, lease
+from airflow_provider_ha.checkpoints.pooled.pool import Place, Pool
+from airflow_provider_ha.checkpoints.pooled.records import PooledSavepoint
+from airflow_provider_ha.checkpoints.pooled.take import give_way
+from airflow_provider_ha.checkpoints.portable.attempts import check_target, directory_attempt
+from airflow_provider_ha.checkpoints.retained.savepoint_files import write_manifest
+from airflow_provider_ha.errors import (
+    CheckpointCorruptError,
+    ConfigurationError,
+    ObjectExistsError,
+    StorageUnavailableError,
+)
+
+
+_PIECE = 1 << 20
+
+
+def restore(
+    pool: Pool, savepoint: PooledSavepoint, target: Place, *, holder: str, spark_version: str | None = None
+) -> None:
+    """Make ``<target>/<query>``, a checkpoint location that Spark can start from, for every query of a savepoint.
+
+    :param target: Of the same bucket; nothing may lie below it.
+    :param spark_version: The release that is to start from it; the one in the manifest by default.
+    :raises CheckpointCorruptError: The savepoint is not what its manifest says, or a query could not go on from it.
+    :raises ConfigurationError: The target lies in another bucket.
+    :raises ObjectExistsError: Something lies below the target.
+    :raises StorageUnavailableError: Something could not be read or written, or a sweep is under way.
+    """
+    if target.bucket != pool.place.bucket or not target.prefix:
+        raise ConfigurationError(
+            f"{target} is not a prefix of bucket {pool.place.bucket}", next_step="Its server copies the files: name one"
+        )
+    if next(iter(pool.store.list(target.prefix)), None) is not None:
+        raise ObjectExistsError(f"something lies below {target} already", next_step="Choose another prefix")
+    with lease(pool.store, pool.leases, USE, holder=holder) as (held, sweeping):
+        give_way(sweeping)
+        _check(pool, savepoint, spark_version)
+        for stage in _stages(savepoint):
+            with ThreadPoolExecutor(AT_ONCE) as threads:
+
+                def put(name: str) -> None:
+                    held.check()
+                    _put(pool, savepoint, name, target)
+
+                try:
+                    for _ in threads.map(put, stage):
+                        pass
+                finally:
+                    threads.shutdown(cancel_futures=True)
+
+
+def fetch(pool: Pool, savepoint: PooledSavepoint, target: Path, *, holder: str, move: bool) -> Savepoint:
+    """Make a directory of this host out of a savepoint: a savepoint of its own, or checkpoints to start from.
+
+    :param target: Must not exist; appears with everything or not at all.
+    :param move: Whether it is to be started from: then its files name their new place, and it is no savepoint.
+    :returns: Its manifest, with a digest of every file.
+    :raises CheckpointCorruptError: The savepoint is not what its manifest says.
+    :raises ObjectExistsError: The target exists.
+    :raises StorageUnavailableError: Something could not be read or written, or a sweep is under way.
+    """
+    check_target(target)
+    with lease(pool.store, pool.leases, USE, holder=holder) as (held, sweeping), directory_attempt(target) as hidden:
+        give_way(sweeping)
+        _check(pool, savepoint, None)
+        names = [name for stage in _stages(savepoint) for name in stage] if move else list(savepoint.files)
+        for name in names:
+            held.check()
+            pool.store.download(pool.members + savepoint.files[name].member, hidden / name)
+        made = Savepoint(
+            savepoint_id=savepoint.savepoint_id,
+            job_id="",
+            run=0,
+            epoch=0,
+            created_at=savepoint.created_at,
+            label=savepoint.label,
+            queries=savepoint.queries,
+            files={name: _digested(hidden / name) for name in names},
+            graph="",
+            spark_version=savepoint.spark_version,
+        )
+        if move:
+            for query in savepoint.queries:
+                relocate(hidden / query, target.parent.resolve() / target.name / query)
+        else:
+            write_manifest(hidden, made)
+    return made
+
+
+def _check(pool: Pool, savepoint: PooledSavepoint, spark_version: str | None) -> None:
+    present = pool.present()
+    for problem in missing(savepoint, present):
+        raise problem
+    for query, part in savepoint.queries.items():
+        directory = pool.tree_of(savepoint, query, present)
+        restorable, _ = judge_query(directory, part.batch, "quick", spark_version or savepoint.spark_version)
+        if restorable is None:
+            raise StorageUnavailableError(f"query {query!r} of the savepoint could not be read", next_step="Try again")
+        if not restorable:
+            raise CheckpointCorruptError(query, f"batch {part.batch} cannot be restored from it")
+
+
+def _stages(savepoint: PooledSavepoint) -> Iterable[list[str]]:
+    """Return the names in the order in which they may appear: state and sources, commits, the query ids, offsets."""
+    last = (f"/{COMMITS}/", f"/{METADATA}", f"/{OFFSETS}/")
+    names = [f"{query}/{name}" for query, part in savepoint.queries.items() for name in part.files]
+
+    def stage(name: str) -> int:
+        inner = name[name.index("/") :]
+        return next((at for at, part in enumerate(last, start=1) if inner.startswith(part)), 0)
+
+    return [[name for name in names if stage(name) == at] for at in range(len(last) + 1)]
+
+
+def _put(pool: Pool, savepoint: PooledSavepoint, name: str, target: Place) -> None:
+    query, _, inner = name.partition("/")
+    source, key = pool.members + savepoint.files[name].member, target.prefix + name
+    moved = None
+    if is_relocated(inner.removesuffix(".crc")):
+        path = name.removesuffix(".crc")
+        data = pool.store.read(pool.members + savepoint.files[path].member)
+        moved = relocated(data, path, f"s3a://{target.bucket}/{target.prefix}{query}")
+    if moved is None:
+        pool.store.copy(source, key, if_absent=inner == METADATA)
+    elif not name.endswith(".crc"):  # Spark's checksum would be of the old bytes
+        pool.store.write(key, moved)
+
+
+def _digested(path: Path) -> ManifestFile:
+    digest, size = hashlib.sha256(), 0
+    with path.open("rb") as reader:
+        while piece := reader.read(_PIECE):
+            digest.update(piece)
+            size += len(piece)
+    return ManifestFile(size=size, sha256=digest.hexdigest())

@@ -1,0 +1,274 @@
+"""Savepoints over a pool in a bucket: taken, judged, restored and swept at a real server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from airflow_provider_ha.checkpoints.directories.sinks import LOG
+from airflow_provider_ha.checkpoints.pooled.judge import missing
+from airflow_provider_ha.checkpoints.pooled.leases import SWEEP, USE, lease
+from airflow_provider_ha.checkpoints.pooled.pool import Place, Pool
+from airflow_provider_ha.checkpoints.pooled.restore import fetch, restore
+from airflow_provider_ha.checkpoints.pooled.sweep import dispose, sweep
+from airflow_provider_ha.checkpoints.pooled.take import PooledSource, take
+from airflow_provider_ha.checkpoints.portable.directory import judge, read_savepoint
+from airflow_provider_ha.checkpoints.verification.verify import verify
+from airflow_provider_ha.cli.app import app
+from airflow_provider_ha.errors import (
+    CheckpointCorruptError,
+    CheckpointMissingError,
+    ConfigurationError,
+    ObjectExistsError,
+    StorageUnavailableError,
+)
+from tests.corpus import checkpoint_copy
+from tests.s3_checkpoints import noting_proxy, put_directory, tree
+from tests.s3_faults import Exchange, Fault, refuse, s3_proxy
+from tests.s3_server import S3Access, real_server
+from tests.unit.checkpoints.test_verification_sparse import write_log
+
+
+pytestmark = pytest.mark.timeout(300)
+ME = "a test"
+NOW = timedelta()
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[S3Access]:
+    with real_server() as access:
+        yield access
+
+
+@pytest.fixture
+def bucket(s3: S3Access, tmp_path: Path) -> str:
+    """A bucket with a checkpoint without state below ``c``: batches 0 and 1 are committed, each with its own bytes."""
+    bucket = s3.new_bucket()
+    directory = write_log(tmp_path / "c", offsets=[0, 1], commits=[0, 1], version=2)
+    for log in ("offsets", "commits"):
+        with (directory / log / "0").open("a") as entry:
+            entry.write("\n")
+    put_directory(s3, bucket, "c", directory)
+    return bucket
+
+
+@pytest.fixture
+def pool(s3: S3Access, bucket: str) -> Pool:
+    return open_pool(s3, bucket)
+
+
+def open_pool(s3: S3Access, bucket: str, endpoint: str | None = None) -> Pool:
+    return Pool(Place(bucket, "savepoints/"), s3.options(endpoint))
+
+
+def source(bucket: str, batch: int | None = None, prefix: str = "c/", sink: str | None = None) -> PooledSource:
+    output = None if sink is None else Place(bucket, sink)
+    return PooledSource(query="q", place=Place(bucket, prefix), batch=batch, sink=output)
+
+
+def members(pool: Pool) -> set[str]:
+    return set(pool.present())
+
+
+def test_two_savepoints_share_what_both_have_and_disposing_of_one_leaves_the_other_whole(
+    pool: Pool, bucket: str
+) -> None:
+    take(pool, "first", [source(bucket, 0)], holder=ME)
+    second = take(pool, "second", [source(bucket, 1)], holder=ME)
+    first = pool.read("first")
+    shared = {file.member for file in first.files.values()} & {file.member for file in second.files.values()}
+    assert shared
+
+    swept = dispose(pool, "first", holder=ME, grace=NOW)
+
+    assert (swept.in_use_by, swept.removed > 0) == ((), True)
+    assert pool.names() == ["second"]
+    assert members(pool) == {file.member for file in second.files.values()}
+    assert missing(second, pool.present()) == []
+    with pytest.raises(CheckpointMissingError):
+        pool.read("first")
+
+
+def test_a_second_savepoint_copies_only_what_is_new(s3: S3Access, bucket: str, pool: Pool) -> None:
+    take(pool, "first", [source(bucket, 1)], holder=ME)
+
+    with noting_proxy(s3.endpoint) as (endpoint, asked):
+        take(open_pool(s3, bucket, endpoint), "second", [source(bucket, 1)], holder=ME)
+
+    assert [path for path in asked.others if "uploadId" in path] == []
+
+
+def test_what_was_taken_is_restored_to_another_prefix_and_to_a_directory(
+    s3: S3Access, bucket: str, pool: Pool, tmp_path: Path
+) -> None:
+    savepoint = take(pool, "one", [source(bucket)], holder=ME)
+    assert {query: part.batch for query, part in savepoint.queries.items()} == {"q": 1}
+    assert savepoint.queries["q"].entries[0].batch == 1
+
+    restore(pool, savepoint, Place(bucket, "again/"), holder=ME)
+    fetch(pool, savepoint, tmp_path / "here", holder=ME, move=True)
+    made = fetch(pool, savepoint, tmp_path / "own", holder=ME, move=False)
+
+    assert verify(tree(s3, bucket, "again/q")).restorable == [1]
+    assert verify(tmp_path / "here" / "q").restorable == [1]
+    assert read_savepoint(tmp_path / "own") == made
+    assert judge(tmp_path / "own", made).restorable is True
+    with pytest.raises(ObjectExistsError, match="something lies below"):
+        restore(pool, savepoint, Place(bucket, "again/"), holder=ME)
+
+
+def test_the_log_of_a_sink_belongs_to_the_cut(s3: S3Access, bucket: str, pool: Pool, tmp_path: Path) -> None:
+    entries = tmp_path / LOG
+    entries.mkdir()
+    for batch in range(3):
+        (entries / str(batch)).write_text("v1")
+    put_directory(s3, bucket, f"out/{LOG}", entries)
+
+    savepoint = take(pool, "one", [source(bucket, sink="out/")], holder=ME)
+
+    assert [name for name in savepoint.files if name.startswith("sinks/")] == [f"sinks/q/{LOG}/{n}" for n in (0, 1)]
+    assert savepoint.queries["q"].sink.max_batch == 2
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("shape", ["rocksdb2-changelog", "hdfs", "rocksdb2-join"])
+def test_a_savepoint_of_state_is_judged_to_its_last_byte(
+    shape: str, s3: S3Access, bucket: str, pool: Pool, tmp_path: Path
+) -> None:
+    put_directory(s3, bucket, "state", checkpoint_copy(shape, tmp_path / "s"))
+
+    savepoint = take(pool, "one", [source(bucket, prefix="state/")], holder=ME)
+
+    batch = savepoint.queries["q"].batch
+    assert verify(pool.tree_of(savepoint, "q"), depth="full").restorable[-1] == batch
+    assert [name for name in savepoint.files if "/." in name] == []
+
+
+def test_a_file_that_is_replaced_under_the_copy_is_noticed_and_the_next_attempt_has_the_new_one(
+    s3: S3Access, bucket: str, tmp_path: Path
+) -> None:
+    changed = (tmp_path / "c" / "metadata").read_bytes() + b"\n"
+
+    def replace(exchange: Exchange) -> None:
+        s3.client().put_object(Bucket=bucket, Key="c/metadata", Body=changed)
+        exchange.forward()
+
+    # Between the listing of the checkpoint and the copy: when the copy looks at its source.
+    with s3_proxy(s3.endpoint, Fault(replace, "HEAD", f"/{bucket}/c/metadata")) as endpoint:
+        savepoint = take(open_pool(s3, bucket, endpoint), "one", [source(bucket)], holder=ME)
+
+    pool = open_pool(s3, bucket)
+    assert pool.tree_of(savepoint, "q").read("metadata") == changed
+
+
+@pytest.mark.parametrize("step", ["c/commits/1", "_pool/", "_manifests/one.json"])
+def test_a_savepoint_that_ends_at_any_step_is_none_and_its_remains_are_collected(
+    step: str, s3: S3Access, bucket: str, pool: Pool
+) -> None:
+    method = "HEAD" if step.startswith("c/") else "PUT"
+    fault = Fault(refuse(403, "AccessDenied"), method, step, after=2 if step == "_pool/" else 0)
+    with s3_proxy(s3.endpoint, fault) as endpoint, pytest.raises(StorageUnavailableError):
+        take(open_pool(s3, bucket, endpoint), "one", [source(bucket)], holder=ME)
+
+    assert fault.hits == 1
+    assert pool.names() == []
+    sweep(pool, holder=ME, grace=NOW)
+    assert members(pool) == set()
+
+
+def test_a_member_is_left_alone_while_it_is_younger_than_the_grace(pool: Pool, bucket: str) -> None:
+    take(pool, "one", [source(bucket)], holder=ME)
+    pool.store.delete(pool.manifest_key("one"))
+
+    swept = sweep(pool, holder=ME)
+
+    assert (swept.removed, swept.young) == (0, len(members(pool)))
+    assert members(pool)
+
+
+def test_a_manifest_that_cannot_be_read_ends_a_sweep_before_anything_is_removed(
+    s3: S3Access, bucket: str, pool: Pool
+) -> None:
+    take(pool, "one", [source(bucket, 0)], holder=ME)
+    take(pool, "two", [source(bucket, 1)], holder=ME)
+    pool.store.delete(pool.manifest_key("one"))
+    before = members(pool)
+
+    fault = Fault(refuse(403, "AccessDenied"), "GET", "_manifests/two.json")
+    with s3_proxy(s3.endpoint, fault) as endpoint, pytest.raises(StorageUnavailableError):
+        sweep(open_pool(s3, bucket, endpoint), holder=ME, grace=NOW)
+    pool.store.write(pool.manifest_key("two"), b"{}")
+    with pytest.raises(CheckpointCorruptError):
+        sweep(pool, holder=ME, grace=NOW)
+
+    assert members(pool) == before
+
+
+def test_nothing_is_swept_while_somebody_uses_the_pool_and_nobody_uses_it_while_it_is_swept(
+    pool: Pool, bucket: str
+) -> None:
+    take(pool, "one", [source(bucket)], holder=ME)
+    pool.store.delete(pool.manifest_key("one"))
+
+    with lease(pool.store, pool.leases, USE, holder="somebody"):
+        assert sweep(pool, holder=ME, grace=NOW).in_use_by == ("somebody",)
+    with lease(pool.store, pool.leases, SWEEP, holder="a sweeper"):
+        with pytest.raises(StorageUnavailableError, match="being swept by a sweeper"):
+            take(pool, "two", [source(bucket)], holder=ME)
+        assert sweep(pool, holder=ME, grace=NOW).in_use_by == ("a sweeper",)
+
+    assert members(pool)
+    assert sweep(pool, holder=ME, grace=NOW).removed > 0
+    assert members(pool) == set()
+
+
+def test_what_cannot_be_saved_is_refused_before_anything_is_written(pool: Pool, bucket: str) -> None:
+    with pytest.raises(CheckpointMissingError):
+        take(pool, "one", [source(bucket, prefix="nowhere/")], holder=ME)
+    with pytest.raises(ConfigurationError, match="another bucket"):
+        take(pool, "one", [PooledSource(query="q", place=Place("elsewhere", "c/"))], holder=ME)
+    with pytest.raises(ConfigurationError, match="lies in the checkpoint"):
+        take(pool, "one", [source(bucket, prefix="savepoints/")], holder=ME)
+
+    assert list(pool.store.list("savepoints/")) == []
+
+
+def test_a_manifest_that_leads_out_of_the_pool_is_refused(pool: Pool, bucket: str) -> None:
+    savepoint = take(pool, "one", [source(bucket)], holder=ME)
+    file = savepoint.files["q/metadata"].model_copy(update={"member": "../c/metadata"})
+    bad = savepoint.model_copy(update={"files": {**savepoint.files, "q/metadata": file}})
+    pool.store.write(pool.manifest_key("one"), bad.to_bytes())
+
+    with pytest.raises(CheckpointCorruptError, match="which no pool has"):
+        pool.read("one")
+
+
+def test_the_command_does_all_of_it(s3: S3Access, bucket: str, tmp_path: Path) -> None:
+    environment = {
+        "COLUMNS": "300",
+        "AWS_ENDPOINT_URL": s3.endpoint,
+        "AWS_ACCESS_KEY_ID": s3.access_key,
+        "AWS_SECRET_ACCESS_KEY": s3.secret_key,
+    }
+
+    def call(*words: str) -> Any:
+        done = CliRunner(env=environment).invoke(app, ["savepoint", *words, "--json"])
+        assert done.exit_code == 0, done.output
+        return json.loads(done.stdout)
+
+    place = f"s3://{bucket}/savepoints"
+    made = call("create", f"s3a://{bucket}/c", "--to", f"{place}/one", "--label", "before the upgrade")
+    assert (made["directory"], made["cut"]) == (f"{place}/one", {"c": 1})
+    assert call("verify", f"{place}/one")["restorable"] is True
+    restored = call("restore", f"{place}/one", "--to", f"s3://{bucket}/again")
+    assert restored["checkpoints"] == {"c": f"s3a://{bucket}/again/c"}
+    assert call("export", f"{place}/one", "--to", str(tmp_path / "one.tar"))["bytes"] > 0
+    assert call("import", str(tmp_path / "one.tar"), "--to", str(tmp_path / "one"))["cut"] == {"c": 1}
+    assert call("dispose", f"{place}/one", "--yes", "--grace-hours", "0")["pool"]["removed"] == made["files"]
+    assert call("sweep", place)["pool"]["kept"] == 0
