@@ -65,7 +65,7 @@ def fresh(directory: Directory) -> Directory:
 def at_once(directory: Directory) -> int:
     """Return how many files of *directory* are to be read at a time.
 
-    One on this host: what is read is small, and decoding it holds Python's lock (docs/benchmarks.md).
+    One on this host: its files are small, and decoding them holds Python's lock: two threads gained nothing.
     """
     return 1 if isinstance(directory, Path) else directory.at_once
 
