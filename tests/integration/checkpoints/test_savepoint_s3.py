@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -14,7 +15,7 @@ from typer.testing import CliRunner
 from airflow_provider_ha.checkpoints.directories.sinks import LOG
 from airflow_provider_ha.checkpoints.pooled.judge import missing
 from airflow_provider_ha.checkpoints.pooled.leases import SWEEP, USE, lease
-from airflow_provider_ha.checkpoints.pooled.pool import Place, Pool
+from airflow_provider_ha.checkpoints.pooled.pool import Place, Pool, member_of
 from airflow_provider_ha.checkpoints.pooled.restore import fetch, restore
 from airflow_provider_ha.checkpoints.pooled.sweep import dispose, sweep
 from airflow_provider_ha.checkpoints.pooled.take import PooledSource, take
@@ -29,6 +30,7 @@ from airflow_provider_ha.errors import (
     StorageUnavailableError,
 )
 from tests.corpus import checkpoint_copy
+from tests.docs.blocks import blocks_of
 from tests.s3_checkpoints import noting_proxy, put_directory, tree
 from tests.s3_faults import Exchange, Fault, refuse, s3_proxy
 from tests.s3_server import S3Access, real_server
@@ -36,6 +38,7 @@ from tests.unit.checkpoints.test_verification_sparse import write_log
 
 
 pytestmark = pytest.mark.timeout(300)
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "s3.md"
 ME = "a test"
 NOW = timedelta()
 
@@ -153,7 +156,7 @@ def test_a_savepoint_of_state_is_judged_to_its_last_byte(
 def test_a_file_that_is_replaced_under_the_copy_is_noticed_and_the_next_attempt_has_the_new_one(
     s3: S3Access, bucket: str, tmp_path: Path
 ) -> None:
-    changed = (tmp_path / "c" / "metadata").read_bytes() + b"\n"
+    changed = (tmp_path / "c" / "metadata").read_bytes().replace(b"3f8a", b"4f8a")  # of the same size
 
     def replace(exchange: Exchange) -> None:
         s3.client().put_object(Bucket=bucket, Key="c/metadata", Body=changed)
@@ -164,6 +167,8 @@ def test_a_file_that_is_replaced_under_the_copy_is_noticed_and_the_next_attempt_
         savepoint = take(open_pool(s3, bucket, endpoint), "one", [source(bucket)], holder=ME)
 
     pool = open_pool(s3, bucket)
+    (now,) = pool.reader.list("c/metadata")
+    assert savepoint.files["q/metadata"].member == member_of(now.etag, now.size)
     assert pool.tree_of(savepoint, "q").read("metadata") == changed
 
 
@@ -249,26 +254,44 @@ def test_a_manifest_that_leads_out_of_the_pool_is_refused(pool: Pool, bucket: st
         pool.read("one")
 
 
-def test_the_command_does_all_of_it(s3: S3Access, bucket: str, tmp_path: Path) -> None:
+def call(s3: S3Access, *words: str) -> str:
+    """Call the command as a user does who has said in the environment where S3 is."""
     environment = {
         "COLUMNS": "300",
         "AWS_ENDPOINT_URL": s3.endpoint,
         "AWS_ACCESS_KEY_ID": s3.access_key,
         "AWS_SECRET_ACCESS_KEY": s3.secret_key,
     }
+    done = CliRunner(env=environment).invoke(app, list(words))
+    assert done.exit_code == 0, done.output
+    return done.stdout
 
-    def call(*words: str) -> Any:
-        done = CliRunner(env=environment).invoke(app, ["savepoint", *words, "--json"])
-        assert done.exit_code == 0, done.output
-        return json.loads(done.stdout)
+
+def test_the_commands_of_the_page_work_in_their_order(
+    s3: S3Access, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    put_directory(s3, bucket, "checkpoint", tmp_path / "c")
+    (block,) = (block for block in blocks_of(PAGE) if "savepoint create" in block.text)
+
+    for line in block.text.splitlines():
+        call(s3, *shlex.split(line.replace("s3://bucket/", f"s3://{bucket}/"))[1:])
+
+    assert (tmp_path / "before-upgrade.tar.zst").is_file()
+    assert verify(tree(s3, bucket, "restored/checkpoint")).restorable == [1]
+
+
+def test_a_program_gets_json_from_each_command(s3: S3Access, bucket: str, tmp_path: Path) -> None:
+    def document(*words: str) -> Any:
+        return json.loads(call(s3, "savepoint", *words, "--json"))
 
     place = f"s3://{bucket}/savepoints"
-    made = call("create", f"s3a://{bucket}/c", "--to", f"{place}/one", "--label", "before the upgrade")
+    made = document("create", f"s3a://{bucket}/c", "--to", f"{place}/one", "--label", "before the upgrade")
     assert (made["directory"], made["cut"]) == (f"{place}/one", {"c": 1})
-    assert call("verify", f"{place}/one")["restorable"] is True
-    restored = call("restore", f"{place}/one", "--to", f"s3://{bucket}/again")
+    assert document("verify", f"{place}/one")["restorable"] is True
+    restored = document("restore", f"{place}/one", "--to", f"s3://{bucket}/again")
     assert restored["checkpoints"] == {"c": f"s3a://{bucket}/again/c"}
-    assert call("export", f"{place}/one", "--to", str(tmp_path / "one.tar"))["bytes"] > 0
-    assert call("import", str(tmp_path / "one.tar"), "--to", str(tmp_path / "one"))["cut"] == {"c": 1}
-    assert call("dispose", f"{place}/one", "--yes", "--grace-hours", "0")["pool"]["removed"] == made["files"]
-    assert call("sweep", place)["pool"]["kept"] == 0
+    assert document("export", f"{place}/one", "--to", str(tmp_path / "one.tar"))["bytes"] > 0
+    assert document("import", str(tmp_path / "one.tar"), "--to", str(tmp_path / "one"))["cut"] == {"c": 1}
+    assert document("dispose", f"{place}/one", "--yes", "--grace-hours", "0")["pool"]["removed"] > 0
+    assert document("sweep", place)["pool"]["kept"] == 0
