@@ -71,7 +71,7 @@ def at_once(directory: Directory) -> int:
 
 
 def expect(directory: Directory, names: Iterable[str]) -> None:
-    """Say which files will be read next, where that helps."""
+    """Say which files will be read next; nothing comes of it on this host."""
     if not isinstance(directory, Path):
         directory.expect(names)
 
