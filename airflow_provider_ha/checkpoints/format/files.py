@@ -139,7 +139,7 @@ def read(directory: Directory, name: str) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class _LocalFile:
+class LocalFile:
     """An :class:`OpenFile` of this host."""
 
     name: str
@@ -172,7 +172,7 @@ def opened(directory: Directory, name: str) -> Iterator[OpenFile]:
     except OSError as error:
         raise UnreadableError(name, error) from error
     try:
-        yield _LocalFile(name, os.fstat(descriptor).st_size, descriptor)
+        yield LocalFile(name, os.fstat(descriptor).st_size, descriptor)
     finally:
         os.close(descriptor)
 

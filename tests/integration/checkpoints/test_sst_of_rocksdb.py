@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.format.byte_stream import NotLookedIntoError
-from airflow_provider_ha.checkpoints.format.files import OpenFile
+from airflow_provider_ha.checkpoints.format.files import LocalFile
 from airflow_provider_ha.checkpoints.format.single_pass import SinglePass
 from airflow_provider_ha.checkpoints.format.sst import check_table
 from airflow_provider_ha.errors import CheckpointCorruptError
@@ -43,7 +43,7 @@ class Flipper:
         os.pwrite(descriptor, content, 0)
 
     def check(self) -> None:
-        check_table("1.sst", SinglePass(OpenFile("1.sst", len(self._content), self._descriptor)))
+        check_table("1.sst", SinglePass(LocalFile("1.sst", len(self._content), self._descriptor)))
 
     def found(self, place: int, change: int) -> bool:
         """Whether a changed byte is called corrupt."""

@@ -55,7 +55,7 @@ def test_a_replay_that_is_over_is_not_repeated() -> None:
 
 @pytest.mark.parametrize("recorded", [[], entries(4, 5), [*entries(4, 5), *entries(7, 9)]])
 def test_a_file_sink_with_batches_of_unknown_boundaries_is_refused(recorded: list[BatchEntry]) -> None:
-    with pytest.raises(RestoreRefusedError, match="LOSS_POSSIBLE: the file sink of query 'stats' has batches up to 7"):
+    with pytest.raises(RestoreRefusedError, match="LOSS_POSSIBLE: the sink of query 'stats' has batches up to 7"):
         decide_start(Progress(3, 3), recorded, 7, query="stats")
 
 
