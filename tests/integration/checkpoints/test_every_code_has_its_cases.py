@@ -47,6 +47,9 @@ ELSEWHERE: dict[Code, str] = {
     Code.STATE_UNKNOWN: "test_verify: never blocks; only who knows the query can tell",
     Code.SINK_FILE_MISSING: "unit test_verification_sinks: never blocks, Spark does not look at its output again",
     Code.SINK_FILE_SIZE: "the same",
+    Code.LOAD_REFUSED: "test_prove and test_prove_shapes: it is Spark's own answer",
+    Code.START_REFUSED: "the same",
+    Code.NOT_PROVEN: "test_prove: never blocks, Spark could not be asked",
     Code.NOT_LOOKED_INTO: "test_verify: never blocks, and says that nothing is known",
 }
 
