@@ -6,12 +6,12 @@ nobody decides anything by it, and it is still there when ZooKeeper's data is go
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 from typing import ClassVar
 
 from airflow_provider_ha.errors import ObjectExistsError, ObjectMissingError, RecordCorruptError
+from airflow_provider_ha.pointers.scan import Unreadable
 from airflow_provider_ha.records import Model, Record
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.store import ObjectStore
@@ -77,18 +77,6 @@ class Drill(Record):
     requested_by: str
 
 
-@dataclass(frozen=True, slots=True)
-class UnreadableDrill:
-    """A record that is there and cannot be read.
-
-    :param name: Its key.
-    :param reason: What is wrong with it.
-    """
-
-    name: str
-    reason: str
-
-
 class DrillStore:
     """The records of one job's drills. Owns nothing; safe in any thread."""
 
@@ -129,20 +117,20 @@ class DrillStore:
             self._store.delete(old.key)
         return drill
 
-    def list(self) -> tuple[list[Drill], list[UnreadableDrill]]:
+    def list(self) -> tuple[list[Drill], list[Unreadable]]:
         """Return all drills, newest first, and beside them those that cannot be read.
 
         :raises StorageUnavailableError: Storage could not be read: nothing is known about the drills.
         """
         read = [self._read(found.key) for found in self._store.list(self._keys.drills)]
         drills = [item for item in read if isinstance(item, Drill)]
-        unreadable = [item for item in read if isinstance(item, UnreadableDrill)]
+        unreadable = [item for item in read if isinstance(item, Unreadable)]
         return sorted(drills, key=lambda drill: drill.started_at, reverse=True), unreadable
 
-    def _read(self, key: str) -> Drill | UnreadableDrill | None:
+    def _read(self, key: str) -> Drill | Unreadable | None:
         try:
             return Drill.from_bytes(self._store.read(key), source=key)
         except ObjectMissingError:
             return None  # forgotten since it was listed
         except RecordCorruptError as error:
-            return UnreadableDrill(key, error.message)
+            return Unreadable(key, error.message)

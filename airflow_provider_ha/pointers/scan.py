@@ -38,9 +38,9 @@ class Found(Generic[P]):
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A pointer or payload that is there and cannot be read, or that should be there and is not.
+    """A pointer, payload or record that is there and cannot be read, or that should be there and is not.
 
-    :param name: Name of the pointer's node: the checkpoint's digits, or the savepoint's id.
+    :param name: Name of the pointer's node (the checkpoint's digits, or the savepoint's id), or the record's key.
     :param reason: What is wrong with it.
     """
 

@@ -29,7 +29,7 @@ def origin(*, adopted: bool, sink: QuerySink) -> Origin:
         created_at=datetime(2026, 1, 1, tzinfo=timezone.utc),
         adopted={"windows": ADOPTED} if adopted else {},
     )
-    return Origin(OriginKind.RESTORE, "live/e1-a", Path("/work/live/e1-a"), plan=plan, sinks=Path("/work/savepoint"))
+    return Origin(OriginKind.RESTORE, "live/e1-a", Path("/ha/live/e1-a"), plan=plan, sinks=Path("/ha/savepoint"))
 
 
 NAMED = QuerySink(kind=SinkKind.FILE, path="/data/out")
@@ -52,7 +52,7 @@ def test_a_query_that_is_new_in_a_restored_run_begins_from_nothing() -> None:
 @pytest.mark.parametrize(
     ("adopted", "sink", "log"),
     [
-        (False, NAMED, Path("/work/savepoint/sinks/windows/_spark_metadata")),
+        (False, NAMED, Path("/ha/savepoint/sinks/windows/_spark_metadata")),
         (True, NAMED, Path("/data/out/_spark_metadata")),
         (True, UNNAMED, None),
     ],
