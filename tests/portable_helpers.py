@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import subprocess
+import sys
 import tarfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -73,3 +76,19 @@ def names_in(directory: Path) -> list[str]:
 def all_names(directory: Path) -> list[str]:
     """Return everything below a directory, hidden names included."""
     return sorted(str(path.relative_to(directory)) for path in directory.rglob("*"))
+
+
+def steps_survived(program: str, what: str, place: Path) -> int:
+    """Run a program that kills its children before each step; return how many steps there were.
+
+    :param program: Its file; it ends with another code than 0 when a kill left something wrong.
+    """
+    done = subprocess.run(
+        [sys.executable, program, what, str(place)],
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return int(done.stdout)

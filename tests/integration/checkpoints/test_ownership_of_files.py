@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from airflow_provider_ha.checkpoints.restore.prepare import prepare_restore
 from airflow_provider_ha.checkpoints.verification.verify import verify
 from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint, Owner
 from tests import killed_restores
+from tests.portable_helpers import steps_survived
 from tests.recorded_job import QUERY, copy_live
 
 
@@ -84,15 +83,4 @@ def test_what_is_adopted_is_copied_even_when_it_is_claimed(savepoint: Path, tmp_
 
 @pytest.mark.parametrize(("what", "steps"), [("user", 10), ("job", 10), ("adopted", 10)])
 def test_a_restore_that_is_killed_at_any_step_can_be_repeated(tmp_path: Path, what: str, steps: int) -> None:
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
-
-    done = subprocess.run(
-        [sys.executable, killed_restores.__file__, what, str(tmp_path)],
-        env=environment,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert int(done.stdout) >= steps
+    assert steps_survived(killed_restores.__file__, what, tmp_path) >= steps
