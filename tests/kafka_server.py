@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -21,12 +21,14 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.testing.waiting import wait_until
+from tests.secured_zookeeper import make_certificates
 
 
 CACHE = Path(__file__).parents[1] / "build" / "test-cache" / "kafka"
 IVY_CACHE = CACHE.parent / "ivy" / "cache"
 BROKER = "4.3.1"
 CONNECTOR = "4.2.0"
+USER, PASSWORD = "planner", "kafka-secret"
 RESOLVE_TIMEOUT = 900  # seconds; the first time fetches 54 MB
 # The connector's own dependencies do not all exist in one release, so each jar is named.
 IVY_FILE = f"""<ivy-module version="2.0">
@@ -48,8 +50,14 @@ PROPERTIES = """
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+listeners=PLAINTEXT://127.0.0.1:{port},LOGIN://127.0.0.1:{login},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port},LOGIN://127.0.0.1:{login}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,LOGIN:SASL_SSL,CONTROLLER:PLAINTEXT
+listener.name.login.sasl.enabled.mechanisms=PLAIN
+listener.name.login.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \\
+  user_{user}="{password}";
+listener.name.login.ssl.keystore.type=PEM
+listener.name.login.ssl.keystore.location={certificate}
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=PLAINTEXT
 log.dirs={folder}/data
@@ -68,9 +76,23 @@ class Kafka:
     """A running broker.
 
     :param servers: What clients connect to.
+    :param login_servers: The same broker for those who log in over TLS, as :data:`USER`.
+    :param authority: Certificate that its own is signed by.
     """
 
     servers: str
+    login_servers: str
+    authority: Path
+
+    def login(self, password: str) -> dict[str, str]:
+        """Return the client properties of who logs in with that password."""
+        return {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": USER,
+            "sasl.password": password,
+            "ssl.ca.location": str(self.authority),
+        }
 
     @cached_property
     def admin(self) -> Any:
@@ -126,9 +148,12 @@ def broker() -> Iterator[Kafka]:
     """Yield a running Kafka without topics."""
     jars = _jars() / "broker"
     with tempfile.TemporaryDirectory(prefix="broker-", dir=CACHE) as folder:
-        port, controller = _free_ports()
+        port, login, controller = _free_ports(3)
+        certificates = make_certificates(Path(folder) / "certificates")
         properties = Path(folder) / "server.properties"
-        properties.write_text(PROPERTIES.format(port=port, controller=controller, folder=folder), encoding="utf-8")
+        ports = {"port": port, "login": login, "controller": controller}
+        known = {"user": USER, "password": PASSWORD, "certificate": certificates.server}
+        properties.write_text(PROPERTIES.format(folder=folder, **ports, **known), encoding="utf-8")
         java = ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx384m", "-cp", f"{jars}/*"]
         log = Path(folder) / "log"
         with log.open("wb") as output:
@@ -138,7 +163,7 @@ def broker() -> Iterator[Kafka]:
         try:
             wait_until(lambda: _answers(port) or process.poll() is not None, timeout=120, what="the broker")
             assert process.poll() is None, log.read_text(encoding="utf-8")[-4000:]
-            yield Kafka(f"127.0.0.1:{port}")
+            yield Kafka(f"127.0.0.1:{port}", f"127.0.0.1:{login}", certificates.authority)
         finally:
             process.kill()
             process.wait()
@@ -177,8 +202,9 @@ def _answers(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def _free_ports() -> tuple[int, int]:
-    with socket.socket() as first, socket.socket() as second:
-        first.bind(("127.0.0.1", 0))
-        second.bind(("127.0.0.1", 0))
-        return first.getsockname()[1], second.getsockname()[1]
+def _free_ports(count: int) -> list[int]:
+    with ExitStack() as held:
+        probes = [held.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]

@@ -19,10 +19,12 @@ from airflow_provider_ha.checkpoints.directories.pins import pin
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink, RestorePlan, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.restore._kafka_client import held_offsets
 from airflow_provider_ha.checkpoints.restore.facts import QueryFacts, with_surroundings
+from airflow_provider_ha.checkpoints.restore.kafka_offsets import Held
 from airflow_provider_ha.checkpoints.restore.plan import plan_restore
 from airflow_provider_ha.checkpoints.restore.select import Chosen
+from airflow_provider_ha.errors import RestoreUnknownError
 from tests.checkpoint_helpers import Job
-from tests.kafka_server import Kafka, broker, connector_jars
+from tests.kafka_server import PASSWORD, Kafka, broker, connector_jars
 
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3000)]
@@ -181,17 +183,46 @@ def test_brokers_that_do_not_answer_leave_it_unknown(kafka: Kafka, template: tup
     assert made.queries["stats"].inputs[0].amount == 10
 
 
+def test_a_client_that_logs_in_over_tls_is_answered(kafka: Kafka, tmp_path: Path) -> None:
+    topic = kafka.new_topic()
+    kafka.add(topic, 3)
+
+    found = held_offsets(kafka.login_servers, [topic], properties=login(kafka, tmp_path, PASSWORD))
+
+    assert found == {(topic, 0): Held(0, 3)}
+
+
+def test_a_login_that_is_refused_is_no_answer_and_its_password_is_not_told(
+    kafka: Kafka, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    topic = kafka.new_topic()
+
+    with pytest.raises(RestoreUnknownError, match="did not say which offsets it has") as refused:
+        held_offsets(kafka.login_servers, [topic], properties=login(kafka, tmp_path, "wrong-secret"), timeout=10)
+
+    said = f"{refused.value} {refused.value.next_step} {refused.value.__cause__} {capfd.readouterr()}"
+    assert "wrong-secret" not in said
+
+
+def login(kafka: Kafka, directory: Path, password: str) -> Path:
+    """Write the client properties of a login, for its owner only."""
+    path = directory / "kafka.properties"
+    path.touch(mode=0o600)
+    path.write_text("".join(f"{name}={value}\n" for name, value in kafka.login(password).items()), encoding="utf-8")
+    return path
+
+
 @pytest.mark.spark
 def test_the_command_asks_the_brokers_that_it_is_told(
     kafka: Kafka, template: tuple[str, Path], source: Job, spark_ha: Any, tmp_path: Path
 ) -> None:
-    login = tmp_path / "kafka.properties"
-    login.touch(mode=0o600)
-    login.write_text("security.protocol=PLAINTEXT\n", encoding="utf-8")
+    properties = tmp_path / "kafka.properties"
+    properties.touch(mode=0o600)
+    properties.write_text("security.protocol=PLAINTEXT\n", encoding="utf-8")
     add_checkpoint(source, template[1])
     named = ("--kafka-bootstrap", f"stats={kafka.servers}")
 
-    asked = spark_ha("checkpoint", "plan", *AS_COPY, *named, "--kafka-properties", str(login), "--json")
+    asked = spark_ha("checkpoint", "plan", *AS_COPY, *named, "--kafka-properties", str(properties), "--json")
     shown = spark_ha("checkpoint", "plan", *AS_COPY, *named)
     unnamed = spark_ha("checkpoint", "plan", *AS_COPY)
     refused = spark_ha("restore", *AS_COPY)
