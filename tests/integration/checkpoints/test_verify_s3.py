@@ -25,6 +25,7 @@ from tests.unit.checkpoints.test_verification_sparse import write_log
 
 pytestmark = pytest.mark.timeout(300)
 SPARK = "4.2.0"
+LEFT = "CHECKSUM_LEFT"
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +62,7 @@ def command(s3: S3Access, endpoint: str, *words: str) -> tuple[int, str]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.id)
+@pytest.mark.parametrize("damage", [each for each in DAMAGES if each.code != LEFT], ids=lambda damage: damage.id)
 def test_a_damaged_checkpoint_is_judged_as_on_a_disk(damage: Damage, s3: S3Access, bucket: str, tmp_path: Path) -> None:
     copy = checkpoint_copy(damage.shape, tmp_path / "c")
     damage.apply(copy)
@@ -71,6 +72,21 @@ def test_a_damaged_checkpoint_is_judged_as_on_a_disk(damage: Damage, s3: S3Acces
         assert verify(tree(s3, bucket, "c"), depth=depth, spark_version=SPARK) == verify(
             copy, depth=depth, spark_version=SPARK
         )
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("damage", [each for each in DAMAGES if each.code == LEFT], ids=lambda damage: damage.id)
+def test_a_checksum_that_was_left_bothers_only_hadoops_local_file_system(
+    damage: Damage, s3: S3Access, bucket: str, tmp_path: Path
+) -> None:
+    copy = checkpoint_copy(damage.shape, tmp_path / "c")
+    damage.apply(copy)
+    put_directory(s3, bucket, "c", copy)
+
+    report = verify(tree(s3, bucket, "c"), spark_version=SPARK)
+
+    assert report.startable is True
+    assert LEFT not in codes(report)
 
 
 def test_a_verification_asks_for_the_pages_of_the_list_and_for_each_object_that_it_needs_once(
