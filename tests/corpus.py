@@ -59,7 +59,8 @@ def corpus(cache: Path | None = None) -> Path:
 
     :param cache: Where corpora are kept; the build folder of the repository when not given.
     """
-    cache = cache or Path(__file__).resolve().parents[1] / "build" / "test-cache" / "corpus"
+    # Without links: source logs hold absolute paths, and clones may share one cache.
+    cache = cache or (Path(__file__).resolve().parents[1] / "build" / "test-cache").resolve() / "corpus"
     program = Path(__file__).read_bytes()
     stamp = hashlib.sha256(program + importlib.metadata.version("pyspark").encode()).hexdigest()[:16]
     made = cache / stamp

@@ -140,6 +140,13 @@ def flip_sst(checkpoint: Path) -> None:
     path.write_bytes(content)
 
 
+def flip_sst_unseen(checkpoint: Path) -> None:
+    """Flip a byte of the rows in the newest table file, and drop the hidden checksum that would tell at once."""
+    flip_sst(checkpoint)
+    path = newest_sst(checkpoint)
+    (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
+
+
 def wrong_spark_crc(pattern: str) -> Callable[[Path], None]:
     """Let Spark's checksum file name another sum."""
 
@@ -177,6 +184,16 @@ def as_directory(pattern: str) -> Callable[[Path], None]:
         path = one(checkpoint, pattern)
         path.unlink()
         path.mkdir()
+
+    return apply
+
+
+def remove_each(pattern: str) -> Callable[[Path], None]:
+    """Remove every file of that name."""
+
+    def apply(checkpoint: Path) -> None:
+        for path in sorted(checkpoint.glob(pattern)):
+            remove(str(path.relative_to(checkpoint)))(checkpoint)
 
     return apply
 
@@ -315,6 +332,8 @@ DAMAGES: tuple[Damage, ...] = (
     starts("rocksdb1-changelog", "zip-empty", empty("state/0/0/9.zip"), "STATE_FALLBACK"),
     starts("rocksdb1-changelog", "zip-removed", remove("state/0/0/9.zip")),
     starts("rocksdb1-changelog", "sst-removed", lambda c: newest_sst(c).unlink(), "STATE_FALLBACK"),
+    starts("rocksdb1-changelog", "sst-flipped", flip_sst, "STATE_FALLBACK"),
+    fails("rocksdb1-changelog", "sst-flipped-unseen", flip_sst_unseen, "STATE_CORRUPT"),
     starts("rocksdb1-changelog", "sst-stale-crc", stale_newest_sst, "CHECKSUM_MISMATCH"),
     starts("rocksdb1-changelog", "changelog-removed", remove("state/0/0/9.changelog")),
     fails(
@@ -327,7 +346,23 @@ DAMAGES: tuple[Damage, ...] = (
     starts("rocksdb2-changelog", "zip-empty", empty("state/0/0/9_*.zip"), "STATE_FALLBACK"),
     starts("rocksdb2-changelog", "zip-removed", remove("state/0/0/9_*.zip")),
     starts("rocksdb2-changelog", "sst-removed", lambda c: newest_sst(c).unlink(), "STATE_FALLBACK"),
+    fails("rocksdb2-changelog", "sst-flipped-unseen", flip_sst_unseen, "STATE_CORRUPT"),
     starts("rocksdb2-changelog", "changelog-removed", remove("state/0/0/9_*.changelog")),
+    # The changelogs behind the newest zip know the versions back to 6 only; that of version 6 knows those below it.
+    starts(
+        "rocksdb2-changelog",
+        "zip-removed-base-half",
+        both(remove("state/0/0/9_*.zip"), halve("state/0/0/6_*.zip")),
+        "STATE_FALLBACK",
+    ),
+    starts(
+        "rocksdb2-changelog",
+        "zip-and-base-removed",
+        both(remove("state/0/0/9_*.zip"), remove("state/0/0/6_*.zip")),
+        "STATE_FALLBACK",
+    ),
+    # Without any zip the changelogs are the first way that is tried, and those behind the lineage are not found.
+    fails("rocksdb2-changelog", "every-zip-removed", remove_each("state/0/0/[369]_*.zip"), "STATE_MISSING"),
     fails(
         "rocksdb2-changelog",
         "zip-and-old-changelog-removed",

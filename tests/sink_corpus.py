@@ -36,7 +36,7 @@ SHAPES: dict[str, tuple[str, str]] = {
 
 def sink_corpus() -> Path:
     """Return the directory of the corpus, made when it is not there yet."""
-    cache = ROOT / "build" / "test-cache" / "sink-corpus"
+    cache = (ROOT / "build" / "test-cache").resolve() / "sink-corpus"
     program = Path(__file__).read_bytes() + (ROOT / "tests" / "corpus.py").read_bytes()
     made = cache / hashlib.sha256(program + importlib.metadata.version("pyspark").encode()).hexdigest()[:16]
     cache.mkdir(parents=True, exist_ok=True)

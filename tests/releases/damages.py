@@ -102,6 +102,18 @@ def there(damage: Callable[[str], Apply], path: str) -> Apply:
     return apply
 
 
+def hidden(damage: Callable[[str], Apply], path: str) -> Apply:
+    """Do *damage* to a file by its hidden checksum, which not every release writes for every file."""
+    parent, _, own = path.rpartition("/")
+
+    def apply(checkpoint: Path) -> None:
+        if not (checkpoint / parent / f".{own}.crc").exists():
+            raise NothingToDamageError(path)
+        damage(path)(checkpoint)
+
+    return apply
+
+
 def stale_timeline(checkpoint: Path) -> None:
     """Take the two newest batches out of the logs, and leave their state."""
     for batch in (last(checkpoint), last(checkpoint) - 1):
@@ -141,7 +153,7 @@ DAMAGES = (
     ReleaseDamage("offsets-last-cut", LOGS, log(cut_line, "offsets/{}"), "OFFSETS_CORRUPT"),
     ReleaseDamage("offsets-before-last-removed", LOGS, log(remove, "offsets/{}", back=1), "OFFSETS_MISSING"),
     ReleaseDamage("offsets-old-empty", LOGS, log(empty, "offsets/{}", back=3), "OFFSETS_CORRUPT"),
-    ReleaseDamage("offsets-stale-crc", LOGS, log(stale_hidden_crc, "offsets/{}")),
+    ReleaseDamage("offsets-stale-crc", LOGS, log(lambda path: hidden(stale_hidden_crc, path), "offsets/{}")),
     ReleaseDamage("offsets-removed", LOGS, remove("offsets"), "OFFSETS_MISSING"),
     ReleaseDamage("commits-last-empty", LOGS, log(empty, "commits/{}"), "COMMITS_CORRUPT"),
     ReleaseDamage("commits-last-cut", (HDFS, ROCKSDB2), log(cut_line, "commits/{}"), "COMMITS_CORRUPT"),
@@ -153,7 +165,7 @@ DAMAGES = (
     ReleaseDamage("source-compact-removed", LOGS, remove("sources/0/3.compact"), "SOURCE_LOG_MISSING"),
     ReleaseDamage("source-compact-cut", LOGS, cut_line("sources/0/3.compact"), "SOURCE_LOG_CORRUPT"),
     ReleaseDamage("source-path-changed", LOGS, replace("sources/0/3.compact", b"/001", b"/0x"), "SOURCE_LOG_CORRUPT"),
-    ReleaseDamage("source-stale-crc", LOGS, stale_hidden_crc("sources/0/3.compact")),
+    ReleaseDamage("source-stale-crc", LOGS, hidden(stale_hidden_crc, "sources/0/3.compact")),
     ReleaseDamage("partitions-changed", (HDFS, ROCKSDB1), more_partitions, "STATE_MISSING"),
     ReleaseDamage("repartition", (HDFS, ROCKSDB2), both(in_flight, more_partitions), "REPARTITION_UNFINISHED"),
     # State of any kind.
@@ -173,7 +185,7 @@ DAMAGES = (
     ReleaseDamage("delta-flipped", LOGS, state(lambda path: flip(path, 30), "delta"), "STATE_CORRUPT"),
     ReleaseDamage("delta-cut-in-end-mark", LOGS, state(lambda path: cut(path, 5), "delta")),
     ReleaseDamage("delta-longer", LOGS, state(append, "delta")),
-    ReleaseDamage("delta-stale-crc", LOGS, state(stale_hidden_crc, "delta")),
+    ReleaseDamage("delta-stale-crc", LOGS, state(lambda path: hidden(stale_hidden_crc, path), "delta")),
     ReleaseDamage("snapshot-half", LOGS, state(halve, "snapshot"), "STATE_CORRUPT"),
     ReleaseDamage("snapshot-empty", LOGS, state(empty, "snapshot"), "STATE_CORRUPT"),
     ReleaseDamage("snapshot-directory", LOGS, state(as_directory, "snapshot"), "STATE_CORRUPT"),
@@ -197,5 +209,8 @@ DAMAGES = (
     ReleaseDamage("zip-crc-wrong", BY_ID, state(lambda path: there(wrong_spark_crc, path), "zip", hidden=".crc")),
     ReleaseDamage("zip-crc-removed", BY_ID, state(lambda path: there(remove, path), "zip", hidden=".crc")),
     ReleaseDamage("zip-crc-empty", BY_ID, state(lambda path: there(empty, path), "zip", hidden=".crc")),
+    ReleaseDamage(
+        "changelog-crc-wrong", CHANGELOGS, state(lambda path: there(wrong_spark_crc, path), "changelog", hidden=".crc")
+    ),
     ReleaseDamage("delta-crc-wrong", LOGS, state(lambda path: there(wrong_spark_crc, path), "delta", hidden=".crc")),
 )

@@ -29,6 +29,11 @@ from airflow_provider_ha.checkpoints.format.tree import Directory
 from airflow_provider_ha.errors import CheckpointMissingError
 
 
+_NAMES_IN_OFFSETS = (
+    "A query that begins with spark.sql.streaming.offsetLog.formatVersion=2 has an offset log that names them"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Closure:
     """What a fork, a pin or a savepoint of one batch consists of.
@@ -115,9 +120,20 @@ def source_files(directory: Directory, offsets: OffsetsEntry) -> list[str]:
 
 
 def source_log(directory: Directory, offsets: OffsetsEntry, position: int) -> str:
-    """Return the path of the log of the source at *position*: by position, or by name where sources are named."""
-    by_name = f"{SOURCES}/{offsets.sources[position]}"
-    return by_name if files.is_directory(directory / by_name) else f"{SOURCES}/{position}"
+    """Return the path of the log of the source at *position*: by position, or by name where sources are named.
+
+    :raises UnreadableError: Several sources are named, and the offset log, of format 1, does not say which is which.
+    """
+    by_name, by_position = f"{SOURCES}/{offsets.sources[position]}", f"{SOURCES}/{position}"
+    if files.is_directory(directory / by_name):
+        return by_name
+    named = [name for name in files.names(directory / SOURCES) if not name.isdigit() and not name.startswith(".")]
+    if not named or files.is_directory(directory / by_position):
+        return by_position
+    if len(named) == len(offsets.sources) == 1:
+        return f"{SOURCES}/{named[0]}"
+    reason = f"offset log format 1 does not say which of {', '.join(named)} is source {position}"
+    raise files.UnreadableError(SOURCES, reason, next_step=_NAMES_IN_OFFSETS)
 
 
 def state_metadata(directory: Directory, batch: int) -> Iterator[str]:

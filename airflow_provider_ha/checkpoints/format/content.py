@@ -16,7 +16,7 @@ from airflow_provider_ha.checkpoints.format.codecs import decode
 from airflow_provider_ha.checkpoints.format.records import check_changelog, check_map
 from airflow_provider_ha.checkpoints.format.releases import Release
 from airflow_provider_ha.checkpoints.format.single_pass import SinglePass
-from airflow_provider_ha.checkpoints.format.sst import check_table
+from airflow_provider_ha.checkpoints.format.sst import TableDataError, check_table
 from airflow_provider_ha.checkpoints.format.state import check_not_empty
 from airflow_provider_ha.checkpoints.format.store_files import Kind, StateFile
 from airflow_provider_ha.checkpoints.format.tree import Directory
@@ -65,27 +65,35 @@ class ContentCheck:
             with ExitStack() as stack:
                 sums = list(self._sums(file, stack))
                 read = SinglePass(stack.enter_context(files.opened(self._directory, file.path)), sums)
-                self._check_content(file, read)
+                rows = self._check_content(file, read)
                 read.finish()
-                for each in sums:
-                    if problem := each.problem():
-                        raise ChecksumMismatchError(file.path, problem)
+                problem = next(filter(None, (each.problem() for each in sums)), None)
+                if rows is not None:
+                    # A sum that does not fit is met before the table is opened: then it counts as any bad file.
+                    raise CheckpointCorruptError(file.path, rows.reason) if problem else rows
+                if problem:
+                    raise ChecksumMismatchError(file.path, problem)
         except CheckpointCorruptError as error:
             return error
         return None
 
-    def _check_content(self, file: StateFile, read: SinglePass) -> None:
+    def _check_content(self, file: StateFile, read: SinglePass) -> TableDataError | None:
+        """Look into the content; returns what only a read of the rows would meet."""
         try:
             _check_content(file, read)
         except NotLookedIntoError as reason:
             self.not_looked_into[file.path] = str(reason)
+        except TableDataError as error:
+            return error
+        return None
 
     def _sums(self, file: StateFile, stack: ExitStack) -> Iterator[crc.SparkSum | crc.HadoopSums]:
         """Yield the sums that this release compares when it reads *file*."""
         own = Path(file.path).name
         by_id = file.kind in {Kind.ZIP, Kind.CHANGELOG} and "_" in own
         visible, hidden = f"{file.path}.crc", f"{Path(file.path).parent}/.{own}.crc"
-        if self._release.checks_spark_crc(by_id=by_id) and files.exists(self._directory, visible):
+        of_zip = file.kind is Kind.ZIP
+        if self._release.checks_spark_crc(by_id=by_id, of_zip=of_zip) and files.exists(self._directory, visible):
             with files.opened(self._directory, visible) as opened:
                 recorded = opened.read_at(0, min(opened.size, _SPARK_CRC_LIMIT))
             if recorded or not self._release.accepts_empty_spark_crc:

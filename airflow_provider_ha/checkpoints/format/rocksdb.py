@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -67,6 +68,31 @@ def chains(store: Store, version: int, state_id: str | None) -> list[Chain]:
     return found
 
 
+def repairs(store: Store, version: int, state_id: str | None) -> list[Chain]:
+    """Return further ways to load *version*, which Spark takes only when the first it tried was no good.
+
+    With checkpoint format 2 a changelog knows the versions back to the snapshot that it is based on. Where that one is
+    bad or gone, Spark looks for older snapshots (from 4.2 on) and reaches them through the changelogs in between. All
+    changelogs from the first on are such a way only when a snapshot was tried before: without any, they were the first.
+    """
+    if state_id is None:
+        return []
+    steps = _steps(store, version, state_id)
+    within = len(steps)
+    while older := _older(store, steps[-1]):
+        steps += older
+    found: list[Chain] = []
+    for at, (zip_name, changelog) in enumerate(steps):
+        if at >= within and zip_name in store.names:
+            found.append(partial(_from_zip, store, zip_name, steps[:at]))
+        if changelog not in store.names:
+            return found
+    tried = any(zip_name in store.names for zip_name, _ in steps[:within])
+    if tried and len(steps) > within and _first_version(steps[-1][1]) == 1:
+        found.append(partial(_changelogs, store, steps))
+    return found
+
+
 def changelogs_used(store: Store) -> bool:
     """Whether this store has any changelog: then a missing one is the fault, else the zip is."""
     return any(name.endswith(".changelog") for name in store.names)
@@ -120,8 +146,25 @@ def _steps(store: Store, version: int, state_id: str | None) -> list[tuple[str, 
         raise CheckpointCorruptError(path, str(error)) from None
     except NotLookedIntoError:
         return steps
-    older = sorted(((v, i) for v, i in known if v < version), reverse=True)
-    return steps + [(f"{v}_{i}.zip", f"{v}_{i}.changelog") for v, i in older]
+    return steps + _named(known, below=version)
+
+
+def _older(store: Store, step: tuple[str, str]) -> list[tuple[str, str]]:
+    """Return the steps below one, as its own changelog knows them; none where it cannot be read."""
+    _, changelog = step
+    if changelog not in store.names:
+        return []
+    try:
+        with store.opened(changelog) as file:
+            known = lineage(decode(SinglePass(file).pieces(), file.size))
+    except (StreamCorruptError, NotLookedIntoError):
+        return []
+    return _named(known, below=_first_version(changelog))
+
+
+def _named(known: Sequence[tuple[int, str]], *, below: int) -> list[tuple[str, str]]:
+    older = sorted(((v, i) for v, i in known if v < below), reverse=True)
+    return [(f"{v}_{i}.zip", f"{v}_{i}.changelog") for v, i in older]
 
 
 def _first_version(changelog: str) -> int:

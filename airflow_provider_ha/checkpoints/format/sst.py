@@ -38,14 +38,25 @@ _INDEX_TYPES = range(4)
 _METAINDEX = 64 << 10
 
 
+class TableDataError(CheckpointCorruptError):
+    """A block of rows is damaged. RocksDB opens such a table, and fails when it comes to read the rows."""
+
+
+class _DataBlockError(StreamCorruptError):
+    pass
+
+
 def check_table(path: str, read: SinglePass) -> None:
     """Check the table file at *path*.
 
-    :raises CheckpointCorruptError: A block, or the footer, is damaged.
+    :raises TableDataError: A block of rows is damaged.
+    :raises CheckpointCorruptError: Another block, or the footer, is: RocksDB does not open it.
     :raises NotLookedIntoError: It has something that is not known here; all else is whole.
     """
     try:
         _check(read)
+    except _DataBlockError as error:
+        raise TableDataError(path, str(error)) from None
     except StreamCorruptError as error:
         raise CheckpointCorruptError(path, str(error)) from None
 
@@ -111,7 +122,10 @@ class _Table:
             raise StreamCorruptError(said)
         covered = sst_footer.LENGTH
         # RocksDB writes them in this order, so the file is read once.
-        for block in chain(self._data(), *self._partitions(), self._others):
+        for block in self._data():
+            self._verify_rows(block)
+            covered += block.size + TRAILER.size
+        for block in chain(*self._partitions(), self._others):
             self._verify(block)
             covered += block.size + TRAILER.size
         if self._unknown:
@@ -170,6 +184,12 @@ class _Table:
             raise NotLookedIntoError(f"its index has {block.size} bytes")
         compression = self._read.at(block.offset + block.size, 1)[0]
         return unpack(self._read.at(block.offset, block.size), compression)
+
+    def _verify_rows(self, block: Handle) -> None:
+        try:
+            self._verify(block)
+        except StreamCorruptError as error:
+            raise _DataBlockError(str(error)) from None
 
     def _verify(self, block: Handle) -> None:
         offset, size = block

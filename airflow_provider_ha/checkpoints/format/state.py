@@ -21,6 +21,7 @@ from airflow_provider_ha.checkpoints.format.tree import Directory
 from airflow_provider_ha.errors import CheckpointCorruptError
 
 
+_Ways = Callable[[Store, int, str | None], list[Chain]]
 _HDFS_PROVIDER = "HDFSBackedStateStoreProvider"
 
 
@@ -37,10 +38,15 @@ class Need:
     version: int
     which: str
     _find: Callable[[], list[Chain]] = field(compare=False)
+    _repairs: Callable[[], list[Chain]] = field(compare=False, default=list)
 
     def __call__(self) -> list[Chain]:
         """Return the ways to load it, the one that Spark tries first at first."""
         return self._find()
+
+    def repairs(self) -> list[Chain]:
+        """Return the ways that Spark goes, where it repairs, when the snapshot it tried first is bad."""
+        return self._repairs()
 
 
 class StateReader:
@@ -81,7 +87,9 @@ class StateReader:
                 for partition, ids in enumerate(partitions):
                     place = f"{STATE}/{operator}/{partition}"
                     for state_id in ids:
-                        yield Need(place, version, str(state_id), partial(self._by_id, place, version, state_id))
+                        find = partial(self._by_id, place, version, state_id)
+                        repairs = partial(self._by_id, place, version, state_id, rocksdb.repairs)
+                        yield Need(place, version, str(state_id), find, repairs)
             return
         for operator in self.operators():
             for place in self._operator(operator).places(pinned_partitions(offsets)):
@@ -153,7 +161,7 @@ class StateReader:
             return rocksdb.chains(store, version, None)
         raise CheckpointCorruptError(store.place, f"the state store provider {provider} is not known")
 
-    def _by_id(self, place: str, version: int, state_id: str | None) -> list[Chain]:
+    def _by_id(self, place: str, version: int, state_id: str | None, ways: _Ways = rocksdb.chains) -> list[Chain]:
         if state_id is None:
             raise CheckpointCorruptError(place, f"the commit names no id for state version {version}")
         # An id is unique, so the store that has its file is its store; the order of the ids is not needed.
@@ -165,7 +173,7 @@ class StateReader:
             suffix = "changelog" if any(rocksdb.changelogs_used(s) for s in stores) else "zip"
             missing = f"{stores[0].place if len(stores) == 1 else place}/{stem}.{suffix}"
             raise FileGoneError(missing, f"state version {version} needs it, and it is not there")
-        return rocksdb.chains(store, version, state_id)
+        return ways(store, version, state_id)
 
 
 def check_not_empty(file: StateFile) -> None:

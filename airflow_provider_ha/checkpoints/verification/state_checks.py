@@ -13,7 +13,8 @@ from airflow_provider_ha.checkpoints.format.content import ChecksumMismatchError
 from airflow_provider_ha.checkpoints.format.layout import STATE, Progress, numbers
 from airflow_provider_ha.checkpoints.format.metadata_log import CommitsEntry, OffsetsEntry
 from airflow_provider_ha.checkpoints.format.releases import Release
-from airflow_provider_ha.checkpoints.format.state import StateReader
+from airflow_provider_ha.checkpoints.format.sst import TableDataError
+from airflow_provider_ha.checkpoints.format.state import Need, StateReader
 from airflow_provider_ha.checkpoints.format.store_files import Chain
 from airflow_provider_ha.checkpoints.format.tree import Directory
 from airflow_provider_ha.checkpoints.verification.codes import Code
@@ -39,8 +40,8 @@ def check_state(
 ) -> None:
     """Report every store that cannot load the state after the batch of these entries."""
     try:
-        for find in reader.stores_needed(offsets, commits):
-            _check_store(reader, find, commits.batch, release, findings)
+        for need in reader.stores_needed(offsets, commits):
+            _check_store(reader, need, commits.batch, release, findings)
     except CheckpointCorruptError as error:
         _add(findings, error, commits.batch, blocks=True)
 
@@ -111,25 +112,35 @@ def _is_schema(data: bytes) -> bool:
     return bool(_SCHEMA_HEAD.match(data)) and data.count(b'"type":"struct"') > 1 and data.endswith(b"]}")
 
 
-def _check_store(
-    reader: StateReader, find: Callable[[], list[Chain]], batch: int, release: Release, findings: Findings
-) -> None:
+def _check_store(reader: StateReader, need: Need, batch: int, release: Release, findings: Findings) -> None:
     chains: list[Chain] = []
     try:
-        chains = find()
+        chains = need()
         reader.whole(chains[0])
     except CheckpointCorruptError as error:
-        # A directory in the place of a snapshot is not seen as a broken one.
-        directory = isinstance(error, files.NotAFileError) and error.path.endswith(".snapshot")
-        older = (release.skips_directories if directory else release.falls_back) and _any_whole(reader, chains[1:])
+        older = _goes_on(error, release) and _any_whole(reader, lambda: chains[1:], need.repairs)
         _add(findings, error, batch, blocks=not older)
         if older:
             found = "it is bad, and this release goes on from an older snapshot and the changes since"
             findings.add(Finding(Code.STATE_FALLBACK, error.path, batch, found, "a whole file"))
 
 
-def _any_whole(reader: StateReader, chains: list[Chain]) -> bool:
+def _goes_on(error: CheckpointCorruptError, release: Release) -> bool:
+    """Whether a release looks for an older way when it meets *error*."""
+    # A directory in the place of a snapshot is not seen as a broken one.
+    if isinstance(error, files.NotAFileError) and error.path.endswith(".snapshot"):
+        return release.skips_directories
+    # Bad rows are met when they are read: by then the store is open, and there is no way back.
+    return release.falls_back and not isinstance(error, TableDataError)
+
+
+def _any_whole(reader: StateReader, *ways: Callable[[], list[Chain]]) -> bool:
+    return any(_is_whole(reader, find) for find in ways)
+
+
+def _is_whole(reader: StateReader, find: Callable[[], list[Chain]]) -> bool:
     try:
+        chains = find()
         return bool(chains and reader.first_whole(chains))
     except CheckpointCorruptError:
         return False

@@ -50,6 +50,29 @@ def test_the_closure_alone_is_a_checkpoint_that_can_be_started(shape: str, tmp_p
         assert report.latest_restorable == batch
 
 
+def test_the_one_source_that_has_a_name_needs_no_name_in_the_offset_log(tmp_path: Path) -> None:
+    """Spark 4.2.0 names the directory, and writes the offset log in format 1, which names no source."""
+    copy = checkpoint_copy("hdfs", tmp_path / "c")
+    (copy / "sources/0").rename(copy / "sources/events")
+
+    files = visible(closure(copy, 8, with_planned=False).files)
+
+    assert {path for path in files if path.startswith("sources")} == {"sources/events/7.compact", "sources/events/8"}
+    assert verify(copy).findings == ()
+
+
+def test_which_of_several_named_sources_is_which_is_not_guessed(tmp_path: Path) -> None:
+    copy = checkpoint_copy("hdfs", tmp_path / "c")
+    (copy / "sources/0").rename(copy / "sources/events")
+    shutil.copytree(copy / "sources/events", copy / "sources/clicks")
+
+    report = verify(copy)
+
+    assert report.startable is None
+    assert [finding.code.value for finding in report.findings] == ["UNREADABLE"]
+    assert "does not say which of clicks, events is source 0" in report.findings[0].found
+
+
 def test_the_closure_leaves_behind_what_belongs_to_later_batches() -> None:
     source = corpus() / "rocksdb2" / "checkpoint"
     files = visible(closure(source, 5, with_planned=False).files)

@@ -24,8 +24,6 @@ from tests.releases.shapes import BY_NAME, Shape
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(3600)]
 each_release = pytest.mark.parametrize("spark", SPARKS, ids=lambda spark: spark.version)
 NEWEST, MANAGED = SPARKS[-1], BY_VERSION["4.2.0"]
-# The verdict is no and Spark goes on: 4.3 goes back beyond the lineage of a changelog, by that of its base's own.
-CAUTIOUS = {"4.3.0": ("sst-removed of rocksdb2-changelog: verified False",)}
 # A query without state looks like one that lost all of it, and gaps are named: neither is an alarm.
 ORDINARY = {
     "stateless": {"STATE_UNKNOWN"},
@@ -104,8 +102,7 @@ def test_a_release_does_with_damage_what_the_verdict_for_it_says(spark: Spark, t
             cases.append((shape, copy))
             verdicts.append(report.startable)
     outcomes = judge(spark, spark, cases, tmp_path)
-    found = disagreements(names, verdicts, outcomes)
-    assert [line for line in found if not line.startswith(CAUTIOUS.get(spark.version, ("-",)))] + unseen == []
+    assert disagreements(names, verdicts, outcomes) + unseen == []
 
 
 def damages_of(spark: Spark) -> list[tuple[ReleaseDamage, str]]:
