@@ -14,7 +14,7 @@ from airflow_provider_ha.checkpoints.retained.savepoints import SavepointRequest
 from airflow_provider_ha.coordination.election import Leadership
 from airflow_provider_ha.driver.publisher import Provenance
 from airflow_provider_ha.driver.queries import QueryRegistry
-from airflow_provider_ha.errors import CheckpointMissingError, OperationFailedError
+from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError, OperationFailedError
 from airflow_provider_ha.jobs.model import Operation, OperationKind
 
 
@@ -39,18 +39,20 @@ class SavepointJob:
     def create(self, operation: Operation) -> dict[str, Any]:
         """Make a savepoint without a pause of the job; returns the operation's result.
 
+        :raises ConfigurationError: It says something of its schedule that cannot be meant; nothing was copied.
         :raises OperationFailedError: A query is missing: half a cut is no savepoint.
         :raises CheckpointError: The copy is damaged, or Spark purges faster than it can be copied.
         """
         if not self.registry.settled:
             raise OperationFailedError("the script has not started all its queries yet", next_step="Ask again later")
         arguments = operation.arguments
-        savepoint = self._copy(self._id(operation), str(arguments.get("label") or ""), arguments.get("schedule"))
+        schedule = schedule_of(arguments)
+        retention = retention_of(schedule, arguments)
+        savepoint = self._copy(self._id(operation), str(arguments.get("label") or ""), schedule)
         result: dict[str, Any] = {
             "savepoint_id": savepoint.savepoint_id,
             "path": str(self.directory(savepoint.savepoint_id)),
         }
-        retention = retention_of(savepoint.schedule, arguments)
         if retention is not None:
             result["disposed"] = list(self.store.retain(self.leadership.commit, retention))
         return result
@@ -96,9 +98,52 @@ class SavepointJob:
         raise AssertionError("the loop returns or raises")
 
 
+def schedule_of(arguments: Mapping[str, Any]) -> str | None:
+    """Return the schedule that a savepoint belongs to; ``None`` for a user's own.
+
+    :raises ConfigurationError: It is no word.
+    """
+    schedule = arguments.get("schedule")
+    if schedule is None or isinstance(schedule, str):
+        return schedule
+    raise _unusable("schedule", schedule, "a name")
+
+
 def retention_of(schedule: str | None, arguments: Mapping[str, Any]) -> SavepointRetention | None:
-    """Return what an operation says of the savepoints of its schedule; ``None`` when all of them stay."""
+    """Return what an operation says of the savepoints of its schedule; ``None`` when all of them stay.
+
+    Its node may have been written by hand, so nothing is known of its values.
+
+    :raises ConfigurationError: A limit is not one.
+    """
     count, days = arguments.get("retain"), arguments.get("retain_days")
     if schedule is None or (count is None and days is None):
         return None
-    return SavepointRetention(schedule, None if count is None else int(count), max_age_of(days))
+    return SavepointRetention(
+        schedule, None if count is None else _count(count), None if days is None else max_age_of(_days(days))
+    )
+
+
+def _count(value: object) -> int:
+    """Return how many stay. By its text, so that neither 2.5 nor ``true`` becomes a number of savepoints."""
+    try:
+        count = int(str(value))
+    except ValueError:
+        count = -1
+    if count < 0:
+        raise _unusable("retain", value, "how many savepoints of the schedule are kept")
+    return count
+
+
+def _days(value: object) -> float:
+    try:
+        return float(str(value))
+    except ValueError:
+        raise _unusable("retain_days", value, "a number of days") from None
+
+
+def _unusable(argument: str, value: object, meant: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"{argument} of the savepoint operation is {value!r}, and has to be {meant}",
+        next_step="Ask again, with another operation id",
+    )

@@ -19,6 +19,7 @@ from airflow_provider_ha.errors import ConfigurationError
         ("nightly", {"retain": 3}, SavepointRetention("nightly", 3)),  # as an older release asked
         ("nightly", {"retain": None, "retain_days": 1.5}, SavepointRetention("nightly", None, timedelta(hours=36))),
         ("nightly", {"retain": 3, "retain_days": 7}, SavepointRetention("nightly", 3, timedelta(days=7))),
+        ("nightly", {"retain": "3", "retain_days": "7"}, SavepointRetention("nightly", 3, timedelta(days=7))),
         ("nightly", {"retain": None, "label": "x"}, None),
         (None, {"retain": 3, "retain_days": 7}, None),
     ],
