@@ -32,7 +32,7 @@ from airflow_provider_ha.errors import (
 from tests.corpus import checkpoint_copy
 from tests.docs.blocks import blocks_of
 from tests.s3_checkpoints import noting_proxy, put_directory, tree
-from tests.s3_faults import Exchange, Fault, refuse, s3_proxy
+from tests.s3_faults import FOR_EVER, Exchange, Fault, refuse, s3_proxy
 from tests.s3_server import S3Access, real_server
 from tests.unit.checkpoints.test_verification_sparse import write_log
 
@@ -185,6 +185,75 @@ def test_a_savepoint_that_ends_at_any_step_is_none_and_its_remains_are_collected
     assert pool.names() == []
     sweep(pool, holder=ME, grace=NOW)
     assert members(pool) == set()
+
+
+def test_a_copy_that_is_not_there_when_it_is_looked_at_never_gets_a_manifest(
+    s3: S3Access, bucket: str, pool: Pool
+) -> None:
+    def emptied(exchange: Exchange) -> None:
+        for member in members(pool):
+            pool.store.delete(f"{pool.members}{member}")
+        exchange.forward()
+
+    # The pool is listed before the copies, after them, and when they are judged.
+    fault = Fault(emptied, "GET", "prefix=savepoints%2F_pool", after=2, times=FOR_EVER)
+    with s3_proxy(s3.endpoint, fault) as endpoint, pytest.raises(CheckpointCorruptError, match="pool"):
+        take(open_pool(s3, bucket, endpoint), "one", [source(bucket)], holder=ME)
+
+    assert pool.names() == []
+
+
+def test_what_was_replaced_in_the_pool_is_not_restored(bucket: str, pool: Pool) -> None:
+    """Of the same size, so that only the store's own word tells."""
+    savepoint = take(pool, "one", [source(bucket)], holder=ME)
+    key = pool.members + savepoint.files["q/commits/1"].member
+    pool.store.write(key, pool.store.read(key).replace(b"0", b"7"))
+
+    with pytest.raises(CheckpointCorruptError, match="replaced in the pool"):
+        restore(pool, savepoint, Place(bucket, "again/"), holder=ME)
+
+    assert list(pool.store.list("again/")) == []
+
+
+def test_a_restore_that_ends_before_the_query_id_is_there_has_nothing_that_spark_would_go_on_from(
+    s3: S3Access, bucket: str, pool: Pool
+) -> None:
+    savepoint = take(pool, "one", [source(bucket)], holder=ME)
+
+    fault = Fault(refuse(403, "AccessDenied"), "POST", "again/q/metadata")
+    with s3_proxy(s3.endpoint, fault) as endpoint, pytest.raises(StorageUnavailableError):
+        restore(open_pool(s3, bucket, endpoint), savepoint, Place(bucket, "again/"), holder=ME)
+
+    assert [item.key for item in pool.store.list("again/q/commits/")] == ["again/q/commits/1"]
+    assert list(pool.store.list("again/q/offsets/")) == []
+
+
+def test_of_two_restores_to_one_prefix_the_second_one_stops(s3: S3Access, bucket: str, pool: Pool) -> None:
+    savepoint = take(pool, "one", [source(bucket)], holder=ME)
+
+    def somebody_was_faster(exchange: Exchange) -> None:
+        s3.client().put_object(Bucket=bucket, Key="again/q/metadata", Body=b"theirs")
+        exchange.forward()
+
+    fault = Fault(somebody_was_faster, "PUT", "again/q/commits/1")
+    with s3_proxy(s3.endpoint, fault) as endpoint, pytest.raises(ObjectExistsError):
+        restore(open_pool(s3, bucket, endpoint), savepoint, Place(bucket, "again/"), holder=ME)
+
+    assert pool.store.read("again/q/metadata") == b"theirs"
+
+
+def test_of_two_savepoints_of_one_name_the_first_one_stays(s3: S3Access, bucket: str, pool: Pool) -> None:
+    theirs = pool.manifest_key("one")
+
+    def somebody_was_faster(exchange: Exchange) -> None:
+        s3.client().put_object(Bucket=bucket, Key=theirs, Body=b"theirs")
+        exchange.forward()
+
+    fault = Fault(somebody_was_faster, "PUT", "_manifests/one.json")
+    with s3_proxy(s3.endpoint, fault) as endpoint, pytest.raises(ObjectExistsError):
+        take(open_pool(s3, bucket, endpoint), "one", [source(bucket)], holder=ME)
+
+    assert pool.store.read(theirs) == b"theirs"
 
 
 def test_a_member_is_left_alone_while_it_is_younger_than_the_grace(pool: Pool, bucket: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import logging
 import os
@@ -210,6 +211,38 @@ def test_nor_is_one_of_a_device_with_another_clock(tmp_path: Path) -> None:
     known.save()
 
     assert list(KnownDigests.from_bytes((tmp_path / CACHE).read_bytes(), source="").files) == ["here"]
+
+
+def test_a_digest_is_not_believed_for_a_file_of_another_device(live: Path, tmp_path: Path) -> None:
+    linked(live, tmp_path / "one")
+    status = (live / "offsets/2").stat()
+    elsewhere = SimpleNamespace(
+        st_ino=status.st_ino, st_size=status.st_size, st_mtime_ns=status.st_mtime_ns, st_dev=status.st_dev + 1
+    )
+
+    assert cache(tmp_path).known(f"{QUERY}/offsets/2", status) is not None
+    assert cache(tmp_path).known(f"{QUERY}/offsets/2", elsewhere) is None  # type: ignore[arg-type]  # what is used
+
+
+def test_what_is_digested_is_the_link_not_what_came_to_the_name_since(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another attempt renames its file over the name between the link and the digest."""
+    source = tmp_path / "4.delta"
+    source.write_bytes(b"state")
+    real = taking.linked
+
+    def then_replaced(source: Path, target: Path) -> bool:
+        done = real(source, target)
+        renamed_over(source)
+        return done
+
+    monkeypatch.setattr(taking, "linked", then_replaced)
+
+    made = Linking(cache(tmp_path))("4.delta", source, tmp_path / "linked")
+
+    assert source.read_bytes() == b"etats"
+    assert made.sha256 == hashlib.sha256(b"state").hexdigest()
 
 
 @pytest.mark.parametrize(

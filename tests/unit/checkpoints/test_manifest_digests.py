@@ -88,6 +88,16 @@ def test_without_digests_the_sizes_are_compared_and_nothing_is_said_of_the_bytes
     assert [problem.path for problem in judge(directory, made).files] == [FILE]
 
 
+def test_a_link_is_no_file_of_a_savepoint_whatever_it_leads_to(tmp_path: Path) -> None:
+    directory, made = savepoint(tmp_path)
+    (directory / FILE).rename(tmp_path / "elsewhere")
+    (directory / FILE).symlink_to(tmp_path / "elsewhere")
+
+    (problem,) = judge(directory, made).files
+
+    assert (problem.path, problem.reason) == (FILE, "it is not a regular file")
+
+
 def test_a_manifest_of_an_older_release_gets_a_pointer_that_fits_it(tmp_path: Path) -> None:
     """Fails when the pointer digests what this release would have written: then the savepoint would read as damaged."""
     keys = JobKeys("orders")

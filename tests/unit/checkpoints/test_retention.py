@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from airflow_provider_ha.checkpoints.model import CheckpointKind, CheckpointPointer
-from airflow_provider_ha.checkpoints.retained.retention import floors, replayable, superfluous
+from airflow_provider_ha.checkpoints.model import CheckpointKind, CheckpointPointer, SavepointPointer
+from airflow_provider_ha.checkpoints.retained.retention import (
+    SavepointRetention,
+    floors,
+    replayable,
+    superfluous,
+    superfluous_savepoints,
+)
+
+
+NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
+DAY = timedelta(days=1)
 
 
 def pointers(*numbers: int) -> list[CheckpointPointer]:
@@ -21,7 +31,7 @@ def pointers(*numbers: int) -> list[CheckpointPointer]:
             sha256="d",
             size=1,
             cut={"q": number},
-            created_at=datetime(2026, 1, 1, tzinfo=timezone.utc),
+            created_at=NOW,
         )
         for number in numbers
     ]
@@ -40,3 +50,34 @@ def test_a_payload_is_needed_while_an_older_cut_would_replay_it() -> None:
     assert floor == {"q": 3, "late": 9}
     assert replayable({"q": 4}, floor)
     assert not replayable({"q": 3, "late": 9, "gone": 50}, floor)
+
+
+def savepoint(name: str, *, days: int, claimed_by: int | None = None) -> SavepointPointer:
+    return SavepointPointer(
+        savepoint_id=name,
+        directory=name,
+        manifest_sha256="d",
+        size=1,
+        cut={"q": 1},
+        schedule="nightly",
+        created_at=NOW - days * DAY,
+        claimed_by=claimed_by,
+    )
+
+
+@pytest.mark.parametrize(
+    "retention", [SavepointRetention("nightly", 1), SavepointRetention("nightly", None, DAY)], ids=["count", "age"]
+)
+def test_what_is_read_and_what_a_run_has_claimed_stays_beyond_every_limit(retention: SavepointRetention) -> None:
+    """The newest of the schedule's own stays as well: what is claimed is not the schedule's any more."""
+    found = [
+        savepoint("claimed", days=2, claimed_by=3),
+        savepoint("newest", days=3),
+        savepoint("read", days=4),
+        savepoint("old", days=5),
+        savepoint("oldest", days=6),
+    ]
+
+    gone = superfluous_savepoints(found, retention, now=NOW, leased={"read"})
+
+    assert [pointer.savepoint_id for pointer in gone] == ["oldest", "old"]
