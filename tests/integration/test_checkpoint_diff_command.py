@@ -43,7 +43,7 @@ def test_checkpoints_and_savepoints_of_a_job_are_compared_under_leases(
     compare = checkpoint_diff.compare
 
     def looking(*sides: Any) -> Any:
-        names = (lease_name(1), lease_name(2))
+        names = (lease_name(1), lease_name(2), "savepoint-s1")
         held.append([bool(active(job.coordinator, job.paths, name, SystemClock())) for name in names])
         return compare(*sides)
 
@@ -52,9 +52,11 @@ def test_checkpoints_and_savepoints_of_a_job_are_compared_under_leases(
     code, out, _ = spark_ha("checkpoint", "diff", JOB, "1", "2", "--json")
 
     values = {item["what"]: (item["a"], item["b"]) for item in json.loads(out)["queries"][QUERY]["values"]}
-    assert (code, values["batch"], held) == (DIFFERENT, (8, 9), [[True, True]])
+    assert (code, values["batch"], held) == (DIFFERENT, (8, 9), [[True, True, False]])
     assert spark_ha("checkpoint", "diff", JOB, "2", "s1")[0] == SAME
-    assert not active(job.coordinator, job.paths, lease_name(2), SystemClock())
+    assert held[1:] == [[False, True, True]]
+    for name in (lease_name(2), "savepoint-s1"):
+        assert not active(job.coordinator, job.paths, name, SystemClock())
 
 
 @pytest.mark.parametrize("words", [(JOB, "1", "7"), (JOB, "1", "nothing"), ("nobody", "1", "2")], ids=" ".join)

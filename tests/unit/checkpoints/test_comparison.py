@@ -13,14 +13,16 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from airflow_provider_ha.checkpoints.comparison.compare import QueryComparison, compare, compare_query
+from airflow_provider_ha.checkpoints.comparison.compare import Difference, QueryComparison, compare, compare_query
 from airflow_provider_ha.checkpoints.comparison.schema import accepts
 from airflow_provider_ha.checkpoints.comparison.side import Side, read_side
-from airflow_provider_ha.checkpoints.model import ManifestFile
+from airflow_provider_ha.checkpoints.comparison.sources import Offsets
+from airflow_provider_ha.checkpoints.comparison.state import FileChanges, OperatorChange
+from airflow_provider_ha.checkpoints.model import Algorithm, ManifestFile
 from airflow_provider_ha.checkpoints.portable.standalone import Source, take
 from airflow_provider_ha.cli.app import app
 from airflow_provider_ha.cli.session import Target
-from airflow_provider_ha.errors import CheckpointCorruptError
+from airflow_provider_ha.errors import CheckpointCorruptError, StorageUnavailableError
 from tests import corpus
 from tests.portable_helpers import QUERY, checkpoint, write_batch
 
@@ -106,6 +108,78 @@ def test_the_digests_of_two_manifests_spare_reading(tmp_path: Path) -> None:
     found = compare_query(replace(side, digests=digests), other)
 
     assert list(found.state.changed) == names[:1]
+
+
+def in_two_places(
+    place: Path, *, digest_a: Callable[[int], ManifestFile], digest_b: Callable[[int], ManifestFile]
+) -> tuple[Side, Side, str]:
+    """Return one checkpoint in two places, each with a manifest, and the name of a file of its state."""
+    a, b = (read_side(corpus.checkpoint_copy("hdfs", place / name)) for name in "ab")
+    described = (
+        replace(side, digests={name: digest(size) for name, size in side.state.items()})
+        for side, digest in ((a, digest_a), (b, digest_b))
+    )
+    return *described, next(name for name in a.state if name.endswith(".delta"))  # type: ignore[return-value]  # of two
+
+
+def undigested(size: int) -> ManifestFile:
+    return ManifestFile(size=size)
+
+
+def by_sha256(size: int) -> ManifestFile:
+    return ManifestFile(size=size, sha256="1" * 64)
+
+
+def by_crc32c(size: int) -> ManifestFile:
+    return ManifestFile(size=size, digest="1" * 8, algorithm=Algorithm.CRC32C)
+
+
+@pytest.mark.parametrize(("digest_a", "digest_b"), [(undigested, undigested), (by_sha256, by_crc32c)])
+def test_where_two_manifests_cannot_be_compared_the_bytes_are(
+    tmp_path: Path, digest_a: Callable[[int], ManifestFile], digest_b: Callable[[int], ManifestFile]
+) -> None:
+    """Without digests they say the same of any two files of one size, and of two algorithms they never do."""
+    a, b, name = in_two_places(tmp_path, digest_a=digest_a, digest_b=digest_b)
+    assert compare_query(a, b).same
+
+    (b.directory / name).write_bytes((a.directory / name).read_bytes()[::-1])
+
+    assert list(compare_query(a, b).state.changed) == [name]
+
+
+def test_state_that_is_gone_by_the_time_it_is_compared_is_not_the_same(tmp_path: Path) -> None:
+    a, b, _ = in_two_places(tmp_path, digest_a=undigested, digest_b=undigested)
+    shutil.rmtree(b.directory / "state")
+
+    with pytest.raises(StorageUnavailableError, match="cannot compare"):
+        compare_query(a, b)
+
+
+DIFFERENT_OFFSETS = {"a": Offsets(None, "1"), "b": Offsets(None, "2")}
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        lambda same: replace(same, values=(Difference("batch", 1, 2),)),
+        lambda same: replace(same, conf=(Difference("codec", "lz4", None),)),
+        lambda same: replace(same, operators=(OperatorChange(0, "dedupe", None, ("it is gone",), refused=False),)),
+        lambda same: replace(same, other_state_ids=("0/0/0",)),
+        lambda same: replace(same, sources=(replace(same.sources[0], **DIFFERENT_OFFSETS),)),
+        lambda same: replace(same, sources=(replace(same.sources[0], only_in_a=("read.json",)),)),
+        lambda same: replace(same, sources=(replace(same.sources[0], only_in_b=("read.json",)),)),
+        lambda same: replace(same, state=FileChanges({"1.delta": 1}, {}, {}, 0, 0)),
+        lambda same: replace(same, state=FileChanges({}, {"1.delta": 1}, {}, 0, 0)),
+        lambda same: replace(same, state=FileChanges({}, {}, {"1.delta": 1}, 0, 0)),
+    ],
+    ids=["value", "conf", "operator", "id", "offset", "unread", "read", "gone", "new", "changed"],
+)
+def test_one_difference_of_any_kind_is_enough(found: Callable[[QueryComparison], QueryComparison]) -> None:
+    side = read_side(real("stateless"))
+    same = compare_query(side, side)
+
+    assert same.same
+    assert not found(same).same
 
 
 def offsets(topics: dict[str, dict[str, int]], *, watermark: int = 0, **conf: str) -> str:

@@ -182,6 +182,23 @@ def test_a_hidden_checksum_counts_from_the_first_byte_to_the_last_whatever_is_re
     check(path)
 
 
+@pytest.mark.parametrize(
+    ("name", "spark", "compared"),
+    [("1.zip", "4.1.0", True), ("1_id.zip", "4.1.0", True), ("1.zip", "4.2.0", True), ("1_id.zip", "4.2.0", False)],
+)
+def test_a_hidden_checksum_of_a_zip_counts_where_the_release_compares_it(
+    tmp_path: Path, name: str, spark: str, compared: bool
+) -> None:
+    members = {"CURRENT": [b"MANIFEST-1\n"], "MANIFEST-1": [b"x"]}
+    path = write(tmp_path / "store" / name, zip_stream(members))
+    flipped(hadoop_crc(path), -1)
+    if compared:
+        with pytest.raises(ChecksumMismatchError, match="hidden checksum"):
+            check(path, spark)
+    else:
+        check(path, spark)
+
+
 def test_a_hidden_checksum_says_nothing_of_a_delta(tmp_path: Path) -> None:
     path = write(tmp_path / "store/1.delta", [lz4_stream(END)])
     flipped(hadoop_crc(path), -1)

@@ -65,6 +65,7 @@ def test_one_that_is_just_being_made_is_left_alone(tmp_path: Path) -> None:
 def test_a_link_is_no_remains(tmp_path: Path) -> None:
     target = old(tmp_path / "target")
     (tmp_path / f"{PREFIX}link").symlink_to(target)
+    os.utime(tmp_path / f"{PREFIX}link", (time.time() - 3600,) * 2, follow_symlinks=False)
     with scratch(tmp_path / "counts", tmp_path):
         assert (target / "copy").exists()
 

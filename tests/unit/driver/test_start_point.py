@@ -7,16 +7,27 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.checkpoints.format.metadata_log import read_query_id
 from airflow_provider_ha.checkpoints.model import QueryPlan, QuerySink, RestorePlan, SinkKind, Verdict
 from airflow_provider_ha.driver.origin import Origin, OriginKind
 from airflow_provider_ha.driver.start_point import prepare_start
 from airflow_provider_ha.errors import RestoreRefusedError
 from airflow_provider_ha.jobs.model import Blob, Run, StartKind, StartPoint
+from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint
 from airflow_provider_ha.storage.blobs import put_blob
 from airflow_provider_ha.storage.local import LocalStore
+from tests.portable_helpers import QUERY, checkpoint, write_batch
 
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
+
+
+def start(root: Path, plan: RestorePlan) -> Origin:
+    store = LocalStore(root / "store")
+    sha256, size = put_blob(store, plan.to_bytes())
+    begin = StartPoint(kind=StartKind.CHECKPOINT, source_id="1", plan=Blob(sha256=sha256, size=size))
+    run = Run(number=1, graph=Blob(sha256="0" * 64, size=1), start=begin, request_id="r", created_at=NOW)
+    return prepare_start(store, root / "work", run, None, "live/e1-a")
 
 
 def start_from_plan(root: Path, *, same_output: bool) -> Origin:
@@ -39,11 +50,7 @@ def start_from_plan(root: Path, *, same_output: bool) -> Origin:
         created_at=NOW,
         same_output=same_output,
     )
-    store = LocalStore(root / "store")
-    sha256, size = put_blob(store, plan.to_bytes())
-    start = StartPoint(kind=StartKind.CHECKPOINT, source_id="1", plan=Blob(sha256=sha256, size=size))
-    run = Run(number=1, graph=Blob(sha256="0" * 64, size=1), start=start, request_id="r", created_at=NOW)
-    return prepare_start(store, work, run, None, "live/e1-a")
+    return start(root, plan)
 
 
 def test_restore_into_an_output_of_its_own_does_not_mind_what_the_source_writes_meanwhile(tmp_path: Path) -> None:
@@ -59,3 +66,25 @@ def test_restore_into_the_same_output_is_refused_when_somebody_wrote_to_it_meanw
         start_from_plan(tmp_path, same_output=True)
 
     assert not (tmp_path / "work" / "live" / "e1-a").exists()
+
+
+def test_what_was_adopted_is_refused_when_its_query_went_on_meanwhile(tmp_path: Path) -> None:
+    """Between the plan and the driver's start somebody has started it where it was: two would write to one output."""
+    elsewhere = checkpoint(tmp_path / "elsewhere" / QUERY)
+    adopted = AdoptedCheckpoint(path=str(elsewhere), query_id=read_query_id(elsewhere), planned=2, committed=2)
+    plan = RestorePlan(
+        job_id="j",
+        source_job="j",
+        source="path",
+        source_id=str(elsewhere),
+        directory="",
+        verdict=Verdict.SAFE,
+        queries={QUERY: QueryPlan(batch=2, sink=QuerySink(kind=SinkKind.OTHER))},
+        age_seconds=0,
+        created_at=NOW,
+        adopted={QUERY: adopted},
+    )
+    write_batch(elsewhere, 3)
+
+    with pytest.raises(RestoreRefusedError, match="has changed since the restore was planned"):
+        start(tmp_path, plan)

@@ -1,0 +1,70 @@
+"""What keeps a query from being started, before Spark is asked for anything. pyspark's own side is stood in for."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_provider_ha.checkpoints.model import QueryPlan, QuerySink, RestorePlan, SinkKind, Verdict
+from airflow_provider_ha.clock import SystemClock
+from airflow_provider_ha.driver.lifecycle import Lifecycle
+from airflow_provider_ha.driver.origin import Origin, OriginKind
+from airflow_provider_ha.driver.queries import QueryRegistry
+from airflow_provider_ha.driver.query_start import QueryStarter, WriterCalls
+from airflow_provider_ha.driver.spark_conf import CHECKPOINT_LOCATION
+from airflow_provider_ha.driver.writer_notes import notes
+from airflow_provider_ha.errors import RestoreRefusedError
+from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint
+
+
+class Conf(dict[str, str]):
+    """The conf of a session."""
+
+    def set(self, key: str, value: str) -> None:
+        self[key] = value
+
+
+def writer_of(name: str, directory: Path) -> Any:
+    """Return what a script has when it calls ``start()``: its notes, and a session with its conf."""
+    conf = Conf({CHECKPOINT_LOCATION: directory.as_uri(), "spark.sql.sources.default": "parquet"})
+    writer = SimpleNamespace(_spark=SimpleNamespace(conf=conf))
+    noted = notes(writer)
+    noted.name, noted.sink = name, "noop"
+    return writer
+
+
+def test_a_query_that_was_not_adopted_is_refused_before_it_starts(tmp_path: Path) -> None:
+    """Its name was mistyped: it would begin from nothing, and write again what its checkpoint says it has written."""
+    plan = RestorePlan(
+        job_id="j",
+        source_job="j",
+        source="path",
+        source_id="s",
+        directory="",
+        verdict=Verdict.SAFE,
+        queries={"windows": QueryPlan(batch=2, sink=QuerySink(kind=SinkKind.OTHER))},
+        age_seconds=0,
+        created_at=datetime(2026, 1, 1, tzinfo=timezone.utc),
+        adopted={"windows": AdoptedCheckpoint(path="/data/windows", query_id="id", planned=2, committed=2)},
+    )
+    started: list[Any] = []
+
+    def called(writer: Any, *_: Any) -> SimpleNamespace:
+        started.append(writer)
+        return SimpleNamespace(runId="r")
+
+    lifecycle = Lifecycle()
+    origin = Origin(OriginKind.RESTORE, "live/e1-a", tmp_path, plan=plan)
+    starter = QueryStarter(
+        origin, QueryRegistry(SystemClock()), lifecycle, WriterCalls(called, called, called, called, called)
+    )
+
+    with pytest.raises(RestoreRefusedError, match="starts query 'window'"):
+        starter.start(writer_of("window", tmp_path), None)
+
+    assert started == []
+    assert lifecycle.refusal is not None  # also when the script swallows the error
