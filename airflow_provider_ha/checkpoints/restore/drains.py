@@ -5,6 +5,8 @@ result and is cleaned up after.
 
 Invariant: a batch is taken for the drain's only where it was planned in the drain's fork and nowhere else. The same
 number of an ordinary batch means other rows: set aside, they would be lost.
+
+A drained state is an end, wherever it is found: the watermark never goes back, and every later row would be late.
 """
 
 from __future__ import annotations
@@ -14,7 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from airflow_provider_ha.checkpoints.directories.drain import MAXIMUM_WATERMARK
 from airflow_provider_ha.checkpoints.format.layout import progress
+from airflow_provider_ha.checkpoints.format.metadata_log import parse_offsets
+from airflow_provider_ha.checkpoints.model import BatchEntry
+from airflow_provider_ha.errors import CheckpointCorruptError
 
 
 _DRAIN = ".drain"
@@ -76,3 +82,12 @@ def unfinished_batch(directory: Path, fork: Path, recorded: Collection[int]) -> 
     """
     last, drained = progress(directory).planned, progress(fork).planned
     return drained if drained == last + 1 and drained not in recorded else None
+
+
+def is_drained(entry: BatchEntry) -> bool:
+    """Whether a recorded batch is that of a drain, or one after it. What cannot be read says nothing."""
+    try:
+        watermark = parse_offsets(entry.batch, entry.offsets).metadata.get("batchWatermarkMs")
+    except CheckpointCorruptError:
+        return False
+    return isinstance(watermark, int) and watermark >= MAXIMUM_WATERMARK

@@ -13,8 +13,16 @@ from types import MappingProxyType
 
 from airflow_provider_ha.checkpoints.directories.delta import DELTA
 from airflow_provider_ha.checkpoints.directories.given import summary
-from airflow_provider_ha.checkpoints.model import Candidate, QueryPlan, QuerySink, RestorePlan, SinkKind, Verdict
-from airflow_provider_ha.checkpoints.restore.drains import Drained
+from airflow_provider_ha.checkpoints.model import (
+    BatchEntry,
+    Candidate,
+    QueryPlan,
+    QuerySink,
+    RestorePlan,
+    SinkKind,
+    Verdict,
+)
+from airflow_provider_ha.checkpoints.restore.drains import Drained, is_drained
 from airflow_provider_ha.checkpoints.restore.facts import QueryFacts
 from airflow_provider_ha.checkpoints.restore.inputs import Known, inputs_of
 from airflow_provider_ha.checkpoints.restore.judgement import Judgement, worst
@@ -94,6 +102,7 @@ def _other_output(facts: QueryFacts, judgement: Judgement, fresh_id: str | None)
             "restore the job under its own id: then the log of its own output is used",
         )
     inputs = inputs_of(facts.own_entry, (), _known(facts))
+    _judge_drained(facts, (), judgement)
     _judge_unknown(facts, judgement)
     judge_inputs(inputs, judgement)
     return QueryPlan(batch=facts.cut.batch, sink=facts.cut.sink, inputs=inputs, query_id=fresh_id)
@@ -109,6 +118,7 @@ def _continue_output(
     history = {batch: entry for batch, entry in facts.history.items() if drained is None or batch < drained.batch}
     replay = following(history, cut.batch)
     inputs = inputs_of(facts.own_entry, replay, _known(facts))
+    _judge_drained(facts, replay, judgement)
     _judge_unknown(facts, judgement)
     judge_timeline(facts, judgement)
     judge_files(facts.missing_inputs, replay, judgement)
@@ -142,6 +152,17 @@ def _known(facts: QueryFacts) -> Known:
     if facts.around is None:
         return Known(missing=facts.missing_inputs)
     return Known(facts.around.initial, facts.around.kafka, facts.missing_inputs)
+
+
+def _judge_drained(facts: QueryFacts, replay: Iterable[BatchEntry], judgement: Judgement) -> None:
+    own = () if facts.own_entry is None else (facts.own_entry,)
+    drained = next((entry for entry in (*own, *replay) if is_drained(entry)), None)
+    if drained is not None:
+        judgement.add(
+            Verdict.IMPOSSIBLE,
+            f"batch {drained.batch} has the watermark of a drain, which is an end: every later row would be late",
+            "restore the checkpoint that the stop took before it drained",
+        )
 
 
 def _judge_unknown(facts: QueryFacts, judgement: Judgement) -> None:

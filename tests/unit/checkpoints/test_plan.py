@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from airflow_provider_ha.checkpoints.directories.archive import readable
+from airflow_provider_ha.checkpoints.directories.drain import write_drain_entry
 from airflow_provider_ha.checkpoints.directories.given import Given
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink, RestorePlan, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.restore.facts import QueryFacts
@@ -17,6 +20,7 @@ from airflow_provider_ha.checkpoints.restore.plan import plan_restore
 from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.checkpoints.restore.surroundings import Surroundings, Unknown
 from airflow_provider_ha.jobs.model import DrainedQuery
+from tests.portable_helpers import QUERY, checkpoint
 
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -123,6 +127,36 @@ def test_an_entry_that_is_not_the_drains_is_not_taken_for_it() -> None:
 
 def test_a_drain_into_a_sink_without_a_log_may_have_written_rows_that_come_again() -> None:
     assert plan(facts(TABLE, 5, 6), DrainedQuery(batch=6)).verdict is Verdict.DUPLICATES_POSSIBLE
+
+
+@pytest.mark.parametrize("same_output", [True, False])
+@pytest.mark.parametrize(("cut", "verdict"), [(4, Verdict.SAFE), (5, Verdict.IMPOSSIBLE)])
+def test_a_drained_state_is_an_end(tmp_path: Path, cut: int, verdict: Verdict, same_output: bool) -> None:
+    """Somebody names the fork of a drain, or a copy of it: its watermark would drop every later row as late."""
+    fork = checkpoint(tmp_path / QUERY, range(5))
+    write_drain_entry(fork)
+    recorded = {entry.batch: entry for entry in readable(fork)}
+    known = QueryFacts(
+        cut=QueryCut(batch=cut, sink=DELTA.model_copy(update={"format": "noop"}), entries=(recorded[cut],)),
+        history={cut: recorded[cut]},
+        planned_to=cut,
+        complete=True,
+    )
+
+    made = plan(known, same_output=same_output)
+
+    assert made.verdict is verdict
+    assert not_accepted(made, set(Verdict)) == ([] if verdict is Verdict.SAFE else [Verdict.IMPOSSIBLE])
+
+
+def test_the_batch_of_a_drain_that_was_planned_only_is_not_replayed(tmp_path: Path) -> None:
+    fork = checkpoint(tmp_path / QUERY, range(5))
+    write_drain_entry(fork)
+    recorded = {entry.batch: entry for entry in readable(fork)}
+    known = replace(facts(TABLE, 5), history={batch: recorded[batch] for batch in (4, 5)})
+    known = replace(known, cut=known.cut.model_copy(update={"entries": (recorded[4],)}))
+
+    assert plan(known).verdict is Verdict.IMPOSSIBLE
 
 
 def test_a_cut_of_a_timeline_that_was_given_up_may_lose_rows() -> None:
