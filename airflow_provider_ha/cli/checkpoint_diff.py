@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from functools import partial
 from typing import Annotated
 
 import typer
 
 from airflow_provider_ha.checkpoints.comparison.compare import compare
-from airflow_provider_ha.checkpoints.comparison.side import Side, read_side
-from airflow_provider_ha.checkpoints.model import Savepoint
-from airflow_provider_ha.checkpoints.portable.directory import read_savepoint
+from airflow_provider_ha.checkpoints.comparison.side import read_side
+from airflow_provider_ha.checkpoints.directories.places import is_s3
 from airflow_provider_ha.checkpoints.retained.pointers import lease_name
-from airflow_provider_ha.checkpoints.retained.savepoint_files import MANIFEST
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.comparison_report import print_comparison
+from airflow_provider_ha.cli.diff_sides import Sides, of_path, of_savepoint, on_s3
 from airflow_provider_ha.cli.outcome import Exit
 from airflow_provider_ha.cli.requests import who
 from airflow_provider_ha.cli.savepoint_target import path_of
@@ -26,7 +25,6 @@ from airflow_provider_ha.errors import ConfigurationError, HaError
 from airflow_provider_ha.submit.client import HaClient
 
 
-Sides = Mapping[str, Side]
 # A comparison reads names and logs, and at most the state once. Only a command that was killed leaves its leases.
 _LEASE_SECONDS = 3600.0
 
@@ -37,7 +35,8 @@ def diff(
         list[str],
         typer.Argument(
             help="Two checkpoint directories or savepoints (A B), one directory with --batch twice, or a managed job "
-            "and two of its checkpoints or savepoints (JOB 12 15). What has a slash is a path: write ./NAME.",
+            "and two of its checkpoints or savepoints (JOB 12 15). What has a slash is a path: write ./NAME. Either "
+            "side may be s3://bucket/prefix.",
             metavar="A B | PATH | JOB A B",
         ),
     ],
@@ -74,39 +73,28 @@ def _unknown_unless_read(*, as_json: bool) -> Iterator[None]:
 
 
 def _both(held: ExitStack, context: typer.Context, targets: list[str], batches: list[int]) -> tuple[Sides, Sides]:
-    paths = [path_of(target) for target in targets]
-    if len(targets) == 3 and paths[0] is None and not batches:  # noqa: PLR2004  # a job and two of its own
+    read = [_reader(target) for target in targets]
+    if len(targets) == 3 and read[0] is None and not batches:  # noqa: PLR2004  # a job and two of its own
         return _of_job(held, context, *targets)
-    found = [path for path in paths if path is not None]
+    found = [each for each in read if each is not None]
     if len(found) == 1 == len(targets) and len(batches) == 2:  # noqa: PLR2004  # one directory, two batches
-        return _of_path(found[0], batches[0]), _of_path(found[0], batches[1])
+        return found[0](batches[0]), found[0](batches[1])
     if len(found) == 2 == len(targets) and len(batches) <= 2:  # noqa: PLR2004  # two directories
         first, last = (batches[0], batches[-1]) if batches else (None, None)
-        return _of_path(found[0], first), _of_path(found[1], last)
+        return found[0](first), found[1](last)
     raise ConfigurationError(
         f"{' '.join(targets)} with {len(batches)} times --batch does not name two checkpoints",
-        next_step="Give two directories (./A ./B), one with --batch twice, or JOB NUMBER NUMBER",
+        next_step="Give two directories (./A ./B) or URIs (s3://bucket/A), one with --batch twice, or "
+        "JOB NUMBER NUMBER",
     )
 
 
-def _of_path(path: Path, batch: int | None) -> Sides:
-    if not (path / MANIFEST).is_file():
-        return {path.resolve().name: read_side(path, batch)}
-    if batch is not None:
-        raise ConfigurationError(f"{path} is a savepoint: it has one batch only", next_step="Leave --batch out")
-    return _of_savepoint(path, read_savepoint(path))
-
-
-def _of_savepoint(directory: Path, savepoint: Savepoint) -> Sides:
-    return {
-        query: read_side(
-            directory / query,
-            part.batch,
-            spark_version=savepoint.spark_version,
-            digests={name: savepoint.files[f"{query}/{name}"] for name in part.files},
-        )
-        for query, part in savepoint.queries.items()
-    }
+def _reader(target: str) -> Callable[[int | None], Sides] | None:
+    """Return what reads a batch of a side; ``None`` for a word that is no place."""
+    if is_s3(target):
+        return on_s3(target)
+    path = path_of(target)
+    return None if path is None else partial(of_path, path)
 
 
 def _of_job(held: ExitStack, context: typer.Context, job_id: str, first: str, last: str) -> tuple[Sides, Sides]:
@@ -128,7 +116,7 @@ def _of_number(held: ExitStack, client: HaClient, job_id: str, word: str) -> Sid
     lease = hold(job.coordinator, job.paths, name, holder=who(), seconds=_LEASE_SECONDS, clock=job.clock)
     held.callback(lease.release)
     if number is None:
-        return _of_savepoint(found.savepoints.directory(word), found.savepoints.load(word))
+        return of_savepoint(found.savepoints.directory(word), found.savepoints.load(word))
     checkpoint = found.checkpoints.load(found.checkpoints.pointer(number))
     root = job.config.work_path / (checkpoint.pin or checkpoint.directory)
     return {

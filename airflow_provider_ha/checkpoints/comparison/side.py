@@ -7,14 +7,14 @@ lies in the directory. A directory that Spark works in meanwhile is read as it s
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.comparison.schema import Schema, parse_schema
 from airflow_provider_ha.checkpoints.format.closure import closure, source_log
 from airflow_provider_ha.checkpoints.format.compactible_log import CompactibleLog
-from airflow_provider_ha.checkpoints.format.files import read, read_text
+from airflow_provider_ha.checkpoints.format.files import expect, is_directory, read, read_text
 from airflow_provider_ha.checkpoints.format.layout import OFFSETS, STATE, progress
 from airflow_provider_ha.checkpoints.format.metadata_log import (
     CommitsEntry,
@@ -23,6 +23,7 @@ from airflow_provider_ha.checkpoints.format.metadata_log import (
     read_offsets,
     read_query_id,
 )
+from airflow_provider_ha.checkpoints.format.tree import Directory
 from airflow_provider_ha.checkpoints.model import ManifestFile
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError, StorageUnavailableError
 
@@ -53,9 +54,11 @@ class Side:
     :param inputs: File source -> every file that it has read up to N.
     :param state: Path relative to the checkpoint -> bytes, of the files that hold the state after N.
     :param digests: The same paths -> what a manifest says of them; empty without a manifest.
+    :param identities: The same paths -> what an object store says of their bytes; empty on a disk. Files of equal
+        identities are the same; of others nothing is known.
     """
 
-    directory: Path
+    directory: Directory
     batch: int
     query_id: str
     spark_version: str | None
@@ -66,35 +69,37 @@ class Side:
     operators: Mapping[int, RecordedOperator]
     state: Mapping[str, int]
     digests: Mapping[str, ManifestFile] = field(default_factory=dict)
+    identities: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_side(
-    directory: Path,
+    directory: Directory,
     batch: int | None = None,
     *,
     spark_version: str | None = None,
     digests: Mapping[str, ManifestFile] | None = None,
+    identity: Callable[[str], str] | None = None,
 ) -> Side:
     """Read a checkpoint.
 
     :param batch: N; the newest committed one by default.
+    :param identity: Path -> what an object store says of its bytes, where one does.
     :raises CheckpointMissingError: It has no such batch, or Spark purged it meanwhile.
     :raises CheckpointCorruptError: A file that the batch needs is missing or damaged.
     :raises StorageUnavailableError: A file could not be read, or the directory is not there.
     """
-    if not directory.is_dir():
-        raise StorageUnavailableError(
-            f"checkpoint {directory} is not a directory of this host",
-            next_step="Check its path, and that it is mounted",
-        )
+    if not is_directory(directory):
+        raise _absent(directory)
     chosen = progress(directory).committed if batch is None else batch
     if chosen < 0:
         raise CheckpointMissingError(
             f"checkpoint {directory} has no committed batch", next_step="Wait for its first one"
         )
     files = closure(directory, chosen, with_planned=False).files
+    expect(directory, [name for name in files if _is_log(name)])
     offsets = read_offsets(directory, chosen)
     before = max((int(name.split("/")[1]) for name in files if _is_older_offsets(name, chosen)), default=None)
+    state = {name: size for name, size in files.items() if _holds_state(name)}
     return Side(
         directory=directory,
         batch=chosen,
@@ -105,9 +110,23 @@ def read_side(
         commits=read_commits(directory, chosen),
         inputs=dict(_inputs(directory, offsets)),
         operators=dict(_operators(directory, files)),
-        state={name: size for name, size in files.items() if _holds_state(name)},
+        state=state,
         digests=digests or {},
+        identities={} if identity is None else {name: identity(name) for name in state},
     )
+
+
+def _absent(directory: Directory) -> StorageUnavailableError:
+    if isinstance(directory, Path):
+        what, step = "is not a directory of this host", "Check its path, and that it is mounted"
+    else:
+        # S3 has no directories: a wrong name and an empty one are the same.
+        what, step = "is not there: nothing lies below it", "Check bucket and prefix"
+    return StorageUnavailableError(f"checkpoint {directory} {what}", next_step=step)
+
+
+def _is_log(name: str) -> bool:
+    return not name.startswith(f"{STATE}/") and not name.endswith(".crc")
 
 
 def _is_older_offsets(name: str, batch: int) -> bool:
@@ -120,7 +139,7 @@ def _holds_state(name: str) -> bool:
     return parts[0] == STATE and not name.endswith(".crc") and not {"_metadata", "_stateSchema"} & set(parts)
 
 
-def _inputs(directory: Path, offsets: OffsetsEntry) -> Iterable[tuple[str, frozenset[str]]]:
+def _inputs(directory: Directory, offsets: OffsetsEntry) -> Iterable[tuple[str, frozenset[str]]]:
     for position, source in enumerate(offsets.sources):
         last = offsets.log_offset(position)
         if last is not None:
@@ -130,7 +149,7 @@ def _inputs(directory: Path, offsets: OffsetsEntry) -> Iterable[tuple[str, froze
             yield source, frozenset(str(json.loads(line).get("path")) for entry in entries for line in log.lines(entry))
 
 
-def _operators(directory: Path, files: Iterable[str]) -> Iterable[tuple[int, RecordedOperator]]:
+def _operators(directory: Directory, files: Iterable[str]) -> Iterable[tuple[int, RecordedOperator]]:
     by_number: dict[int, list[list[str]]] = {}
     for name in files:
         parts = name.split("/")
@@ -141,7 +160,7 @@ def _operators(directory: Path, files: Iterable[str]) -> Iterable[tuple[int, Rec
         yield number, RecordedOperator(name, stores, properties, dict(_schemas(directory, paths)))
 
 
-def _metadata(directory: Path, paths: Iterable[list[str]]) -> tuple[str, dict[str, int], str]:
+def _metadata(directory: Directory, paths: Iterable[list[str]]) -> tuple[str, dict[str, int], str]:
     """Return name, stores and properties of an operator, of its newest metadata in the closure; empty without any."""
     versions = {int(parts[4]): parts for parts in paths if parts[2:4] == ["_metadata", "v2"]}
     first = next((parts for parts in paths if parts[2:] == ["_metadata", "metadata"]), None)
@@ -158,7 +177,7 @@ def _metadata(directory: Path, paths: Iterable[list[str]]) -> tuple[str, dict[st
         raise CheckpointCorruptError(path, "the operator's metadata cannot be read") from None
 
 
-def _schemas(directory: Path, paths: Iterable[list[str]]) -> Iterable[tuple[str, Schema]]:
+def _schemas(directory: Directory, paths: Iterable[list[str]]) -> Iterable[tuple[str, Schema]]:
     """Yield (store, schema): of partition 0, or with ``transformWithState`` of the newest file of each store."""
     newest: dict[str, tuple[int, list[str]]] = {}
     for parts in paths:

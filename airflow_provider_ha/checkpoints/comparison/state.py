@@ -12,7 +12,9 @@ from pathlib import Path
 
 from airflow_provider_ha.checkpoints.comparison.schema import Schema, accepts
 from airflow_provider_ha.checkpoints.comparison.side import RecordedOperator, Side
+from airflow_provider_ha.checkpoints.format.files import FileGoneError, opened
 from airflow_provider_ha.checkpoints.format.rocksdb import has_unique_name
+from airflow_provider_ha.checkpoints.format.tree import Directory
 from airflow_provider_ha.errors import StorageUnavailableError
 
 
@@ -151,22 +153,25 @@ def _same_file(name: str, a: Side, b: Side) -> bool:
     own = name.rpartition("/")[2]
     if has_unique_name(own) or _TABLE.fullmatch(own):
         return True
+    if name in a.identities and a.identities[name] == b.identities.get(name):
+        return True
     ours, theirs = a.digests.get(name), b.digests.get(name)
     if ours and theirs and ours.digested_by and ours.digested_by is theirs.digested_by:
         return ours == theirs
-    return _same_bytes(a.directory / name, b.directory / name)
+    return _same_bytes(name, a.directory, b.directory)
 
 
-def _same_bytes(a: Path, b: Path) -> bool:
+def _same_bytes(name: str, a: Directory, b: Directory) -> bool:
     try:
-        if a.samefile(b):
+        if isinstance(a, Path) and isinstance(b, Path) and (a / name).samefile(b / name):
             return True
-        with a.open("rb") as ours, b.open("rb") as theirs:
-            while (piece := ours.read(_PIECE)) == theirs.read(_PIECE):
-                if not piece:
-                    return True
-            return False
-    except OSError as error:
+        with opened(a, name) as ours, opened(b, name) as theirs:
+            if ours.size != theirs.size:
+                return False
+            pieces = range(0, ours.size, _PIECE)
+            return all(ours.read_at(start, _PIECE) == theirs.read_at(start, _PIECE) for start in pieces)
+    except (OSError, FileGoneError) as error:
         raise StorageUnavailableError(
-            f"cannot compare {a} with {b}: {error}", next_step="Compare again; a running query may have purged them"
+            f"cannot compare {name} of {a} with that of {b}: {error}",
+            next_step="Compare again; a running query may have purged them",
         ) from error

@@ -66,7 +66,7 @@ def closure(directory: Directory, batch: int, *, with_planned: bool, reader: Sta
         checksums = {path: files.size(directory, path) for name in needed for path in checksum_files(directory, name)}
     except files.FileGoneError as error:
         # Spark purges the logs before the state, so what it purged under our hands is told from what was lost.
-        if batch >= 0 and min(batches(directory, OFFSETS), default=batch + 1) > max(batch - 1, 0):
+        if batch >= 0 and min(batches(files.fresh(directory), OFFSETS), default=batch + 1) > max(batch - 1, 0):
             raise CheckpointMissingError(
                 f"batch {batch} of {directory} was purged while it was read", next_step="Choose a newer batch"
             ) from error
