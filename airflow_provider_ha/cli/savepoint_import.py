@@ -1,4 +1,4 @@
-"""``spark-ha savepoint import``: an archive becomes a directory, or a savepoint of the job that it came from."""
+"""``spark-ha savepoint import``: an archive becomes a directory, a savepoint on S3, or one of its job."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from typing import Annotated
 
 import typer
 
+from airflow_provider_ha.checkpoints.directories.places import is_s3
 from airflow_provider_ha.checkpoints.model import Savepoint
 from airflow_provider_ha.checkpoints.portable.adoption import adopt, check_adoptable
 from airflow_provider_ha.checkpoints.portable.unpack import described, unpack
+from airflow_provider_ha.cli import savepoint_s3 as on_s3
 from airflow_provider_ha.cli.savepoint_files import print_savepoint
+from airflow_provider_ha.cli.savepoint_target import path_of
 from airflow_provider_ha.cli.session import AsJson, cluster, reported
 from airflow_provider_ha.errors import ConfigurationError, JobStateError, ObjectMissingError
 from airflow_provider_ha.jobs.model import Blob
@@ -22,18 +25,34 @@ def import_archive(
     context: typer.Context,
     archive: Annotated[Path, typer.Argument(help="Archive that `savepoint export` wrote.", metavar="FILE")],
     to: Annotated[
-        Path | None, typer.Option(help="Directory of the savepoint; must not exist.", metavar="DIRECTORY")
+        str | None,
+        typer.Option(
+            help="Directory of the savepoint, or s3://bucket/prefix/NAME; must not exist.", metavar="DIRECTORY|URI"
+        ),
     ] = None,
     job: Annotated[
         str | None,
         typer.Option(help="Instead of --to: the job that it was exported from, which must not run.", metavar="JOB"),
     ] = None,
+    scratch: Annotated[
+        Path | None,
+        typer.Option(help="On S3: directory in which FILE is unpacked and removed; default: beside FILE."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Unpack an archive into a savepoint directory, or back into its job. It is checked as if an enemy had made it.
+    """Unpack an archive into a savepoint, or back into its job. It is checked as if an enemy had made it.
 
     Exit 0: the savepoint is complete and verified; 1: it is refused, with the reason, and nothing is left of it.
     """
+    pooled = to is not None and is_s3(to)
+    if scratch is not None and not pooled:
+        with reported(as_json=as_json):
+            raise ConfigurationError(
+                "--scratch is for S3: elsewhere an archive is unpacked where it is to be", next_step="Leave it out"
+            )
+    if to is not None and pooled and job is None:
+        on_s3.import_archive(archive, to, scratch=scratch, as_json=as_json)
+        return
     if job is not None and to is None:
         with cluster(context, as_json=as_json) as client:
             savepoint = _into_job(client, job, archive)
@@ -44,7 +63,8 @@ def import_archive(
                 raise ConfigurationError(
                     "an archive is imported to one place", next_step="Give either --to DIRECTORY or --job JOB"
                 )
-            savepoint, directory = unpack(archive, to), to
+            directory = path_of(to) or Path(to)
+            savepoint = unpack(archive, directory)
     print_savepoint(directory, savepoint, as_json=as_json)
 
 

@@ -1,4 +1,4 @@
-"""``spark-ha savepoint create|verify|export|restore|dispose|sweep`` for savepoints on S3."""
+"""``spark-ha savepoint create|import|verify|export|restore|dispose|sweep`` for savepoints on S3."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from airflow_provider_ha.checkpoints.directories.places import is_s3
+from airflow_provider_ha.checkpoints.pooled.bring import bring
 from airflow_provider_ha.checkpoints.pooled.judge import judge_query, missing
 from airflow_provider_ha.checkpoints.pooled.pool import Place, Pool, savepoint_place
 from airflow_provider_ha.checkpoints.pooled.records import PooledSavepoint
@@ -50,9 +51,22 @@ def create(
         place, name = savepoint_place(to)
         pool = Pool(place)
         savepoint = take(pool, name, sources, holder=who(), label=label, spark_version=spark_version)
+    _print_savepoint(pool.uri(name), savepoint, as_json=as_json)
+
+
+def import_archive(archive: Path, to: str, *, scratch: Path | None, as_json: bool) -> None:
+    """Make a savepoint of an archive, and print what it is."""
+    with reported(as_json=as_json):
+        place, name = savepoint_place(to)
+        pool = Pool(place)
+        savepoint = bring(pool, name, archive, holder=who(), scratch=scratch)
+    _print_savepoint(pool.uri(name), savepoint, as_json=as_json)
+
+
+def _print_savepoint(uri: str, savepoint: PooledSavepoint, *, as_json: bool) -> None:
     fields = {
         "savepoint_id": savepoint.savepoint_id,
-        "directory": pool.uri(name),
+        "directory": uri,
         "cut": {query: part.batch for query, part in savepoint.queries.items()},
         "files": len(savepoint.files),
         "bytes": savepoint.size,

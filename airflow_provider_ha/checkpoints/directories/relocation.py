@@ -38,6 +38,16 @@ def is_relocated(name: str) -> bool:
     return len(parts) == _DEPTH and parts[0] == "state" and parts[2:4] == ["_metadata", "v2"] and parts[4].isdigit()
 
 
+def checked_by(name: str) -> str:
+    """Return the file that *name* is a checksum of, Spark's or Hadoop's hidden one; *name* itself when it is none."""
+    place, slash, own = name.rpartition("/")
+    if not own.endswith(".crc"):
+        return name
+    while own.endswith(".crc"):
+        own = own.removesuffix(".crc").removeprefix(".")
+    return f"{place}{slash}{own}"
+
+
 def relocated(data: bytes, name: str, place: str) -> bytes | None:
     """Return the metadata of an operator with the schema paths of another place; ``None`` when nothing changes.
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from airflow_provider_ha.checkpoints.format.tree import Directory
+from airflow_provider_ha.checkpoints.pooled.pool import Pool
 from airflow_provider_ha.checkpoints.pooled.records import PooledSavepoint
 from airflow_provider_ha.checkpoints.verification.codes import Code
 from airflow_provider_ha.checkpoints.verification.report import Report
 from airflow_provider_ha.checkpoints.verification.verify import Depth, verify
-from airflow_provider_ha.errors import CheckpointCorruptError
+from airflow_provider_ha.errors import CheckpointCorruptError, StorageUnavailableError
 from airflow_provider_ha.storage.reading import Listed
 
 
@@ -35,3 +36,23 @@ def judge_query(directory: Directory, batch: int, depth: Depth, spark_version: s
         return True, report
     unknown = any(finding.code is Code.UNREADABLE for finding in report.findings)
     return None if unknown else False, report
+
+
+def check(pool: Pool, savepoint: PooledSavepoint, spark_version: str | None = None) -> None:
+    """See that the pool has a savepoint as its manifest says, and that each query can be restored from that.
+
+    :param spark_version: The release that is to start from it; the one in the manifest by default.
+    :raises CheckpointCorruptError: The first thing that is wrong.
+    :raises StorageUnavailableError: It could not be found out.
+    """
+    present = pool.present()
+    for problem in missing(savepoint, present):
+        raise problem
+    for query, part in savepoint.queries.items():
+        directory = pool.tree_of(savepoint, query, present)
+        restorable, report = judge_query(directory, part.batch, "quick", spark_version or savepoint.spark_version)
+        if restorable is None:
+            raise StorageUnavailableError(f"query {query!r} of the savepoint could not be read", next_step="Try again")
+        if not restorable:
+            path, said = next(((f.path, f.message) for f in report.findings), (".", "its batch is not restorable"))
+            raise CheckpointCorruptError(f"{query}/{path}", f"batch {part.batch} cannot be restored: {said}")

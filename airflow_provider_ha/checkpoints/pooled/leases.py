@@ -79,6 +79,18 @@ def lease(
             store.delete(key)
 
 
+def give_way(sweeping: list[str]) -> None:
+    """Refuse to use a pool that is being swept.
+
+    :raises StorageUnavailableError: Somebody sweeps it.
+    """
+    if sweeping:
+        raise StorageUnavailableError(
+            f"the pool is being swept by {', '.join(sweeping)}",
+            next_step="Try again in a minute; the lease of a sweep that was killed counts for a quarter of an hour",
+        )
+
+
 def over(store: ObjectStore, folder: str, now: datetime) -> list[str]:
     """Return the keys of the leases that no longer count."""
     return [key for key, _, ends in _leases(store, folder) if ends <= now]

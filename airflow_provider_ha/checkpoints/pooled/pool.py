@@ -4,10 +4,12 @@ Below the place, ``s3://bucket/savepoints``::
 
     _manifests/<savepoint>.json    written last, by a conditional create; what has none is no savepoint
     _pool/<xx>/<etag>-<size>       a file as it was when it had that etag; created once, never changed
+    _pool/<xx>/sha256-<…>-<size>   a file that came in an archive
     _leases/<purpose>-<id>.json    who is at work
 
 A member of the pool is named by the identity of what it was copied from, so a file that two savepoints have is there
-once. Invariant: a member is what its name says, because the server copies only what still has that etag.
+once. Invariant: a member is what its name says, because the server copies only what still has that etag, and what is
+uploaded was digested first. An etag of S3 is an MD5, so what an enemy may have made is never named by one.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from airflow_provider_ha.errors import (
     CheckpointCorruptError,
     CheckpointMissingError,
     ConfigurationError,
+    ObjectExistsError,
     ObjectMissingError,
     RecordCorruptError,
 )
@@ -139,6 +142,15 @@ class Pool:
         except RecordCorruptError as error:
             raise CheckpointCorruptError(key, error.message) from error
 
+    def check_free(self, name: str) -> None:
+        """See that there is no savepoint of that name.
+
+        :raises ObjectExistsError: There is.
+        :raises StorageUnavailableError: It could not be found out.
+        """
+        if self.store.info(self.manifest_key(name)) is not None:
+            raise ObjectExistsError(f"savepoint {self.uri(name)} exists already", next_step="Choose another name")
+
     def present(self) -> dict[str, Listed]:
         """Return member -> object, of everything in the pool.
 
@@ -177,6 +189,11 @@ def member_of(etag: str, size: int) -> str:
     if not _ETAG.fullmatch(plain):
         plain = hashlib.sha256(etag.encode()).hexdigest()
     return f"{plain[:2]}/{plain}-{size}"
+
+
+def digest_member(sha256: str, size: int) -> str:
+    """Return the name in the pool of what has this digest: nobody can make other bytes that have it."""
+    return f"{sha256[:2]}/sha256-{sha256}-{size}"
 
 
 class _Named:

@@ -16,7 +16,7 @@ class PooledFile(Model):
     :param member: Key of the object in the pool, relative to it; others may name the same.
     :param etag: What the store calls the version of that object.
     :param algorithm: Of *digest*, as the store names it; empty when the store keeps none.
-    :param digest: The store's own checksum of all bytes, in hex.
+    :param digest: The store's own checksum of all bytes, or the sha256 of what was imported; in hex.
     """
 
     size: int
@@ -32,6 +32,8 @@ class PooledSavepoint(Record):
     :param files: Path (``<query>/offsets/12``, ``sinks/<query>/_spark_metadata/12``) -> what it is.
     :param queries: The cut.
     :param digested: Whether every file has a digest.
+    :param job_id: Of the managed job that it came from in an archive, with *run*, *epoch* and *graph*; empty for one
+        that was taken of prefixes.
     """
 
     kind: ClassVar[str] = "pooled-savepoint"
@@ -43,6 +45,10 @@ class PooledSavepoint(Record):
     files: dict[str, PooledFile]
     digested: bool = False
     spark_version: str
+    job_id: str = ""
+    run: int = 0
+    epoch: int = 0
+    graph: str = ""
 
     @property
     def size(self) -> int:

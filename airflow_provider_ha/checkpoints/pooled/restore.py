@@ -11,22 +11,19 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.directories.relocation import is_relocated, relocate, relocated
+from airflow_provider_ha.checkpoints.directories.relocation import checked_by, is_relocated, relocate, relocated
 from airflow_provider_ha.checkpoints.format.layout import COMMITS, METADATA, OFFSETS
 from airflow_provider_ha.checkpoints.format.object_tree import AT_ONCE
 from airflow_provider_ha.checkpoints.model import ManifestFile, Savepoint
-from airflow_provider_ha.checkpoints.pooled.judge import judge_query, missing
-from airflow_provider_ha.checkpoints.pooled.leases import USE, lease
+from airflow_provider_ha.checkpoints.pooled.judge import check
+from airflow_provider_ha.checkpoints.pooled.leases import USE, give_way, lease
 from airflow_provider_ha.checkpoints.pooled.pool import Place, Pool
 from airflow_provider_ha.checkpoints.pooled.records import PooledSavepoint
-from airflow_provider_ha.checkpoints.pooled.take import give_way
 from airflow_provider_ha.checkpoints.portable.attempts import check_target, directory_attempt
 from airflow_provider_ha.checkpoints.retained.savepoint_files import write_manifest
 from airflow_provider_ha.errors import (
-    CheckpointCorruptError,
     ConfigurationError,
     ObjectExistsError,
-    StorageUnavailableError,
 )
 
 
@@ -53,7 +50,7 @@ def restore(
         raise ObjectExistsError(f"something lies below {target} already", next_step="Choose another prefix")
     with lease(pool.store, pool.leases, USE, holder=holder) as (held, sweeping):
         give_way(sweeping)
-        _check(pool, savepoint, spark_version)
+        check(pool, savepoint, spark_version)
         for stage in _stages(savepoint):
             with ThreadPoolExecutor(AT_ONCE) as threads:
 
@@ -81,21 +78,21 @@ def fetch(pool: Pool, savepoint: PooledSavepoint, target: Path, *, holder: str, 
     check_target(target)
     with lease(pool.store, pool.leases, USE, holder=holder) as (held, sweeping), directory_attempt(target) as hidden:
         give_way(sweeping)
-        _check(pool, savepoint, None)
+        check(pool, savepoint)
         names = [name for stage in _stages(savepoint) for name in stage] if move else list(savepoint.files)
         for name in names:
             held.check()
             pool.store.download(pool.members + savepoint.files[name].member, hidden / name)
         made = Savepoint(
             savepoint_id=savepoint.savepoint_id,
-            job_id="",
-            run=0,
-            epoch=0,
+            job_id=savepoint.job_id,
+            run=savepoint.run,
+            epoch=savepoint.epoch,
             created_at=savepoint.created_at,
             label=savepoint.label,
             queries=savepoint.queries,
             files={name: _digested(hidden / name) for name in names},
-            graph="",
+            graph=savepoint.graph,
             spark_version=savepoint.spark_version,
         )
         if move:
@@ -104,19 +101,6 @@ def fetch(pool: Pool, savepoint: PooledSavepoint, target: Path, *, holder: str, 
         else:
             write_manifest(hidden, made)
     return made
-
-
-def _check(pool: Pool, savepoint: PooledSavepoint, spark_version: str | None) -> None:
-    present = pool.present()
-    for problem in missing(savepoint, present):
-        raise problem
-    for query, part in savepoint.queries.items():
-        directory = pool.tree_of(savepoint, query, present)
-        restorable, _ = judge_query(directory, part.batch, "quick", spark_version or savepoint.spark_version)
-        if restorable is None:
-            raise StorageUnavailableError(f"query {query!r} of the savepoint could not be read", next_step="Try again")
-        if not restorable:
-            raise CheckpointCorruptError(query, f"batch {part.batch} cannot be restored from it")
 
 
 def _stages(savepoint: PooledSavepoint) -> Iterable[list[str]]:
@@ -134,9 +118,8 @@ def _stages(savepoint: PooledSavepoint) -> Iterable[list[str]]:
 def _put(pool: Pool, savepoint: PooledSavepoint, name: str, target: Place) -> None:
     query, _, inner = name.partition("/")
     source, key = pool.members + savepoint.files[name].member, target.prefix + name
-    moved = None
-    if is_relocated(inner.removesuffix(".crc")):
-        path = name.removesuffix(".crc")
+    moved, path = None, f"{query}/{checked_by(inner)}"
+    if is_relocated(checked_by(inner)) and path in savepoint.files:
         data = pool.store.read(pool.members + savepoint.files[path].member)
         moved = relocated(data, path, f"s3a://{target.bucket}/{target.prefix}{query}")
     if moved is None:

@@ -22,8 +22,8 @@ from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.format.object_tree import AT_ONCE, ObjectTree
 from airflow_provider_ha.checkpoints.format.releases import installed_version, release
 from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, SinkKind
-from airflow_provider_ha.checkpoints.pooled.judge import judge_query, missing
-from airflow_provider_ha.checkpoints.pooled.leases import USE, Held, lease
+from airflow_provider_ha.checkpoints.pooled.judge import check
+from airflow_provider_ha.checkpoints.pooled.leases import USE, Held, give_way, lease
 from airflow_provider_ha.checkpoints.pooled.pool import Place, Pool, member_of
 from airflow_provider_ha.checkpoints.pooled.records import PooledFile, PooledSavepoint
 from airflow_provider_ha.clock import Clock, SystemClock
@@ -33,7 +33,6 @@ from airflow_provider_ha.errors import (
     ConfigurationError,
     ObjectExistsError,
     ObjectMissingError,
-    StorageUnavailableError,
 )
 from airflow_provider_ha.names import check_name
 from airflow_provider_ha.storage.reading import Listed
@@ -86,8 +85,7 @@ def take(
     """
     release(spark_version)
     _check_sources(pool, sources)
-    if pool.store.info(pool.manifest_key(name)) is not None:
-        raise ObjectExistsError(f"savepoint {pool.uri(name)} exists already", next_step="Choose another name")
+    pool.check_free(name)
     attempts = Retrying(
         stop=stop_after_attempt(ATTEMPTS),
         retry=retry_if_exception_type((CheckpointMissingError, TornError)),
@@ -99,18 +97,6 @@ def take(
             _batch(pool, source)
         made = _Attempt(pool, name, label, spark_version or installed_version(), clock or SystemClock(), held)
         return attempts(made.run, sources)
-
-
-def give_way(sweeping: list[str]) -> None:
-    """Refuse to use a pool that is being swept.
-
-    :raises StorageUnavailableError: Somebody sweeps it.
-    """
-    if sweeping:
-        raise StorageUnavailableError(
-            f"the pool is being swept by {', '.join(sweeping)}",
-            next_step="Try again in a minute; the lease of a sweep that was killed counts for a quarter of an hour",
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,17 +171,11 @@ class _Attempt:
         return None if info is None else info.checksum
 
     def _verified(self, savepoint: PooledSavepoint) -> PooledSavepoint:
+        try:
+            check(self.pool, savepoint)
+        except CheckpointCorruptError as error:
+            raise TornError(error.path, error.reason, next_step="Look with `spark-ha checkpoint verify`") from error
         present = self.pool.present()
-        for problem in missing(savepoint, present):
-            raise TornError(problem.path, problem.reason)
-        for query, part in savepoint.queries.items():
-            directory = self.pool.tree_of(savepoint, query, present)
-            restorable, report = judge_query(directory, part.batch, "quick", savepoint.spark_version)
-            if restorable is None:
-                raise StorageUnavailableError(f"the copy of query {query!r} could not be read", next_step="Try again")
-            if not restorable:
-                path, said = next(((f.path, f.message) for f in report.findings), (".", "its batch is not restorable"))
-                raise TornError(f"{query}/{path}", said, next_step="Look with `spark-ha checkpoint verify`")
         # What the manifest says of the batch is what the copied files say.
         cuts = {
             query: part.model_copy(

@@ -58,6 +58,21 @@ def file_attempt(target: Path) -> Iterator[IO[bytes]]:
         flush_directory(target.parent)
 
 
+@contextmanager
+def scratch_directory(place: Path) -> Iterator[Path]:
+    """Yield a hidden directory beside *place* that is gone when the block ends; what dead ones left is removed.
+
+    :raises StorageUnavailableError: The file system said no.
+    """
+    with storage_errors(f"cannot work beside {place}"), ExitStack() as held:
+        _collect(place)
+        hidden = place.parent / f".{place.name}.{new_id()}.tmp"
+        hidden.mkdir(mode=0o700)
+        held.callback(shutil.rmtree, hidden)
+        held.enter_context(_locked(os.open(hidden, os.O_RDONLY | os.O_DIRECTORY)))
+        yield hidden
+
+
 def check_target(target: Path) -> None:
     """Refuse a target that cannot be made, before any work is done for it; raises as :func:`directory_attempt`.
 

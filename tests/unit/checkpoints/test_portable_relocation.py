@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.directories.relocation import relocate
+from airflow_provider_ha.checkpoints.directories.relocation import checked_by, relocate
 from airflow_provider_ha.checkpoints.portable.directory import judge
 from airflow_provider_ha.checkpoints.portable.restore import restore
 from airflow_provider_ha.checkpoints.portable.standalone import Source, take
@@ -56,6 +56,11 @@ def test_new_and_old_keys_name_the_new_place(tmp_path: Path) -> None:
     ]
     assert path.read_text().startswith("v2\n")
     assert names_in(path.parent) == ["0"]
+
+
+@pytest.mark.parametrize("name", ["a/0.crc", "a/.0.crc", "a/.0.crc.crc", "a/0"])
+def test_each_kind_of_checksum_is_of_its_file(name: str) -> None:
+    assert checked_by(name) == "a/0"
 
 
 def test_what_names_no_path_is_not_written_again(tmp_path: Path) -> None:

@@ -1,0 +1,125 @@
+"""A savepoint over a pool out of an archive that anyone may have made.
+
+Invariants: nothing of an archive reaches the bucket before all of it was unpacked on this host and found to be what its
+manifest says. A file goes into the pool by a conditional create, under the sha256 of its bytes: what is there under
+that name already is that file, whoever brought it. The manifest is created last, once each query was judged from there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+from airflow_provider_ha.checkpoints.format.object_tree import AT_ONCE
+from airflow_provider_ha.checkpoints.model import ManifestFile, Savepoint
+from airflow_provider_ha.checkpoints.pooled.judge import check
+from airflow_provider_ha.checkpoints.pooled.leases import USE, Held, give_way, lease
+from airflow_provider_ha.checkpoints.pooled.pool import Pool, digest_member
+from airflow_provider_ha.checkpoints.pooled.records import PooledFile, PooledSavepoint
+from airflow_provider_ha.checkpoints.portable.attempts import scratch_directory
+from airflow_provider_ha.checkpoints.portable.unpack import unpack
+from airflow_provider_ha.clock import Clock, new_id
+from airflow_provider_ha.errors import CheckpointCorruptError, ObjectExistsError, StorageError
+
+
+# One request up to this size, and this many bytes in memory for each of those that are under way.
+WHOLE = 8 << 20
+_PIECE = 1 << 20
+_SHA256 = "SHA256"
+
+
+def bring(
+    pool: Pool, name: str, archive: Path, *, holder: str, scratch: Path | None = None, clock: Clock | None = None
+) -> PooledSavepoint:
+    """Make the savepoint *name* of an archive; it keeps the id and the time that the archive says.
+
+    :param archive: As ``savepoint export`` writes it, of a directory, of a job or of a savepoint on S3.
+    :param scratch: Directory in which it is unpacked and removed; that of the archive by default.
+    :raises CheckpointCorruptError: The archive is refused, with the reason; nothing of it was uploaded.
+    :raises ObjectExistsError: There is a savepoint of that name.
+    :raises StorageUnavailableError: Something could not be read or written, there is no room, or a sweep is under way.
+    """
+    pool.check_free(name)
+    with scratch_directory((scratch or archive.parent) / archive.name) as folder:
+        directory = folder / "savepoint"
+        savepoint = unpack(archive, directory)
+        with lease(pool.store, pool.leases, USE, holder=holder, clock=clock) as (held, sweeping):
+            give_way(sweeping)
+            made = _record(savepoint, _uploaded(pool, directory, savepoint, held))
+            check(pool, made)
+            held.check()
+            pool.store.create(pool.manifest_key(name), made.to_bytes())
+    return made
+
+
+def _record(savepoint: Savepoint, files: dict[str, PooledFile]) -> PooledSavepoint:
+    return PooledSavepoint(
+        savepoint_id=savepoint.savepoint_id,
+        created_at=savepoint.created_at,
+        label=savepoint.label,
+        queries=savepoint.queries,
+        files=files,
+        digested=True,
+        spark_version=savepoint.spark_version,
+        job_id=savepoint.job_id,
+        run=savepoint.run,
+        epoch=savepoint.epoch,
+        graph=savepoint.graph,
+    )
+
+
+def _uploaded(pool: Pool, directory: Path, savepoint: Savepoint, held: Held) -> dict[str, PooledFile]:
+    """Upload what the pool lacks; return what it has of every file."""
+    digests = {name: _sha256(directory / name, file) for name, file in savepoint.files.items()}
+    wanted = {digest_member(digest, savepoint.files[name].size): name for name, digest in digests.items()}
+    present = pool.present()
+
+    def put(member: str) -> None:
+        held.check()
+        if member not in present:
+            _create(pool, pool.members + member, directory / wanted[member])
+
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        try:
+            for _ in threads.map(put, wanted):
+                pass
+        finally:
+            threads.shutdown(cancel_futures=True)
+    present = pool.present()
+    files = {}
+    for name, digest in digests.items():
+        size = savepoint.files[name].size
+        member = digest_member(digest, size)
+        if member not in present:
+            raise CheckpointCorruptError(name, "it is not in the pool", next_step="See who removes objects there")
+        files[name] = PooledFile(size=size, member=member, etag=present[member].etag, algorithm=_SHA256, digest=digest)
+    return files
+
+
+def _create(pool: Pool, key: str, path: Path) -> None:
+    """Put a file where nothing is yet. What another import puts there meanwhile is the same file."""
+    with suppress(ObjectExistsError):
+        if path.stat().st_size <= WHOLE:
+            pool.store.create(key, path.read_bytes())
+            return
+        # An upload in parts replaces what is there. Whoever is killed here leaves what no manifest can name.
+        aside = f"{key}.{new_id()}"
+        try:
+            pool.store.upload(aside, path)
+            pool.store.copy(aside, key, if_absent=True)
+        finally:
+            with suppress(StorageError):
+                pool.store.delete(aside)
+
+
+def _sha256(path: Path, file: ManifestFile) -> str:
+    """Return the digest of what was unpacked; it was compared with that of the manifest, where that has one."""
+    if file.sha256:
+        return file.sha256
+    digest = hashlib.sha256()
+    with path.open("rb") as reader:
+        while piece := reader.read(_PIECE):
+            digest.update(piece)
+    return digest.hexdigest()
