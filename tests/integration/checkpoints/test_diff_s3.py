@@ -19,9 +19,8 @@ from airflow_provider_ha.errors import CheckpointMissingError
 from tests.corpus import SHORT_SHAPES, checkpoint_copy
 from tests.docs.blocks import blocks_of
 from tests.s3_checkpoints import noting_proxy, put_directory, tree
-from tests.s3_faults import FOR_EVER, Fault, refuse, s3_proxy
+from tests.s3_faults import FOR_EVER, Exchange, Fault, refuse, s3_proxy
 from tests.s3_server import S3Access, real_server
-from tests.unit.checkpoints.test_verification_sparse import write_log
 
 
 pytestmark = pytest.mark.timeout(300)
@@ -145,12 +144,20 @@ def test_what_was_refused_is_unknown_and_never_different(
     assert document["error"]["type"] in ("StorageUnavailableError", "UnreadableError")
 
 
-@pytest.mark.parametrize("place", ["nowhere", "savepoints/two", "savepoints"])
-def test_what_is_not_there_is_unknown(place: str, diff: Diff, bucket: str) -> None:
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [
+        ("nowhere", "nothing lies below it"),
+        ("savepoints/two", "nothing lies below it"),
+        ("savepoints", "has no committed batch"),
+    ],
+)
+def test_what_is_not_there_is_unknown(place: str, reason: str, diff: Diff, bucket: str) -> None:
     code, document = diff(f"s3://{bucket}/q", f"s3://{bucket}/{place}")
 
     assert code == UNREAD
-    assert place in document["error"]["message"]
+    assert f"{place} " in document["error"]["message"]
+    assert reason in document["error"]["message"]
 
 
 def test_a_savepoint_has_one_batch_only(diff: Diff, bucket: str) -> None:
@@ -162,15 +169,15 @@ def test_a_savepoint_has_one_batch_only(diff: Diff, bucket: str) -> None:
 
 def test_a_batch_that_is_purged_after_the_listing_is_missing_and_not_corrupt(s3: S3Access, tmp_path: Path) -> None:
     bucket = s3.new_bucket()
-    put_directory(s3, bucket, "c", write_log(tmp_path / "c", offsets=[*range(6)], commits=[*range(6)], version=2))
-    listed = tree(s3, bucket, "c")
-    assert closure(listed, 1, with_planned=False).files
-    for log in ("offsets", "commits"):
-        for batch in range(4):
-            s3.client().delete_object(Bucket=bucket, Key=f"c/{log}/{batch}")
-    old = tree(s3, bucket, "c")
-    old.names()  # listed, and nothing of it is read yet
-    s3.client().delete_object(Bucket=bucket, Key="c/offsets/4")
+    put_directory(s3, bucket, "c", checkpoint_copy("rocksdb2-changelog", tmp_path / "c"))
 
-    with pytest.raises(CheckpointMissingError, match="newer"):
-        closure(old, 4, with_planned=False)
+    def purge(exchange: Exchange) -> None:
+        for key in (*(f"c/offsets/{batch}" for batch in range(5)), exchange.path.removeprefix(f"/{bucket}/")):
+            s3.client().delete_object(Bucket=bucket, Key=key)
+        exchange.forward()
+
+    with (
+        s3_proxy(s3.endpoint, Fault(purge, "GET", ".changelog")) as endpoint,
+        pytest.raises(CheckpointMissingError, match="purged while it was read"),
+    ):
+        closure(tree(s3, bucket, "c", endpoint), 5, with_planned=False)
