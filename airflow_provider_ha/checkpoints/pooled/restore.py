@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.directories.relocation import checked_by, is_relocated, relocate, relocated
@@ -28,6 +29,7 @@ from airflow_provider_ha.errors import (
 
 
 _PIECE = 1 << 20
+_LAST = (COMMITS, METADATA, OFFSETS)
 
 
 def restore(
@@ -104,15 +106,20 @@ def fetch(pool: Pool, savepoint: PooledSavepoint, target: Path, *, holder: str, 
 
 
 def _stages(savepoint: PooledSavepoint) -> Iterable[list[str]]:
-    """Return the names in the order in which they may appear: state and sources, commits, the query ids, offsets."""
-    last = (f"/{COMMITS}/", f"/{METADATA}", f"/{OFFSETS}/")
+    """Return the names in the order in which they may appear: state and sources, commits, the query ids, offsets.
+
+    The newest entry of the offset log comes before the one that it follows: alone it is refused, whatever its number.
+    """
     names = [f"{query}/{name}" for query, part in savepoint.queries.items() for name in part.files]
+    return [list(stage) for _, stage in groupby(sorted(names, key=_stage), key=_stage)]
 
-    def stage(name: str) -> int:
-        inner = name[name.index("/") :]
-        return next((at for at, part in enumerate(last, start=1) if inner.startswith(part)), 0)
 
-    return [[name for name in names if stage(name) == at] for at in range(len(last) + 1)]
+def _stage(name: str) -> tuple[int, int]:
+    _, _, inner = name.partition("/")
+    log, _, entry = checked_by(inner).partition("/")
+    if log not in _LAST:
+        return 0, 0
+    return 1 + _LAST.index(log), -int(entry) if log == OFFSETS and entry.isdigit() else 0
 
 
 def _put(pool: Pool, savepoint: PooledSavepoint, name: str, target: Place) -> None:

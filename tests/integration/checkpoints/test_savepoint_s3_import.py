@@ -197,7 +197,7 @@ def test_a_name_that_is_taken_is_refused_and_the_savepoint_stays(pool: Pool, pac
     first = bring(pool, "one", packed, holder=ME)
 
     with pytest.raises(ObjectExistsError, match="exists already"):
-        bring(pool, "one", packed, holder=ME)
+        bring(pool, "one", packed.with_name("nobody-looks.tar"), holder=ME)
 
     assert pool.read("one") == first
 
@@ -212,15 +212,16 @@ def test_nothing_is_imported_while_the_pool_is_swept(pool: Pool, packed: Path) -
     assert members(pool) == set()
 
 
+@pytest.mark.parametrize("listing", [1, 2], ids=["uploaded", "judged"])
 def test_what_the_pool_loses_meanwhile_is_noticed_before_the_manifest(
-    s3: S3Access, bucket: str, pool: Pool, packed: Path
+    listing: int, s3: S3Access, bucket: str, pool: Pool, packed: Path
 ) -> None:
     def forget(exchange: Exchange) -> None:
         pool.store.delete(next(pool.store.list("savepoints/_pool/")).key)
         exchange.forward()
 
     # When the pool is listed once more, after everything was uploaded.
-    fault = Fault(forget, "GET", "_pool", after=1)
+    fault = Fault(forget, "GET", "_pool%2F", after=listing)
     with s3_proxy(s3.endpoint, fault) as endpoint, pytest.raises(CheckpointCorruptError, match="not in the pool"):
         bring(open_pool(s3, bucket, endpoint), "one", packed, holder=ME)
 
@@ -228,16 +229,16 @@ def test_what_the_pool_loses_meanwhile_is_noticed_before_the_manifest(
 
 
 def test_the_archive_is_unpacked_where_it_is_said_and_nothing_stays_there(
-    s3: S3Access, bucket: str, packed: Path, tmp_path: Path
+    s3: S3Access, bucket: str, pool: Pool, packed: Path, tmp_path: Path
 ) -> None:
+    with pytest.raises(StorageUnavailableError, match="nowhere"):
+        bring(pool, "one", packed, holder=ME, scratch=tmp_path / "nowhere")
     (tmp_path / "roomy").mkdir()
-    packed.parent.chmod(0o500)
+    place = f"s3://{bucket}/savepoints/one"
 
-    call(s3, "savepoint", "import", str(packed), "--to", f"s3://{bucket}/sp/one", "--scratch", str(tmp_path / "roomy"))
+    call(s3, "savepoint", "import", str(packed), "--to", place, "--scratch", str(tmp_path / "roomy"))
 
-    packed.parent.chmod(0o700)
-    assert names_in(tmp_path / "roomy") == []
-    assert Pool(Place(bucket, "sp/"), s3.options()).names() == ["one"]
+    assert (names_in(tmp_path / "roomy"), pool.names()) == ([], ["one"])
 
 
 def test_schema_paths_of_an_imported_savepoint_are_rewritten_and_no_old_checksum_is_left(

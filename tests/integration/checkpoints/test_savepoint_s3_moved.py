@@ -1,0 +1,61 @@
+"""A real ``transformWithState`` query, saved on S3 and brought elsewhere: its schema files are those beside it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_ha.checkpoints.pooled.pool import Place
+from airflow_provider_ha.checkpoints.pooled.restore import fetch, restore
+from airflow_provider_ha.checkpoints.pooled.take import PooledSource, take
+from airflow_provider_ha.checkpoints.verification.verify import verify
+from tests import tws_job
+from tests.integration.checkpoints.test_savepoint_s3 import ME, open_pool
+from tests.s3_checkpoints import put_directory, tree
+from tests.s3_server import S3Access, real_server
+
+
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[S3Access]:
+    with real_server() as access:
+        yield access
+
+
+def schema_paths(value: Any) -> Iterator[str]:
+    """Yield every path of a schema file that the metadata of an operator names."""
+    for item in value if isinstance(value, list) else value.values() if isinstance(value, dict) else [value]:
+        if isinstance(item, str):
+            yield from [item] if "/_stateSchema/" in item else []
+        elif isinstance(item, list | dict):
+            yield from schema_paths(item)
+
+
+def test_a_query_goes_on_from_a_savepoint_on_s3_in_another_place(s3: S3Access, tmp_path: Path) -> None:
+    live, bucket = tws_job.make(tmp_path), s3.new_bucket()
+    put_directory(s3, bucket, "live/counts", live)
+    pool = open_pool(s3, bucket)
+    savepoint = take(pool, "one", [PooledSource(query="counts", place=Place(bucket, "live/counts/"))], holder=ME)
+
+    restore(pool, savepoint, Place(bucket, "again/"), holder=ME)
+    fetch(pool, savepoint, tmp_path / "here", holder=ME, move=True)
+
+    moved = tree(s3, bucket, "again/counts")
+    operators = moved / "state/0/_metadata/v2"
+    contents = [json.loads(operators.read(name).partition(b"\n")[2]) for name in operators.names()]
+    named = [path for content in contents for path in schema_paths(content)]
+    assert named
+    for path in named:
+        assert path.startswith(f"s3a://{bucket}/again/counts/state/")
+        assert moved.has(path.removeprefix(f"s3a://{bucket}/again/counts/"))
+    assert verify(moved, depth="full").restorable[-1] == savepoint.queries["counts"].batch
+    answers = tws_job.go_on([tmp_path / "here" / "counts"], tmp_path / "input", tmp_path)
+    assert answers == [{"error": None, "counts": tws_job.truth()}]
+    # What it was made from is as it was.
+    assert verify(pool.tree_of(savepoint, "counts"), depth="full").restorable[-1] == savepoint.queries["counts"].batch
