@@ -6,15 +6,17 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from airflow_provider_ha.checkpoints.model import Verdict
+from airflow_provider_ha.checkpoints.model import RestorePlan, Verdict
 from airflow_provider_ha.checkpoints.restore.judgement import not_accepted
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.adopted import Adopted, From, Sink, adopted
 from airflow_provider_ha.cli.outcome import Exit
+from airflow_provider_ha.cli.plan_path import is_place, plan_of_place
 from airflow_provider_ha.cli.requests import operation_id
 from airflow_provider_ha.cli.restore_options import FreshId, KafkaBootstrap, KafkaProperties, Unchecked, by_query
 from airflow_provider_ha.cli.restore_report import plan_document, print_plan
 from airflow_provider_ha.cli.session import AsJson, JobId, cluster, reported
+from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.model import OutputMode
 from airflow_provider_ha.pointers.ownership import ClaimMode
 from airflow_provider_ha.submit.requests import RestoreRequest
@@ -51,7 +53,14 @@ Output = Annotated[
 
 def plan(
     context: typer.Context,
-    job_id: JobId,
+    job_id: Annotated[
+        str,
+        typer.Argument(
+            help="Id of a managed job, or a checkpoint of one query by its place: a directory (what has a slash is a "
+            "path: write ./NAME), or s3://bucket/prefix.",
+            metavar="JOB|PATH|URI",
+        ),
+    ],
     want: Want = "latest",
     source_job: SourceJob = None,
     no_fallback: NoFallback = False,
@@ -64,12 +73,43 @@ def plan(
     kafka_properties: KafkaProperties = None,
     unchecked: Unchecked = None,
     fresh_id: FreshId = None,
+    batch: Annotated[
+        int | None,
+        typer.Option(min=0, help="Of a place: the batch to go on from; default: the newest restorable.", metavar="N"),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what a restore would do. Changes nothing.
 
+    Of a place, what going on from there in the same output would do; it takes --batch, --sink, --kafka-bootstrap,
+    --kafka-properties, --unchecked and --allow, needs no cluster, and knows only what lies there.
+
     Exit 0: it would be carried out; 1: it would be refused; 2: what a source or sink has could not be found out.
     """
+    with reported(as_json=as_json):
+        place = is_place(job_id)
+        if place:
+            of_jobs = (want != "latest", source_job, no_fallback, output is not OutputMode.CONTINUE, adopt, fresh_id)
+            if any(of_jobs) or claim_mode is not ClaimMode.NO_CLAIM:
+                raise ConfigurationError(
+                    f"{job_id} is a place, and an option is about checkpoints of a job",
+                    next_step="Leave it out, or name the job",
+                )
+            made = plan_of_place(
+                job_id,
+                batch=batch,
+                sinks=sink or [],
+                kafka_bootstrap=kafka_bootstrap or [],
+                kafka_properties=kafka_properties,
+                unchecked=unchecked or [],
+            )
+        elif batch is not None:
+            raise ConfigurationError(
+                "--batch is about a checkpoint by its place, and a job's are numbered",
+                next_step="Name one with --want checkpoint-<n>",
+            )
+    if place:
+        _print(made, frozenset({Verdict.SAFE, *(allow or ())}), as_json=as_json)
     with reported(as_json=as_json):
         request = _request(
             job_id,
@@ -148,11 +188,15 @@ def _show(context: typer.Context, request: RestoreRequest, *, as_json: bool) -> 
     """Print the plan of a restore, and end with its answer."""
     with cluster(context, as_json=as_json) as client:
         made = client.job(request.job_id).plan_restore(request)
+    _print(made, request.allow, as_json=as_json)
+
+
+def _print(made: RestorePlan, allow: frozenset[Verdict], *, as_json: bool) -> NoReturn:
     if as_json:
         console.print_json(plan_document(made))
     else:
         print_plan(made)
-    refused = not_accepted(made, request.allow)
+    refused = not_accepted(made, allow)
     if made.unknown and Verdict.IMPOSSIBLE not in refused:
         raise typer.Exit(Exit.UNKNOWN)
     raise typer.Exit(Exit.NO if refused else Exit.YES)

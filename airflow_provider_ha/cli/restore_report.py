@@ -37,9 +37,7 @@ def print_plan(made: RestorePlan) -> None:
     """Print everything that is known of the restore."""
     console.print_fields(
         {
-            "restore": f"{made.name} as {made.job_id}"
-            if made.adopted
-            else f"{made.name} of {made.source_job} as {made.job_id}",
+            "restore": _what(made),
             "taken": f"{made.age_seconds:.0f} s ago",
             "afterwards it is": _AFTERWARDS.get((made.owner, made.claim_mode), made.owner.value),
             "verdict": f"{made.verdict.value}: {_MEANING[made.verdict]}",
@@ -67,6 +65,11 @@ def print_plan(made: RestorePlan) -> None:
         ),
         empty="nothing else was looked at",
     )
+
+
+def _what(made: RestorePlan) -> str:
+    job = f" as {made.job_id}" if made.job_id else ""
+    return f"{made.name}{job}" if made.adopted else f"{made.name} of {made.source_job}{job}"
 
 
 def _findings(made: RestorePlan) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from airflow_provider_ha.checkpoints.directories.sinks import local_path
+from airflow_provider_ha.checkpoints.directories.sinks import LOG, local_path
 from airflow_provider_ha.checkpoints.format.object_tree import SCHEMES, ObjectTree
 from airflow_provider_ha.checkpoints.format.tree import Directory
 from airflow_provider_ha.config import S3Options
@@ -38,3 +38,11 @@ def directory_at(place: str, options: S3Options | None = None) -> Directory:
     if is_s3(place):
         return ObjectTree(S3Reader(s3_uri(place), options or S3Options.from_env()))
     return local_path(place)
+
+
+def sink_log(output: str, options: S3Options | None = None) -> Directory:
+    """Return the log of a file sink, by its output directory; of the output itself nothing is listed.
+
+    :raises ConfigurationError: As :func:`directory_at`.
+    """
+    return directory_at(f"{output.rstrip('/')}/{LOG}", options)

@@ -24,6 +24,10 @@ from airflow_provider_ha.checkpoints.restore.kafka_offsets import (
 from airflow_provider_ha.errors import CheckpointCorruptError
 
 
+LOCAL = frozenset({"", "file"})
+"""Schemes of what lies on a file system of this host."""
+
+
 @dataclass(frozen=True, slots=True)
 class Known:
     """What was found out about the sources beside what is recorded.
@@ -32,11 +36,13 @@ class Known:
         looked.
     :param kafka: Partition -> what the brokers have; ``None`` when they did not answer.
     :param missing: Batch -> its input files that are gone.
+    :param asked: Schemes of those that were asked for.
     """
 
     initial: Mapping[str, str] | None = None
     kafka: Mapping[Partition, Held] | None = None
     missing: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    asked: frozenset[str] = LOCAL
 
 
 def inputs_of(
@@ -101,8 +107,7 @@ class _Source:
             for line in entry.sources.get(self.name, entry.sources.get(str(self.position), ()))
         ]
         gone = {path for batch in {batch for batch, _ in lines} for path in self.known.missing.get(batch, ())}
-        # Only a file system of this host can be asked.
-        asked = all(_scheme(line) in ("", "file") for _, line in lines)
+        asked = all(_scheme(line) in self.known.asked for _, line in lines)
         return SourceInput(source=self.name, unit="files", amount=len(lines), gone=len(gone) if asked else None)
 
     def _kafka(self, end: Mapping[Partition, int]) -> SourceInput:

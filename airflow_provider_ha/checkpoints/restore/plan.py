@@ -151,7 +151,7 @@ def _remembers(sink: QuerySink) -> bool:
 def _known(facts: QueryFacts) -> Known:
     if facts.around is None:
         return Known(missing=facts.missing_inputs)
-    return Known(facts.around.initial, facts.around.kafka, facts.missing_inputs)
+    return Known(facts.around.initial, facts.around.kafka, facts.missing_inputs, facts.around.asked)
 
 
 def _judge_drained(facts: QueryFacts, replay: Iterable[BatchEntry], judgement: Judgement) -> None:

@@ -13,12 +13,14 @@ from pathlib import Path
 
 from airflow_provider_ha.checkpoints.directories.delta import DELTA, DeltaLog
 from airflow_provider_ha.checkpoints.directories.given import Given, GivenLog
-from airflow_provider_ha.checkpoints.directories.sinks import LOG, local_path
+from airflow_provider_ha.checkpoints.directories.places import sink_log
+from airflow_provider_ha.checkpoints.directories.sinks import local_path
 from airflow_provider_ha.checkpoints.format.files import is_directory, names, read
 from airflow_provider_ha.checkpoints.format.layout import SOURCES
 from airflow_provider_ha.checkpoints.format.metadata_log import read_query_id
+from airflow_provider_ha.checkpoints.format.tree import Directory
 from airflow_provider_ha.checkpoints.model import BatchEntry, QuerySink, SinkKind
-from airflow_provider_ha.checkpoints.restore.inputs import kafka_topics
+from airflow_provider_ha.checkpoints.restore.inputs import LOCAL, kafka_topics
 from airflow_provider_ha.checkpoints.restore.kafka_offsets import Held, Partition
 from airflow_provider_ha.errors import CheckpointCorruptError, ConfigurationError, HaError, RestoreUnknownError
 
@@ -49,6 +51,7 @@ class Surroundings:
     :param table_batch: Highest batch that a table has of this query; ``None`` when the sink is none, or not known.
     :param given: Epoch -> what its fenced ``foreachBatch`` function was given.
     :param unknown: What could not be found out.
+    :param asked: Schemes of the input files whose file systems were asked for them.
     """
 
     initial: Mapping[str, str] = field(default_factory=dict)
@@ -57,11 +60,12 @@ class Surroundings:
     table_batch: int | None = None
     given: Mapping[int, Given] = field(default_factory=dict)
     unknown: tuple[Unknown, ...] = ()
+    asked: frozenset[str] = LOCAL
 
 
 def look_around(
     query: str,
-    directory: Path,
+    directory: Directory,
     *,
     batch: int,
     sink: QuerySink,
@@ -84,7 +88,7 @@ def look_around(
     if topics:
         around = _with_kafka(around, lambda: ask_kafka(query, topics))
     if sink.kind is SinkKind.FILE and sink.path is not None and batch >= 0:
-        around = replace(around, sink_gone=not is_directory(local_path(sink.path) / LOG))
+        around = replace(around, sink_gone=not is_directory(sink_log(sink.path)))
     if (sink.format or "").lower() == DELTA:
         around = _with_table(around, directory, sink.table, batch)
     return around if given is None else _with_notes(around, given)
@@ -97,7 +101,7 @@ def _with_kafka(around: Surroundings, ask: Callable[[], Mapping[Partition, Held]
         return _unknown(around, error)
 
 
-def _with_table(around: Surroundings, directory: Path, table: str | None, batch: int) -> Surroundings:
+def _with_table(around: Surroundings, directory: Directory, table: str | None, batch: int) -> Surroundings:
     if table is None:
         reason = "the checkpoint does not say where its Delta table lies, or that is not on a mounted file system"
         return replace(around, unknown=(*around.unknown, Unknown(reason)))
@@ -121,7 +125,7 @@ def _unknown(around: Surroundings, error: HaError) -> Surroundings:
     return replace(around, unknown=(*around.unknown, Unknown(error.message, error.next_step)))
 
 
-def _initial_offsets(directory: Path) -> dict[str, str]:
+def _initial_offsets(directory: Directory) -> dict[str, str]:
     """Return source -> the offset that it began with: all that Kafka's and rate's keep in ``sources/<source>/0``."""
     found = {}
     for source in names(directory / SOURCES):

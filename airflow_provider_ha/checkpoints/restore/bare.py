@@ -1,0 +1,174 @@
+"""The plan of going on from a batch of one checkpoint, on this host or on S3, that no job is known of.
+
+Invariant: only reads, and the decision is that of every restore (``plan``). Nothing is known but what lies there: no
+payloads of purged batches, no drain, no epochs. What could not be asked is told as not known.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from datetime import datetime, timezone
+
+from airflow_provider_ha.checkpoints.directories.archive import readable
+from airflow_provider_ha.checkpoints.directories.places import sink_log
+from airflow_provider_ha.checkpoints.format.compactible_log import entry_names
+from airflow_provider_ha.checkpoints.format.files import names, read
+from airflow_provider_ha.checkpoints.format.layout import progress
+from airflow_provider_ha.checkpoints.format.metadata_log import read_offsets, read_query_id
+from airflow_provider_ha.checkpoints.format.releases import installed_version
+from airflow_provider_ha.checkpoints.format.tree import Directory
+from airflow_provider_ha.checkpoints.model import Candidate, QueryCut, QuerySink, RestorePlan, SinkKind
+from airflow_provider_ha.checkpoints.restore.facts import QueryFacts
+from airflow_provider_ha.checkpoints.restore.input_files import look_for
+from airflow_provider_ha.checkpoints.restore.plan import plan_restore
+from airflow_provider_ha.checkpoints.restore.select import Chosen
+from airflow_provider_ha.checkpoints.restore.surroundings import AskKafka, look_around
+from airflow_provider_ha.checkpoints.verification.codes import Code
+from airflow_provider_ha.checkpoints.verification.report import Report
+from airflow_provider_ha.checkpoints.verification.verify import verify
+from airflow_provider_ha.errors import (
+    CheckpointError,
+    CheckpointMissingError,
+    JobStateError,
+    StorageUnavailableError,
+)
+from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint
+
+
+_NEVER = datetime.fromtimestamp(0, tz=timezone.utc)
+
+
+def plan_directory(
+    query: str,
+    directory: Directory,
+    *,
+    sink: QuerySink,
+    now: datetime,
+    ask_kafka: AskKafka,
+    batch: int | None = None,
+    unchecked: Collection[str] = (),
+) -> RestorePlan:
+    """Return what going on from a checkpoint would do, into the same output. Changes nothing.
+
+    :param query: What it is called in the plan.
+    :param sink: Where the query writes, as somebody said it.
+    :param batch: The cut; the newest restorable batch by default.
+    :param unchecked: Queries of which nobody minds what could not be found out.
+    :raises CheckpointMissingError: There is no such batch, or none that can be restored; each is named with its reason.
+    :raises JobStateError: The query goes on at this moment.
+    :raises StorageUnavailableError: The checkpoint could not be read: nothing is chosen.
+    """
+    before = progress(directory)
+    report = verify(directory, depth="full")
+    candidates = tuple(_candidates(query, directory, report, batch))
+    cut = _chosen(directory, report, candidates, batch)
+    entries = tuple(readable(directory, after=cut - 1))
+    facts = _facts(query, directory, QueryCut(batch=cut, sink=sink, entries=entries), before.planned, ask_kafka)
+    adopted = AdoptedCheckpoint(
+        path=str(directory), query_id=read_query_id(directory), planned=before.planned, committed=before.committed
+    )
+    if progress(directory) != before:
+        raise JobStateError(
+            f"query {query!r} is running in {directory}: it has gone on while it was looked at",
+            next_step="Stop it first: two queries would write to one output",
+        )
+    chosen = Chosen(
+        source="path",
+        source_id=str(directory),
+        directory=str(directory),
+        queries={query: facts.cut},
+        run=0,
+        epoch=0,
+        graph="",
+        spark_version=installed_version(),
+        created_at=candidates[-1].created_at,
+    )
+    plan = plan_restore(
+        chosen, {query: facts}, job_id="", source_job="", now=now, candidates=candidates, unchecked=unchecked
+    )
+    return plan.model_copy(update={"adopted": {query: adopted}})
+
+
+def sink_at(said: str) -> QuerySink:
+    """Return the file sink whose output directory is *said*, with the highest batch in its log.
+
+    :param said: A path, or a URI of S3.
+    :raises ConfigurationError: It is neither.
+    :raises StorageUnavailableError: The log could not be read.
+    """
+    return QuerySink(kind=SinkKind.FILE, path=said, max_batch=max(entry_names(names(sink_log(said))), default=-1))
+
+
+def _candidates(query: str, directory: Directory, report: Report, batch: int | None) -> Iterator[Candidate]:
+    """Yield what was looked at, newest first, the chosen one last; nothing when something could not be read."""
+    for verdict in reversed(report.batches):
+        if batch is not None and verdict.batch != batch:
+            continue
+        taken = _planned_at(directory, verdict.batch)
+        first = verdict.reasons[0] if verdict.reasons else None
+        yield Candidate(
+            source=f"batch-{verdict.batch}",
+            number=verdict.batch,
+            cut={} if taken is None else {query: verdict.batch},
+            created_at=taken or _NEVER,
+            accepted=verdict.restorable,
+            file=first.path if first else None,
+            reason=first.found if first else "",
+        )
+        if verdict.restorable:
+            return
+
+
+def _chosen(directory: Directory, report: Report, candidates: tuple[Candidate, ...], batch: int | None) -> int:
+    last = candidates[-1] if candidates else None
+    if last is not None and last.accepted and last.number is not None:
+        return last.number
+    for finding in report.findings:
+        if finding.code is Code.UNREADABLE:
+            raise StorageUnavailableError(
+                f"{directory} could not be read: {finding.path}: {finding.message}",
+                next_step="Check the place and its rights, and try again",
+            )
+    what = "no batch" if batch is None else f"no batch {batch}"
+    reasons = "; ".join(f"{item.source}: {item.file}: {item.reason}" for item in candidates) or "neither log has it"
+    raise CheckpointMissingError(
+        f"checkpoint {directory} has {what} that can be restored: {reasons}",
+        next_step="See what can be with `spark-ha checkpoint verify`",
+    )
+
+
+def _planned_at(directory: Directory, batch: int) -> datetime | None:
+    """Return when Spark planned a batch, by its own clock; the time of a file is that of its copy."""
+    try:
+        stamp = read_offsets(directory, batch).metadata.get("batchTimestampMs")
+    except CheckpointError:
+        return None
+    return datetime.fromtimestamp(stamp / 1000, tz=timezone.utc) if isinstance(stamp, int) and stamp > 0 else None
+
+
+def _facts(query: str, directory: Directory, cut: QueryCut, planned: int, ask_kafka: AskKafka) -> QueryFacts:
+    around = look_around(
+        query, directory, batch=cut.batch, sink=cut.sink, entries=cut.entries, ask_kafka=ask_kafka, given=None
+    )
+    inputs = look_for([entry for entry in cut.entries if entry.batch > cut.batch])
+    return QueryFacts(
+        cut=cut,
+        history={entry.batch: entry for entry in cut.entries},
+        planned_to=planned,
+        complete=True,  # its own offset log is there: nothing was planned that it does not have
+        sink_max=cut.sink.max_batch,
+        sink_digests=dict(_sink_digests(cut)),
+        missing_inputs=inputs.missing,
+        sink_log_kept=False,
+        around=replace(around, unknown=(*around.unknown, *inputs.unknown), asked=inputs.asked),
+    )
+
+
+def _sink_digests(cut: QueryCut) -> Iterator[tuple[int, str]]:
+    if cut.sink.kind is SinkKind.FILE and cut.sink.path is not None:
+        log = sink_log(cut.sink.path)
+        for entry, name in entry_names(names(log)).items():
+            if entry > cut.batch:
+                yield entry, hashlib.sha256(read(log, name)).hexdigest()

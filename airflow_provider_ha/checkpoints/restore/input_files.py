@@ -1,0 +1,77 @@
+"""Whether the input files that a checkpoint records are still there: on this host, or on S3."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from airflow_provider_ha.checkpoints.format.object_tree import AT_ONCE, SCHEMES
+from airflow_provider_ha.checkpoints.model import BatchEntry
+from airflow_provider_ha.checkpoints.restore.inputs import LOCAL
+from airflow_provider_ha.checkpoints.restore.surroundings import Unknown
+from airflow_provider_ha.config import S3Options
+from airflow_provider_ha.errors import StorageUnavailableError
+from airflow_provider_ha.storage.s3_reader import S3Reader
+
+
+@dataclass(frozen=True, slots=True)
+class InputFiles:
+    """What was found of them.
+
+    :param missing: Batch -> those that are gone.
+    :param unknown: Why some could not be asked for.
+    :param asked: Schemes of those that were.
+    """
+
+    missing: Mapping[int, tuple[str, ...]]
+    unknown: tuple[Unknown, ...]
+    asked: frozenset[str]
+
+
+def look_for(entries: Iterable[BatchEntry]) -> InputFiles:
+    """Ask for every input file of some batches: one request for each that lies on S3."""
+    recorded = {entry.batch: tuple(_paths(entry)) for entry in entries}
+    every = {path for paths in recorded.values() for path in paths}
+    gone = {path for path in every if urlsplit(path).scheme in LOCAL and not _is_here(path)}
+    on_s3 = sorted(path for path in every if urlsplit(path).scheme in SCHEMES)
+    unknown: tuple[Unknown, ...] = ()
+    try:
+        gone |= set(_gone_from_s3(on_s3))
+    except StorageUnavailableError as error:
+        unknown = (Unknown(error.message, error.next_step),)
+    missing = {batch: tuple(path for path in paths if path in gone) for batch, paths in recorded.items()}
+    return InputFiles(
+        missing={batch: paths for batch, paths in missing.items() if paths},
+        unknown=unknown,
+        asked=LOCAL if unknown else LOCAL | SCHEMES,
+    )
+
+
+def _paths(entry: BatchEntry) -> Iterator[str]:
+    for lines in entry.sources.values():
+        yield from (str(json.loads(line).get("path", "")) for line in lines)
+
+
+def _is_here(path: str) -> bool:
+    place = unquote(urlsplit(path).path)
+    return not place or Path(place).exists()
+
+
+def _gone_from_s3(uris: list[str]) -> Iterator[str]:
+    reader = cache(lambda bucket: S3Reader(f"s3://{bucket}", S3Options.from_env()))
+
+    def is_there(uri: str) -> bool:
+        parts = urlsplit(uri)
+        key = unquote(parts.path).lstrip("/")
+        first = next(reader(parts.netloc).list(key), None)  # of all that begin so, the shortest key comes first
+        return first is not None and first.key == key
+
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        for uri, there in zip(uris, threads.map(is_there, uris), strict=True):
+            if not there:
+                yield uri

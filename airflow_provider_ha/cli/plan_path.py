@@ -1,0 +1,75 @@
+"""``spark-ha checkpoint plan`` of a path or of a URI of S3: no cluster is asked, and nothing of one is in the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from airflow_provider_ha.checkpoints.directories.places import directory_at, is_s3, s3_uri
+from airflow_provider_ha.checkpoints.model import QuerySink, RestorePlan
+from airflow_provider_ha.checkpoints.restore._kafka_client import held_offsets
+from airflow_provider_ha.checkpoints.restore.adopt import sink_of
+from airflow_provider_ha.checkpoints.restore.bare import plan_directory, sink_at
+from airflow_provider_ha.checkpoints.restore.kafka_offsets import Held, Partition
+from airflow_provider_ha.cli.savepoint_target import path_of
+from airflow_provider_ha.clock import SystemClock
+from airflow_provider_ha.errors import ConfigurationError
+
+
+def is_place(target: str) -> bool:
+    """Whether a word names a checkpoint by its place; a word without a slash is the id of a job.
+
+    :raises ConfigurationError: It is a URI of a file system that nobody here can read.
+    """
+    return is_s3(target) or path_of(target) is not None
+
+
+def plan_of_place(
+    target: str,
+    *,
+    batch: int | None,
+    sinks: list[str],
+    kafka_bootstrap: list[str],
+    kafka_properties: str | None,
+    unchecked: list[str],
+) -> RestorePlan:
+    """Return the plan of going on from the checkpoint at *target*.
+
+    :raises ConfigurationError: An option names another query, or comes twice.
+    :raises HaError: As ``plan_directory`` says.
+    """
+    place = s3_uri(target) if is_s3(target) else str((path_of(target) or Path(target)).resolve())
+    query = place.rpartition("/")[2] or place
+    servers = _one("--kafka-bootstrap", query, kafka_bootstrap)
+    if strange := sorted(set(unchecked) - {query}):
+        raise ConfigurationError(f"--unchecked names {strange}, but the query is {query}", next_step="Correct the name")
+
+    def ask(_: str, topics: frozenset[str]) -> Mapping[Partition, Held]:
+        if servers is None:
+            raise ConfigurationError(
+                f"which brokers hold {', '.join(sorted(topics))}: no checkpoint says it",
+                next_step="Name them (--kafka-bootstrap host:port)",
+            )
+        return held_offsets(servers, topics, properties=Path(kafka_properties) if kafka_properties else None)
+
+    return plan_directory(
+        query,
+        directory_at(place),
+        sink=_sink(_one("--sink", query, sinks)),
+        now=SystemClock().now(),
+        ask_kafka=ask,
+        batch=batch,
+        unchecked=unchecked,
+    )
+
+
+def _sink(said: str | None) -> QuerySink:
+    if said is not None and is_s3(said):
+        return sink_at(s3_uri(said))
+    return sink_of(said)
+
+
+def _one(option: str, query: str, values: list[str]) -> str | None:
+    if len(values) > 1:
+        raise ConfigurationError(f"{option} is given {len(values)} times for one query", next_step="Give it once")
+    return values[0].removeprefix(f"{query}=") if values else None
