@@ -39,9 +39,10 @@ class Record(Model):
 
     def to_bytes(self) -> bytes:
         """Return the JSON of the record: sorted keys, so that equal records have equal bytes."""
-        body = self.model_dump(mode="json")
-        envelope = {"kind": self.kind, "version": self.written_version, "checksum": checksum(body), "body": body}
-        return json.dumps(envelope, sort_keys=True, separators=(",", ":")).encode()
+        body = _canonical(self.model_dump(mode="json"))
+        envelope = {"kind": self.kind, "version": self.written_version, "checksum": _sha256(body)}
+        # The body is the first of the sorted keys; that of a savepoint of many files is not put into text twice.
+        return f'{{"body":{body},{_canonical(envelope)[1:]}'.encode()
 
     @classmethod
     def from_bytes(cls, data: bytes, *, source: str) -> Self:
@@ -76,4 +77,12 @@ class Record(Model):
 
 def checksum(body: Any) -> str:
     """Return the sha256 of the canonical JSON of *body*, as 64 hex digits."""
-    return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    return _sha256(_canonical(body))
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -14,7 +14,7 @@ from typing import Protocol
 from airflow_provider_ha.checkpoints.directories.copying import copy_file
 from airflow_provider_ha.checkpoints.directories.digest_cache import DigestCache
 from airflow_provider_ha.checkpoints.directories.digests import crc32c_digits, digest_of, recorded
-from airflow_provider_ha.checkpoints.directories.links import linked
+from airflow_provider_ha.checkpoints.directories.links import StrPath, linked
 from airflow_provider_ha.checkpoints.format.crc import recorded_crc32c
 from airflow_provider_ha.checkpoints.format.rocksdb import has_unique_name
 from airflow_provider_ha.checkpoints.model import Algorithm, ManifestFile
@@ -23,7 +23,7 @@ from airflow_provider_ha.checkpoints.model import Algorithm, ManifestFile
 class Take(Protocol):
     """Brings one file along."""
 
-    def __call__(self, name: str, source: Path, target: Path) -> ManifestFile:
+    def __call__(self, name: str, source: StrPath, target: StrPath) -> ManifestFile:
         """Make *target* of *source* and return what the manifest says of it.
 
         :param name: Path relative to the savepoint.
@@ -34,9 +34,9 @@ class Take(Protocol):
 class Copying:
     """Every file is copied and digested."""
 
-    def __call__(self, name: str, source: Path, target: Path) -> ManifestFile:  # noqa: ARG002  # as every Take
+    def __call__(self, name: str, source: StrPath, target: StrPath) -> ManifestFile:  # noqa: ARG002  # as every Take
         """Copy a file."""
-        return copy_file(source, target)
+        return copy_file(Path(source), Path(target))
 
 
 class Linking:
@@ -50,14 +50,14 @@ class Linking:
         #: Files that are no links: what the disk has of them is not known before they are read again.
         self.copied: set[str] = set()
 
-    def __call__(self, name: str, source: Path, target: Path) -> ManifestFile:
+    def __call__(self, name: str, source: StrPath, target: StrPath) -> ManifestFile:
         """Link a file."""
         if not linked(source, target):
             self.copied.add(name)
-            return copy_file(source, target)
+            return copy_file(Path(source), Path(target))
         if self._cache is None:
-            return ManifestFile(size=target.lstat().st_size)
-        return self._digested(self._cache, name, source, target)
+            return ManifestFile(size=os.lstat(target).st_size)
+        return self._digested(self._cache, name, Path(source), Path(target))
 
     def _digested(self, cache: DigestCache, name: str, source: Path, target: Path) -> ManifestFile:
         with target.open("rb", buffering=0) as reader:

@@ -7,7 +7,7 @@ into other batches, and state above it is another timeline's (spark-facts sectio
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,7 +63,7 @@ def closure(directory: Directory, batch: int, *, with_planned: bool, reader: Sta
     try:
         needed, planned = needed_files(directory, batch, with_planned=with_planned, reader=reader)
         found = {name: files.size(directory, name) for name in needed}
-        checksums = {path: files.size(directory, path) for name in needed for path in checksum_files(directory, name)}
+        checksums = checksum_files(directory, needed)
     except files.FileGoneError as error:
         # Spark purges the logs before the state, so what it purged under our hands is told from what was lost.
         if batch >= 0 and min(batches(files.fresh(directory), OFFSETS), default=batch + 1) > max(batch - 1, 0):
@@ -86,7 +86,7 @@ def needed_files(
     if batch >= 0:
         offsets, commits = read_offsets(directory, batch), read_commits(directory, batch)
         needed += [f"{COMMITS}/{batch}", f"{OFFSETS}/{batch}"]
-        sparse = not commits.state_ids and not files.names(directory / STATE)
+        sparse = not commits.state_ids and not files.names(directory, STATE)
         known = (*batches(directory, OFFSETS), *batches(directory, COMMITS))
         before = previous_batch(known, batch, sparse=sparse)
         if before is not None:
@@ -115,7 +115,7 @@ def source_files(directory: Directory, offsets: OffsetsEntry) -> list[str]:
             found += CompactibleLog(directory, log).closure(last)
         else:
             # Kafka, rate: one file with the initial offset. Anything else that is numbered there belongs to the source.
-            found += [f"{log}/{number}" for number in numbers(directory / log)]
+            found += [f"{log}/{number}" for number in numbers(directory, log)]
     return found
 
 
@@ -138,30 +138,43 @@ def source_log(directory: Directory, offsets: OffsetsEntry, position: int) -> st
 
 def state_metadata(directory: Directory, batch: int) -> Iterator[str]:
     """Yield the schema and operator metadata files that were written up to *batch*."""
-    for operator in numbers(directory / STATE):
+    for operator in numbers(directory, STATE):
         place = f"{STATE}/{operator}"
         yield from _plain_files(directory, f"{place}/_metadata")
         yield from _up_to(directory, f"{place}/_metadata/v2", batch)
-        for store in files.names(directory / place / "_stateSchema"):
+        for store in files.names(directory, f"{place}/_stateSchema"):
             yield from _up_to(directory, f"{place}/_stateSchema/{store}", batch)
-        for partition in numbers(directory / place):
+        for partition in numbers(directory, place):
             inner = f"{place}/{partition}"
-            yield from _plain_files(directory, f"{inner}/_metadata")
-            for store in files.names(directory / inner):
+            own = files.names(directory, inner)
+            if "_metadata" in own:
+                yield from _plain_files(directory, f"{inner}/_metadata")
+            for store in own:
                 if store[:1].isalpha():
                     yield from _plain_files(directory, f"{inner}/{store}/_metadata")
 
 
-def checksum_files(directory: Directory, name: str) -> list[str]:
-    """Return the checksum files of a file that exist: Spark's visible one, and Hadoop's hidden one of each."""
-    parent, _, own = name.rpartition("/")
-    prefix = f"{parent}/" if parent else ""
-    candidates = [f"{prefix}{own}.crc", f"{prefix}.{own}.crc", f"{prefix}.{own}.crc.crc"]
-    return [path for path in candidates if files.exists(directory, path)]
+def checksum_files(directory: Directory, needed: Iterable[str]) -> dict[str, int]:
+    """Return the checksum files that there are of files: Spark's visible one, and Hadoop's hidden one of each.
+
+    :return: Path relative to the checkpoint -> size in bytes.
+    """
+    found: dict[str, int] = {}
+    # A directory is listed once: to ask for each of three names would be more calls than everything else together.
+    listed: dict[str, frozenset[str]] = {}
+    for name in needed:
+        parent, _, own = name.rpartition("/")
+        if parent not in listed:
+            listed[parent] = frozenset(files.names(directory, parent))
+        prefix = f"{parent}/" if parent else ""
+        for candidate in (f"{own}.crc", f".{own}.crc", f".{own}.crc.crc"):
+            if candidate in listed[parent] and files.exists(directory, f"{prefix}{candidate}"):
+                found[f"{prefix}{candidate}"] = files.size(directory, f"{prefix}{candidate}")
+    return found
 
 
 def _plain_files(directory: Directory, place: str) -> Iterator[str]:
-    for name in files.names(directory / place):
+    for name in files.names(directory, place):
         if not name.startswith(".") and not name.endswith(".crc") and files.exists(directory, f"{place}/{name}"):
             yield f"{place}/{name}"
 

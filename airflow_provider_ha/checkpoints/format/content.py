@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 
 from airflow_provider_ha.checkpoints.format import crc, files
 from airflow_provider_ha.checkpoints.format.byte_stream import NotLookedIntoError, StreamCorruptError
@@ -89,9 +88,9 @@ class ContentCheck:
 
     def _sums(self, file: StateFile, stack: ExitStack) -> Iterator[crc.SparkSum | crc.HadoopSums]:
         """Yield the sums that this release compares when it reads *file*."""
-        own = Path(file.path).name
+        place, _, own = file.path.rpartition("/")
         by_id = file.kind in {Kind.ZIP, Kind.CHANGELOG} and "_" in own
-        visible, hidden = f"{file.path}.crc", f"{Path(file.path).parent}/.{own}.crc"
+        visible, hidden = f"{file.path}.crc", f"{place}/.{own}.crc"
         of_zip = file.kind is Kind.ZIP
         if self._release.checks_spark_crc(by_id=by_id, of_zip=of_zip) and files.exists(self._directory, visible):
             with files.opened(self._directory, visible) as opened:

@@ -8,6 +8,7 @@ be read (permissions, a broken disk) is ``StorageUnavailableError`` and says not
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterable, Iterator
@@ -17,6 +18,12 @@ from pathlib import Path
 
 from airflow_provider_ha.checkpoints.format.tree import Directory, OpenFile
 from airflow_provider_ha.errors import CheckpointCorruptError, StorageUnavailableError
+
+
+# Paths are put together as text here: pathlib takes longer for one than the system for the question.
+_LEADING_OUT = frozenset({"", ".", ".."})
+# A pipe must not be waited for; a file does not know the difference.
+_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 class NotAFileError(CheckpointCorruptError):
@@ -42,19 +49,20 @@ class FileGoneError(CheckpointCorruptError):
     """A file that is needed is not there: never written, lost, or purged by Spark meanwhile."""
 
 
-def names(directory: Directory) -> list[str]:
+def names(directory: Directory, place: str = "") -> list[str]:
     """Return all names in *directory*, sorted; none when it is not there or not a directory.
 
+    :param place: Of a directory below it instead, by its path relative to it.
     :raises UnreadableError: It is there and cannot be listed.
     """
     if not isinstance(directory, Path):
-        return directory.names()
+        return (directory / place if place else directory).names()
     try:
-        return sorted(os.listdir(directory))  # noqa: PTH208  # ten thousands of names: pathlib takes twice as long
+        return sorted(os.listdir(f"{directory}/{place}"))  # noqa: PTH208  # many: pathlib takes twice as long
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        raise UnreadableError(directory.name, error) from error
+        raise UnreadableError(place or directory.name, error) from error
 
 
 def fresh(directory: Directory) -> Directory:
@@ -93,10 +101,13 @@ def exists(directory: Directory, name: str) -> bool:
     """Whether *name* is a regular file below *directory*, not reached through a symbolic link of its own."""
     if not isinstance(directory, Path):
         return directory.has(name)
-    path = directory / name
     try:
-        return path.is_file() and not path.is_symlink()
+        return stat.S_ISREG(os.lstat(f"{directory}/{name}").st_mode)
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return False
     except OSError as error:
+        if error.errno == errno.ELOOP:
+            return False
         raise UnreadableError(name, error) from error
 
 
@@ -110,7 +121,7 @@ def size(directory: Directory, name: str) -> int:
     if not isinstance(directory, Path):
         return directory.file_size(name)
     try:
-        status = (directory / name).lstat()
+        status = os.lstat(f"{directory}/{name}")
     except (FileNotFoundError, NotADirectoryError):
         raise FileGoneError(name, "it is needed and not there") from None
     except OSError as error:
@@ -129,13 +140,12 @@ def read(directory: Directory, name: str) -> bytes:
     """
     if not isinstance(directory, Path):
         return directory.read(check_name(name))
-    size(directory, name)
-    try:
-        return (directory / name).read_bytes()
-    except FileNotFoundError:
-        raise FileGoneError(name, "it is needed and not there") from None
-    except OSError as error:
-        raise UnreadableError(name, error) from error
+    descriptor, _ = _open(directory, name)
+    with os.fdopen(descriptor, "rb", buffering=0) as file:
+        try:
+            return file.readall()
+        except OSError as error:
+            raise UnreadableError(name, error) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,15 +174,9 @@ def opened(directory: Directory, name: str) -> Iterator[OpenFile]:
         with directory.opened(check_name(name)) as file:
             yield file
         return
-    size(directory, name)
+    descriptor, found = _open(directory, name)
     try:
-        descriptor = os.open(directory / name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except FileNotFoundError:
-        raise FileGoneError(name, "it is needed and not there") from None
-    except OSError as error:
-        raise UnreadableError(name, error) from error
-    try:
-        yield LocalFile(name, os.fstat(descriptor).st_size, descriptor)
+        yield LocalFile(name, found, descriptor)
     finally:
         os.close(descriptor)
 
@@ -190,6 +194,22 @@ def check_name(name: str) -> str:
 
     :raises CheckpointCorruptError: It leads out of the directory.
     """
-    if name.startswith("/") or "\0" in name or any(part in {"", ".", ".."} for part in name.split("/")):
+    if "\0" in name or not _LEADING_OUT.isdisjoint(name.split("/")):
         raise CheckpointCorruptError(name, "the name leads out of the checkpoint")
     return name
+
+
+def _open(directory: Path, name: str) -> tuple[int, int]:
+    """Return (descriptor, bytes) of a regular file; raises as :func:`read` does."""
+    try:
+        descriptor = os.open(f"{directory}/{check_name(name)}", _READ)
+    except FileNotFoundError:
+        raise FileGoneError(name, "it is needed and not there") from None
+    except OSError as error:
+        size(directory, name)  # what is no file may refuse to be opened for that
+        raise UnreadableError(name, error) from error
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(descriptor)
+        raise NotAFileError(name, "it is not a regular file")
+    return descriptor, status.st_size

@@ -40,7 +40,8 @@ def chains(store: Store, version: int) -> list[Chain]:
 
 
 def _snapshots(store: Store) -> list[int]:
-    return sorted(int(match[1]) for name in store.names if (match := _NAME.fullmatch(name)) and match[2] == "snapshot")
+    found = (name for name in store.names if name.endswith(".snapshot"))
+    return sorted(int(match[1]) for name in found if (match := _NAME.fullmatch(name)))
 
 
 def _files(store: Store, base: int, version: int) -> list[StateFile]:

@@ -38,9 +38,12 @@ class Progress:
         return self.planned > self.committed
 
 
-def numbers(directory: Directory) -> list[int]:
-    """Return the plain numbers among the names in *directory*, ascending; none when it does not exist."""
-    return sorted(int(name) for name in names(directory) if name.isascii() and name.isdigit())
+def numbers(directory: Directory, place: str = "") -> list[int]:
+    """Return the plain numbers among the names in *directory*, ascending; none when it does not exist.
+
+    :param place: Of a directory below it instead, by its path relative to it.
+    """
+    return sorted(int(name) for name in names(directory, place) if name.isascii() and name.isdigit())
 
 
 def batches(directory: Directory, log: str) -> list[int]:
@@ -49,7 +52,7 @@ def batches(directory: Directory, log: str) -> list[int]:
     :param directory: The checkpoint.
     :param log: ``"offsets"`` or ``"commits"``.
     """
-    return numbers(directory / log)
+    return numbers(directory, log)
 
 
 def progress(directory: Directory) -> Progress:

@@ -81,7 +81,7 @@ def read_operator(directory: Directory, number: int) -> Operator:
     """
     place = f"{STATE}/{number}"
     metadata = _newest_metadata(directory, place)
-    found = len(numbers(directory / place))
+    found = len(numbers(directory, place))
     recorded = _Recorded(substores(directory, f"{place}/0") or (DEFAULT_STORE,), None, "")
     if metadata:
         try:
@@ -92,7 +92,7 @@ def read_operator(directory: Directory, number: int) -> Operator:
     keyless = _is_keyless(directory, f"{place}/0")
     if keyless is None:
         # Releases before 3.1 write no schema and before 4.0 no metadata: then only directories and keys tell.
-        alone = not recorded.name and numbers(directory / place) == [0]
+        alone = not recorded.name and numbers(directory, place) == [0]
         keyless = recorded.name == _GLOBAL_LIMIT or (
             alone and recorded.stores == (DEFAULT_STORE,) and _keys_are_empty(directory, f"{place}/0")
         )
@@ -103,7 +103,7 @@ def substores(directory: Directory, place: str) -> tuple[str, ...]:
     """Return the names of the stores that have a directory of their own in a partition."""
     return tuple(
         name
-        for name in names(directory / place)
+        for name in names(directory, place)
         if name[:1].isalpha() and name not in _NOT_STORES and is_directory(directory / place / name)
     )
 
@@ -113,7 +113,7 @@ def _first_metadata(place: str) -> str:
 
 
 def _newest_metadata(directory: Directory, place: str) -> str | None:
-    newer = numbers(directory / place / "_metadata" / "v2")
+    newer = numbers(directory, f"{place}/_metadata/v2")
     path = f"{place}/_metadata/v2/{newer[-1]}" if newer else _first_metadata(place)
     return path if exists(directory, path) else None
 
@@ -145,7 +145,7 @@ def _keys_are_empty(directory: Directory, place: str) -> bool:
 
     True where no key can be read as well: a partition alone is then taken for all there is.
     """
-    written = [(int(match[1]), name) for name in names(directory / place) if (match := _WRITTEN.fullmatch(name))]
+    written = [(int(match[1]), name) for name in names(directory, place) if (match := _WRITTEN.fullmatch(name))]
     for _, name in sorted(written, reverse=True):
         try:
             with opened(directory, f"{place}/{name}") as file:

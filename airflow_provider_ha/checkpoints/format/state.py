@@ -130,15 +130,15 @@ class StateReader:
 
     def operators(self) -> list[int]:
         """Return the ids of the operators that must have state, ascending: they are numbered without a gap."""
-        begun = [number for number in numbers(self._directory / STATE) if names(self._directory / STATE / str(number))]
+        begun = [number for number in numbers(self._directory, STATE) if names(self._directory, f"{STATE}/{number}")]
         if not begun and is_directory(self._directory / STATE):
             raise FileGoneError(STATE, "the query had state, and its directory is empty")
         return list(range(max(begun, default=-1) + 1))
 
     def stores(self) -> Iterator[Store]:
         """Yield every store that is there."""
-        for operator in numbers(self._directory / STATE):
-            for partition in numbers(self._directory / STATE / str(operator)):
+        for operator in numbers(self._directory, STATE):
+            for partition in numbers(self._directory, f"{STATE}/{operator}"):
                 place = f"{STATE}/{operator}/{partition}"
                 yield self.store(place)
                 yield from (self.store(f"{place}/{name}") for name in substores(self._directory, place))

@@ -63,7 +63,7 @@ class Store:
     @classmethod
     def open(cls, directory: Directory, place: str) -> Store:
         """Read the names of the store at *place*; a store that is not there has none."""
-        return cls(directory, place, frozenset(files.names(directory / place)))
+        return cls(directory, place, frozenset(files.names(directory, place)))
 
     def path(self, name: str) -> str:
         """Return the path of a file of this store, relative to the checkpoint."""

@@ -8,12 +8,13 @@ disk is found when the savepoint is read again.
 from __future__ import annotations
 
 import hashlib
+import os
 import stat
 from collections.abc import Container, Mapping
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.directories.digests import difference, digest_of
-from airflow_provider_ha.checkpoints.directories.links import write_aside
+from airflow_provider_ha.checkpoints.directories.links import StrPath, write_aside
 from airflow_provider_ha.checkpoints.directories.pins import closure_of, purged, refuse_reserved, sink_files
 from airflow_provider_ha.checkpoints.directories.taking import Copying, Take
 from airflow_provider_ha.checkpoints.model import ManifestFile, Savepoint, SavepointPointer
@@ -52,7 +53,7 @@ def copy_cut(
         # The closure lists logs before state: all of its files exist once commits/N does, later batches only add.
         closures[query] = closure_of(live[query], batch)
         for name in closures[query]:
-            taken = _take(take, f"{query}/{name}", live[query] / name, target)
+            taken = _take(take, f"{query}/{name}", f"{live[query]}/{name}", target)
             files[f"{query}/{name}"] = taken
             # Another attempt may have written it again since the closure was read.
             closures[query][name] = taken.size
@@ -124,19 +125,19 @@ def check_files(
     return [
         CheckpointCorruptError(name, problem)
         for name, expected in savepoint.files.items()
-        if (problem := _problem(directory / name, expected, digests=digests and (only is None or name in only)))
+        if (problem := _problem(f"{directory}/{name}", expected, digests=digests and (only is None or name in only)))
     ]
 
 
-def _problem(path: Path, expected: ManifestFile, *, digests: bool) -> str:
+def _problem(path: str, expected: ManifestFile, *, digests: bool) -> str:
     try:
-        status = path.lstat()
+        status = os.lstat(path)
         if not stat.S_ISREG(status.st_mode):
             return "it is not a regular file"
         if status.st_size != expected.size:
             return f"it has {status.st_size} bytes, the manifest says {expected.size}"
         if digests and expected.digested_by:
-            return _difference(path, expected)
+            return _difference(Path(path), expected)
     except (FileNotFoundError, NotADirectoryError):
         return "it is in the manifest and not there"
     except OSError as error:
@@ -144,11 +145,11 @@ def _problem(path: Path, expected: ManifestFile, *, digests: bool) -> str:
     return ""
 
 
-def _take(take: Take, name: str, source: Path, target: Path) -> ManifestFile:
+def _take(take: Take, name: str, source: StrPath, target: Path) -> ManifestFile:
     try:
-        return take(name, source, target / name)
+        return take(name, source, f"{target}/{name}")
     except FileNotFoundError:
-        raise purged(source) from None
+        raise purged(Path(source)) from None
 
 
 def _difference(path: Path, expected: ManifestFile) -> str:

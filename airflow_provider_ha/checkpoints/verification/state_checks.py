@@ -28,6 +28,7 @@ from airflow_provider_ha.errors import CheckpointCorruptError
 # Java's writeUTF of the version, then the schemas of key and value as JSON.
 _STATE_DIRECTORY = "the state of every stateful operator"
 _SCHEMA_HEAD = re.compile(rb"\x00\x02v[1-9]")
+_BY_NUMBER = re.compile(r"(\d+)\.(?:delta|snapshot|zip|changelog)")
 _EXPECTED = {
     Code.STATE_MISSING: "a file of",
     Code.STATE_CORRUPT: "a whole file of",
@@ -86,11 +87,7 @@ def check_stale(reader: StateReader, reached: Progress, findings: Findings) -> N
     newest = reached.planned + 1
     for store in reader.stores():
         by_number = [name for name in store.names if "_" not in name]
-        stale = [
-            name
-            for name in by_number
-            if (match := re.match(r"(\d+)\.(delta|snapshot|zip|changelog)\Z", name)) and int(match[1]) > newest
-        ]
+        stale = [name for name in by_number if (match := _BY_NUMBER.fullmatch(name)) and int(match[1]) > newest]
         for name in sorted(stale):
             found = f"it is newer than version {newest}"
             expected = f"nothing above version {newest}, the newest that batch {reached.planned} can write"
@@ -99,9 +96,9 @@ def check_stale(reader: StateReader, reached: Progress, findings: Findings) -> N
 
 def check_schemas(directory: Directory, findings: Findings) -> None:
     """Report state schemas that are there and cannot be read. One that is gone is written again by Spark."""
-    for operator in numbers(directory / STATE):
+    for operator in numbers(directory, STATE):
         place = f"{STATE}/{operator}/0"
-        inner = [f"{place}/{name}" for name in files.names(directory / place) if name[:1].isalpha()]
+        inner = [f"{place}/{name}" for name in files.names(directory, place) if name[:1].isalpha()]
         for path in (f"{store}/_metadata/schema" for store in [place, *inner]):
             if files.exists(directory, path) and not _is_schema(files.read(directory, path)):
                 found, expected = "it is cut or garbled", "a state schema, or no file: Spark writes a missing one again"
