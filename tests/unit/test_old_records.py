@@ -58,3 +58,11 @@ def contains(now: Any, then: Any) -> bool:
     if isinstance(then, list):
         return len(now) == len(then) and all(map(contains, now, then))
     return bool(now == then)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_equal_records_have_equal_bytes_sorted_and_without_spaces(path: Any) -> None:
+    """Digests of manifests are of these bytes."""
+    written = TYPES[path.stem].from_bytes(path.read_bytes(), source=path.name).to_bytes()
+
+    assert written.decode() == json.dumps(json.loads(written), sort_keys=True, separators=(",", ":"))
