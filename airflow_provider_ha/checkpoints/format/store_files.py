@@ -58,6 +58,7 @@ class Store:
     directory: Directory
     place: str
     names: frozenset[str]
+    _files: dict[str, StateFile] = field(default_factory=dict, compare=False, repr=False)
     _memory: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
@@ -74,7 +75,10 @@ class Store:
 
         What is there is asked for its size once: a snapshot belongs to the chains of many versions.
         """
-        return self.remember(f"file {name}", lambda: self._look_at(name, kind))
+        found = self._files.get(name)
+        if found is None:
+            found = self._files[name] = self._look_at(name, kind)
+        return found
 
     def opened(self, name: str) -> AbstractContextManager[OpenFile]:
         """Open a file of this store for a ``with``; raises as :func:`files.opened` does."""

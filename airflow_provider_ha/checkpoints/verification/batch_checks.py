@@ -40,7 +40,7 @@ def _lacks(subject: Subject, batch: int) -> Iterator[Reason]:
         yield from logs.offset_log.lacks(before)
     offsets, commits = logs.offsets.get(batch), logs.commits.get(batch)
     if offsets is not None:
-        yield from source_lacks(subject.directory, offsets)
+        yield from source_lacks(subject.directory, offsets, subject.looked_into)
         if commits is not None:
             yield from state_lacks(subject.reader, offsets, commits)
     if commits is not None and not commits.state_ids:

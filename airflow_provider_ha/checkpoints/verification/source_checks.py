@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeAlias
 
 from airflow_provider_ha.checkpoints.format import crc, files
 from airflow_provider_ha.checkpoints.format.closure import source_log
@@ -24,41 +25,45 @@ from airflow_provider_ha.errors import CheckpointCorruptError
 _EXPECTED = "an entry that names the input files of every log offset from the last compact entry on"
 
 
-def check_sources(directory: Directory, offsets: OffsetsEntry, findings: Findings) -> None:
+# Path of an entry -> what is wrong with it, of those that were looked into.
+LookedInto: TypeAlias = dict[str, CheckpointCorruptError | None]
+
+
+def check_sources(directory: Directory, offsets: OffsetsEntry, findings: Findings, known: LookedInto) -> None:
     """Report what is wrong with the logs that a query needs whose newest planned batch is that of *offsets*."""
     # Spark also reads what lies beyond the offset: files that it listed, and planned no batch for.
-    for bad in _problems(directory, offsets, beyond=True):
+    for bad in _problems(directory, offsets, known, beyond=True):
         findings.add(Finding(bad.code, bad.path, offsets.batch, bad.found, _EXPECTED, blocks=True))
 
 
-def source_lacks(directory: Directory, offsets: OffsetsEntry) -> list[Reason]:
+def source_lacks(directory: Directory, offsets: OffsetsEntry, known: LookedInto) -> list[Reason]:
     """Return why the source logs cannot be cut at *offsets*; nothing when all up to it is there and whole."""
-    return list(_problems(directory, offsets, beyond=False))
+    return list(_problems(directory, offsets, known, beyond=False))
 
 
-def _problems(directory: Directory, offsets: OffsetsEntry, *, beyond: bool) -> Iterator[Reason]:
+def _problems(directory: Directory, offsets: OffsetsEntry, known: LookedInto, *, beyond: bool) -> Iterator[Reason]:
     for log, entry in _file_sources(directory, offsets):
         try:
-            check_log(directory, log, entry, last=max(entry, log.last()) if beyond else entry)
+            check_log(directory, log, entry, last=max(entry, log.last()) if beyond else entry, known=known)
         except CheckpointCorruptError as error:  # noqa: PERF203  # each source for itself
             code = Code.SOURCE_LOG_MISSING if isinstance(error, files.FileGoneError) else Code.SOURCE_LOG_CORRUPT
             yield Reason(code, error.path, error.reason)
 
 
-def check_log(directory: Directory, log: CompactibleLog, entry: int, *, last: int) -> None:
+def check_log(directory: Directory, log: CompactibleLog, entry: int, *, last: int, known: LookedInto) -> None:
     """Look into every entry that is needed to know all files up to *entry*, and those after it up to *last*.
 
+    :param known: What was looked into before is not read again; what is looked into now is added.
     :raises CheckpointCorruptError: One is missing, cannot be read, or is not whole.
     """
     needed = {int(Path(path).name.removesuffix(COMPACT)) for path in log.closure(entry)}
     for number in sorted(needed | {beyond for beyond in log.entries if entry < beyond <= last}):
         path = log.path(number)
-        found = {json.loads(line).get("batchId", number) for line in log.lines(number)}
-        wanted = set(range(number + 1)) if path.endswith(COMPACT) else {number}
-        if not wanted <= found:
-            # Every entry has files of its own: Spark writes none without. A compact one repeats all before it.
-            raise CheckpointCorruptError(path, f"it names no file of log offset {min(wanted - found)}: it is cut")
-        check_hidden_sum(directory, path)
+        if path not in known:
+            known[path] = _damage(directory, log, number)
+        error = known[path]
+        if error is not None:
+            raise error
 
 
 def check_hidden_sum(directory: Directory, path: str) -> None:
@@ -71,6 +76,20 @@ def check_hidden_sum(directory: Directory, path: str) -> None:
     hidden = f"{Path(path).parent}/.{Path(path).name}.crc"
     if files.exists(directory, hidden) and crc.was_changed(files.read(directory, path), files.read(directory, hidden)):
         raise CheckpointCorruptError(path, "it was changed after Spark wrote it: its hidden checksum does not fit")
+
+
+def _damage(directory: Directory, log: CompactibleLog, number: int) -> CheckpointCorruptError | None:
+    path = log.path(number)
+    wanted = set(range(number + 1)) if path.endswith(COMPACT) else {number}
+    try:
+        found = {json.loads(line).get("batchId", number) for line in log.lines(number)}
+        if not wanted <= found:
+            # Every entry has files of its own: Spark writes none without. A compact one repeats all before it.
+            return CheckpointCorruptError(path, f"it names no file of log offset {min(wanted - found)}: it is cut")
+        check_hidden_sum(directory, path)
+    except CheckpointCorruptError as error:
+        return error
+    return None
 
 
 def _file_sources(directory: Directory, offsets: OffsetsEntry) -> Iterator[tuple[CompactibleLog, int]]:

@@ -163,7 +163,7 @@ def _check_start(subject: Subject, findings: Findings) -> None:
         return
     last, base = logs.offsets.get(logs.progress.planned), logs.next_base
     if last is not None:
-        check_sources(directory, last, findings)
+        check_sources(directory, last, findings, subject.looked_into)
     check_state_directory(directory, logs, subject.kind, findings)
     check_schemas(directory, findings)
     check_stale(subject.reader, logs.progress, findings)
