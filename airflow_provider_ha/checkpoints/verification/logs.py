@@ -21,7 +21,7 @@ from airflow_provider_ha.checkpoints.format.metadata_log import (
 from airflow_provider_ha.checkpoints.format.tree import Directory
 from airflow_provider_ha.checkpoints.verification.codes import Code
 from airflow_provider_ha.checkpoints.verification.report import Reason
-from airflow_provider_ha.checkpoints.verification.source_checks import check_hidden_sum
+from airflow_provider_ha.checkpoints.verification.source_entries import check_hidden_sum
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError
 
 

@@ -16,7 +16,7 @@ from airflow_provider_ha.checkpoints.format.tree import Directory
 from airflow_provider_ha.checkpoints.verification.codes import Code
 from airflow_provider_ha.checkpoints.verification.findings import Finding
 from airflow_provider_ha.checkpoints.verification.report import Findings
-from airflow_provider_ha.checkpoints.verification.source_checks import check_hidden_sum
+from airflow_provider_ha.checkpoints.verification.source_entries import check_hidden_sum
 from airflow_provider_ha.errors import CheckpointCorruptError, ConfigurationError
 
 

@@ -6,12 +6,10 @@ again or never read new input (spark-facts section 7).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeAlias
 
-from airflow_provider_ha.checkpoints.format import crc, files
+from airflow_provider_ha.checkpoints.format import files
 from airflow_provider_ha.checkpoints.format.closure import source_log
 from airflow_provider_ha.checkpoints.format.compactible_log import COMPACT, CompactibleLog
 from airflow_provider_ha.checkpoints.format.metadata_log import OffsetsEntry
@@ -19,29 +17,26 @@ from airflow_provider_ha.checkpoints.format.tree import Directory
 from airflow_provider_ha.checkpoints.verification.codes import Code
 from airflow_provider_ha.checkpoints.verification.findings import Finding
 from airflow_provider_ha.checkpoints.verification.report import Findings, Reason
+from airflow_provider_ha.checkpoints.verification.source_entries import SourceEntries
 from airflow_provider_ha.errors import CheckpointCorruptError
 
 
 _EXPECTED = "an entry that names the input files of every log offset from the last compact entry on"
 
 
-# Path of an entry -> what is wrong with it, of those that were looked into.
-LookedInto: TypeAlias = dict[str, CheckpointCorruptError | None]
-
-
-def check_sources(directory: Directory, offsets: OffsetsEntry, findings: Findings, known: LookedInto) -> None:
+def check_sources(directory: Directory, offsets: OffsetsEntry, findings: Findings, known: SourceEntries) -> None:
     """Report what is wrong with the logs that a query needs whose newest planned batch is that of *offsets*."""
     # Spark also reads what lies beyond the offset: files that it listed, and planned no batch for.
     for bad in _problems(directory, offsets, known, beyond=True):
         findings.add(Finding(bad.code, bad.path, offsets.batch, bad.found, _EXPECTED, blocks=True))
 
 
-def source_lacks(directory: Directory, offsets: OffsetsEntry, known: LookedInto) -> list[Reason]:
+def source_lacks(directory: Directory, offsets: OffsetsEntry, known: SourceEntries) -> list[Reason]:
     """Return why the source logs cannot be cut at *offsets*; nothing when all up to it is there and whole."""
     return list(_problems(directory, offsets, known, beyond=False))
 
 
-def _problems(directory: Directory, offsets: OffsetsEntry, known: LookedInto, *, beyond: bool) -> Iterator[Reason]:
+def _problems(directory: Directory, offsets: OffsetsEntry, known: SourceEntries, *, beyond: bool) -> Iterator[Reason]:
     for log, entry in _file_sources(directory, offsets):
         try:
             check_log(directory, log, entry, last=max(entry, log.last()) if beyond else entry, known=known)
@@ -50,7 +45,7 @@ def _problems(directory: Directory, offsets: OffsetsEntry, known: LookedInto, *,
             yield Reason(code, error.path, error.reason)
 
 
-def check_log(directory: Directory, log: CompactibleLog, entry: int, *, last: int, known: LookedInto) -> None:
+def check_log(directory: Directory, log: CompactibleLog, entry: int, *, last: int, known: SourceEntries) -> None:
     """Look into every entry that is needed to know all files up to *entry*, and those after it up to *last*.
 
     :param known: What was looked into before is not read again; what is looked into now is added.
@@ -58,38 +53,9 @@ def check_log(directory: Directory, log: CompactibleLog, entry: int, *, last: in
     """
     needed = {int(Path(path).name.removesuffix(COMPACT)) for path in log.closure(entry)}
     for number in sorted(needed | {beyond for beyond in log.entries if entry < beyond <= last}):
-        path = log.path(number)
-        if path not in known:
-            known[path] = _damage(directory, log, number)
-        error = known[path]
+        error = known.damage(directory, log, number)
         if error is not None:
             raise error
-
-
-def check_hidden_sum(directory: Directory, path: str) -> None:
-    """Compare an entry of a log with the checksum that Hadoop wrote beside it, when it is there.
-
-    Spark never does: an offset or a path that lost a bit is another one, silently.
-
-    :raises CheckpointCorruptError: The entry was changed after Spark wrote it.
-    """
-    hidden = f"{Path(path).parent}/.{Path(path).name}.crc"
-    if files.exists(directory, hidden) and crc.was_changed(files.read(directory, path), files.read(directory, hidden)):
-        raise CheckpointCorruptError(path, "it was changed after Spark wrote it: its hidden checksum does not fit")
-
-
-def _damage(directory: Directory, log: CompactibleLog, number: int) -> CheckpointCorruptError | None:
-    path = log.path(number)
-    wanted = set(range(number + 1)) if path.endswith(COMPACT) else {number}
-    try:
-        found = {json.loads(line).get("batchId", number) for line in log.lines(number)}
-        if not wanted <= found:
-            # Every entry has files of its own: Spark writes none without. A compact one repeats all before it.
-            return CheckpointCorruptError(path, f"it names no file of log offset {min(wanted - found)}: it is cut")
-        check_hidden_sum(directory, path)
-    except CheckpointCorruptError as error:
-        return error
-    return None
 
 
 def _file_sources(directory: Directory, offsets: OffsetsEntry) -> Iterator[tuple[CompactibleLog, int]]:

@@ -8,8 +8,8 @@ from airflow_provider_ha.checkpoints.format.releases import Release
 from airflow_provider_ha.checkpoints.format.state import StateReader
 from airflow_provider_ha.checkpoints.format.tree import Directory
 from airflow_provider_ha.checkpoints.verification.logs import Logs
+from airflow_provider_ha.checkpoints.verification.source_entries import SourceEntries
 from airflow_provider_ha.checkpoints.verification.statefulness import Statefulness
-from airflow_provider_ha.errors import CheckpointCorruptError
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Subject:
     :param release: The release that is to start from it.
     :param reader: Finds its state files, and looks into them as deeply as was asked for.
     :param logs: Its logs, read once.
-    :param looked_into: Path of an entry of a source's log -> what is wrong with it: one is needed by many batches.
+    :param looked_into: What was found in the entries of source logs: one is needed by many batches.
     :param kind: Whether its query keeps state.
     """
 
@@ -29,4 +29,4 @@ class Subject:
     reader: StateReader
     logs: Logs
     kind: Statefulness
-    looked_into: dict[str, CheckpointCorruptError | None] = field(default_factory=dict)
+    looked_into: SourceEntries = field(default_factory=SourceEntries)

@@ -24,6 +24,11 @@ from tests.releases.shapes import BY_NAME, Shape
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(3600)]
 each_release = pytest.mark.parametrize("spark", SPARKS, ids=lambda spark: spark.version)
 NEWEST, MANAGED = SPARKS[-1], BY_VERSION["4.2.0"]
+# The verdict is no, and 3.0 goes on: it plans again what was planned and committed before, or begins anew over the old
+# state. It ends right here because nothing but the missing entries has changed.
+CAUTIOUS = {"3.0.3": ("offsets-removed of hdfs", "commits-ahead of hdfs")}
+# The key of a join was not nullable in 3.2 and is for 4.2: what schema a query asks for, only a proof tells.
+OTHER_SCHEMA = {"3.2.4": ("rocksdb1-join",)}
 # A query without state looks like one that lost all of it, and gaps are named: neither is an alarm.
 ORDINARY = {
     "stateless": {"STATE_UNKNOWN"},
@@ -83,7 +88,8 @@ def test_the_managed_release_goes_on_with_what_an_older_one_wrote(spark: Spark, 
     shapes = copies(spark, tmp_path)
     verdicts = [verify(copy, spark_version=MANAGED.version).startable for _, copy in shapes]
     outcomes = judge(MANAGED, spark, [(shape.name, copy) for shape, copy in shapes], tmp_path)
-    assert disagreements([shape.name for shape, _ in shapes], verdicts, outcomes) == []
+    found = disagreements([shape.name for shape, _ in shapes], verdicts, outcomes)
+    assert unexpected(found, OTHER_SCHEMA.get(spark.version, ())) == []
 
 
 @each_release
@@ -102,7 +108,14 @@ def test_a_release_does_with_damage_what_the_verdict_for_it_says(spark: Spark, t
             cases.append((shape, copy))
             verdicts.append(report.startable)
     outcomes = judge(spark, spark, cases, tmp_path)
-    assert disagreements(names, verdicts, outcomes) + unseen == []
+    found = disagreements(names, verdicts, outcomes)
+    assert unexpected(found, CAUTIOUS.get(spark.version, ())) + unseen == []
+
+
+def unexpected(found: list[str], known: tuple[str, ...]) -> list[str]:
+    """Return the disagreements but those that are known; raises when a known one is none any more."""
+    assert all(any(line.startswith(f"{name}: ") for line in found) for name in known), (known, found)
+    return [line for line in found if not line.startswith(tuple(f"{name}: " for name in known))]
 
 
 def damages_of(spark: Spark) -> list[tuple[ReleaseDamage, str]]:

@@ -62,6 +62,8 @@ MEASURED = (
     ("4.1.4", "rocksdb2", "zip-stale-crc", False),
     ("4.1.4", "rocksdb2", "zip-crc-wrong", True),
     ("4.1.4", "hdfs", "delta-crc-wrong", False),
+    ("3.0.3", "hdfs", "source-path-changed", False),
+    ("3.1.3", "hdfs", "source-path-changed", False),
     ("3.3.4", "hdfs", "repartition", False),
     ("4.1.4", "hdfs", "repartition", False),
     ("4.3.0", "hdfs", "repartition", False),

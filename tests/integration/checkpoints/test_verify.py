@@ -13,7 +13,18 @@ import pytest
 from airflow_provider_ha.checkpoints.verification.verify import verify
 from airflow_provider_ha.errors import ConfigurationError
 from tests.corpus import checkpoint_copy
-from tests.damage import DAMAGES, Damage, cut_line, empty, halve, last_commit_lost, newest_sst, remove, wrong_spark_crc
+from tests.damage import (
+    DAMAGES,
+    Damage,
+    cut_line,
+    empty,
+    halve,
+    last_commit_lost,
+    newest_sst,
+    remove,
+    replace,
+    wrong_spark_crc,
+)
 
 
 # Whoever comes first makes the corpus, which takes half a minute of two idle cores.
@@ -185,6 +196,24 @@ def test_a_wrong_spark_checksum_depends_on_the_release(spark_version: str, *, st
     copy = checkpoint_copy("rocksdb2", tmp_path / "c")
     wrong_spark_crc("state/0/0/9_*.zip.crc")(copy)
     assert verify(copy, spark_version=spark_version).startable is startable
+
+
+@pytest.mark.parametrize(("file", "repeats"), [("/003", "3.compact"), ("/005", "5")])
+def test_a_path_that_changed_is_seen_without_a_checksum_by_what_other_entries_say(
+    file: str, repeats: str, tmp_path: Path
+) -> None:
+    """On S3, and before Spark 3.2, no hidden checksum lies beside an entry."""
+    copy = checkpoint_copy("hdfs", tmp_path / "c")
+    for hidden in (copy / "sources/0").glob(".*.crc"):
+        hidden.unlink()
+    assert verify(copy, depth="quick").findings == ()
+    replace("sources/0/7.compact", file.encode(), b"/0x")(copy)
+
+    report = verify(copy, depth="quick")
+
+    assert report.startable is False
+    assert [(f.code.value, f.path) for f in report.findings] == [("SOURCE_LOG_CORRUPT", "sources/0/7.compact")]
+    assert report.findings[0].found == f"it does not repeat what sources/0/{repeats} says"
 
 
 def test_an_older_release_does_not_fall_back(tmp_path: Path) -> None:

@@ -1,0 +1,122 @@
+"""The entries of file sources' logs: each is read once, and one is held against another where no checksum tells.
+
+Invariant: a compact entry repeats what the entries before it say. A path in it that lost a bit is another file, and
+Spark reads the old one again without an error. Where Hadoop wrote no checksum beside it (S3A writes none, nor did
+releases before 3.2), the entries that are still there tell.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from airflow_provider_ha.checkpoints.format import crc, files
+from airflow_provider_ha.checkpoints.format.compactible_log import COMPACT, CompactibleLog
+from airflow_provider_ha.checkpoints.format.tree import Directory
+from airflow_provider_ha.errors import CheckpointCorruptError
+
+
+_SUM = (1 << 64) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What an entry says, in sums of hashes: they need no memory for each file, and no order.
+
+    :param previous: The compact entry before this compact one, of those that are there; -1 for none.
+    :param whole: The sum of all its lines.
+    :param before: The sum of the lines up to *previous*.
+    :param each: Log offset -> the sum of its lines, of those after *previous*.
+    """
+
+    previous: int
+    whole: int
+    before: int
+    each: dict[int, int]
+
+
+class SourceEntries:
+    """Looks into entries of source logs, and remembers what it found: one is needed by many batches."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, _Said | CheckpointCorruptError] = {}
+        self._damage: dict[str, CheckpointCorruptError | None] = {}
+
+    def damage(self, directory: Directory, log: CompactibleLog, entry: int) -> CheckpointCorruptError | None:
+        """Return what is wrong with an entry that is there.
+
+        :raises StorageUnavailableError: It could not be read.
+        """
+        path = log.path(entry)
+        if path not in self._damage:
+            self._damage[path] = self._look(directory, log, entry)
+        return self._damage[path]
+
+    def _look(self, directory: Directory, log: CompactibleLog, entry: int) -> CheckpointCorruptError | None:
+        said = self._read(log, entry)
+        if isinstance(said, CheckpointCorruptError):
+            return said
+        path = log.path(entry)
+        try:
+            if not check_hidden_sum(directory, path) and path.endswith(COMPACT):
+                self._compare(log, entry, said)
+        except CheckpointCorruptError as error:
+            return error
+        return None
+
+    def _compare(self, log: CompactibleLog, entry: int, said: _Said) -> None:
+        for other in (number for number in log.entries if said.previous <= number < entry):
+            found = self._read(log, other)
+            repeated = said.before if other == said.previous else said.each.get(other)
+            if isinstance(found, _Said) and found.whole != repeated:
+                raise CheckpointCorruptError(log.path(entry), f"it does not repeat what {log.path(other)} says")
+
+    def _read(self, log: CompactibleLog, entry: int) -> _Said | CheckpointCorruptError:
+        path = log.path(entry)
+        if path not in self._said:
+            try:
+                self._said[path] = _read(log, entry)
+            except CheckpointCorruptError as error:
+                self._said[path] = error
+        return self._said[path]
+
+
+def check_hidden_sum(directory: Directory, path: str) -> bool:
+    """Compare an entry of a log with the checksum that Hadoop wrote beside it; returns whether there is one.
+
+    Spark never does: an offset or a path that lost a bit is another one, silently.
+
+    :raises CheckpointCorruptError: The entry was changed after Spark wrote it.
+    """
+    hidden = f"{Path(path).parent}/.{Path(path).name}.crc"
+    if not files.exists(directory, hidden):
+        return False
+    if crc.was_changed(files.read(directory, path), files.read(directory, hidden)):
+        raise CheckpointCorruptError(path, "it was changed after Spark wrote it: its hidden checksum does not fit")
+    return True
+
+
+def _read(log: CompactibleLog, entry: int) -> _Said:
+    path, compact = log.path(entry), log.path(entry).endswith(COMPACT)
+    previous = max((k for k, name in log.entries.items() if name.endswith(COMPACT) and k < entry), default=-1)
+    numbers: set[int] = set()
+    whole, before = 0, 0
+    each: dict[int, int] = {}
+    for line in log.lines(entry):
+        value = json.loads(line)
+        number = value.get("batchId", entry)
+        if not isinstance(number, int):
+            raise CheckpointCorruptError(path, "it holds a line whose batchId is no number")
+        numbers.add(number)
+        hashed = hash((str(value.get("path")), str(value.get("timestamp")), number))
+        whole = (whole + hashed) & _SUM
+        if compact and number > previous:
+            each[number] = (each.get(number, 0) + hashed) & _SUM
+        else:
+            before = (before + hashed) & _SUM
+    wanted = set(range(entry + 1)) if compact else {entry}
+    if not wanted <= numbers:
+        # Every entry has files of its own: Spark writes none without. A compact one repeats all before it.
+        raise CheckpointCorruptError(path, f"it names no file of log offset {min(wanted - numbers)}: it is cut")
+    return _Said(previous, whole, before, each)
