@@ -17,6 +17,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from tests.mutants.bench import Bench
@@ -132,10 +133,8 @@ def _table(mutants: Sequence[Mutant], results: Sequence[Result]) -> Table:
             else ("", "", mutant.why)
         )
         table.add_row(
-            mutant.id,
-            mutant.rule,
-            mutant.test.partition("tests/")[2],
-            *seen,
+            # A test's id may hold brackets, which are no markup.
+            *(escape(text) for text in (mutant.id, mutant.rule, mutant.test.partition("tests/")[2], *seen)),
             style="" if not result or result.outcome is Outcome.KILLED else "red",
         )
     return table
