@@ -15,7 +15,7 @@ from airflow_provider_ha.cli.plan_path import is_place, plan_of_place
 from airflow_provider_ha.cli.requests import operation_id
 from airflow_provider_ha.cli.restore_options import FreshId, KafkaBootstrap, KafkaProperties, Unchecked, by_query
 from airflow_provider_ha.cli.restore_report import plan_document, print_plan
-from airflow_provider_ha.cli.session import AsJson, JobId, cluster, reported
+from airflow_provider_ha.cli.session import AsJson, cluster, reported
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.model import OutputMode
 from airflow_provider_ha.pointers.ownership import ClaimMode
@@ -51,16 +51,23 @@ Output = Annotated[
 ]
 
 
+JobOrPlace = Annotated[
+    str,
+    typer.Argument(
+        help="Id of a managed job, or a checkpoint of one query by its place: a directory (what has a slash is a "
+        "path: write ./NAME), or s3://bucket/prefix.",
+        metavar="JOB|PATH|URI",
+    ),
+]
+Batch = Annotated[
+    int | None,
+    typer.Option(min=0, help="Of a place: the batch to go on from; default: the newest restorable.", metavar="N"),
+]
+
+
 def plan(
     context: typer.Context,
-    job_id: Annotated[
-        str,
-        typer.Argument(
-            help="Id of a managed job, or a checkpoint of one query by its place: a directory (what has a slash is a "
-            "path: write ./NAME), or s3://bucket/prefix.",
-            metavar="JOB|PATH|URI",
-        ),
-    ],
+    job_id: JobOrPlace,
     want: Want = "latest",
     source_job: SourceJob = None,
     no_fallback: NoFallback = False,
@@ -73,10 +80,7 @@ def plan(
     kafka_properties: KafkaProperties = None,
     unchecked: Unchecked = None,
     fresh_id: FreshId = None,
-    batch: Annotated[
-        int | None,
-        typer.Option(min=0, help="Of a place: the batch to go on from; default: the newest restorable.", metavar="N"),
-    ] = None,
+    batch: Batch = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what a restore would do. Changes nothing.
@@ -103,11 +107,8 @@ def plan(
                 kafka_properties=kafka_properties,
                 unchecked=unchecked or [],
             )
-        elif batch is not None:
-            raise ConfigurationError(
-                "--batch is about a checkpoint by its place, and a job's are numbered",
-                next_step="Name one with --want checkpoint-<n>",
-            )
+        else:
+            _refuse_batch(batch)
     if place:
         _print(made, frozenset({Verdict.SAFE, *(allow or ())}), as_json=as_json)
     with reported(as_json=as_json):
@@ -130,7 +131,7 @@ def plan(
 
 def restore(
     context: typer.Context,
-    job_id: JobId,
+    job_id: JobOrPlace,
     want: Want = "latest",
     source_job: SourceJob = None,
     no_fallback: NoFallback = False,
@@ -143,6 +144,7 @@ def restore(
     kafka_properties: KafkaProperties = None,
     unchecked: Unchecked = None,
     fresh_id: FreshId = None,
+    batch: Batch = None,
     request_id: Annotated[
         str | None,
         typer.Option(help="Who asks: asking again with one id finds the run again instead of making another."),
@@ -152,11 +154,39 @@ def restore(
 ) -> None:
     """Bring a job back from a checkpoint, a savepoint or directories that Spark wrote elsewhere, as a new run.
 
-    Nothing of the source is changed.
+    Nothing of the source is changed. With --dry-run it is `checkpoint plan`, also of a place.
 
     Exit 0: the run is submitted, on this host; 1: it is refused, with the reason and the way out, and nothing was
     changed. Nobody follows the run afterwards: `spark-ha recover --watch`, or a DAG, does.
     """
+    with reported(as_json=as_json):
+        place = is_place(job_id)
+        if place and not dry_run:
+            raise ConfigurationError(
+                f"{job_id} is a place, and restored is a job",
+                next_step="`spark-ha restore JOB --from PATH` starts a job from it, `spark-ha savepoint restore` makes "
+                "a directory to start from; --dry-run only shows what that would do",
+            )
+        _refuse_batch(None if place else batch)
+    if place:
+        plan(
+            context,
+            job_id,
+            want=want,
+            source_job=source_job,
+            no_fallback=no_fallback,
+            output=output,
+            allow=allow,
+            adopt=adopt,
+            sink=sink,
+            claim_mode=claim_mode,
+            kafka_bootstrap=kafka_bootstrap,
+            kafka_properties=kafka_properties,
+            unchecked=unchecked,
+            fresh_id=fresh_id,
+            batch=batch,
+            as_json=as_json,
+        )
     with reported(as_json=as_json):
         request = _request(
             job_id,
@@ -182,6 +212,14 @@ def restore(
     else:
         said = "is submitted" if run.created else "was submitted by an earlier request of this id"
         console.out.print(f"run {run.run} of job {job_id} {said}; see `spark-ha job show {job_id}`")
+
+
+def _refuse_batch(batch: int | None) -> None:
+    if batch is not None:
+        raise ConfigurationError(
+            "--batch is about a checkpoint by its place, and a job's are numbered",
+            next_step="Name one with --want checkpoint-<n>",
+        )
 
 
 def _show(context: typer.Context, request: RestoreRequest, *, as_json: bool) -> NoReturn:

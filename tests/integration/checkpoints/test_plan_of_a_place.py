@@ -118,6 +118,20 @@ def test_a_directory_and_its_copy_on_s3_have_one_plan(s3: S3Access, bucket: str,
     assert (local[0], without_places(local[1])) == (code, without_places(document))
 
 
+def test_a_dry_run_of_a_restore_from_a_place_is_its_plan_and_without_it_a_job_has_to_be_named(
+    plan: Plan, tmp_path: Path
+) -> None:
+    place = str(checkpoint(tmp_path / "q", range(3)))
+    said = CliRunner().invoke(app, ["restore", place, "--dry-run", "--batch", "1", "--json"], obj=Target())
+    refused = CliRunner(env={"COLUMNS": "300"}).invoke(app, ["restore", place], obj=Target())
+
+    code, document = plan(place, "--batch", "1")
+
+    assert (said.exit_code, without_places(json.loads(said.stdout))) == (code, without_places(document))
+    assert refused.exit_code == UNKNOWN
+    assert "spark-ha restore JOB --from PATH" in refused.output
+
+
 def test_the_newest_batch_is_the_cut_and_the_command_of_the_page_says_so(
     s3: S3Access, bucket: str, plan: Plan, read_on_s3: str, tmp_path: Path
 ) -> None:
