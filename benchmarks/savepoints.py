@@ -22,6 +22,7 @@ from airflow_provider_ha.checkpoints.directories.digest_cache import CACHE
 from airflow_provider_ha.checkpoints.directories.digests import Reader
 from airflow_provider_ha.checkpoints.model import ManifestFile, Savepoint
 from airflow_provider_ha.checkpoints.portable.standalone import Source, take
+from benchmarks.clones import lengthened
 from benchmarks.shared import median, quick, show
 from benchmarks.verification import (
     RELEASE,
@@ -69,7 +70,7 @@ def save(checkpoint: Path, target: Path, *, digests: bool, batch: int | None = N
     return take([source], target, link=True, digests=digests, spark_version=RELEASE)
 
 
-def against_cp(checkpoint: Path, folder: Path, rounds: int) -> tuple[str, ...]:
+def against_cp(name: str, checkpoint: Path, folder: Path, rounds: int) -> tuple[str, ...]:
     """Return the row of a savepoint without digests."""
     closure = place_for(folder) / "closure"
     made = save(checkpoint, closure, digests=False)
@@ -87,7 +88,7 @@ def against_cp(checkpoint: Path, folder: Path, rounds: int) -> tuple[str, ...]:
         shutil.rmtree(to)
         shutil.rmtree(copy)
     copied, saved = (median(column) for column in zip(*pairs, strict=True))
-    return f"{len(made.files):,}", f"{copied:.3f} s", f"{saved:.3f} s", f"{saved / copied:.2f}"
+    return name, f"{len(made.files):,}", f"{copied:.3f} s", f"{saved:.3f} s", f"{saved / copied:.2f}"
 
 
 def against_reading(name: str, checkpoint: Path, folder: Path, rounds: int) -> list[tuple[str, ...]]:
@@ -148,14 +149,19 @@ def peak(checkpoint: Path, folder: Path) -> float:
 def main() -> None:
     """Measure and print."""
     little = quick(__doc__ or "")
-    rounds, partitions, large = (3, 20, 32 * MB) if little else (5, 1400, 2048 * MB)
+    rounds, partitions, versions, large = (3, 21, 20, 32 * MB) if little else (5, 1400, 120, 2048 * MB)
     digested: list[tuple[str, ...]] = []
     nexts: list[tuple[str, ...]] = []
     peaks: list[tuple[str, ...]] = []
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         small = aged(cloned("hdfs", folder / "small", partitions))
-        linked = against_cp(small, folder, rounds)
+        many = cloned("hdfs", folder / "many", partitions // 7)
+        lengthened(many, versions)
+        linked = [
+            against_cp("few versions", small, folder, rounds),
+            against_cp(f"{partitions // 7} partitions x {versions} versions", aged(many), folder, rounds),
+        ]
         digested += against_reading("small files", small, folder, rounds)
         nexts.append(second("small files", small, folder))
         for shape, fill in (("hdfs", with_deltas), ("rocksdb1", with_tables)):
@@ -168,7 +174,11 @@ def main() -> None:
             digested += against_reading(f"large state, {shape}", checkpoint, folder, rounds)
             nexts.append(second(f"large state, {shape}", checkpoint, folder))
             peaks.append((shape, *(f"{size:.0f} MB" for size in sizes), f"{sizes[1] - sizes[0]:+.1f} MB"))
-    show(f"without digests, median of {rounds}", ("files", "cp -al of the closure", "savepoint", "ratio"), [linked])
+    show(
+        f"without digests, median of {rounds}",
+        ("checkpoint", "files", "cp -al of the closure", "savepoint", "ratio"),
+        linked,
+    )
     columns = ("digested for the first time", "bytes", "read once", "savepoint", "ratio")
     show(f"median of {rounds}", columns, digested)
     show("the next savepoint", ("after one more batch", "new in it", "read", "written beside links"), nexts)
