@@ -126,13 +126,25 @@ def flush(stream: IO[bytes]) -> None:
     os.fsync(stream.fileno())
 
 
-def flush_directory(path: Path) -> None:
+def flush_directory(path: str | os.PathLike[str]) -> None:
     """Force the names in a directory to the disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def try_lock(descriptor: int) -> bool:
+    """Lock an open file or directory until it is closed or the process dies.
+
+    :returns: ``False`` when a living process has the lock, or nobody can tell on this file system.
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def remove_tree(path: Path) -> None:

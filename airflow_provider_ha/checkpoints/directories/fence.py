@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.directories.links import flush_directory
 from airflow_provider_ha.errors import CheckpointMissingError
+from airflow_provider_ha.storage.durable import flush_directory
 
 
 DEAD = ".dead"

@@ -18,6 +18,7 @@ from typing import TypeAlias
 
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.errors import ObjectExistsError
+from airflow_provider_ha.storage.durable import flush_directory
 
 
 _BUFFER = 1024 * 1024
@@ -111,15 +112,6 @@ def flush_tree(root: Path) -> None:
         for _ in pool.map(flush_directory, below):
             pass
     flush_directory(root)
-
-
-def flush_directory(path: StrPath) -> None:
-    """Force the names in a directory to the disk."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _refuse_existing(target: Path) -> None:

@@ -6,7 +6,6 @@ remains of a maker that was killed are told from the work of a live one, and the
 
 from __future__ import annotations
 
-import fcntl
 import glob
 import os
 import re
@@ -19,7 +18,7 @@ from typing import IO
 from airflow_provider_ha.checkpoints.directories.links import building
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.errors import ConfigurationError, ObjectExistsError, StorageUnavailableError
-from airflow_provider_ha.storage.durable import PRIVATE_FILE, flush, flush_directory
+from airflow_provider_ha.storage.durable import PRIVATE_FILE, flush, flush_directory, try_lock
 
 
 @contextmanager
@@ -109,19 +108,10 @@ def storage_errors(doing: str) -> Iterator[None]:
 @contextmanager
 def _locked(descriptor: int) -> Iterator[None]:
     try:
-        _lock(descriptor)
+        try_lock(descriptor)
         yield
     finally:
         os.close(descriptor)
-
-
-def _lock(descriptor: int) -> bool:
-    """Lock an open file or directory; ``False`` when its maker is alive, or nobody can tell on this file system."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
 
 
 def _collect(target: Path) -> None:
@@ -138,7 +128,7 @@ def _remove_dead(path: Path) -> None:
     except FileNotFoundError:
         return  # its maker has just finished
     try:
-        if _lock(descriptor):
+        if try_lock(descriptor):
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
     finally:
         os.close(descriptor)

@@ -6,7 +6,6 @@ same place removes what it left.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import tempfile
@@ -16,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from airflow_provider_ha.errors import ConfigurationError, StorageUnavailableError
+from airflow_provider_ha.storage.durable import try_lock
 
 
 PREFIX = ".spark-ha-prove-"
@@ -43,7 +43,7 @@ def scratch(beside: Path, chosen: Path | None) -> Iterator[Path]:
         ) from error
     descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        _lock(descriptor)
+        try_lock(descriptor)
         yield place
     finally:
         shutil.rmtree(place, ignore_errors=True)
@@ -85,15 +85,7 @@ def _remove_dead(parent: Path) -> None:
         except OSError:
             continue  # gone, or not ours: nothing that has to be removed for us
         try:
-            if _lock(descriptor):
+            if try_lock(descriptor):
                 shutil.rmtree(path, ignore_errors=True)
         finally:
             os.close(descriptor)
-
-
-def _lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
