@@ -5,6 +5,8 @@
 BIN := build/venv/bin
 # Half of a test's time is waiting for a session to expire or for Spark to start, so two at a time use two cores well.
 WORKERS ?= 2
+# The hour of schedules has one of these to itself.
+LONG_WORKERS ?= 3
 export SPARK_LOCAL_IP := 127.0.0.1
 
 help: ## Show the targets
@@ -22,8 +24,8 @@ demo-stop: venv ## Stop what `make demo KEEP=1` left running
 test: venv ## Run the quick suite (WORKERS=n test processes)
 	@$(BIN)/pytest -m "not long and not system" -n $(WORKERS) --dist loadfile
 
-test-long: venv ## Run what takes longer: a real Airflow, real kills, full matrices, soaks (about 80 minutes)
-	@$(BIN)/pytest -m "long or system" --timeout 1800 -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+test-long: venv ## Run what takes longer: a real Airflow, real kills, full matrices, soaks (up to 90 minutes)
+	@$(BIN)/pytest -m "long or system" --timeout 1800 -n $(LONG_WORKERS) --dist loadfile --no-loadscope-reorder
 
 mutants: venv ## Break the package, one guard at a time, and see a test fail (ONLY=pattern)
 	@$(BIN)/python -m tests.mutants.run $(if $(ONLY),--only '$(ONLY)')
