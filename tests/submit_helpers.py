@@ -6,6 +6,7 @@ detached, deaf child a Python worker. Supervisor, ZooKeeper, sessions and signal
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
 
@@ -159,7 +160,8 @@ def kill_all(job: JobContext) -> None:
     for number in job.runs.numbers():
         for view in job.runs.get(number).submissions:
             for process in processes_of(view.submission):
-                process.kill()
+                with contextlib.suppress(psutil.NoSuchProcess):  # it may be ending by itself at this moment
+                    process.kill()
 
 
 def submit(job: JobContext, application: Path, **values: object) -> SubmittedRun:

@@ -31,7 +31,8 @@ from tests.s3_server import S3Access, real_server
 from tests.unit.checkpoints.test_portable_relocation import SCHEMA, stateful
 
 
-pytestmark = pytest.mark.timeout(300)
+# The checks of an archive are those of every import, which the quick tests hold on directories.
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 Made = tuple[Path, Savepoint]
 
 
