@@ -25,10 +25,13 @@ def kill_in_the_window(job: SupervisedJob, epoch: int, batch: int) -> Path:
     working = job.working(epoch)
     assert working is not None
     job.kill()
-    # The kill may have come after the commit: then the window is made by hand, as the kill would have left it.
-    commits = working / "windows" / "commits"
-    for entry in (path for path in commits.iterdir() if path.name.strip(".").split(".")[0] == str(batch)):
-        entry.unlink()
+    # The kill may have come after the commit, or after the next plan: then the window is made by hand, as the kill
+    # would have left it.
+    for log, first in (("commits", batch), ("offsets", batch + 1)):
+        for entry in (working / "windows" / log).iterdir():
+            number = entry.name.strip(".").split(".")[0]
+            if number.isdigit() and int(number) >= first:
+                entry.unlink()
     assert (job.progress(epoch).planned, job.progress(epoch).committed) == (batch, batch - 1)
     return working
 
