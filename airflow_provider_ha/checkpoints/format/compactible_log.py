@@ -39,6 +39,10 @@ class CompactibleLog:
         """Return the highest entry; -1 when there is none."""
         return max(self._names, default=-1)
 
+    def newest_compact(self, upto: int) -> int:
+        """Return the newest compact entry that is not above *upto*; -1 when there is none."""
+        return max((k for k, name in self._names.items() if name.endswith(COMPACT) and k <= upto), default=-1)
+
     def path(self, entry: int) -> str:
         """Return the path of an entry, relative to the directory.
 
@@ -53,8 +57,7 @@ class CompactibleLog:
 
         :raises FileGoneError: One of them is not there.
         """
-        compact = max((k for k, name in self._names.items() if name.endswith(COMPACT) and k <= entry), default=0)
-        return [self.path(k) for k in range(compact, entry + 1)]
+        return [self.path(k) for k in range(max(self.newest_compact(entry), 0), entry + 1)]
 
     def lines(self, entry: int) -> list[str]:
         """Return the lines of an entry without its version line.

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -79,7 +78,7 @@ def repairs(store: Store, version: int, state_id: str | None) -> list[Chain]:
         return []
     steps = _steps(store, version, state_id)
     within = len(steps)
-    while older := _older(store, steps[-1]):
+    while older := _below(store, steps[-1][1]):
         steps += older
     found: list[Chain] = []
     for at, (zip_name, changelog) in enumerate(steps):
@@ -138,32 +137,27 @@ def _steps(store: Store, version: int, state_id: str | None) -> list[tuple[str, 
         return steps
     path = store.path(f"{stem}.changelog")
     try:
-        with store.opened(f"{stem}.changelog") as file:
-            known = lineage(decode(SinglePass(file).pieces(), file.size))
+        return steps + _older(store, version, f"{stem}.changelog")
     except StreamCorruptError as error:
         if f"{stem}.zip" in store.names:
             return steps  # the zip alone is enough for this version
         raise CheckpointCorruptError(path, str(error)) from None
     except NotLookedIntoError:
         return steps
-    return steps + _named(known, below=version)
 
 
-def _older(store: Store, step: tuple[str, str]) -> list[tuple[str, str]]:
-    """Return the steps below one, as its own changelog knows them; none where it cannot be read."""
-    _, changelog = step
-    if changelog not in store.names:
-        return []
+def _below(store: Store, changelog: str) -> list[tuple[str, str]]:
+    """Return the steps below a version, as its own changelog knows them; none where it cannot be read."""
     try:
-        with store.opened(changelog) as file:
-            known = lineage(decode(SinglePass(file).pieces(), file.size))
+        return _older(store, _first_version(changelog), changelog) if changelog in store.names else []
     except (StreamCorruptError, NotLookedIntoError):
         return []
-    return _named(known, below=_first_version(changelog))
 
 
-def _named(known: Sequence[tuple[int, str]], *, below: int) -> list[tuple[str, str]]:
-    older = sorted(((v, i) for v, i in known if v < below), reverse=True)
+def _older(store: Store, version: int, changelog: str) -> list[tuple[str, str]]:
+    with store.opened(changelog) as file:
+        known = lineage(decode(SinglePass(file).pieces(), file.size))
+    older = sorted(((v, i) for v, i in known if v < version), reverse=True)
     return [(f"{v}_{i}.zip", f"{v}_{i}.changelog") for v, i in older]
 
 

@@ -7,13 +7,12 @@ that name already is that file, whoever brought it. The manifest is created last
 
 from __future__ import annotations
 
-import hashlib
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.format.object_tree import AT_ONCE
+from airflow_provider_ha.checkpoints.directories.digests import digest_of
 from airflow_provider_ha.checkpoints.model import ManifestFile, Savepoint
+from airflow_provider_ha.checkpoints.pooled.at_once import each
 from airflow_provider_ha.checkpoints.pooled.judge import check
 from airflow_provider_ha.checkpoints.pooled.leases import USE, Held, give_way, lease
 from airflow_provider_ha.checkpoints.pooled.pool import Pool, digest_member
@@ -26,7 +25,6 @@ from airflow_provider_ha.errors import CheckpointCorruptError, ObjectExistsError
 
 # One request up to this size, and this many bytes in memory for each of those that are under way.
 WHOLE = 8 << 20
-_PIECE = 1 << 20
 _SHA256 = "SHA256"
 
 
@@ -81,12 +79,7 @@ def _uploaded(pool: Pool, directory: Path, savepoint: Savepoint, held: Held) -> 
         if member not in present:
             _create(pool, pool.members + member, directory / wanted[member])
 
-    with ThreadPoolExecutor(AT_ONCE) as threads:
-        try:
-            for _ in threads.map(put, wanted):
-                pass
-        finally:
-            threads.shutdown(cancel_futures=True)
+    each(put, wanted)
     present = pool.present()
     files = {}
     for name, digest in digests.items():
@@ -118,8 +111,5 @@ def _sha256(path: Path, file: ManifestFile) -> str:
     """Return the digest of what was unpacked; it was compared with that of the manifest, where that has one."""
     if file.sha256:
         return file.sha256
-    digest = hashlib.sha256()
-    with path.open("rb") as reader:
-        while piece := reader.read(_PIECE):
-            digest.update(piece)
-    return digest.hexdigest()
+    with path.open("rb", buffering=0) as reader:
+        return digest_of(reader).sha256

@@ -6,16 +6,15 @@ comes last, the query id by a conditional create. What is killed before that is 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from pathlib import Path
 
+from airflow_provider_ha.checkpoints.directories.digests import digest_of
 from airflow_provider_ha.checkpoints.directories.relocation import checked_by, is_relocated, relocate, relocated
 from airflow_provider_ha.checkpoints.format.layout import COMMITS, METADATA, OFFSETS
-from airflow_provider_ha.checkpoints.format.object_tree import AT_ONCE
 from airflow_provider_ha.checkpoints.model import ManifestFile, Savepoint
+from airflow_provider_ha.checkpoints.pooled.at_once import each
 from airflow_provider_ha.checkpoints.pooled.judge import check
 from airflow_provider_ha.checkpoints.pooled.leases import USE, give_way, lease
 from airflow_provider_ha.checkpoints.pooled.pool import Place, Pool
@@ -28,7 +27,6 @@ from airflow_provider_ha.errors import (
 )
 
 
-_PIECE = 1 << 20
 _LAST = (COMMITS, METADATA, OFFSETS)
 
 
@@ -53,18 +51,13 @@ def restore(
     with lease(pool.store, pool.leases, USE, holder=holder) as (held, sweeping):
         give_way(sweeping)
         check(pool, savepoint, spark_version)
+
+        def put(name: str) -> None:
+            held.check()
+            _put(pool, savepoint, name, target)
+
         for stage in _stages(savepoint):
-            with ThreadPoolExecutor(AT_ONCE) as threads:
-
-                def put(name: str) -> None:
-                    held.check()
-                    _put(pool, savepoint, name, target)
-
-                try:
-                    for _ in threads.map(put, stage):
-                        pass
-                finally:
-                    threads.shutdown(cancel_futures=True)
+            each(put, stage)
 
 
 def fetch(pool: Pool, savepoint: PooledSavepoint, target: Path, *, holder: str, move: bool) -> Savepoint:
@@ -136,9 +129,5 @@ def _put(pool: Pool, savepoint: PooledSavepoint, name: str, target: Place) -> No
 
 
 def _digested(path: Path) -> ManifestFile:
-    digest, size = hashlib.sha256(), 0
-    with path.open("rb") as reader:
-        while piece := reader.read(_PIECE):
-            digest.update(piece)
-            size += len(piece)
-    return ManifestFile(size=size, sha256=digest.hexdigest())
+    with path.open("rb", buffering=0) as reader:
+        return digest_of(reader)

@@ -8,7 +8,6 @@ themselves. Who is killed before leaves members of the pool that no manifest nam
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
@@ -19,9 +18,10 @@ from airflow_provider_ha.checkpoints.directories.sinks import LOG
 from airflow_provider_ha.checkpoints.format.closure import closure
 from airflow_provider_ha.checkpoints.format.compactible_log import COMPACT, entry_names
 from airflow_provider_ha.checkpoints.format.layout import progress
-from airflow_provider_ha.checkpoints.format.object_tree import AT_ONCE, ObjectTree
+from airflow_provider_ha.checkpoints.format.object_tree import ObjectTree
 from airflow_provider_ha.checkpoints.format.releases import installed_version, release
 from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.pooled.at_once import each
 from airflow_provider_ha.checkpoints.pooled.judge import check
 from airflow_provider_ha.checkpoints.pooled.leases import USE, Held, give_way, lease
 from airflow_provider_ha.checkpoints.pooled.pool import Place, Pool, member_of
@@ -148,11 +148,7 @@ class _Attempt:
             self.held.check()
             return self._bring(wanted[member], member, known=member in present)
 
-        with ThreadPoolExecutor(AT_ONCE) as threads:
-            try:
-                digests = dict(zip(wanted, threads.map(bring, wanted), strict=True))
-            finally:
-                threads.shutdown(cancel_futures=True)
+        digests = dict(zip(wanted, each(bring, wanted), strict=True))
         present = self.pool.present()
         return {name: _pooled(name, item, present, digests) for name, item in found.items()}
 

@@ -48,7 +48,7 @@ def check_sink_log(sink: Directory, findings: Findings) -> None:
 
 
 def _needed(log: CompactibleLog) -> dict[int, str]:
-    newest = max((entry for entry, name in log.entries.items() if name.endswith(COMPACT)), default=0)
+    newest = max(log.newest_compact(log.last()), 0)
     return {entry: name for entry, name in log.entries.items() if entry >= newest}
 
 

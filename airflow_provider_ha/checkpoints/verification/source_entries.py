@@ -98,8 +98,9 @@ def check_hidden_sum(directory: Directory, path: str) -> bool:
 
 
 def _read(log: CompactibleLog, entry: int) -> _Said:
-    path, compact = log.path(entry), log.path(entry).endswith(COMPACT)
-    previous = max((k for k, name in log.entries.items() if name.endswith(COMPACT) and k < entry), default=-1)
+    path = log.path(entry)
+    compact = path.endswith(COMPACT)
+    previous = log.newest_compact(entry - 1) if compact else -1
     numbers: set[int] = set()
     whole, before = 0, 0
     each: dict[int, int] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from tests.corpus import SHORT_SHAPES, checkpoint_copy
 from tests.docs.blocks import blocks_of
 from tests.s3_checkpoints import noting_proxy, put_directory, tree
 from tests.s3_faults import FOR_EVER, Exchange, Fault, refuse, s3_proxy
-from tests.s3_server import S3Access, real_server
+from tests.s3_server import S3Access
 
 
 pytestmark = pytest.mark.timeout(300)
@@ -29,12 +29,6 @@ SAME, DIFFERENT, UNREAD = 0, 1, 2
 SHAPE = "hdfs-zstd"
 LAST = SHORT_SHAPES[SHAPE] - 1
 Diff = Callable[..., tuple[int, Any]]
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[S3Access]:
-    with real_server() as access:
-        yield access
 
 
 @pytest.fixture(scope="module")

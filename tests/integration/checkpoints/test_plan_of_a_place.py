@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,24 +18,13 @@ from tests.docs.blocks import blocks_of
 from tests.portable_helpers import QUERY, checkpoint
 from tests.s3_checkpoints import put_directory
 from tests.s3_faults import FOR_EVER, Exchange, Fault, refuse, s3_proxy
-from tests.s3_server import S3Access, real_server
+from tests.s3_server import S3Access
 
 
 pytestmark = pytest.mark.timeout(300)
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "s3.md"
 YES, NO, UNKNOWN = 0, 1, 2
 Plan = Callable[..., tuple[int, Any]]
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[S3Access]:
-    with real_server() as access:
-        yield access
-
-
-@pytest.fixture
-def bucket(s3: S3Access) -> str:
-    return s3.new_bucket()
 
 
 @pytest.fixture

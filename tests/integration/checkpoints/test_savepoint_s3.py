@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,7 @@ from tests.corpus import checkpoint_copy
 from tests.docs.blocks import blocks_of
 from tests.s3_checkpoints import noting_proxy, put_directory, tree
 from tests.s3_faults import FOR_EVER, Exchange, Fault, refuse, s3_proxy
-from tests.s3_server import S3Access, real_server
+from tests.s3_server import S3Access
 from tests.unit.checkpoints.test_verification_sparse import write_log
 
 
@@ -41,12 +40,6 @@ pytestmark = pytest.mark.timeout(300)
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "s3.md"
 ME = "a test"
 NOW = timedelta()
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[S3Access]:
-    with real_server() as access:
-        yield access
 
 
 @pytest.fixture

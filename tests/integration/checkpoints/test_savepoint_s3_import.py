@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,24 +26,13 @@ from tests.integration.checkpoints.test_savepoint_s3 import ME, NOW, call, membe
 from tests.portable_helpers import QUERY, archive, checkpoint, member, members_of, names_in, savepoint
 from tests.s3_checkpoints import noting_proxy, put_directory, tree
 from tests.s3_faults import Exchange, Fault, refuse, s3_proxy
-from tests.s3_server import S3Access, real_server
+from tests.s3_server import S3Access
 from tests.unit.checkpoints.test_portable_relocation import SCHEMA, stateful
 
 
 # The checks of an archive are those of every import, which the quick tests hold on directories.
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 Made = tuple[Path, Savepoint]
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[S3Access]:
-    with real_server() as access:
-        yield access
-
-
-@pytest.fixture
-def bucket(s3: S3Access) -> str:
-    return s3.new_bucket()
 
 
 @pytest.fixture

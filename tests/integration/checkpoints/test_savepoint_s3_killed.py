@@ -25,19 +25,13 @@ from tests.integration.checkpoints.test_savepoint_s3 import ME, NOW, call, membe
 from tests.portable_helpers import names_in
 from tests.s3_checkpoints import put_directory, tree
 from tests.s3_faults import Exchange, Fault, s3_proxy
-from tests.s3_server import S3Access, real_server
+from tests.s3_server import S3Access
 from tests.unit.checkpoints.test_verification_sparse import write_log
 
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 QUERY = "c"
 PROGRAM = "from airflow_provider_ha.cli.app import main; main()"
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[S3Access]:
-    with real_server() as access:
-        yield access
 
 
 @pytest.fixture

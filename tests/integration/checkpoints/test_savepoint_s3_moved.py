@@ -16,16 +16,10 @@ from airflow_provider_ha.checkpoints.verification.verify import verify
 from tests import tws_job
 from tests.integration.checkpoints.test_savepoint_s3 import ME, open_pool
 from tests.s3_checkpoints import put_directory, tree
-from tests.s3_server import S3Access, real_server
+from tests.s3_server import S3Access
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[S3Access]:
-    with real_server() as access:
-        yield access
 
 
 def schema_paths(value: Any) -> Iterator[str]:

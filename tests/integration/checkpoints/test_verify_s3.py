@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,24 +18,13 @@ from tests.corpus import checkpoint_copy
 from tests.damage import DAMAGES, Damage
 from tests.s3_checkpoints import noting_proxy, put_directory, tree
 from tests.s3_faults import FOR_EVER, Fault, cut_answer, refuse, s3_proxy
-from tests.s3_server import S3Access, real_server
+from tests.s3_server import S3Access
 from tests.unit.checkpoints.test_verification_sparse import write_log
 
 
 pytestmark = pytest.mark.timeout(300)
 SPARK = "4.2.0"
 LEFT = "CHECKSUM_LEFT"
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[S3Access]:
-    with real_server() as access:
-        yield access
-
-
-@pytest.fixture
-def bucket(s3: S3Access) -> str:
-    return s3.new_bucket()
 
 
 @pytest.fixture

@@ -1,0 +1,22 @@
+"""Requests about many objects, several at a time: the server does the work, and each of them waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from airflow_provider_ha.checkpoints.format.object_tree import AT_ONCE
+
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+
+def each(work: Callable[[Item], Answer], items: Iterable[Item]) -> list[Answer]:
+    """Return what *work* says of every item, in their order; when it raises, what was not begun is left."""
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        try:
+            return list(threads.map(work, items))
+        finally:
+            threads.shutdown(cancel_futures=True)
