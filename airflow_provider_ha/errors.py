@@ -34,6 +34,7 @@ the Airflow layer, and exit codes only in ``driver/`` and ``cli/``::
 
 from __future__ import annotations
 
+from functools import partial
 from typing import ClassVar
 
 
@@ -144,6 +145,10 @@ class CheckpointCorruptError(CheckpointError):
         self.path = path
         self.reason = reason
         super().__init__(f"checkpoint file {path!r} is bad: {reason}", next_step=next_step)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # It goes from one process to another: an exception is made again from what its base was given.
+        return partial(type(self), next_step=self.next_step), (self.path, self.reason)
 
 
 class CheckpointMissingError(CheckpointError):

@@ -14,6 +14,7 @@ import typer
 from airflow_provider_ha.checkpoints.directories.places import directory_at
 from airflow_provider_ha.checkpoints.format.releases import installed_version, release
 from airflow_provider_ha.checkpoints.format.tree import Directory
+from airflow_provider_ha.checkpoints.verification.crew import cores
 from airflow_provider_ha.checkpoints.verification.report import Report
 from airflow_provider_ha.checkpoints.verification.verify import verify
 from airflow_provider_ha.cli import console
@@ -41,6 +42,7 @@ class DepthOfProof(str, Enum):
     PROVE = "prove"
 
 
+_CORES = cores()
 _ANSWER = {True: Exit.YES, False: Exit.NO, None: Exit.UNKNOWN}
 
 
@@ -73,6 +75,10 @@ def verify_directory(
             metavar="PATH",
         ),
     ] = None,
+    processes: Annotated[
+        int,
+        typer.Option(help="full: how many processes decode large state here.", min=1, show_default="one a core"),
+    ] = _CORES,
     batch: Annotated[
         int | None, typer.Option(help="prove: which batch; default: the newest restorable one.", metavar="N")
     ] = None,
@@ -132,7 +138,14 @@ def verify_directory(
                     next_step="Add --depth prove",
                 )
             with console.progress("looking into the state") as tell:
-                report = verify(directory, depth=depth.value, spark_version=spark_version, sink=output, tell=tell)
+                report = verify(
+                    directory,
+                    depth=depth.value,
+                    spark_version=spark_version,
+                    sink=output,
+                    tell=tell,
+                    processes=processes,
+                )
             answer = _print_report(path, report, as_json=as_json)
     raise typer.Exit(_ANSWER[answer])
 

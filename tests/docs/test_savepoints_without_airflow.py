@@ -17,6 +17,7 @@ from tests.portable_helpers import checkpoint
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "savepoints-without-airflow.md"
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.timeout(600)
 def test_the_commands_work_in_order_and_spark_starts_from_the_result(tmp_path: Path) -> None:

@@ -85,6 +85,7 @@ def rows(tmp_path: Path) -> list[str]:
     return sorted(json.loads(line)["word"] for part in parts for line in part.splitlines())
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.timeout(600)
 def test_a_job_is_submitted_killed_recovered_stopped_restored_and_canceled(client: HaClient, tmp_path: Path) -> None:

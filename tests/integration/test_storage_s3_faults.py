@@ -92,7 +92,7 @@ def test_a_fault_that_passes_is_not_noticed(s3: S3Access, bucket: str, call: str
     assert passing.hits == passing.times
 
 
-@pytest.mark.parametrize(("call", "fault"), quickly({("read", "throttled"), ("create", "no answer")}))
+@pytest.mark.parametrize(("call", "fault"), quickly({("read", "throttled")}))
 def test_a_fault_that_stays_is_an_error_within_the_deadline(
     s3: S3Access, bucket: str, call: str, fault: str, tmp_path: Path
 ) -> None:
@@ -124,6 +124,7 @@ def test_it_is_the_time_that_counts_and_not_the_attempts(s3: S3Access, bucket: s
     assert took < patient.deadline
 
 
+@pytest.mark.long
 def test_throttling_that_stays_says_so(s3: S3Access, bucket: str) -> None:
     staying = Fault(refuse(503, "SlowDown"), "PUT", times=FOR_EVER)
 
@@ -221,11 +222,14 @@ def test_a_large_file_goes_up_in_parts(s3: S3Access, bucket: str, tmp_path: Path
 @pytest.mark.parametrize(
     "fault",
     [
-        Fault(refuse(503, "SlowDown"), "PUT", "partNumber=2", times=FOR_EVER),
-        Fault(cut_request(MIB), "PUT", "partNumber=3", times=FOR_EVER),
-        Fault(refuse(500, "InternalError"), "POST", "uploadId=", times=FOR_EVER),
+        pytest.param(
+            Fault(refuse(503, "SlowDown"), "PUT", "partNumber=2", times=FOR_EVER),
+            id="a part throttled",
+            marks=pytest.mark.long,
+        ),
+        pytest.param(Fault(cut_request(MIB), "PUT", "partNumber=3", times=FOR_EVER), id="a part cut"),
+        pytest.param(Fault(refuse(500, "InternalError"), "POST", "uploadId=", times=FOR_EVER), id="the end refused"),
     ],
-    ids=["a part throttled", "a part cut", "the end refused"],
 )
 def test_nothing_of_an_upload_in_parts_that_fails_stays(
     s3: S3Access, bucket: str, fault: Fault, tmp_path: Path

@@ -6,8 +6,9 @@ pieces: what is held does not grow with it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 
 from airflow_provider_ha.checkpoints.format import crc, files
 from airflow_provider_ha.checkpoints.format.byte_stream import NotLookedIntoError, StreamCorruptError
@@ -33,6 +34,18 @@ class ChecksumMismatchError(CheckpointCorruptError):
     """A checksum file does not fit, and this release of Spark refuses the file for it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a look into one file said.
+
+    :param error: What is wrong with it; ``None`` when nothing is.
+    :param not_looked_into: Why its content could not be judged; empty when it was.
+    """
+
+    error: CheckpointCorruptError | None
+    not_looked_into: str = ""
+
+
 class ContentCheck:
     """Looks into state files, as the ``accept`` of a :class:`StateReader`.
 
@@ -44,6 +57,8 @@ class ContentCheck:
         self._directory = directory
         self._release = release
         self._seen: dict[str, CheckpointCorruptError | None] = {}
+        #: Path -> waits for the answer of another process that looks into that file; ``None`` is no answer.
+        self.elsewhere: dict[str, Callable[[], Answer | None]] = {}
         #: Path -> why its content could not be judged: it is of a kind that is not known here. That is no fault of it.
         self.not_looked_into: dict[str, str] = {}
 
@@ -53,18 +68,27 @@ class ContentCheck:
         :raises CheckpointCorruptError: It is not what Spark wrote.
         """
         if file.path not in self._seen:
-            self._seen[file.path] = self._look(file)
+            ask = self.elsewhere.pop(file.path, None)
+            answer = (ask() if ask else None) or self.look(file)
+            self._seen[file.path] = answer.error
+            if answer.not_looked_into:
+                self.not_looked_into[file.path] = answer.not_looked_into
         known = self._seen[file.path]
         if known is not None:
             raise known
 
-    def _look(self, file: StateFile) -> CheckpointCorruptError | None:
+    def look(self, file: StateFile) -> Answer:
+        """Look into *file* now, whoever did before.
+
+        :raises StorageUnavailableError: It could not be read.
+        """
+        unknown = ""
         try:
             check_not_empty(file)
             with ExitStack() as stack:
                 sums = list(self._sums(file, stack))
                 read = SinglePass(stack.enter_context(files.opened(self._directory, file.path)), sums)
-                rows = self._check_content(file, read)
+                unknown, rows = _problems(file, read)
                 read.finish()
                 problem = next(filter(None, (each.problem() for each in sums)), None)
                 if rows is not None:
@@ -73,18 +97,8 @@ class ContentCheck:
                 if problem:
                     raise ChecksumMismatchError(file.path, problem)
         except CheckpointCorruptError as error:
-            return error
-        return None
-
-    def _check_content(self, file: StateFile, read: SinglePass) -> TableDataError | None:
-        """Look into the content; returns what only a read of the rows would meet."""
-        try:
-            _check_content(file, read)
-        except NotLookedIntoError as reason:
-            self.not_looked_into[file.path] = str(reason)
-        except TableDataError as error:
-            return error
-        return None
+            return Answer(error, unknown)
+        return Answer(None, unknown)
 
     def _sums(self, file: StateFile, stack: ExitStack) -> Iterator[crc.SparkSum | crc.HadoopSums]:
         """Yield the sums that this release compares when it reads *file*."""
@@ -105,6 +119,17 @@ class ContentCheck:
         if file.kind is Kind.ZIP:
             return self._release.checks_hadoop_crc_of_zip(by_id=by_id)
         return file.kind in {Kind.SST, Kind.LOG}
+
+
+def _problems(file: StateFile, read: SinglePass) -> tuple[str, TableDataError | None]:
+    """Look into the content; returns why it could not be judged, and what only a read of the rows would meet."""
+    try:
+        _check_content(file, read)
+    except NotLookedIntoError as reason:
+        return str(reason), None
+    except TableDataError as error:
+        return "", error
+    return "", None
 
 
 def _check_content(file: StateFile, read: SinglePass) -> None:

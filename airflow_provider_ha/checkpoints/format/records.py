@@ -153,8 +153,9 @@ def _alike(data: bytes, at: int, stride: int, lengths: tuple[int, int]) -> int:
     limit = min(_LONGEST_RUN, (len(data) - at) // stride)
     for length in lengths:
         for place in range(at + length, at + length + 4):
-            column = data[place : at + limit * stride : stride]
-            limit = len(column) - len(column.lstrip(data[place - stride : place - stride + 1]))
+            column, same = data[place : at + limit * stride : stride], data[place - stride : place - stride + 1]
+            if column != same * len(column):
+                limit = len(column) - len(column.lstrip(same))
     if lengths[0]:
         types = data[at : at + limit * stride : stride]
         limit = len(types) - len(types.lstrip(_TYPES))

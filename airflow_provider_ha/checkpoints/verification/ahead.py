@@ -6,17 +6,19 @@ judges the batch, and not read again for it. A store is one thread's business: i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import chain
 
 from airflow_provider_ha.checkpoints.format import files
 from airflow_provider_ha.checkpoints.format.closure import source_files
 from airflow_provider_ha.checkpoints.format.layout import COMMITS, METADATA, OFFSETS, batches
 from airflow_provider_ha.checkpoints.format.state import Need, StateReader
+from airflow_provider_ha.checkpoints.format.store_files import StateFile
 from airflow_provider_ha.checkpoints.format.tree import Directory
 from airflow_provider_ha.checkpoints.verification.logs import Logs
-from airflow_provider_ha.errors import CheckpointCorruptError
+from airflow_provider_ha.errors import CheckpointCorruptError, StorageUnavailableError
 
 
 # Told after each partition or store: how many were looked into, and how many there are.
@@ -42,23 +44,33 @@ def expect_sources(directory: Directory, logs: Logs) -> None:
     files.expect(directory, needed)
 
 
-def look_into_state(directory: Directory, logs: Logs, reader: StateReader, tell: Tell | None) -> None:
-    """Look into the state of every batch, the newest first.
+def stores_of(logs: Logs, reader: StateReader) -> Mapping[str, list[Need]]:
+    """Return what every batch needs, the newest first, by the store that has it."""
+    stores: dict[str, list[Need]] = {}
+    for batch in sorted(logs.offsets.keys() & logs.commits.keys(), reverse=True):
+        with suppress(CheckpointCorruptError):
+            for need in reader.stores_needed(logs.offsets[batch], logs.commits[batch]):
+                stores.setdefault(need.place, []).append(need)
+    return stores
+
+
+def files_of(stores: Mapping[str, list[Need]]) -> Iterator[StateFile]:
+    """Yield what is looked into first for each store, unless something is in its way: that is met again later."""
+    for need in chain.from_iterable(stores.values()):
+        with suppress(CheckpointCorruptError, StorageUnavailableError):
+            yield from need()[0]()
+
+
+def look_into_state(
+    directory: Directory, stores: Mapping[str, list[Need]], reader: StateReader, tell: Tell | None
+) -> None:
+    """Look into the state of every batch.
 
     :raises StorageUnavailableError: A file could not be read.
     """
-    stores: dict[str, list[Need]] = {}
-    for need in _needed(logs, reader):
-        stores.setdefault(need.place, []).append(need)
     for done, _ in enumerate(_each(stores.values(), reader, files.at_once(directory)), start=1):
         if tell is not None:
             tell(done, len(stores))
-
-
-def _needed(logs: Logs, reader: StateReader) -> Iterator[Need]:
-    for batch in sorted(logs.offsets.keys() & logs.commits.keys(), reverse=True):
-        with suppress(CheckpointCorruptError):
-            yield from reader.stores_needed(logs.offsets[batch], logs.commits[batch])
 
 
 def _each(stores: Iterable[list[Need]], reader: StateReader, at_once: int) -> Iterator[None]:

@@ -7,6 +7,7 @@ Invariant: nothing is written, no name is followed out of the directory, and "co
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -26,9 +27,17 @@ from airflow_provider_ha.checkpoints.format.metadata_log import CommitsEntry
 from airflow_provider_ha.checkpoints.format.releases import Release, release
 from airflow_provider_ha.checkpoints.format.state import StateReader
 from airflow_provider_ha.checkpoints.format.tree import Directory
-from airflow_provider_ha.checkpoints.verification.ahead import Tell, expect_logs, expect_sources, look_into_state
+from airflow_provider_ha.checkpoints.verification.ahead import (
+    Tell,
+    expect_logs,
+    expect_sources,
+    files_of,
+    look_into_state,
+    stores_of,
+)
 from airflow_provider_ha.checkpoints.verification.batch_checks import judge_batches
 from airflow_provider_ha.checkpoints.verification.codes import Code
+from airflow_provider_ha.checkpoints.verification.crew import helped
 from airflow_provider_ha.checkpoints.verification.findings import Finding
 from airflow_provider_ha.checkpoints.verification.leftover_checks import check_leftovers
 from airflow_provider_ha.checkpoints.verification.log_checks import check_logs
@@ -55,12 +64,13 @@ _PARTS = (METADATA, OFFSETS, COMMITS, SOURCES, STATE)
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """How closely to look, for which release, with which sink, and whom to tell how far it is."""
+    """How closely to look, for which release, with which sink, whom to tell how far it is, and how many help."""
 
     depth: Depth
     release: Release
     sink: Directory | None
     tell: Tell | None
+    processes: int
 
 
 def verify(
@@ -70,6 +80,7 @@ def verify(
     spark_version: str | None = None,
     sink: Directory | None = None,
     tell: Tell | None = None,
+    processes: int = 1,
 ) -> Report:
     """Say whether Spark can start from *directory* as it stands, and to which batches it could be restored.
 
@@ -81,9 +92,11 @@ def verify(
     :param spark_version: The release that is to start from it, as ``4.2.0``; the installed one when not given.
     :param sink: Output directory of the query's file sink, to be judged together with the checkpoint.
     :param tell: Called while the state is looked into, with how many of how many stores are done.
+    :param processes: How many look into large state on this host. ``multiprocessing`` spawns them when there are more
+        than one: each imports the main module of the program again, which has to bear that.
     :raises ConfigurationError: *spark_version* is not a version.
     """
-    asked = _Question(depth, release(spark_version), sink, tell)
+    asked = _Question(depth, release(spark_version), sink, tell, processes)
     return settled(lambda: _look(directory, asked), lambda report: _went_on(directory, report))
 
 
@@ -137,7 +150,7 @@ def _judge(directory: Directory, asked: _Question, findings: Findings) -> Report
         logs=logs,
         kind=statefulness(directory, logs),
     )
-    look_into_state(directory, logs, subject.reader, asked.tell)
+    _look_into_state(subject, content, asked)
     _check_start(subject, findings)
     batches = judge_batches(subject, startable=not findings.blocked)
     for path, reason in sorted((content.not_looked_into if content else {}).items()):
@@ -152,6 +165,14 @@ def _judge(directory: Directory, asked: _Question, findings: Findings) -> Report
         batches=batches,
         sink=sink_state,
     )
+
+
+def _look_into_state(subject: Subject, content: ContentCheck | None, asked: _Question) -> None:
+    stores = stores_of(subject.logs, subject.reader)
+    with ExitStack() as held:
+        if content is not None and isinstance(subject.directory, Path) and asked.processes > 1:
+            held.enter_context(helped(content, subject.directory, asked.release, files_of(stores), asked.processes))
+        look_into_state(subject.directory, stores, subject.reader, asked.tell)
 
 
 def _check_start(subject: Subject, findings: Findings) -> None:

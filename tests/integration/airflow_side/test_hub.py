@@ -42,16 +42,29 @@ async def until(predicate: Any, what: str) -> None:
     await asyncio.to_thread(wait_until, predicate, timeout=20, what=what)
 
 
+def looks_of(trigger: Any) -> list[Any]:
+    """Return the looks that a trigger has finished, as it goes on: after one, only a watch or its poll wakes it."""
+    look, finished = trigger.look, []
+
+    def noted(client: Any) -> Any:
+        answer = look(client)
+        finished.append(answer)
+        return answer
+
+    trigger.look = noted
+    return finished
+
+
 def test_many_triggers_share_one_session_and_are_woken_by_a_watch(
     config: HaConfig, coordinator: Coordinator, paths: JobPaths, opened: list[Any]
 ) -> None:
     submit(coordinator, paths)
     triggers = [SparkHaLeaderTrigger(job_id="flights", poll_interval=NEVER) for _ in range(20)]
+    looks = [looks_of(trigger) for trigger in triggers]
 
     async def watch() -> list[dict[str, Any]]:
         waiting = [asyncio.ensure_future(first_event(trigger)) for trigger in triggers]
-        await until(lambda: opened, "a session")
-        await asyncio.sleep(0.5)  # let every trigger look once: what comes now comes from a watch
+        await until(lambda: all(looks), "a look of every trigger")
         leadership = await asyncio.to_thread(lead, coordinator, paths, config)
         try:
             return await asyncio.wait_for(asyncio.gather(*waiting), 10)
@@ -92,10 +105,12 @@ def test_a_lost_session_is_replaced_with_its_watches(
 ) -> None:
     submit(coordinator, paths)
 
+    trigger = SparkHaLeaderTrigger(job_id="flights", poll_interval=NEVER)
+    looks = looks_of(trigger)
+
     async def watch() -> dict[str, Any]:
-        waiting = asyncio.ensure_future(first_event(SparkHaLeaderTrigger(job_id="flights", poll_interval=NEVER)))
-        await until(lambda: opened, "a session")
-        await asyncio.sleep(0.3)  # the trigger has looked
+        waiting = asyncio.ensure_future(first_event(trigger))
+        await until(lambda: looks, "a look")
         opened[0].coordinator.close()  # for good: no watch of this session will ever fire
         await until(lambda: len(opened) == 2, "a second session")
         leadership = await asyncio.to_thread(lead, coordinator, paths, config)
@@ -112,9 +127,11 @@ def test_a_watch_is_set_once_however_often_a_trigger_looks(
 ) -> None:
     submit(coordinator, paths)
     watches: list[str] = []
+    trigger = SparkHaLeaderTrigger(job_id="flights", poll_interval=0.01)
+    looks = looks_of(trigger)
 
     async def watch() -> None:
-        waiting = asyncio.ensure_future(first_event(SparkHaLeaderTrigger(job_id="flights", poll_interval=0.01)))
+        waiting = asyncio.ensure_future(first_event(trigger))
         await until(lambda: opened, "a session")
         client = opened[0].coordinator
         real = client.find
@@ -125,7 +142,8 @@ def test_a_watch_is_set_once_however_often_a_trigger_looks(
             return real(path, **options)
 
         client.find = counted
-        await asyncio.sleep(0.5)
+        seen = len(looks)
+        await until(lambda: len(looks) > seen + 10, "ten looks")
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
 

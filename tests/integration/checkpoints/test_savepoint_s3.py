@@ -180,6 +180,7 @@ def test_a_savepoint_that_ends_at_any_step_is_none_and_its_remains_are_collected
     assert members(pool) == set()
 
 
+@pytest.mark.long
 def test_a_copy_that_is_not_there_when_it_is_looked_at_never_gets_a_manifest(
     s3: S3Access, bucket: str, pool: Pool
 ) -> None:
@@ -235,6 +236,7 @@ def test_of_two_restores_to_one_prefix_the_second_one_stops(s3: S3Access, bucket
     assert pool.store.read("again/q/metadata") == b"theirs"
 
 
+@pytest.mark.long
 def test_of_two_savepoints_of_one_name_the_first_one_stays(s3: S3Access, bucket: str, pool: Pool) -> None:
     theirs = pool.manifest_key("one")
 
@@ -343,6 +345,7 @@ def test_the_commands_of_the_page_work_in_their_order(
     assert verify(tree(s3, bucket, "restored/checkpoint")).restorable == [1]
 
 
+@pytest.mark.long
 def test_a_program_gets_json_from_each_command(s3: S3Access, bucket: str, tmp_path: Path) -> None:
     def document(*words: str) -> Any:
         return json.loads(call(s3, "savepoint", *words, "--json"))
