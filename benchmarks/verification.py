@@ -2,7 +2,8 @@
 
 The checkpoints are cloned by program from real ones of the test corpus: one of many small files, and two whose state is
 large (LZ4 records of the HDFS provider, tables of RocksDB). Each pair is measured cold, when the bytes have to come
-from the disk, and warm. Reading is one ``read`` after another of a megabyte.
+from the disk, and warm. Reading is one ``read`` after another of a megabyte. Verified is by one process, and by one on
+each core, which only large state is worth.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from itertools import cycle
 from pathlib import Path
 from random import Random
 
+from airflow_provider_ha.checkpoints.verification.crew import cores
 from airflow_provider_ha.checkpoints.verification.verify import verify
 from benchmarks.clones import cloned, hadoop_sums
 from benchmarks.shared import median, quick, show
@@ -34,6 +36,7 @@ VERSIONS = corpus.BATCHES
 _PEAK = """
 import sys
 from pathlib import Path
+from airflow_provider_ha.checkpoints.verification.crew import cores
 from airflow_provider_ha.checkpoints.verification.verify import verify
 verify(Path(sys.argv[1]), spark_version="4.2.0")
 print(next(line.split()[1] for line in Path("/proc/self/status").open() if line.startswith("VmHWM")))
@@ -114,9 +117,9 @@ def forget(files: list[Path]) -> None:
         os.close(descriptor)
 
 
-def check(checkpoint: Path) -> None:
+def check(checkpoint: Path, processes: int = 1) -> None:
     """Verify every byte; what is measured must have been whole."""
-    report = verify(checkpoint, spark_version=RELEASE)
+    report = verify(checkpoint, spark_version=RELEASE, processes=processes)
     if not report.startable or len(report.restorable) != VERSIONS:
         raise RuntimeError(f"{checkpoint} is not whole: {report.findings}")
 
@@ -133,19 +136,18 @@ def measured(name: str, checkpoint: Path, rounds: int) -> list[tuple[str, ...]]:
     files = files_of(checkpoint)
     total = sum(path.stat().st_size for path in files)
     rows: list[tuple[str, ...]] = []
+    works = (lambda: read_once(files), lambda: check(checkpoint), lambda: check(checkpoint, cores()))
     for cold in (True, False):
-        pairs_of_times = []
+        times: list[list[float]] = [[] for _ in works]
         for _ in range(rounds):
-            times = []
-            for work in (lambda: read_once(files), lambda: check(checkpoint)):
+            for work, taken in zip(works, times, strict=True):
                 if cold:
                     forget(files)
-                times.append(seconds(work))
-            pairs_of_times.append(times)
-        read, verified = (median(column) for column in zip(*pairs_of_times, strict=True))
+                taken.append(seconds(work))
+        read, alone, together = map(median, times)
         what = f"{name}, {'cold' if cold else 'warm'}"
-        sizes = f"{len(files):,}", f"{total / MB:,.0f} MB"
-        rows.append((what, *sizes, f"{read:.2f} s", f"{verified:.2f} s", f"{verified / read:.2f}"))
+        compared = (f"{alone:.2f} s", f"{alone / read:.2f}", f"{together:.2f} s", f"{together / read:.2f}")
+        rows.append((what, f"{len(files):,}", f"{total / MB:,.0f} MB", f"{read:.2f} s", *compared))
     return rows
 
 
@@ -174,7 +176,7 @@ def main() -> None:
             rows += measured(f"large state, {shape}", checkpoint, rounds)
             small, all_of_it = sizes
             peaks.append((shape, f"{small:.0f} MB", f"{all_of_it:.0f} MB", f"{all_of_it - small:+.1f} MB"))
-    columns = ("checkpoint", "files", "bytes", "read once", "verified", "ratio")
+    columns = ("checkpoint", "files", "bytes", "read once", "one process", "ratio", f"{cores()} processes", "ratio")
     show(f"full verification, median of {rounds}", columns, rows)
     columns = ("checkpoint", f"{large / 32 / MB:.0f} MB", f"{large / MB:.0f} MB", "growth")
     show("peak memory of a process that verifies a checkpoint", columns, peaks)

@@ -14,9 +14,11 @@ import logging
 import os
 import secrets
 import shutil
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -93,9 +95,21 @@ def test_a_seed_replays_exactly(tmp_path: Path, seed: int) -> None:
 @pytest.mark.timeout(0)
 def test_no_schedule_breaks_an_invariant_for_long(tmp_path: Path, tell: Callable[[str], None]) -> None:
     seconds = float(os.environ.get("SPARK_HA_SCHEDULES_SECONDS", "3600"))
-    began, schedules = time.monotonic(), 0
-    total: Counter[str] = Counter()
-    while time.monotonic() - began < seconds:
-        total += play_reporting(secrets.randbits(48), tmp_path / str(schedules))
-        schedules += 1
+    began = time.monotonic()
+    with ThreadPoolExecutor(1, initializer=step_back) as thread:
+        total, schedules = thread.submit(play_for, seconds, tmp_path).result()
     tell(report(total, schedules, began))
+
+
+def step_back() -> None:
+    """Let this thread take what others leave of the processor: tests beside it have deadlines, schedules have none."""
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
+
+
+def play_for(seconds: float, work_path: Path) -> tuple[Counter[str], int]:
+    end, schedules = time.monotonic() + seconds, 0
+    total: Counter[str] = Counter()
+    while time.monotonic() < end:
+        total += play_reporting(secrets.randbits(48), work_path / str(schedules))
+        schedules += 1
+    return total, schedules
