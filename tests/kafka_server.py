@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.coordination.ports import free_ports
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.secured_zookeeper import make_certificates
 
@@ -148,7 +149,7 @@ def broker() -> Iterator[Kafka]:
     """Yield a running Kafka without topics."""
     jars = _jars() / "broker"
     with tempfile.TemporaryDirectory(prefix="broker-", dir=CACHE) as folder:
-        port, login, controller = _free_ports(3)
+        port, login, controller = free_ports(3)
         certificates = make_certificates(Path(folder) / "certificates")
         properties = Path(folder) / "server.properties"
         ports = {"port": port, "login": login, "controller": controller}
@@ -200,11 +201,3 @@ def _resolve(target: Path) -> None:
 def _answers(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as held:
-        probes = [held.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]

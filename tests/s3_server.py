@@ -20,6 +20,7 @@ import pytest
 
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import S3Options
+from airflow_provider_ha.coordination.ports import free_port
 from airflow_provider_ha.storage.limits import S3Limits
 from airflow_provider_ha.storage.s3 import S3Store
 from airflow_provider_ha.testing.waiting import wait_until
@@ -71,7 +72,7 @@ def moto_server() -> Iterator[S3Access]:
     """Yield a running moto."""
     if importlib.util.find_spec("moto") is None:
         pytest.skip("moto is not installed: install the test extra")
-    port = _free_port()
+    port = free_port()
     process = subprocess.Popen(
         [sys.executable, "-c", _SERVE, str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
@@ -122,9 +123,3 @@ def s3_store(endpoint: str) -> S3Store:
 def _answers(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.coordination.ports import free_port
 from airflow_provider_ha.testing.waiting import wait_until
 
 
@@ -57,7 +58,7 @@ def versitygw(*, iam: bool = False) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="versitygw-", dir=CACHE) as folder:
         for name in ("data", "iam", "sidecar"):
             (Path(folder) / name).mkdir()
-        port = _free_port()
+        port = free_port()
         command = [program, "--port", f"127.0.0.1:{port}", "--quiet"]
         command += ["--iam-dir", f"{folder}/iam"] if iam else []
         command += ["posix", "--sidecar", f"{folder}/sidecar", f"{folder}/data"]
@@ -105,9 +106,3 @@ def _build() -> None:
 def _answers(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -22,6 +22,7 @@ from typing_extensions import Self
 
 from airflow_provider_ha.coordination import _die_with_parent
 from airflow_provider_ha.coordination._java import find_jars, find_java
+from airflow_provider_ha.coordination.ports import free_port, is_free
 from airflow_provider_ha.errors import ConfigurationError
 
 
@@ -236,16 +237,12 @@ def _command(java: str, jars: list[Path], main_class: str, configuration: Path) 
 
 def _claim_port(port: int | None) -> int:
     """Return *port* when it is free, or any free one."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((_HOST, port or 0))
-        except OSError as error:
-            raise ConfigurationError(
-                f"port {port} of {_HOST} is in use, the embedded ZooKeeper cannot listen there",
-                next_step="Stop what uses it or give another port",
-            ) from error
-        return int(probe.getsockname()[1])
+    if port and not is_free(port):
+        raise ConfigurationError(
+            f"port {port} of {_HOST} is in use, the embedded ZooKeeper cannot listen there",
+            next_step="Stop what uses it or give another port",
+        )
+    return port or free_port()
 
 
 def ask(port: int, word: bytes) -> bytes:

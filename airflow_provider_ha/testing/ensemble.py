@@ -8,9 +8,7 @@ peers while its clients stay connected to it, without privileges. A member takes
 from __future__ import annotations
 
 import re
-import socket
 from collections.abc import Callable
-from contextlib import ExitStack
 from itertools import permutations
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +16,7 @@ from types import TracebackType
 from typing_extensions import Self
 
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper, ask
+from airflow_provider_ha.coordination.ports import free_ports
 from airflow_provider_ha.testing.links import Link
 from airflow_provider_ha.testing.waiting import wait_until
 
@@ -87,7 +86,10 @@ class EmbeddedEnsemble:
         self, data_dir: Path, *, size: int = 3, tick_ms: int = 200, sync_ticks: int = 5, jars: Path | None = None
     ) -> None:
         self._numbers = range(1, size + 1)
-        clients, self._quorum, self._election = (_free_ports(self._numbers) for _ in range(3))
+        ports = free_ports(3 * size)
+        clients, self._quorum, self._election = (
+            dict(zip(self._numbers, ports[kind::3], strict=True)) for kind in range(3)
+        )
         self._quorum_links: dict[tuple[int, int], Link] = {}
         self._election_links: dict[tuple[int, int], Link] = {}
         self.members = tuple(
@@ -207,10 +209,3 @@ class EmbeddedEnsemble:
     @staticmethod
     def _address(quorum: int, election: int) -> str:
         return f"{_HOST}:{quorum}:{election}"
-
-
-def _free_ports(numbers: range) -> dict[int, int]:
-    """Return a free port per number; all are held at once, so that no two are the same."""
-    with ExitStack() as stack:
-        probes = [stack.enter_context(socket.create_server((_HOST, 0))) for _ in numbers]
-        return {number: probe.getsockname()[1] for number, probe in zip(numbers, probes, strict=True)}

@@ -12,7 +12,7 @@ import signal
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Thread
 
@@ -43,8 +43,9 @@ def helped(
     start = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(processes, mp_context=start, initializer=_begin)
     try:
-        for path, file in large.items():
-            content.elsewhere[path] = _answer_of(pool.submit(_look, directory, release, file))
+        with suppress(BrokenProcessPool):
+            for path, file in large.items():
+                content.elsewhere[path] = _answer_of(pool.submit(_look, directory, release, file))
         yield
     finally:
         content.elsewhere.clear()

@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination.ports import free_port
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.system.harness import processes
 from tests.system.harness.rest import AirflowApi
@@ -187,10 +188,3 @@ class Servers:
                 last = log.read_text(errors="replace")[-3000:]
                 message = f"{name} ended with code {process.returncode}; its log {log} ends with:\n{last}"
                 raise ServerError(message)
-
-
-def free_port() -> int:
-    """Return a port of the loopback that nobody listens on now."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])

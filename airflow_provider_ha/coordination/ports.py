@@ -1,0 +1,66 @@
+"""Ports of this host for servers that have to be told their port before they start.
+
+Invariant: a port that is given out here is none that the system gives to outgoing connections. Such a one may be taken
+by any connection of any process before the server listens on it.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+
+_HOST = "127.0.0.1"
+_LOWEST = 10_000
+_OUTGOING = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_DEFAULT_OUTGOING = 32_768
+
+
+def free_ports(count: int) -> list[int]:
+    """Return *count* different ports of the loopback that nobody listens on now.
+
+    :raises OSError: There are not as many.
+    """
+    with ExitStack() as held:
+        return [held.enter_context(_probe()).getsockname()[1] for _ in range(count)]
+
+
+def free_port() -> int:
+    """Return a port of the loopback that nobody listens on now; raises as :func:`free_ports` does."""
+    return free_ports(1)[0]
+
+
+def is_free(port: int) -> bool:
+    """Whether nobody listens on *port* of the loopback."""
+    with suppress(OSError), _bound(port):
+        return True
+    return False
+
+
+def _probe() -> socket.socket:
+    first = _first_outgoing()
+    for port in random.sample(range(_LOWEST, max(first, _LOWEST)), max(0, first - _LOWEST)):
+        with suppress(OSError):
+            return _bound(port)
+    # This host gives all of them to outgoing connections.
+    return _bound(0)
+
+
+def _first_outgoing() -> int:
+    with suppress(OSError, ValueError, IndexError):
+        return int(_OUTGOING.read_text().split()[0])
+    return _DEFAULT_OUTGOING
+
+
+def _bound(port: int) -> socket.socket:
+    probe = socket.socket()
+    try:
+        # As servers do: a connection that has just ended is not in the way.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind((_HOST, port))
+    except BaseException:
+        probe.close()
+        raise
+    return probe

@@ -1,0 +1,37 @@
+"""Ports for servers that have to be told theirs before they start."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ha.coordination import ports
+from airflow_provider_ha.coordination.ports import free_port, free_ports, is_free
+
+
+def test_no_port_is_one_that_the_system_gives_to_outgoing_connections() -> None:
+    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="ascii").split()[0])
+
+    found = free_ports(50)
+
+    assert len(set(found)) == 50
+    assert max(found) < first
+
+
+def test_a_port_with_a_listener_is_not_free() -> None:
+    port = free_port()
+    assert is_free(port)
+
+    with socket.create_server(("127.0.0.1", port)):
+        assert not is_free(port)
+
+
+def test_where_the_system_takes_all_ports_one_of_those_is_given(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "range").write_text("1024\t65535\n", encoding="ascii")
+    monkeypatch.setattr(ports, "_OUTGOING", tmp_path / "range")
+
+    assert is_free(free_port())
