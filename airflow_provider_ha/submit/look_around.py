@@ -1,13 +1,15 @@
-"""Whom a restore plan asks beside the storage: brokers, tables, notes of fenced functions."""
+"""Whom a restore plan asks beside the storage: brokers, input files, tables, notes of fenced functions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.directories.delta import DELTA
 from airflow_provider_ha.checkpoints.restore._kafka_client import held_offsets
 from airflow_provider_ha.checkpoints.restore.facts import QueryFacts, with_surroundings
+from airflow_provider_ha.checkpoints.restore.input_files import look_for
 from airflow_provider_ha.checkpoints.restore.kafka_offsets import Held, Partition
 from airflow_provider_ha.errors import ConfigurationError, HaError
 from airflow_provider_ha.jobs.model import Blob, HaOptions
@@ -21,18 +23,25 @@ def look_around(
     graph: str,
     place: Callable[[str], Path],
     facts: Mapping[str, QueryFacts],
+    *,
+    replays: bool = True,
 ) -> dict[str, QueryFacts]:
     """Return *facts* with what lies around each query.
 
     :param source: The job that the cut belongs to.
     :param graph: Digest of the graph that wrote it.
     :param place: Query -> its directory in what is to be restored.
+    :param replays: Whether batches after the cut are executed again: then their input files are asked for.
     :raises ConfigurationError: The request names a query that the cut does not have, or that cannot get a fresh id.
     """
     _check_names(request, facts)
     asked = _Brokers(source, request, graph)
     return with_surroundings(
-        facts, place, ask_kafka=asked.held, given=lambda query: source.config.work_path / source.keys.given(query)
+        facts,
+        place,
+        ask_kafka=asked.held,
+        ask_inputs=partial(look_for, s3=source.config.s3) if replays else None,
+        given=lambda query: source.config.work_path / source.keys.given(query),
     )
 
 

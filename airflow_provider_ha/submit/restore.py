@@ -111,7 +111,8 @@ def _plan(job: JobContext, request: RestoreRequest, reading: Reading) -> tuple[C
     last = LastDirectory(job.config.work_path / generation.directory, generation.epoch) if generation else None
     root = job.config.work_path / chosen.directory
     facts = gather_facts(chosen, root, checkpoint_store(source).payloads(), last)
-    facts = look_around(source, request, chosen.graph, lambda query: root / query, facts)
+    same_output = source.job_id == job.job_id
+    facts = look_around(source, request, chosen.graph, lambda query: root / query, facts, replays=same_output)
     plan = plan_restore(
         chosen,
         facts,
@@ -120,7 +121,7 @@ def _plan(job: JobContext, request: RestoreRequest, reading: Reading) -> tuple[C
         now=job.clock.now(),
         drained=_drained(source, generation.run) if generation else {},
         candidates=selection.candidates,
-        same_output=source.job_id == job.job_id,
+        same_output=same_output,
         unchecked=request.unchecked,
         fresh_ids={name: str(uuid.uuid4()) for name in request.fresh_ids},
     ).model_copy(update={"claim_mode": request.claim_mode, "owner": owner})

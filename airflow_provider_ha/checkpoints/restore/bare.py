@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterator
-from dataclasses import replace
 from datetime import datetime, timezone
 
 from airflow_provider_ha.checkpoints.directories.archive import readable
@@ -150,9 +149,15 @@ def _planned_at(directory: Directory, batch: int) -> datetime | None:
 
 def _facts(query: str, directory: Directory, cut: QueryCut, planned: int, ask_kafka: AskKafka) -> QueryFacts:
     around = look_around(
-        query, directory, batch=cut.batch, sink=cut.sink, entries=cut.entries, ask_kafka=ask_kafka, given=None
+        query,
+        directory,
+        batch=cut.batch,
+        sink=cut.sink,
+        entries=cut.entries,
+        ask_kafka=ask_kafka,
+        ask_inputs=look_for,
+        given=None,
     )
-    inputs = look_for([entry for entry in cut.entries if entry.batch > cut.batch])
     return QueryFacts(
         cut=cut,
         history={entry.batch: entry for entry in cut.entries},
@@ -160,9 +165,8 @@ def _facts(query: str, directory: Directory, cut: QueryCut, planned: int, ask_ka
         complete=True,  # its own offset log is there: nothing was planned that it does not have
         sink_max=cut.sink.max_batch,
         sink_digests=dict(_sink_digests(cut)),
-        missing_inputs=inputs.missing,
         sink_log_kept=False,
-        around=replace(around, unknown=(*around.unknown, *inputs.unknown), asked=inputs.asked),
+        around=around,
     )
 
 

@@ -7,11 +7,9 @@ as well. What cannot be read because of damage is left out and makes a gap; what
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from airflow_provider_ha.checkpoints.directories.archive import readable
 from airflow_provider_ha.checkpoints.directories.carried import read_carried
@@ -23,7 +21,7 @@ from airflow_provider_ha.checkpoints.format.layout import OFFSETS, batches
 from airflow_provider_ha.checkpoints.model import BatchEntry, Checkpoint, CheckpointKind, QueryCut, SinkKind
 from airflow_provider_ha.checkpoints.restore.drains import UnfinishedDrain, newest_drain, unfinished_batch
 from airflow_provider_ha.checkpoints.restore.select import Chosen
-from airflow_provider_ha.checkpoints.restore.surroundings import AskKafka, Surroundings, look_around
+from airflow_provider_ha.checkpoints.restore.surroundings import AskInputs, AskKafka, Surroundings, look_around
 from airflow_provider_ha.checkpoints.retained.timeline import merge
 from airflow_provider_ha.errors import CheckpointCorruptError
 
@@ -50,7 +48,6 @@ class QueryFacts:
     :param complete: Whether no higher batch can have been planned.
     :param sink_max: Highest batch in the file sink's log; -1 for none and for other sinks.
     :param sink_digests: Batch -> sha256 of the file sink's entries above the cut.
-    :param missing_inputs: Batch -> input files of its record that are gone.
     :param sink_log_kept: Whether the chosen directory holds the file sink's log up to the cut.
     :param unfinished_drain: What a drain that nobody finished may have written.
     :param epochs: Epochs that may have given a batch after the cut to the sink.
@@ -63,7 +60,6 @@ class QueryFacts:
     complete: bool
     sink_max: int = -1
     sink_digests: Mapping[int, str] = field(default_factory=dict)
-    missing_inputs: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     sink_log_kept: bool = True
     unfinished_drain: UnfinishedDrain | None = None
     epochs: frozenset[int] = frozenset()
@@ -73,6 +69,11 @@ class QueryFacts:
     def own_entry(self) -> BatchEntry | None:
         """What the cut itself records of its batch."""
         return next((entry for entry in self.cut.entries if entry.batch == self.cut.batch), None)
+
+    @property
+    def missing_inputs(self) -> Mapping[int, tuple[str, ...]]:
+        """Batch -> input files of its record that are gone."""
+        return self.around.missing if self.around is not None else {}
 
     @property
     def sink_gone(self) -> bool:
@@ -137,33 +138,36 @@ def with_surroundings(
     place: Callable[[str], Path],
     *,
     ask_kafka: AskKafka,
+    ask_inputs: AskInputs | None,
     given: Callable[[str], Path | None],
 ) -> dict[str, QueryFacts]:
-    """Return *facts* with what lies around each query: brokers, tables, notes of fenced functions.
+    """Return *facts* with what lies around each query: brokers, input files, tables, notes of fenced functions.
 
     :param place: Query -> its directory in what is to be restored.
     :param ask_kafka: Asks the brokers of a query.
+    :param ask_inputs: Asks for input files; ``None`` where nothing will be replayed.
     :param given: Query -> where notes about its fenced function lie.
     :raises StorageUnavailableError: The checkpoint itself could not be read.
     """
     return {
-        query: _with_surroundings(query, known, place(query), ask_kafka, given(query)) for query, known in facts.items()
+        query: _with(
+            known,
+            look_around(
+                query,
+                place(query),
+                batch=known.cut.batch,
+                sink=known.cut.sink,
+                entries=[*known.cut.entries, *known.history.values()],
+                ask_kafka=ask_kafka,
+                ask_inputs=ask_inputs,
+                given=given(query) if known.cut.sink.kind is SinkKind.FOREACH_BATCH else None,
+            ),
+        )
+        for query, known in facts.items()
     }
 
 
-def _with_surroundings(
-    query: str, known: QueryFacts, directory: Path, ask_kafka: AskKafka, given: Path | None
-) -> QueryFacts:
-    sink = known.cut.sink
-    around = look_around(
-        query,
-        directory,
-        batch=known.cut.batch,
-        sink=sink,
-        entries=[*known.cut.entries, *known.history.values()],
-        ask_kafka=ask_kafka,
-        given=given if sink.kind is SinkKind.FOREACH_BATCH else None,
-    )
+def _with(known: QueryFacts, around: Surroundings) -> QueryFacts:
     reached = known.sink_max if around.table_batch is None else around.table_batch
     return replace(known, around=around, sink_max=reached)
 
@@ -171,15 +175,13 @@ def _with_surroundings(
 def _with_sink(
     root: Path, query: str, cut: QueryCut, history: Mapping[int, BatchEntry], planned_to: int, *, complete: bool
 ) -> QueryFacts:
-    above = [entry for batch, entry in history.items() if batch > cut.batch]
-    missing = {entry.batch: gone for entry in above if (gone := tuple(_missing_inputs(entry)))}
     if cut.sink.kind is not SinkKind.FILE or cut.sink.path is None:
-        return QueryFacts(cut, history, planned_to, complete, missing_inputs=missing)
+        return QueryFacts(cut, history, planned_to, complete)
     sink = FileSinkLog(local_path(cut.sink.path))
     top = sink.max_batch()
     digests = {batch: digest for batch in range(cut.batch + 1, top + 1) if (digest := sink.digest(batch)) is not None}
     kept = _holds_log(sink_directory(root, query), cut.batch)
-    return QueryFacts(cut, history, planned_to, complete, top, digests, missing, kept)
+    return QueryFacts(cut, history, planned_to, complete, top, digests, kept)
 
 
 def _drained(cut: QueryCut, batch: int) -> UnfinishedDrain:
@@ -201,11 +203,3 @@ def _holds_log(directory: Path, batch: int) -> bool:
     except CheckpointCorruptError:
         return False
     return True
-
-
-def _missing_inputs(entry: BatchEntry) -> Iterator[str]:
-    for line in (line for lines in entry.sources.values() for line in lines):
-        parts = urlsplit(str(json.loads(line).get("path", "")))
-        # Only a file system of this host can be asked.
-        if parts.scheme in ("", "file") and parts.path and not Path(unquote(parts.path)).exists():
-            yield unquote(parts.path)

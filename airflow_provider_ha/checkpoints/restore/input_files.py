@@ -13,7 +13,6 @@ from urllib.parse import unquote, urlsplit
 from airflow_provider_ha.checkpoints.format.object_tree import AT_ONCE, SCHEMES
 from airflow_provider_ha.checkpoints.model import BatchEntry
 from airflow_provider_ha.checkpoints.restore.inputs import LOCAL
-from airflow_provider_ha.checkpoints.restore.surroundings import Unknown
 from airflow_provider_ha.config import S3Options
 from airflow_provider_ha.errors import StorageUnavailableError
 from airflow_provider_ha.storage.s3_reader import S3Reader
@@ -24,31 +23,34 @@ class InputFiles:
     """What was found of them.
 
     :param missing: Batch -> those that are gone.
-    :param unknown: Why some could not be asked for.
-    :param asked: Schemes of those that were.
+    :param asked: Schemes of those that were asked for.
+    :param error: Why the others could not be.
     """
 
     missing: Mapping[int, tuple[str, ...]]
-    unknown: tuple[Unknown, ...]
     asked: frozenset[str]
+    error: StorageUnavailableError | None = None
 
 
-def look_for(entries: Iterable[BatchEntry]) -> InputFiles:
-    """Ask for every input file of some batches: one request for each that lies on S3."""
+def look_for(entries: Iterable[BatchEntry], s3: S3Options | None = None) -> InputFiles:
+    """Ask for every input file of some batches: one request for each that lies on S3.
+
+    :param s3: How S3 is reached; as the environment says by default.
+    """
     recorded = {entry.batch: tuple(_paths(entry)) for entry in entries}
     every = {path for paths in recorded.values() for path in paths}
     gone = {path for path in every if urlsplit(path).scheme in LOCAL and not _is_here(path)}
     on_s3 = sorted(path for path in every if urlsplit(path).scheme in SCHEMES)
-    unknown: tuple[Unknown, ...] = ()
+    failed: StorageUnavailableError | None = None
     try:
-        gone |= set(_gone_from_s3(on_s3))
+        gone |= set(_gone_from_s3(on_s3, s3 or S3Options.from_env()))
     except StorageUnavailableError as error:
-        unknown = (Unknown(error.message, error.next_step),)
+        failed = error
     missing = {batch: tuple(path for path in paths if path in gone) for batch, paths in recorded.items()}
     return InputFiles(
         missing={batch: paths for batch, paths in missing.items() if paths},
-        unknown=unknown,
-        asked=LOCAL if unknown else LOCAL | SCHEMES,
+        asked=LOCAL if failed else LOCAL | SCHEMES,
+        error=failed,
     )
 
 
@@ -62,8 +64,8 @@ def _is_here(path: str) -> bool:
     return not place or Path(place).exists()
 
 
-def _gone_from_s3(uris: list[str]) -> Iterator[str]:
-    reader = cache(lambda bucket: S3Reader(f"s3://{bucket}", S3Options.from_env()))
+def _gone_from_s3(uris: list[str], options: S3Options) -> Iterator[str]:
+    reader = cache(lambda bucket: S3Reader(f"s3://{bucket}", options))
 
     def is_there(uri: str) -> bool:
         parts = urlsplit(uri)

@@ -42,7 +42,7 @@ class Known:
     initial: Mapping[str, str] | None = None
     kafka: Mapping[Partition, Held] | None = None
     missing: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
-    asked: frozenset[str] = LOCAL
+    asked: frozenset[str] = frozenset()
 
 
 def inputs_of(

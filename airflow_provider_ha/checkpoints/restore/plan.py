@@ -150,8 +150,8 @@ def _remembers(sink: QuerySink) -> bool:
 
 def _known(facts: QueryFacts) -> Known:
     if facts.around is None:
-        return Known(missing=facts.missing_inputs)
-    return Known(facts.around.initial, facts.around.kafka, facts.missing_inputs, facts.around.asked)
+        return Known()
+    return Known(facts.around.initial, facts.around.kafka, facts.around.missing, facts.around.asked)
 
 
 def _judge_drained(facts: QueryFacts, replay: Iterable[BatchEntry], judgement: Judgement) -> None:

@@ -20,11 +20,14 @@ from airflow_provider_ha.checkpoints.format.layout import SOURCES
 from airflow_provider_ha.checkpoints.format.metadata_log import read_query_id
 from airflow_provider_ha.checkpoints.format.tree import Directory
 from airflow_provider_ha.checkpoints.model import BatchEntry, QuerySink, SinkKind
-from airflow_provider_ha.checkpoints.restore.inputs import LOCAL, kafka_topics
+from airflow_provider_ha.checkpoints.restore.input_files import InputFiles
+from airflow_provider_ha.checkpoints.restore.inputs import kafka_topics
 from airflow_provider_ha.checkpoints.restore.kafka_offsets import Held, Partition
 from airflow_provider_ha.errors import CheckpointCorruptError, ConfigurationError, HaError, RestoreUnknownError
 
 
+AskInputs = Callable[[Sequence[BatchEntry]], InputFiles]
+"""Batches that have to be replayed -> what is left of their input files."""
 AskKafka = Callable[[str, frozenset[str]], Mapping[Partition, Held]]
 """Query, topics -> what the brokers have; raises :class:`HaError` when they cannot be asked, or do not answer."""
 
@@ -51,6 +54,7 @@ class Surroundings:
     :param table_batch: Highest batch that a table has of this query; ``None`` when the sink is none, or not known.
     :param given: Epoch -> what its fenced ``foreachBatch`` function was given.
     :param unknown: What could not be found out.
+    :param missing: Batch -> input files of its record that are gone.
     :param asked: Schemes of the input files whose file systems were asked for them.
     """
 
@@ -60,7 +64,8 @@ class Surroundings:
     table_batch: int | None = None
     given: Mapping[int, Given] = field(default_factory=dict)
     unknown: tuple[Unknown, ...] = ()
-    asked: frozenset[str] = LOCAL
+    missing: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    asked: frozenset[str] = frozenset()
 
 
 def look_around(
@@ -71,6 +76,7 @@ def look_around(
     sink: QuerySink,
     entries: Sequence[BatchEntry],
     ask_kafka: AskKafka,
+    ask_inputs: AskInputs | None,
     given: Path | None,
 ) -> Surroundings:
     """Return what lies around one query. Changes nothing.
@@ -80,6 +86,7 @@ def look_around(
     :param sink: Where it writes.
     :param entries: Everything that is recorded of the cut and of what came after it.
     :param ask_kafka: Asks the brokers of a query.
+    :param ask_inputs: Asks for input files; ``None`` where nothing will be replayed.
     :param given: Where notes about its fenced function lie; ``None`` when there can be none.
     :raises StorageUnavailableError: The checkpoint itself could not be read.
     """
@@ -87,6 +94,8 @@ def look_around(
     topics = kafka_topics(entries, around.initial)
     if topics:
         around = _with_kafka(around, lambda: ask_kafka(query, topics))
+    if ask_inputs is not None:
+        around = _with_inputs(around, ask_inputs([entry for entry in entries if entry.batch > batch]))
     if sink.kind is SinkKind.FILE and sink.path is not None and batch >= 0:
         around = replace(around, sink_gone=not is_directory(sink_log(sink.path)))
     if (sink.format or "").lower() == DELTA:
@@ -99,6 +108,11 @@ def _with_kafka(around: Surroundings, ask: Callable[[], Mapping[Partition, Held]
         return replace(around, kafka=ask())
     except (ConfigurationError, RestoreUnknownError) as error:
         return _unknown(around, error)
+
+
+def _with_inputs(around: Surroundings, found: InputFiles) -> Surroundings:
+    around = replace(around, missing=found.missing, asked=found.asked)
+    return around if found.error is None else _unknown(around, found.error)
 
 
 def _with_table(around: Surroundings, directory: Directory, table: str | None, batch: int) -> Surroundings:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import psutil
 import pytest
@@ -52,7 +53,9 @@ def test_driver_frozen_beyond_its_session_writes_nothing_when_it_wakes_up(
         before = set(nodes(coordinator, paths.base))
     finally:
         for process in frozen:
-            process.resume()
+            # The first that wakes may end the others.
+            with suppress(psutil.NoSuchProcess):
+                process.resume()
     wait_until(lambda: not any(alive(process.pid) for process in frozen), timeout=PATIENCE, what="the zombie's end")
 
     exited = paths.submission_exit(1, 1)

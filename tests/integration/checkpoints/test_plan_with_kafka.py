@@ -89,6 +89,7 @@ def plan(kafka: Kafka, checkpoint: Path, *, servers: str | None = None) -> Resto
         known,
         lambda _: checkpoint,
         ask_kafka=lambda _, topics: held_offsets(servers or kafka.servers, topics, timeout=10),
+        ask_inputs=None,
         given=lambda _: None,
     )
     chosen = Chosen("checkpoint", "1", "pins/1", {"stats": cut}, 1, 1, "g", "4.2.0", NOW)

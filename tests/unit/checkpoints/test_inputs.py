@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from airflow_provider_ha.checkpoints.model import BatchEntry, SourceInput
-from airflow_provider_ha.checkpoints.restore.inputs import Known, forgets, inputs_of, kafka_topics
+from airflow_provider_ha.checkpoints.restore.inputs import LOCAL, Known, forgets, inputs_of, kafka_topics
 from airflow_provider_ha.checkpoints.restore.kafka_offsets import Held
 
 
@@ -21,7 +21,7 @@ def test_files_are_counted_per_source() -> None:
         entry(6, {"logOffset": 4}, {"logOffset": 9}, files={"0": 1, "1": 4}),
     ]
 
-    assert inputs_of(entry(4, {"logOffset": 2}, {"logOffset": 8}), replay) == (
+    assert inputs_of(entry(4, {"logOffset": 2}, {"logOffset": 8}), replay, Known(asked=LOCAL)) == (
         SourceInput(source="0", unit="files", amount=3, gone=0),
         SourceInput(source="1", unit="files", amount=4, gone=0),
     )
@@ -62,7 +62,7 @@ def test_files_that_are_gone_are_counted_and_a_distant_one_is_not_known_to_be_th
     near = BatchEntry(batch=5, offsets='v1\n{}\n{"logOffset":3}', sources={"0": ('{"path":"file:///in/5"}',)})
     far = BatchEntry(batch=5, offsets='v1\n{}\n{"logOffset":3}', sources={"0": ('{"path":"hdfs://host/in/5"}',)})
 
-    (gone,) = inputs_of(None, [near], Known(missing={5: ("/in/5",)}))
+    (gone,) = inputs_of(None, [near], Known(missing={5: ("/in/5",)}, asked=LOCAL))
     (unknown,) = inputs_of(None, [far], Known())
 
     assert (gone.amount, gone.gone) == (1, 1)

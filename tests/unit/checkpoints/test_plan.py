@@ -167,7 +167,7 @@ def test_a_cut_of_a_timeline_that_was_given_up_may_lose_rows() -> None:
 
 
 def test_a_replay_whose_input_is_gone_is_impossible() -> None:
-    known = replace(facts(FILE, 5, sink_max=5), missing_inputs={5: ("/in/5.json",)})
+    known = replace(facts(FILE, 5, sink_max=5), around=Surroundings(missing={5: ("/in/5.json",)}))
 
     made = plan(known)
 

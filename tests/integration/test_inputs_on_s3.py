@@ -1,0 +1,102 @@
+"""Input files on S3 of a managed job: what is replayed has to be there, and what cannot be asked for is not known."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ha.checkpoints.model import RestorePlan, Verdict
+from airflow_provider_ha.submit.context import JobContext
+from airflow_provider_ha.submit.requests import RestoreRequest
+from airflow_provider_ha.submit.restore import plan_for
+from tests.recorded_job import QUERY, copy_live, copy_output
+from tests.s3_faults import FOR_EVER, Exchange, Fault, refuse, s3_proxy
+from tests.s3_server import S3Access, real_server
+
+
+pytestmark = pytest.mark.timeout(300)
+# The last batch that read a file; the one after it only took the windows that were over.
+READ, LAST = 12, 13
+KEY = "in/12.json"
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[S3Access]:
+    with real_server() as access:
+        yield access
+
+
+@pytest.fixture
+def bucket(s3: S3Access) -> str:
+    """A bucket with the input of the last batch that read one."""
+    bucket = s3.new_bucket()
+    s3.client().put_object(Bucket=bucket, Key=KEY, Body=b"{}")
+    return bucket
+
+
+@pytest.fixture
+def elsewhere(bucket: str, tmp_path: Path) -> Path:
+    """The checkpoint of a query whose sink has two batches more than it, the first of them read from S3."""
+    directory = copy_live(tmp_path / "elsewhere") / QUERY
+    for batch in (READ, LAST):
+        for path in (directory / "commits").glob(f"*{batch}*"):
+            path.unlink()
+    entry = directory / "sources" / "0" / str(READ)
+    version, line = entry.read_text(encoding="utf-8").splitlines()
+    entry.write_text("\n".join([version, json.dumps(json.loads(line) | {"path": f"s3a://{bucket}/{KEY}"})]))
+    entry.with_name(f".{READ}.crc").unlink()
+    return directory
+
+
+def plan(job: JobContext, s3: S3Access, directory: Path, out: Path, *, endpoint: str | None = None) -> RestorePlan:
+    """Plan to go on from a directory, with the options of S3 that the connection has."""
+    reached = dataclasses.replace(job, config=job.config.model_copy(update={"s3": s3.options(endpoint)}))
+    request = RestoreRequest(
+        job_id=job.job_id, request_id="r", adopt={QUERY: str(directory)}, sinks={QUERY: str(copy_output(out))}
+    )
+    return plan_for(reached, request)[1]
+
+
+def test_an_input_that_is_there_is_safe_and_only_the_one_that_is_read_again_is_asked_for(
+    copy: JobContext, s3: S3Access, elsewhere: Path, tmp_path: Path
+) -> None:
+    asked: list[str] = []
+
+    def note(exchange: Exchange) -> None:
+        asked.append(exchange.path)
+        exchange.forward()
+
+    with s3_proxy(s3.endpoint, Fault(note, "GET", "prefix=in", times=FOR_EVER)) as endpoint:
+        made = plan(copy, s3, elsewhere, tmp_path / "out", endpoint=endpoint)
+
+    assert (made.verdict, made.unknown) == (Verdict.SAFE, {})
+    assert made.queries[QUERY].inputs[0].gone == 0
+    assert len(asked) == 1
+
+
+def test_a_replay_whose_input_is_gone_is_impossible(
+    copy: JobContext, s3: S3Access, bucket: str, elsewhere: Path, tmp_path: Path
+) -> None:
+    s3.client().delete_object(Bucket=bucket, Key=KEY)
+
+    made = plan(copy, s3, elsewhere, tmp_path / "out")
+
+    assert made.verdict is Verdict.IMPOSSIBLE
+    assert f"its input s3a://{bucket}/{KEY} is gone" in made.reasons[0]
+    assert made.queries[QUERY].inputs[0].gone == 1
+
+
+def test_an_input_that_cannot_be_asked_for_is_not_known_to_be_there(
+    copy: JobContext, s3: S3Access, elsewhere: Path, tmp_path: Path
+) -> None:
+    refused = Fault(refuse(403, "AccessDenied"), "GET", "prefix=in", times=FOR_EVER)
+
+    with s3_proxy(s3.endpoint, refused) as endpoint:
+        made = plan(copy, s3, elsewhere, tmp_path / "out", endpoint=endpoint)
+
+    assert made.unknown[QUERY]
+    assert made.queries[QUERY].inputs[0].gone is None
