@@ -43,7 +43,7 @@ def helped(
     start = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(processes, mp_context=start, initializer=_begin)
     try:
-        with suppress(BrokenProcessPool):
+        with _undisturbed(), suppress(BrokenProcessPool):
             for path, file in large.items():
                 content.elsewhere[path] = _answer_of(pool.submit(_look, directory, release, file))
         yield
@@ -67,9 +67,17 @@ def _answer_of(asked: Future[Answer | None]) -> Callable[[], Answer | None]:
     return answer
 
 
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Let no process that is started in the block hear Ctrl-C, which reaches the whole group: its owner ends it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _begin() -> None:
-    # Ctrl-C reaches the whole group: who started us ends us.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_parent, daemon=True).start()
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
-from airflow_provider_ha.checkpoints.format.content import ChecksumMismatchError, ContentCheck
+from airflow_provider_ha.checkpoints.format.content import Answer, ChecksumMismatchError, ContentCheck
 from airflow_provider_ha.checkpoints.format.files import FileGoneError
 from airflow_provider_ha.checkpoints.format.releases import release
 from airflow_provider_ha.checkpoints.format.sst import TableDataError
@@ -97,6 +97,20 @@ def test_an_error_is_the_same_in_another_process(error: type[CheckpointCorruptEr
     again = pickle.loads(pickle.dumps(made))  # noqa: S301  # what this line made
 
     assert (type(again), again.path, again.reason, str(again)) == (error, made.path, made.reason, str(made))
+
+
+@pytest.mark.usefixtures("all_is_large")
+def test_ctrl_c_which_reaches_the_whole_group_is_left_to_the_owner(tmp_path: Path) -> None:
+    write(tmp_path / "1.delta", (lz4_block(END), LZ4_END))
+    file = StateFile("1.delta", (tmp_path / "1.delta").stat().st_size, Kind.DELTA)
+    content = ContentCheck(tmp_path, RELEASE)
+
+    with crew.helped(content, tmp_path, RELEASE, [file], 1):
+        (helper,) = multiprocessing.active_children()
+        os.kill(helper.pid or 0, signal.SIGINT)  # it has only just begun to start
+        answer = content.elsewhere[file.path]()
+
+    assert answer == Answer(None)
 
 
 @pytest.mark.usefixtures("all_is_large")
