@@ -1,15 +1,62 @@
-"""What a restore plan is told on the command line beside the cut: whom to ask, and what nobody minds."""
+"""What a restore and its plan are told on the command line: the options, and what they come to."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
+from airflow_provider_ha.checkpoints.model import RestorePlan, Verdict
+from airflow_provider_ha.cli.adopted import adopted
+from airflow_provider_ha.cli.plan_path import plan_of_place
+from airflow_provider_ha.cli.requests import operation_id
 from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.jobs.model import OutputMode
+from airflow_provider_ha.pointers.ownership import ClaimMode
+from airflow_provider_ha.submit.requests import LATEST, RestoreRequest
 
 
+Want = Annotated[
+    str,
+    typer.Option(
+        "--want",
+        help="latest, checkpoint-<n>, savepoint-<id> or 'before <time>': 14:05 2026-11-21T14:05, 14:05+00:00.",
+    ),
+]
+SourceJob = Annotated[
+    str | None, typer.Option("--from-job", help="Job that the checkpoint belongs to; default: the same.", metavar="JOB")
+]
+NoFallback = Annotated[
+    bool, typer.Option("--no-fallback", help="Refuse, instead of taking an older one when the wanted one is bad.")
+]
+Allow = Annotated[
+    list[Verdict] | None, typer.Option("--allow", help="A verdict besides SAFE that is accepted; may be repeated.")
+]
+Claim = Annotated[
+    ClaimMode,
+    typer.Option(
+        "--claim-mode",
+        help="NO_CLAIM: what is restored from stays its owner's. CLAIM: it becomes the job's, which removes it once "
+        "newer checkpoints subsume it.",
+    ),
+]
+Output = Annotated[
+    OutputMode, typer.Option("--output", help="Another job's file sinks: continue the old log, or begin a fresh one.")
+]
+JobOrPlace = Annotated[
+    str,
+    typer.Argument(
+        help="Id of a managed job, or a checkpoint of one query by its place: a directory (what has a slash is a "
+        "path: write ./NAME), or s3://bucket/prefix.",
+        metavar="JOB|PATH|URI",
+    ),
+]
+Batch = Annotated[
+    int | None,
+    typer.Option(min=0, help="Of a place: the batch to go on from; default: the newest restorable.", metavar="N"),
+]
 KafkaBootstrap = Annotated[
     list[str] | None,
     typer.Option(
@@ -34,6 +81,87 @@ FreshId = Annotated[
         "--fresh-id", help="Give this query a fresh id: its Delta table skips none of its batches.", metavar="QUERY"
     ),
 ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreWords:
+    """What was said about a restore, as it was said; see the options."""
+
+    want: str
+    source_job: str | None
+    no_fallback: bool
+    output: OutputMode
+    allow: list[Verdict]
+    adopt: list[str]
+    sink: list[str]
+    claim_mode: ClaimMode
+    kafka_bootstrap: list[str]
+    kafka_properties: str | None
+    unchecked: list[str]
+    fresh_id: list[str]
+    batch: int | None
+
+    @property
+    def accepted(self) -> frozenset[Verdict]:
+        """The verdicts with which it is carried out."""
+        return frozenset({Verdict.SAFE, *self.allow})
+
+    def request(self, job_id: str, request_id: str | None = None) -> RestoreRequest:
+        """Return what a job is asked for.
+
+        :raises ConfigurationError: The words do not fit a job, or one another.
+        """
+        if self.batch is not None:
+            raise ConfigurationError(
+                "--batch is about a checkpoint by its place, and a job's are numbered",
+                next_step="Name one with --want checkpoint-<n>",
+            )
+        named = adopted(self.adopt, self.sink, self.want, self.source_job)
+        return RestoreRequest(
+            job_id=job_id,
+            request_id=request_id or operation_id("restore"),
+            source_job=self.source_job,
+            want=self.want,
+            fallback=not self.no_fallback,
+            output=self.output,
+            allow=self.accepted,
+            claim_mode=self.claim_mode,
+            adopt=named.directories,
+            sinks=named.sinks,
+            kafka_bootstrap=by_query("--kafka-bootstrap", self.kafka_bootstrap),
+            kafka_properties=self.kafka_properties,
+            unchecked=frozenset(self.unchecked),
+            fresh_ids=frozenset(self.fresh_id),
+        )
+
+    def plan_of_place(self, place: str) -> RestorePlan:
+        """Return the plan of going on from a checkpoint that no job is known of.
+
+        :raises ConfigurationError: The words do not fit a place.
+        :raises HaError: As ``plan_directory`` says.
+        """
+        of_jobs = (
+            self.want != LATEST,
+            self.source_job,
+            self.no_fallback,
+            self.output is not OutputMode.CONTINUE,
+            self.adopt,
+            self.fresh_id,
+            self.claim_mode is not ClaimMode.NO_CLAIM,
+        )
+        if any(of_jobs):
+            raise ConfigurationError(
+                f"{place} is a place, and an option is about checkpoints of a job",
+                next_step="Leave it out, or name the job",
+            )
+        return plan_of_place(
+            place,
+            batch=self.batch,
+            sinks=self.sink,
+            kafka_bootstrap=self.kafka_bootstrap,
+            kafka_properties=self.kafka_properties,
+            unchecked=self.unchecked,
+        )
 
 
 def by_query(option: str, given: Iterable[str] | None) -> Mapping[str, str]:
