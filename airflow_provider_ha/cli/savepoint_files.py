@@ -18,7 +18,7 @@ from airflow_provider_ha.cli import savepoint_s3 as on_s3
 from airflow_provider_ha.cli.outcome import Exit
 from airflow_provider_ha.cli.savepoint_target import SavepointOf, Target, assigned, by_query, located, number, path_of
 from airflow_provider_ha.cli.session import AsJson, reported
-from airflow_provider_ha.cli.verify import Depth
+from airflow_provider_ha.cli.verify import CORES, Depth, Processes
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.names import safe_segment
 
@@ -106,6 +106,7 @@ def verify(
         Depth, typer.Option(help="How closely to judge the checkpoints; every byte is compared either way.")
     ] = Depth.FULL,
     spark_version: SparkVersion = None,
+    processes: Processes = CORES,
     as_json: AsJson = False,
 ) -> None:
     """Read every byte of a savepoint again, and say whether each query can be restored from it.
@@ -115,7 +116,7 @@ def verify(
     if is_s3(target):
         on_s3.verify(target, depth=depth.value, spark_version=spark_version, as_json=as_json)
     with located(context, target, savepoint_id, as_json=as_json) as (directory, savepoint):
-        report = judge(directory, savepoint, depth=depth.value, spark_version=spark_version)
+        report = judge(directory, savepoint, depth=depth.value, spark_version=spark_version, processes=processes)
     if as_json:
         console.print_json(report.to_json())
     else:

@@ -42,7 +42,13 @@ class DepthOfProof(str, Enum):
     PROVE = "prove"
 
 
-_CORES = cores()
+CORES = cores()
+Processes = Annotated[
+    int,
+    typer.Option(
+        "--processes", help="full: how many processes decode large state here.", min=1, show_default="one a core"
+    ),
+]
 _ANSWER = {True: Exit.YES, False: Exit.NO, None: Exit.UNKNOWN}
 
 
@@ -75,10 +81,7 @@ def verify_directory(
             metavar="PATH",
         ),
     ] = None,
-    processes: Annotated[
-        int,
-        typer.Option(help="full: how many processes decode large state here.", min=1, show_default="one a core"),
-    ] = _CORES,
+    processes: Processes = CORES,
     batch: Annotated[
         int | None, typer.Option(help="prove: which batch; default: the newest restorable one.", metavar="N")
     ] = None,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,12 @@ def read_savepoint(directory: Path) -> Savepoint:
 
 
 def judge(
-    directory: Path, savepoint: Savepoint, *, depth: Depth = "quick", spark_version: str | None = None
+    directory: Path,
+    savepoint: Savepoint,
+    *,
+    depth: Depth = "quick",
+    spark_version: str | None = None,
+    processes: int = 1,
 ) -> SavepointReport:
     """Read every byte of a savepoint again, and judge the checkpoint of each query.
 
@@ -108,6 +114,7 @@ def judge(
 
     :param depth: How closely to judge the checkpoints; the bytes are all read either way.
     :param spark_version: The release that is to start from it; the one in the manifest by default.
+    :param processes: How many judge large state, as ``verify`` takes it.
     :raises ConfigurationError: *spark_version* is not a version.
     :raises StorageUnavailableError: A file could not be read.
     """
@@ -118,14 +125,15 @@ def judge(
             for name in sorted(set(_names(directory)) - set(savepoint.files) - {MANIFEST})
         ]
     judged_as = spark_version or savepoint.spark_version
+    look = partial(verify, depth=depth, spark_version=judged_as, processes=processes)
     queries = {
-        query: _judge_query(directory, query, part.batch, depth, judged_as) for query, part in savepoint.queries.items()
+        query: _judge_query(directory, query, part.batch, look(directory / query))
+        for query, part in savepoint.queries.items()
     }
     return SavepointReport(savepoint, tuple(found), queries)
 
 
-def _judge_query(root: Path, query: str, batch: int, depth: Depth, spark_version: str) -> QueryReport:
-    report = verify(root / query, depth=depth, spark_version=spark_version)
+def _judge_query(root: Path, query: str, batch: int, report: Report) -> QueryReport:
     try:
         restorable = damage(root, {query: batch}, lambda _: report) is None
     except StorageUnavailableError:
