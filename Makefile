@@ -5,8 +5,6 @@
 BIN := build/venv/bin
 # Half of a test's time is waiting for a session to expire or for Spark to start, so two at a time use two cores well.
 WORKERS ?= 2
-# The hour of schedules has one of these to itself.
-LONG_WORKERS ?= 3
 export SPARK_LOCAL_IP := 127.0.0.1
 
 help: ## Show the targets
@@ -25,7 +23,10 @@ test: venv ## Run the quick suite (WORKERS=n test processes)
 	@$(BIN)/pytest -m "not long and not system" -n $(WORKERS) --dist loadfile
 
 test-long: venv ## Run what takes longer: a real Airflow, real kills, full matrices, soaks (up to 90 minutes)
-	@$(BIN)/pytest -m "long or system" --timeout 1800 -n $(LONG_WORKERS) --dist loadfile --no-loadscope-reorder
+	@echo "the hour of schedules runs beside the others; its report comes last" && mkdir -p build && \
+	{ $(BIN)/pytest -m apart > build/apart.log 2>&1 & } && apart=$$! && trap 'kill $$apart' INT TERM && \
+	{ $(BIN)/pytest -m "(long or system) and not apart" --timeout 1800 -n $(WORKERS) --dist loadfile --no-loadscope-reorder; \
+	others=$$?; wait $$apart; of_apart=$$?; cat build/apart.log; exit $$((others + of_apart)); }
 
 mutants: venv ## Break the package, one guard at a time, and see a test fail (ONLY=pattern)
 	@$(BIN)/python -m tests.mutants.run $(if $(ONLY),--only '$(ONLY)')

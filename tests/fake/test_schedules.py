@@ -91,7 +91,7 @@ def test_a_seed_replays_exactly(tmp_path: Path, seed: int) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.soak
+@pytest.mark.apart
 @pytest.mark.timeout(0)
 def test_no_schedule_breaks_an_invariant_for_long(tmp_path: Path, tell: Callable[[str], None]) -> None:
     seconds = float(os.environ.get("SPARK_HA_SCHEDULES_SECONDS", "3600"))
