@@ -179,6 +179,16 @@ def refuse(status: int, code: str) -> Action:
     return lambda exchange: exchange.refuse(status, code)
 
 
+def noted(paths: list[str], containing: str) -> Fault:
+    """Note the paths of what is asked for, and pass it on."""
+
+    def note(exchange: Exchange) -> None:
+        paths.append(exchange.path)
+        exchange.forward()
+
+    return Fault(note, "GET", containing, times=FOR_EVER)
+
+
 def hang(seconds: float) -> Action:
     """Give no answer for a while, and then none at all; the server does not hear of it."""
 

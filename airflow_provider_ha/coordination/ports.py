@@ -14,6 +14,7 @@ from pathlib import Path
 
 _HOST = "127.0.0.1"
 _LOWEST = 10_000
+_TRIES = 1000
 _OUTGOING = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _DEFAULT_OUTGOING = 32_768
 
@@ -40,11 +41,11 @@ def is_free(port: int) -> bool:
 
 
 def _probe() -> socket.socket:
-    first = _first_outgoing()
-    for port in random.sample(range(_LOWEST, max(first, _LOWEST)), max(0, first - _LOWEST)):
+    others = range(_LOWEST, _first_outgoing())
+    for port in random.sample(others, min(len(others), _TRIES)):
         with suppress(OSError):
             return _bound(port)
-    # This host gives all of them to outgoing connections.
+    # This host gives all of them to outgoing connections, or somebody listens on each.
     return _bound(0)
 
 

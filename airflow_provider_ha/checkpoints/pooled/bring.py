@@ -11,8 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.directories.digests import digest_of
+from airflow_provider_ha.checkpoints.format.at_once import each
 from airflow_provider_ha.checkpoints.model import ManifestFile, Savepoint
-from airflow_provider_ha.checkpoints.pooled.at_once import each
 from airflow_provider_ha.checkpoints.pooled.judge import check
 from airflow_provider_ha.checkpoints.pooled.leases import USE, Held, give_way, lease
 from airflow_provider_ha.checkpoints.pooled.pool import Pool, digest_member

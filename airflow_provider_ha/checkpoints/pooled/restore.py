@@ -12,9 +12,9 @@ from pathlib import Path
 
 from airflow_provider_ha.checkpoints.directories.digests import digest_of
 from airflow_provider_ha.checkpoints.directories.relocation import checked_by, is_relocated, relocate, relocated
+from airflow_provider_ha.checkpoints.format.at_once import each
 from airflow_provider_ha.checkpoints.format.layout import COMMITS, METADATA, OFFSETS
 from airflow_provider_ha.checkpoints.model import ManifestFile, Savepoint
-from airflow_provider_ha.checkpoints.pooled.at_once import each
 from airflow_provider_ha.checkpoints.pooled.judge import check
 from airflow_provider_ha.checkpoints.pooled.leases import USE, give_way, lease
 from airflow_provider_ha.checkpoints.pooled.pool import Place, Pool

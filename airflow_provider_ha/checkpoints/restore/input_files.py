@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from airflow_provider_ha.checkpoints.format.object_tree import AT_ONCE, SCHEMES
+from airflow_provider_ha.checkpoints.format.at_once import each
+from airflow_provider_ha.checkpoints.format.object_tree import SCHEMES
 from airflow_provider_ha.checkpoints.model import BatchEntry
 from airflow_provider_ha.checkpoints.restore.inputs import LOCAL
 from airflow_provider_ha.config import S3Options
@@ -73,7 +73,4 @@ def _gone_from_s3(uris: list[str], options: S3Options) -> Iterator[str]:
         first = next(reader(parts.netloc).list(key), None)  # of all that begin so, the shortest key comes first
         return first is not None and first.key == key
 
-    with ThreadPoolExecutor(AT_ONCE) as threads:
-        for uri, there in zip(uris, threads.map(is_there, uris), strict=True):
-            if not there:
-                yield uri
+    return (uri for uri, there in zip(uris, each(is_there, uris), strict=True) if not there)

@@ -17,7 +17,7 @@ from tests.corpus import SHORT_SHAPES, checkpoint_copy
 from tests.docs.blocks import blocks_of
 from tests.portable_helpers import QUERY, checkpoint
 from tests.s3_checkpoints import put_directory
-from tests.s3_faults import FOR_EVER, Exchange, Fault, refuse, s3_proxy
+from tests.s3_faults import FOR_EVER, Exchange, Fault, noted, refuse, s3_proxy
 from tests.s3_server import S3Access
 
 
@@ -144,16 +144,6 @@ def test_a_sink_on_s3_that_is_behind_or_gone_is_no(
 
     assert (code, document["verdict"]) == (NO, verdict)
     assert document["findings"][0]["ways_out"]
-
-
-def noted(paths: list[str], containing: str) -> Fault:
-    """Note the paths of what is asked for, and pass it on."""
-
-    def note(exchange: Exchange) -> None:
-        paths.append(exchange.path)
-        exchange.forward()
-
-    return Fault(note, "GET", containing, times=FOR_EVER)
 
 
 def test_of_a_sink_only_the_log_is_listed(

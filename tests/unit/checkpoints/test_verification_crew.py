@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +126,29 @@ def test_a_file_whose_process_was_killed_is_looked_into_here(tmp_path: Path) -> 
             child.join()
         with pytest.raises(CheckpointCorruptError, match=r"1\.delta"):
             content(file)
+
+
+@pytest.mark.usefixtures("all_is_large")
+def test_helpers_that_die_before_they_know_all_files_leave_them_to_this_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Dying(crew.ProcessPoolExecutor):
+        def submit(self, *words: Any, **named: Any) -> Future[Any]:
+            asked = super().submit(*words, **named)
+            for child in multiprocessing.active_children():
+                child.kill()
+            wait_until(asked.done, timeout=10, what="the end of the pool")
+            return asked
+
+    monkeypatch.setattr(crew, "ProcessPoolExecutor", Dying)
+    paths = [write(tmp_path / f"{number}.delta", (lz4_block(END)[:-1], LZ4_END)) for number in (1, 2)]
+    files = [StateFile(path.name, path.stat().st_size, Kind.DELTA) for path in paths]
+    content = ContentCheck(tmp_path, RELEASE)
+
+    with crew.helped(content, tmp_path, RELEASE, files, 1):
+        for file in files:
+            with pytest.raises(CheckpointCorruptError, match=file.path):
+                content(file)
 
 
 def test_what_another_process_cannot_read_is_no_answer_of_it(tmp_path: Path) -> None:

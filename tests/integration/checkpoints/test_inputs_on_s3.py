@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.model import RestorePlan, Verdict
+from airflow_provider_ha.checkpoints.model import BatchEntry, RestorePlan, Verdict
+from airflow_provider_ha.checkpoints.restore.input_files import InputFiles, look_for
+from airflow_provider_ha.config import S3Options
+from airflow_provider_ha.submit import look_around
 from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.submit.requests import RestoreRequest
 from airflow_provider_ha.submit.restore import plan_for
+from tests.checkpoint_helpers import Job
 from tests.recorded_job import QUERY, copy_live, copy_output
-from tests.s3_faults import FOR_EVER, Exchange, Fault, refuse, s3_proxy
-from tests.s3_server import S3Access, real_server
+from tests.s3_faults import FOR_EVER, Fault, noted, refuse, s3_proxy
+from tests.s3_server import S3Access
 
 
 pytestmark = pytest.mark.timeout(300)
@@ -24,16 +28,9 @@ READ, LAST = 12, 13
 KEY = "in/12.json"
 
 
-@pytest.fixture(scope="module")
-def s3() -> Iterator[S3Access]:
-    with real_server() as access:
-        yield access
-
-
 @pytest.fixture
-def bucket(s3: S3Access) -> str:
+def bucket(s3: S3Access, bucket: str) -> str:
     """A bucket with the input of the last batch that read one."""
-    bucket = s3.new_bucket()
     s3.client().put_object(Bucket=bucket, Key=KEY, Body=b"{}")
     return bucket
 
@@ -66,11 +63,7 @@ def test_an_input_that_is_there_is_safe_and_only_the_one_that_is_read_again_is_a
 ) -> None:
     asked: list[str] = []
 
-    def note(exchange: Exchange) -> None:
-        asked.append(exchange.path)
-        exchange.forward()
-
-    with s3_proxy(s3.endpoint, Fault(note, "GET", "prefix=in", times=FOR_EVER)) as endpoint:
+    with s3_proxy(s3.endpoint, noted(asked, "prefix=in")) as endpoint:
         made = plan(copy, s3, elsewhere, tmp_path / "out", endpoint=endpoint)
 
     assert (made.verdict, made.unknown) == (Verdict.SAFE, {})
@@ -100,3 +93,22 @@ def test_an_input_that_cannot_be_asked_for_is_not_known_to_be_there(
 
     assert made.unknown[QUERY]
     assert made.queries[QUERY].inputs[0].gone is None
+
+
+@pytest.mark.parametrize(("job_id", "looked"), [("flights", True), ("copy", False)])
+def test_nothing_is_asked_for_where_nothing_is_replayed(
+    job_id: str, looked: bool, copy: JobContext, source: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that goes on in an output of its own plans the batches after the cut afresh."""
+    asked: list[int] = []
+
+    def noting(entries: Sequence[BatchEntry], s3: S3Options | None) -> InputFiles:
+        asked.append(len(entries))
+        return look_for(entries, s3)
+
+    monkeypatch.setattr(look_around, "look_for", noting)
+    job = dataclasses.replace(copy, job_id=job_id)
+
+    plan_for(job, RestoreRequest(job_id=job_id, request_id="r", source_job="flights"))
+
+    assert bool(asked) is looked
