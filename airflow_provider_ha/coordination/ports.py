@@ -61,6 +61,7 @@ def _bound(port: int) -> socket.socket:
         # As servers do: a connection that has just ended is not in the way.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind((_HOST, port))
+        probe.listen()  # two sockets with that option may be bound to one port until one of them listens
     except BaseException:
         probe.close()
         raise

@@ -20,6 +20,15 @@ def test_no_port_is_one_that_the_system_gives_to_outgoing_connections() -> None:
     assert max(found) < first
 
 
+def test_ports_that_are_asked_for_together_are_different(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Few to choose from: a draw with repetition would repeat one of them.
+    monkeypatch.setattr(ports, "_LOWEST", ports._first_outgoing() - 100)
+
+    found = free_ports(50)
+
+    assert len(set(found)) == 50
+
+
 def test_a_port_with_a_listener_is_not_free() -> None:
     port = free_port()
     assert is_free(port)
