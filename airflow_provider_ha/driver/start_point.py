@@ -16,6 +16,7 @@ from airflow_provider_ha.checkpoints.directories.carried import carry, read_carr
 from airflow_provider_ha.checkpoints.directories.delta import DeltaLog
 from airflow_provider_ha.checkpoints.directories.fence import fence_directory
 from airflow_provider_ha.checkpoints.directories.sinks import FileSinkLog, local_path
+from airflow_provider_ha.checkpoints.directories.started import read_started, write_started
 from airflow_provider_ha.checkpoints.format.layout import Progress, progress
 from airflow_provider_ha.checkpoints.model import QueryPlan, RestorePlan
 from airflow_provider_ha.checkpoints.restore.drains import newest_drain
@@ -146,6 +147,8 @@ def _recover(origin: Origin, fenced: Path, previous: Generation, published: Mapp
     origin.directory.mkdir(parents=True)
     committed = prepare_recovery(fenced, origin.directory, recorded=recorded)
     carry(fenced, origin.directory, published)
+    if (started := read_started(fenced)) is not None:
+        write_started(origin.directory, started)
     log.info("epoch %d is continued from %s at %s", previous.epoch, fenced, committed)
     return replace(
         origin,
