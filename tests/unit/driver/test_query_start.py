@@ -17,30 +17,14 @@ from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.origin import Origin, OriginKind
 from airflow_provider_ha.driver.queries import QueryRegistry
 from airflow_provider_ha.driver.query_start import QueryStarter, WriterCalls
-from airflow_provider_ha.driver.spark_conf import CHECKPOINT_LOCATION
 from airflow_provider_ha.driver.start_ledger import StartLedger
 from airflow_provider_ha.driver.writer_notes import notes
 from airflow_provider_ha.errors import ApplicationRefusedError, RestoreRefusedError
 from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint
+from tests.writer_helpers import writer_of
 
 
 OFFSETS = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{}}\n0'
-
-
-class Conf(dict[str, str]):
-    """The conf of a session."""
-
-    def set(self, key: str, value: str) -> None:
-        self[key] = value
-
-
-def writer_of(name: str, directory: Path) -> Any:
-    """Return what a script has when it calls ``start()``: its notes, and a session with its conf."""
-    conf = Conf({CHECKPOINT_LOCATION: directory.as_uri(), "spark.sql.sources.default": "parquet"})
-    writer = SimpleNamespace(_spark=SimpleNamespace(conf=conf, streams=SimpleNamespace(resetTerminated=lambda: None)))
-    noted = notes(writer)
-    noted.name, noted.sink = name, "noop"
-    return writer
 
 
 class Started:
@@ -83,11 +67,14 @@ def spark() -> Started:
     return Started()
 
 
-def starter_of(spark: Started, directory: Path, lifecycle: Lifecycle, plan: RestorePlan | None = None) -> QueryStarter:
+def starter_of(
+    spark: Started, directory: Path, lifecycle: Lifecycle, plan: RestorePlan | None = None, *, allow_new: bool = False
+) -> QueryStarter:
     kind = OriginKind.RESTORE if plan else OriginKind.FRESH
     origin = Origin(kind, "live/e1-a", directory, plan=plan)
     registry = QueryRegistry(SystemClock())
-    return QueryStarter(origin, registry, lifecycle, spark.calls(directory), StartLedger(directory))
+    ledger = StartLedger(directory)
+    return QueryStarter(origin, registry, lifecycle, spark.calls(directory), ledger, allow_new=allow_new)
 
 
 def plan_of(query: str, *, replay: int = 0, adopted: bool = False) -> RestorePlan:
@@ -139,6 +126,34 @@ def test_a_query_that_runs_is_not_started_a_second_time(spark: Started, tmp_path
     assert len(spark.handles) == 1
 
 
+def test_a_query_is_not_started_again_while_its_last_batch_still_runs(
+    spark: Started, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark calls a query terminated as soon as it was asked to be."""
+    monkeypatch.setattr("airflow_provider_ha.driver.stopper.ENDING_SECONDS", 0.0)
+    starter = starter_of(spark, tmp_path, Lifecycle())
+    handle = starter.start(writer_of("q", tmp_path), None)
+    thread = handle._jsq.streamingQuery().queryExecutionThread()
+    thread.isAlive = lambda: True
+    handle.isActive = False
+
+    with pytest.raises(ApplicationRefusedError, match="two streaming queries"):
+        starter.start(writer_of("q", tmp_path), None)
+
+
+def test_a_name_that_changes_with_every_start_is_refused_unless_it_is_allowed(spark: Started, tmp_path: Path) -> None:
+    ledger = StartLedger(tmp_path)
+    ledger.note("q_1", QuerySink(kind=SinkKind.OTHER))
+    ledger.complete()
+
+    with pytest.raises(ApplicationRefusedError, match="starts query 'q_2'"):
+        starter_of(spark, tmp_path, Lifecycle()).start(writer_of("q_2", tmp_path), None)
+
+    assert spark.handles == []
+    starter_of(spark, tmp_path, Lifecycle(), allow_new=True).start(writer_of("q_2", tmp_path), None)
+    assert len(spark.handles) == 1
+
+
 def test_where_a_query_writes_is_noted_before_it_is_started(spark: Started, tmp_path: Path) -> None:
     starter = starter_of(spark, tmp_path, Lifecycle(), plan_of("q", replay=1))
     noted: list[Any] = []
@@ -162,12 +177,13 @@ def test_no_query_is_started_once_a_stop_is_under_way_and_the_script_is_over(spa
     assert (over.value.code, spark.handles) == (0, [])
 
 
+@pytest.mark.parametrize("replay", [1, 3])
 def test_a_stop_waits_for_a_start_that_is_under_way_and_ends_its_replay_after_the_batch(
-    spark: Started, tmp_path: Path
+    spark: Started, tmp_path: Path, replay: int
 ) -> None:
     """Taken before the start and not looked at again, it let a query run while the lock was given back."""
     lifecycle = Lifecycle()
-    starter = starter_of(spark, tmp_path, lifecycle, plan_of("q", replay=3))
+    starter = starter_of(spark, tmp_path, lifecycle, plan_of("q", replay=replay))
     over: list[bool] = []
 
     def stop() -> None:

@@ -10,9 +10,10 @@ import pytest
 from airflow_provider_ha.checkpoints.format.metadata_log import read_query_id
 from airflow_provider_ha.checkpoints.model import QueryPlan, QuerySink, RestorePlan, SinkKind, Verdict
 from airflow_provider_ha.driver.origin import Origin, OriginKind
+from airflow_provider_ha.driver.start_ledger import StartLedger
 from airflow_provider_ha.driver.start_point import prepare_start
 from airflow_provider_ha.errors import RestoreRefusedError
-from airflow_provider_ha.jobs.model import Blob, Run, StartKind, StartPoint
+from airflow_provider_ha.jobs.model import Blob, Generation, Run, StartKind, StartPoint
 from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint
 from airflow_provider_ha.storage.blobs import put_blob
 from airflow_provider_ha.storage.local import LocalStore
@@ -66,6 +67,21 @@ def test_restore_into_the_same_output_is_refused_when_somebody_wrote_to_it_meanw
         start_from_plan(tmp_path, same_output=True)
 
     assert not (tmp_path / "work" / "live" / "e1-a").exists()
+
+
+def test_the_next_epoch_knows_what_the_one_before_has_started(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    checkpoint(work / "live" / "e1-a" / QUERY)
+    ledger = StartLedger(work / "live" / "e1-a")
+    ledger.note(QUERY, QuerySink(kind=SinkKind.FOREACH_BATCH))
+    ledger.complete()
+    run = Run(number=1, graph=Blob(sha256="0" * 64, size=1), start=StartPoint(), request_id="r", created_at=NOW)
+    previous = Generation(run=1, epoch=1, directory="live/e1-a")
+
+    origin = prepare_start(LocalStore(tmp_path / "store"), work, run, previous, "live/e2-b")
+
+    before = StartLedger(origin.directory).before
+    assert (before.sinks.keys(), before.complete) == ({QUERY}, True)
 
 
 def test_what_was_adopted_is_refused_when_its_query_went_on_meanwhile(tmp_path: Path) -> None:
