@@ -108,7 +108,8 @@ class Ending:
         parts = self.parts
         parts.lifecycle.begin_stop()
         stop_all(parts.registry, parts.lifecycle)
-        dropped = [query.name for query in parts.registry.resting if query.name not in parts.ledger.names]
+        unknown = parts.origin.plans.keys() - parts.ledger.names
+        dropped = [query.name for query in parts.registry.resting if query.name in unknown]
         parts.registry.drop(dropped)
         left = [query.name for query in parts.registry.resting]
         checkpoint = parts.publisher.publish(CheckpointKind.STOP)

@@ -175,6 +175,7 @@ def test_no_query_is_started_once_a_stop_is_under_way_and_the_script_is_over(spa
         starter.start(writer_of("q", tmp_path), None)
 
     assert (over.value.code, spark.handles) == (0, [])
+    assert StartLedger(tmp_path).names == frozenset()
 
 
 @pytest.mark.parametrize("replay", [1, 3])

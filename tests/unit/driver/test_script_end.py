@@ -45,7 +45,11 @@ def test_the_end_of_a_script_drops_only_what_the_run_never_started_and_says_so(
         return SimpleNamespace(number=5, pin="pins/5")
 
     parts = MagicMock(
-        registry=registry, ledger=ledger, lifecycle=Lifecycle(), publisher=SimpleNamespace(publish=publish)
+        registry=registry,
+        ledger=ledger,
+        lifecycle=Lifecycle(),
+        publisher=SimpleNamespace(publish=publish),
+        origin=SimpleNamespace(plans={"started-before": None, "never-started": None}),
     )
     way_out = MagicMock(leave=MagicMock(side_effect=SystemExit))
     monkeypatch.setattr(ending.operations, "list_operations", lambda *_: [])
