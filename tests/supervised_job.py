@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 
 from airflow_provider_ha.checkpoints.format.layout import Progress, progress
+from airflow_provider_ha.checkpoints.format.metadata_log import read_offsets
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.errors import NotConnectedError
 from airflow_provider_ha.jobs.model import HaOptions, JobState, Operation, RunResult
@@ -38,6 +39,7 @@ class SupervisedJob:
     queries: tuple[str, ...] = ("windows",)
     job_id: str = "gated"
     conf: dict[str, str] = field(default_factory=dict)
+    options: HaOptions = field(default_factory=lambda: HaOptions(checkpoint_interval=0, restart_delay=0))
 
     def __post_init__(self) -> None:
         self.gates = self.stream.root / "gates"
@@ -65,7 +67,7 @@ class SupervisedJob:
                 conf=conf | {"spark.sql.shuffle.partitions": "1"} | self.conf,
                 master="local[2]",
                 driver_memory="1g",
-                options=HaOptions(checkpoint_interval=0, restart_delay=0),
+                options=self.options,
             )
         )
 
@@ -108,6 +110,19 @@ class SupervisedJob:
             lambda: all(self.progress(epoch, query).committed >= batch for query in self.queries),
             f"the commit of batch {batch} in epoch {epoch}",
         )
+
+    def await_read(self, epoch: int) -> None:
+        """Wait until every query of an epoch has committed all files of the stream; each reads one per batch."""
+
+        def read(query: str) -> bool:
+            directory, batch = self.working(epoch), self.progress(epoch, query).committed
+            return bool(
+                directory is not None
+                and batch >= 0
+                and read_offsets(directory / query, batch).log_offset(0) == self.stream.files - 1
+            )
+
+        self.await_alive(lambda: all(map(read, self.queries)), f"the last file in epoch {epoch}")
 
     def await_alive(self, predicate: Callable[[], bool], what: str) -> None:
         """Wait for something that only a living driver does; fails with its last words when it is lost."""

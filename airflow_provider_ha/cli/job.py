@@ -44,17 +44,22 @@ def list_jobs(context: typer.Context, as_json: AsJson = False) -> None:
 
 @app.command()
 def show(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
-    """Show one job: state, leader, run, queries. Exit 1: there is no such job."""
+    """Show one job: state, leader, run, queries, also those that its script has not started yet.
+
+    Exit 1: there is no such job.
+    """
     with cluster(context, as_json=as_json) as client:
         document = _document(client.job(job_id).snapshot())
     if as_json:
         console.print_json(document)
         return
-    queries = document.pop("queries")
+    queries, not_started = document.pop("queries"), document.pop("not_started")
     console.print_fields(document)
+    rows = [("yes", name, query) for name, query in queries.items()]
+    rows += [("not yet", name, query) for name, query in not_started.items()]
     console.print_table(
-        ("QUERY", "COMMITTED", "PLANNED", "SINK"),
-        ([name, query["committed"], query["planned"], query["sink"]] for name, query in queries.items()),
+        ("QUERY", "STARTED", "COMMITTED", "PLANNED", "SINK"),
+        ([name, started, query["committed"], query["planned"], query["sink"]] for started, name, query in rows),
         empty="no query has started yet",
     )
 
@@ -146,6 +151,7 @@ def _document(snapshot: JobSnapshot) -> dict[str, Any]:
         "checkpoint": snapshot.latest_checkpoint,
         "message": snapshot.status.message if snapshot.status else "",
         "queries": console.plain(snapshot.status.queries) if snapshot.status else {},
+        "not_started": console.plain(snapshot.status.not_started) if snapshot.status else {},
     }
 
 

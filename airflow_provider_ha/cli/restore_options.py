@@ -82,6 +82,14 @@ FreshId = Annotated[
     ),
 ]
 
+AllowNewQueries = Annotated[
+    bool,
+    typer.Option(
+        "--allow-new-queries",
+        help="The script may start queries of other names after a loss, in place of those that it had.",
+    ),
+]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreWords:
@@ -100,6 +108,7 @@ class RestoreWords:
     unchecked: list[str]
     fresh_id: list[str]
     batch: int | None
+    allow_new_queries: bool = False
 
     @property
     def accepted(self) -> frozenset[Verdict]:
@@ -132,6 +141,7 @@ class RestoreWords:
             kafka_properties=self.kafka_properties,
             unchecked=frozenset(self.unchecked),
             fresh_ids=frozenset(self.fresh_id),
+            allow_new_queries=self.allow_new_queries or None,
         )
 
     def plan_of_place(self, place: str) -> RestorePlan:
@@ -147,6 +157,7 @@ class RestoreWords:
             self.output is not OutputMode.CONTINUE,
             self.adopt,
             self.fresh_id,
+            self.allow_new_queries,
             self.claim_mode is not ClaimMode.NO_CLAIM,
         )
         if any(of_jobs):

@@ -7,7 +7,8 @@ the supervisor has proven that all processes are dead (contract 10).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -24,6 +25,9 @@ from airflow_provider_ha.errors import ApplicationRefusedError, HaError, Operati
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.model import DrainedQuery, JobState, Operation, OperationKind
+
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +100,18 @@ class Ending:
         self.way_out.leave(ExitCode.FAILED, str(refusal))
 
     def _finish(self) -> NoReturn:
-        """The script has ended well: a sharp checkpoint, and the run is finished."""
+        """The script has ended well: a sharp checkpoint, and the run is finished.
+
+        A query that the run was restored with, and that its script never started, is one that the script does not have
+        any more: only here it is dropped. What the run has started itself stays, whether it came back or not.
+        """
         parts = self.parts
-        parts.lifecycle.stopping.set()
-        stop_all(parts.registry)
+        parts.lifecycle.begin_stop()
+        stop_all(parts.registry, parts.lifecycle)
+        unknown = parts.origin.plans.keys() - parts.ledger.names
+        dropped = [query.name for query in parts.registry.resting if query.name in unknown]
+        parts.registry.drop(dropped)
+        left = [query.name for query in parts.registry.resting]
         checkpoint = parts.publisher.publish(CheckpointKind.STOP)
         result: dict[str, Any] = {"checkpoint": checkpoint.number, "path": checkpoint.pin}
         answers = {
@@ -107,7 +119,10 @@ class Ending:
             for operation in operations.list_operations(self.led.coordinator, self.led.paths)
             if operation.operation is OperationKind.STOP and not operation.state.final
         }
-        parts.writer.end(JobState.FINISHED, reason="the script ended", checkpoint=checkpoint.number, answers=answers)
+        reason = script_ended(dropped, left, checkpoint.number)
+        if dropped or left:
+            log.warning("run %d: %s", self.led.run.number, reason)
+        parts.writer.end(JobState.FINISHED, reason=reason, checkpoint=checkpoint.number, answers=answers)
         self._leave_finished()
 
     def _leave_finished(self) -> NoReturn:
@@ -120,3 +135,20 @@ class Ending:
         self.spec.session.unlink(missing_ok=True)
         self.spec.driver_pid.unlink(missing_ok=True)  # an orderly end: the supervisor lets the JVM clean up
         self.way_out.leave(ExitCode.DONE)
+
+
+def script_ended(dropped: Sequence[str], left: Sequence[str], checkpoint: int) -> str:
+    """Return the reason of a run whose script has ended well.
+
+    :param dropped: Queries that the run was restored with, and that its script never started.
+    :param left: Queries that the run has started before a loss, and that the script did not start again.
+    :param checkpoint: Number of the run's last checkpoint.
+    """
+    said = ["the script ended"]
+    if dropped:
+        names = ", ".join(map(repr, dropped))
+        said.append(f"it never started {names}, which the run was restored with: checkpoint {checkpoint} is without")
+    if left:
+        names = ", ".join(map(repr, left))
+        said.append(f"it did not start {names} again, which checkpoint {checkpoint} holds as it was")
+    return "; ".join(said)

@@ -67,7 +67,7 @@ class JobWriter:
         self._lock = threading.RLock()
         self._state = JobState.STARTING
         self._message = ""
-        self._written: tuple[JobState, int | None, str] | None = None
+        self._written: tuple[JobState, int | None, str, tuple[str, ...]] | None = None
         self._ended = False
 
     def begin(self, origin: Origin) -> None:
@@ -84,7 +84,7 @@ class JobWriter:
             self._leadership.commit(
                 self._put(self._paths.generation, generation), self._put(self._paths.status, status)
             )
-            self._written = (self._state, None, message)
+            self._written = (self._state, None, message, ())
 
     def set_state(self, state: JobState, message: str = "") -> None:
         """Note the state; :meth:`publish_status` writes it. What comes after the end is ignored."""
@@ -93,9 +93,10 @@ class JobWriter:
                 self._state, self._message = state, message
 
     def publish_status(self, checkpoint: int | None) -> None:
-        """Write the status when the state, the message or the newest checkpoint changed."""
+        """Write the status when the state, the message, the newest checkpoint or what is not started yet changed."""
+        resting = tuple(query.name for query in self._registry.resting)
         with self._lock:
-            now = (self._state, checkpoint, self._message)
+            now = (self._state, checkpoint, self._message, resting)
             if now != self._written and not self._ended:
                 self._leadership.commit(self._put(self._paths.status, self._status(checkpoint)))
                 self._written = now
@@ -148,6 +149,7 @@ class JobWriter:
             run=self._run,
             epoch=self._leadership.epoch,
             queries={query.name: query.status() for query in self._registry.started},
+            not_started={query.name: query.status() for query in self._registry.resting},
             checkpoint=checkpoint,
             message=self._message,
             at=self._clock.now(),

@@ -8,6 +8,8 @@ another query nor take the session away (SPARK: ``spark.stop()`` cancels the job
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from airflow_provider_ha.errors import HaError
 
@@ -23,6 +25,31 @@ class Lifecycle:
         self.refusal: HaError | None = None
         self._end_claimed = False
         self._lock = threading.Lock()
+        self._starting = 0
+        self._no_start = threading.Condition(self._lock)
+
+    @contextmanager
+    def start_of_a_query(self) -> Iterator[bool]:
+        """Hold a stop back while a query is being started; yields ``False`` when a stop is under way already."""
+        with self._no_start:
+            admitted = not self.stopping.is_set()
+            self._starting += admitted
+        try:
+            yield admitted
+        finally:
+            with self._no_start:
+                self._starting -= admitted
+                self._no_start.notify_all()
+
+    def begin_stop(self) -> None:
+        """Let no query be started from now on. One that is being started may still come: :meth:`starts_are_over`."""
+        with self._no_start:
+            self.stopping.set()
+
+    def starts_are_over(self, timeout: float) -> bool:
+        """Wait until no query is being started any more, at most *timeout* seconds; returns whether that is so."""
+        with self._no_start:
+            return self._no_start.wait_for(lambda: self._starting == 0, timeout)
 
     def refuse(self, error: HaError) -> HaError:
         """Remember why the script cannot be run, also when it swallows the error. Returns *error*; the first stays."""

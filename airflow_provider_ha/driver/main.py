@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.directories.given import GivenLog
-from airflow_provider_ha.checkpoints.format.layout import queries
+from airflow_provider_ha.checkpoints.model import CheckpointPointer, QuerySink
 from airflow_provider_ha.checkpoints.retained.savepoints import SavepointStore
 from airflow_provider_ha.checkpoints.retained.store import CheckpointStore
 from airflow_provider_ha.clock import Clock, SystemClock, new_id
@@ -34,9 +34,11 @@ from airflow_provider_ha.driver.publish_loop import PublishLoop
 from airflow_provider_ha.driver.publisher import Provenance, Publisher
 from airflow_provider_ha.driver.queries import QueryRegistry
 from airflow_provider_ha.driver.query_start import QueryStarter, WriterCalls
+from airflow_provider_ha.driver.resting import expected_queries
 from airflow_provider_ha.driver.savepoint_job import SavepointJob
 from airflow_provider_ha.driver.script import Script
 from airflow_provider_ha.driver.spark_conf import gateway, prepare_conf
+from airflow_provider_ha.driver.start_ledger import StartLedger
 from airflow_provider_ha.driver.start_point import prepare_start
 from airflow_provider_ha.driver.stop_job import MainThread, StopJob
 from airflow_provider_ha.errors import (
@@ -138,13 +140,26 @@ class Driver:
 
     def _published(self) -> Mapping[str, int]:
         """Return the cut of this run's newest checkpoint; batch numbers of other runs may mean other batches."""
-        own = (pointer for pointer in self._checkpoints.list() if pointer.run == self._led.run.number)
-        newest = next(own, None)
+        newest = self._newest()
         return newest.cut if newest else {}
+
+    def _published_sinks(self) -> Mapping[str, QuerySink]:
+        """Return where the queries of this run's newest checkpoint write."""
+        newest = self._newest()
+        cut = self._checkpoints.load(newest).queries if newest else {}
+        return {name: query.sink for name, query in cut.items()}
+
+    def _newest(self) -> CheckpointPointer | None:
+        """Return this run's newest checkpoint."""
+        own = (pointer for pointer in self._checkpoints.list() if pointer.run == self._led.run.number)
+        return next(own, None)
 
     def _assemble(self, origin: Origin, registry: QueryRegistry, lifecycle: Lifecycle, writer: JobWriter) -> Parts:
         led = self._led
-        registry.expect(queries(origin.directory))
+        ledger = StartLedger(origin.directory)
+        # A restored cut is whole; a loss may have come before the script had started all its queries.
+        complete = ledger.before.complete or origin.plan is not None
+        registry.expect(expected_queries(origin, ledger.before, self._published_sinks), complete=complete)
         jvm = gateway()
         self._exit.owns_jvm(int(jvm.java.lang.ProcessHandle.current().pid()))
         prepare_conf(jvm, origin.directory, led.graph.options.min_batches_to_retain)
@@ -159,14 +174,19 @@ class Driver:
             work_path=self._work_path,
             clock=self._clock,
         )
+        new = led.graph.options.allow_new_queries
+        starter = QueryStarter(origin, registry, lifecycle, calls, ledger, allow_new=new)
         return Parts(
             origin=origin,
             registry=registry,
+            ledger=ledger,
             lifecycle=lifecycle,
             writer=writer,
             publisher=publisher,
-            publishing=PublishLoop(publisher, writer, registry, lifecycle, self._exit.thread_failed),
-            patches=Patches(lifecycle, registry, QueryStarter(origin, registry, lifecycle, calls)),
+            publishing=PublishLoop(
+                publisher, writer, registry, lifecycle, self._exit.thread_failed, settled=ledger.complete
+            ),
+            patches=Patches(lifecycle, registry, starter),
             calls=calls,
             script=Script(
                 self._spec.application_directory / "application" / led.graph.application.name, led.graph.arguments
@@ -198,7 +218,7 @@ class Driver:
             leadership=self._led.leadership,
             lifecycle=parts.lifecycle,
             handlers=Handlers(
-                ready=lambda: parts.registry.settled,
+                ready=lambda: parts.registry.whole,
                 savepoint=savepoints.create,
                 dispose=savepoints.dispose,
                 stop=stop.run,

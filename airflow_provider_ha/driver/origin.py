@@ -30,7 +30,8 @@ class Origin:
     :param directory: The directory.
     :param source: For people: ``"epoch 3"``, ``"checkpoint-12"``.
     :param plan: The run's restore plan; also for recoveries, because an epoch may end in the middle of its replay.
-    :param sinks: Pin or savepoint with the sinks' logs of the restored cut; ``None`` when nothing was restored.
+    :param sinks: Directory with the sinks' logs of the restored cut, laid out as a pin; ``None`` when nothing was
+        restored.
     :param drain: Fork in which an earlier epoch began to drain, and did not finish; ``None`` when there is none.
     :param carried: Query -> batches of the lost epoch that no checkpoint holds yet.
     :param output: What the log of a sink with another output directory is seeded with.

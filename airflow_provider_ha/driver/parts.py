@@ -14,6 +14,7 @@ from airflow_provider_ha.driver.publisher import Publisher
 from airflow_provider_ha.driver.queries import QueryRegistry
 from airflow_provider_ha.driver.query_start import WriterCalls
 from airflow_provider_ha.driver.script import Script
+from airflow_provider_ha.driver.start_ledger import StartLedger
 from airflow_provider_ha.driver.stop_job import MainThread
 
 
@@ -26,6 +27,7 @@ class Parts:
 
     origin: Origin
     registry: QueryRegistry
+    ledger: StartLedger
     lifecycle: Lifecycle
     writer: JobWriter
     publisher: Publisher

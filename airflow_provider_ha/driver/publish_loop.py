@@ -24,6 +24,7 @@ class PublishLoop:
     """Ticks until the process ends. What storage or ZooKeeper refuse is tried again; the status says so meanwhile.
 
     :param failed: Called with the error of a thread that cannot go on.
+    :param settled: Called when the script has started what it wants to start; again and again.
     """
 
     def __init__(
@@ -33,10 +34,13 @@ class PublishLoop:
         registry: QueryRegistry,
         lifecycle: Lifecycle,
         failed: Callable[[BaseException], None],
+        *,
+        settled: Callable[[], None],
     ) -> None:
         self._publisher = publisher
         self._writer = writer
         self._registry = registry
+        self._settled = settled
         self._lifecycle = lifecycle
         self._failed = failed
         self._removal = RemovalLoop(publisher.clean_up, failed)
@@ -61,7 +65,8 @@ class PublishLoop:
                 if self._publisher.tick() is not None:
                     self._removal.wake()
                 if self._registry.settled:
-                    self._writer.set_state(JobState.RUNNING)
+                    self._settled()
+                    self._writer.set_state(JobState.RUNNING, self._registry.missing())
             self._writer.publish_status(self._publisher.latest)
         except LeadershipError:
             raise

@@ -1,9 +1,9 @@
 """Turns committed batches into checkpoints: cut, pin, payload, pointer; off the path of the batches.
 
 Invariants: a cut belongs to one epoch; its closure is pinned before its payload is written, the payload before its
-pointer (contracts 2 and 7); a cut reads the commits of downstream queries before those of upstream ones, so that no
-query is ahead of what it read. Old checkpoints are removed by another thread; when that falls behind, publication
-pauses (FLINK-17073).
+pointer (contracts 2 and 7); a cut holds every query of the run, also one that its script has not started yet; it reads
+the commits of downstream queries before those of upstream ones, so that no query is ahead of what it read. Old
+checkpoints are removed by another thread; when that falls behind, publication pauses (FLINK-17073).
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pathlib import Path
 
 from airflow_provider_ha.checkpoints.directories.pins import pin
 from airflow_provider_ha.checkpoints.format.layout import progress
-from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind, QueryCut, SinkKind
+from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind, QueryCut
 from airflow_provider_ha.checkpoints.retained.store import CheckpointStore
 from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.coordination.coordinator import Op
 from airflow_provider_ha.coordination.election import Leadership
 from airflow_provider_ha.driver.origin import Origin
-from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
+from airflow_provider_ha.driver.queries import Member, QueryRegistry
 from airflow_provider_ha.driver.recorder import BatchRecorder
 from airflow_provider_ha.errors import CheckpointError, CheckpointMissingError, HaError, LeadershipError
 from airflow_provider_ha.jobs.model import HaOptions
@@ -115,7 +115,7 @@ class Publisher:
     def record(self) -> None:
         """Remember new batches of all queries."""
         with self._lock:
-            for query in self._registry.started:
+            for query in self._registry.members:
                 if query.name not in self._recorders:
                     self._recorders[query.name] = BatchRecorder(query.directory, self._origin.known(query.name))
                 self._recorders[query.name].poll()
@@ -165,10 +165,9 @@ class Publisher:
 
     def _due(self) -> bool:
         """Whether something was committed since the last checkpoint, and the interval is over."""
-        queries = self._registry.started
-        if not queries or not self._registry.settled:
+        if not self._registry.started or not self._registry.whole:
             return False
-        cut = {query.name: progress(query.directory).committed for query in queries}
+        cut = {query.name: progress(query.directory).committed for query in self._registry.members}
         if all(batch <= self._last.cut.get(name, -1) for name, batch in cut.items()):
             return False
         return self._clock.lease_time() - self._last.at >= self._options.checkpoint_interval
@@ -193,10 +192,13 @@ class Publisher:
     def _pinned(self, number: int, reason: CheckpointKind) -> Checkpoint:
         """Cut and pin; a cut whose files were purged meanwhile is replaced by a newer one."""
         pin_key = JobKeys(self._provenance.job_id).pin(number, self._leadership.epoch)
-        queries = self._registry.started
         for attempt in range(1, PIN_ATTEMPTS + 1):
             self.record()
+            queries = self._registry.members
             cut = {query.name: progress(query.directory).committed for query in reversed(queries)}
+            if self._registry.members != queries:
+                continue  # one of them began to be started, and its sink may be another one from then on
+            sinks = {query.name: query.sink_now() for query in queries}
             try:
                 files = pin(self._origin.directory, self._work_path / pin_key, cut, sinks=_file_sinks(queries))
             except CheckpointMissingError:
@@ -204,11 +206,20 @@ class Publisher:
                     raise
                 continue
             self.record()  # what the pin holds is at least recorded
-            return self._checkpoint(number, pin_key, reason, cut, files)
+            cuts = {
+                query: QueryCut(
+                    batch=cut[query],
+                    sink=sinks[query],
+                    entries=self._recorders[query].entries(),
+                    files=files[query],
+                )
+                for query in cut
+            }
+            return self._checkpoint(number, pin_key, reason, cuts)
         raise CheckpointError(f"checkpoint {number} could not be pinned")
 
     def _checkpoint(
-        self, number: int, pin_key: str, reason: CheckpointKind, cut: dict[str, int], files: dict[str, dict[str, int]]
+        self, number: int, pin_key: str, reason: CheckpointKind, queries: dict[str, QueryCut]
     ) -> Checkpoint:
         return Checkpoint(
             job_id=self._provenance.job_id,
@@ -217,16 +228,7 @@ class Publisher:
             epoch=self._leadership.epoch,
             reason=reason,
             created_at=self._clock.now(),
-            queries={
-                query.name: QueryCut(
-                    batch=cut[query.name],
-                    sink=query.sink_now(),
-                    entries=self._recorders[query.name].entries(),
-                    files=files[query.name],
-                )
-                for query in self._registry.started
-                if query.name in cut
-            },
+            queries=queries,
             directory=self._origin.key,
             pin=pin_key,
             graph=self._provenance.graph,
@@ -240,9 +242,5 @@ class Publisher:
         self._last = _Published(checkpoint.number, cut, self._clock.lease_time())
 
 
-def _file_sinks(queries: tuple[StartedQuery, ...]) -> dict[str, Path]:
-    return {
-        query.name: query.sink.path
-        for query in queries
-        if query.sink.kind is SinkKind.FILE and query.sink.path is not None
-    }
+def _file_sinks(queries: tuple[Member, ...]) -> dict[str, Path]:
+    return {query.name: query.sink_log for query in queries if query.sink_log is not None}

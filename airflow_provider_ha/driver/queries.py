@@ -1,4 +1,8 @@
-"""The queries that the script started, in their order. Later queries may read what earlier ones write."""
+"""The queries of the run: those that the script started, in their order, and those that lie at rest.
+
+Later queries may read what earlier ones write; one that is at rest will be started after all that run. Of a query that
+the script stopped and started again only the newest handle counts.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,12 @@ import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from airflow_provider_ha.checkpoints.directories.sinks import FileSinkLog
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
 from airflow_provider_ha.clock import Clock
+from airflow_provider_ha.driver.resting import RestingQuery, as_it_is, described
 from airflow_provider_ha.driver.writer_notes import SinkSpec
 from airflow_provider_ha.jobs.model import QueryStatus
 
@@ -37,15 +41,12 @@ class StartedQuery:
 
     def sink_now(self) -> QuerySink:
         """Return what the sink has now."""
-        path, table = self.sink.path, self.sink.table
-        reached = FileSinkLog(path).max_batch() if path is not None and self.sink.kind is SinkKind.FILE else -1
-        return QuerySink(
-            kind=self.sink.kind,
-            format=self.sink.source,
-            path=str(path) if path else None,
-            max_batch=reached,
-            table=str(table) if table else None,
-        )
+        return as_it_is(described(self.sink))
+
+    @property
+    def sink_log(self) -> Path | None:
+        """Directory with the log of its file sink; ``None`` for other sinks."""
+        return self.sink.path if self.sink.kind is SinkKind.FILE else None
 
     def status(self) -> QueryStatus:
         """Return where the query stands, from its directory."""
@@ -63,58 +64,120 @@ class StartedQuery:
         return None if error is None else f"query {self.name!r} failed: {error}"
 
 
+Member: TypeAlias = StartedQuery | RestingQuery
+
+
 class QueryRegistry:
-    """Every query that was started, whether it still runs or not."""
+    """Every query of the run, whether it runs or not. Safe in several threads."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._queries: list[StartedQuery] = []
+        self._members: dict[str, Member] = {}
+        self._rank: dict[str, int] = {}  # order of the first start in this epoch
+        self._beginning: set[str] = set()
         self._last_start = 0.0
-        self._expected: frozenset[str] = frozenset()
+        self._complete = False
         self._waiting = threading.Event()
         self._lock = threading.Lock()
+
+    def expect(self, queries: Iterable[RestingQuery], *, complete: bool) -> None:
+        """Note the queries that the working directory was made with.
+
+        :param complete: Whether they are all that the run had, and not only those that a script came to start before
+            its driver died.
+        """
+        with self._lock:
+            self._members.update({query.name: query for query in queries})
+            self._complete = complete
+
+    def begin(self, query: RestingQuery) -> None:
+        """Note that a query is being started, with the sink that the script gives it; until then it is at rest."""
+        with self._lock:
+            self._rank.setdefault(query.name, len(self._rank))
+            self._beginning.add(query.name)
+            if query.name in self._members:
+                self._members[query.name] = query
+
+    def give_up(self, name: str) -> None:
+        """Note that a query that was being started is not."""
+        with self._lock:
+            self._beginning.discard(name)
 
     def add(self, query: StartedQuery) -> None:
         """Register a query that was just started."""
         with self._lock:
-            self._queries.append(query)
+            self._rank.setdefault(query.name, len(self._rank))
+            self._beginning.discard(query.name)
+            self._members[query.name] = query
             self._last_start = self._clock.lease_time()
 
-    def expect(self, names: Iterable[str]) -> None:
-        """Note the queries that the checkpoint holds which the job starts from."""
-        self._expected = frozenset(names)
+    def find_name(self, name: str) -> Member | None:
+        """Return the query of that name."""
+        with self._lock:
+            return self._members.get(name)
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """All queries of the run, in the order of their start in this epoch; those not started yet come last."""
+        with self._lock:
+            last = len(self._rank)
+            return tuple(sorted(self._members.values(), key=lambda query: self._rank.get(query.name, last)))
 
     @property
     def started(self) -> tuple[StartedQuery, ...]:
-        """All queries, in the order of their start."""
-        with self._lock:
-            return tuple(self._queries)
+        """The queries that were started, in the order of their first start."""
+        return tuple(query for query in self.members if isinstance(query, StartedQuery))
 
     @property
-    def names(self) -> frozenset[str]:
-        """Their names."""
-        return frozenset(query.name for query in self.started)
+    def resting(self) -> tuple[RestingQuery, ...]:
+        """The queries that the run had, and that the script has not started yet."""
+        return tuple(query for query in self.members if isinstance(query, RestingQuery))
+
+    @property
+    def begun(self) -> frozenset[str]:
+        """Names of the queries that the script has begun to start in this epoch."""
+        with self._lock:
+            return frozenset(self._rank)
+
+    def missing(self) -> str:
+        """Return which queries of the run the script has not begun to start; empty when there is none."""
+        begun = self.begun
+        names = [repr(query.name) for query in self.resting if query.name not in begun]
+        return f"the script has not started {', '.join(names)}, which the run had before" if names else ""
 
     def find(self, handle: Any) -> StartedQuery | None:
         """Return the query of a pyspark handle: scripts also get handles from ``spark.streams.active``."""
         run = handle.runId
         return next((query for query in self.started if query.handle.runId == run), None)
 
+    def drop(self, names: Iterable[str]) -> None:
+        """Forget queries at rest: no later cut holds them."""
+        with self._lock:
+            for name in names:
+                del self._members[name]
+
     def script_waits(self) -> None:
-        """Note that the script waits: it has started what it wants to start."""
+        """Note that the script waits: it has started what it wants to start for now."""
         self._waiting.set()
 
     @property
     def settled(self) -> bool:
-        """Whether the script has started all its queries, as far as can be told.
-
-        Before that a cut would miss queries, and a stop would stop only half of them. A query that is expected may
-        still be replaying its batches; only a script that waits has decided to go without it.
-        """
+        """Whether the script has started what it wants to start for now, as far as can be told."""
+        if self._waiting.is_set():
+            return True
         with self._lock:
-            quiet = bool(self._queries) and self._clock.lease_time() - self._last_start > SETTLE_SECONDS
-        return self._waiting.is_set() or (quiet and self._expected <= self.names)
+            calm = bool(self._rank) and not self._beginning
+            return calm and self._clock.lease_time() - self._last_start > SETTLE_SECONDS
+
+    @property
+    def whole(self) -> bool:
+        """Whether a cut of :attr:`members` holds every query of the run.
+
+        What an earlier epoch had is among them from the beginning. Only a script that is being run for the first time
+        has to come to its own queries before: half of them would be half a cut.
+        """
+        return self._complete or self.settled
 
     def failure(self) -> str | None:
-        """Return why the first failed query failed, or ``None``."""
+        """Return why the first failed query failed, or ``None``; what the script has started again since has not."""
         return next((reason for query in self.started if (reason := query.failure())), None)

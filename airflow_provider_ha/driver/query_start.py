@@ -24,7 +24,10 @@ from airflow_provider_ha.driver.context import Fenced
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.origin import Origin
 from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
+from airflow_provider_ha.driver.resting import RestingQuery, described
 from airflow_provider_ha.driver.spark_conf import check_location, fit_state_format
+from airflow_provider_ha.driver.start_ledger import StartLedger, check_new_name
+from airflow_provider_ha.driver.stopper import has_ended
 from airflow_provider_ha.driver.writer_notes import SinkSpec, check_options, checked_name, notes, sink_spec
 from airflow_provider_ha.errors import (
     ApplicationRefusedError,
@@ -91,7 +94,7 @@ def check_writer(writer: Any, path: str | None, root: Path, taken: frozenset[str
     """Return the writer with everything that its notes say.
 
     :param root: The epoch's working directory.
-    :param taken: Names of the queries that were already started.
+    :param taken: Names of the queries that run.
     :raises ApplicationRefusedError: Its query cannot be made highly available as it is.
     """
     noted = notes(writer)
@@ -111,35 +114,87 @@ class QueryStarter:
     """Starts the queries of one epoch.
 
     :param calls: pyspark's own calls.
+    :param ledger: What the run's script has started.
+    :param allow_new: Whether the script may replace a query by one of a new name after a loss.
     """
 
-    def __init__(self, origin: Origin, registry: QueryRegistry, lifecycle: Lifecycle, calls: WriterCalls) -> None:
+    def __init__(
+        self,
+        origin: Origin,
+        registry: QueryRegistry,
+        lifecycle: Lifecycle,
+        calls: WriterCalls,
+        ledger: StartLedger,
+        *,
+        allow_new: bool = False,
+    ) -> None:
         self._origin = origin
         self._registry = registry
         self._lifecycle = lifecycle
         self._calls = calls
+        self._ledger = ledger
+        self._allow_new = allow_new
 
     def start(self, writer: Any, path: str | None) -> Any:
         """Start the query of *writer* where its sink and its checkpoint agree; returns pyspark's handle.
 
+        No stop begins to end queries while this is under way; one that is asked for ends the replay after its batch.
+
         :raises ApplicationRefusedError: It cannot be made highly available as it is.
         :raises RestoreRefusedError: The sink has batches whose boundaries are not known.
+        :raises StorageUnavailableError: What the run has started could not be noted; the query was not started.
+        :raises SystemExit: The job is being stopped: the script has nothing more to do.
         """
-        if self._lifecycle.stopping.is_set():
-            self._lifecycle.ended.wait()
-            raise JobStateError("the job is being stopped: no query is started any more")
+        with self._lifecycle.start_of_a_query() as admitted:
+            if admitted and (handle := self._start(writer, path)) is not None:
+                return handle
+        self._lifecycle.ended.wait()
+        raise SystemExit(0)  # no JobStateError: a script that catches it and tries again would go round and round
+
+    def _start(self, writer: Any, path: str | None) -> Any:
+        """Start the query; ``None`` when a stop came before it was started for good."""
         try:
-            checked = check_writer(writer, path, self._origin.directory, self._registry.names)
-            self._origin.check_adopted(checked.name)
+            checked = check_writer(writer, path, self._origin.directory, self._taken(notes(writer).name))
+            self._check_name(checked.name)
             steps = self._prepare(checked)
         except (ApplicationRefusedError, RestoreRefusedError) as error:
             raise self._lifecycle.refuse(error) from None
-        self._replay(checked, steps)
-        handle = self._calls.start(writer, path)
+        self._ledger.note(checked.name, described(checked.sink))
+        self._registry.begin(self._resting(checked, steps))
+        handle = None
+        try:
+            if self._replay(checked, steps):
+                handle = self._calls.start(writer, path)
+        finally:
+            if handle is None:
+                self._registry.give_up(checked.name)
+        if handle is None:
+            return None
         directory = self._origin.directory / checked.name
         self._registry.add(StartedQuery(checked.name, handle, checked.sink, directory, replayed=len(steps)))
         log.info("query %s started at %s after %d replayed batches", checked.name, progress(directory), len(steps))
         return handle
+
+    def _taken(self, name: str | None) -> frozenset[str]:
+        """Return the name when its query runs: one that the script stopped, or that failed, may be started again."""
+        query = self._registry.find_name(name) if name else None
+        return frozenset({query.name} if isinstance(query, StartedQuery) and not has_ended(query.handle) else ())
+
+    def _check_name(self, name: str) -> None:
+        self._origin.check_adopted(name)
+        if not self._allow_new:
+            registry = self._registry
+            expected = [query.name for query in registry.members]
+            check_new_name(name, self._ledger.before, expected=expected, begun=registry.begun)
+
+    def _resting(self, checked: CheckedWriter, steps: tuple[ReplayStep, ...]) -> RestingQuery:
+        return RestingQuery(
+            checked.name,
+            self._origin.directory / checked.name,
+            described(checked.sink),
+            checked.sink.path if checked.sink.kind is SinkKind.FILE else None,
+            max((step.batch for step in steps), default=-1),
+        )
 
     def _prepare(self, checked: CheckedWriter) -> tuple[ReplayStep, ...]:
         """Seed a new output directory, and decide what is to be executed before the start."""
@@ -197,12 +252,15 @@ class QueryStarter:
         if digest is not None and sink_log.set_aside(batch, digest):
             log.warning("query %s: batch %d of an unfinished drain was set aside in %s", name, batch, path)
 
-    def _replay(self, checked: CheckedWriter, steps: tuple[ReplayStep, ...]) -> None:
-        """Execute recorded batches one by one, then give the writer its own sink and trigger back."""
-        if not steps:
-            return
+    def _replay(self, checked: CheckedWriter, steps: tuple[ReplayStep, ...]) -> bool:
+        """Execute recorded batches one by one, then give the writer its own sink and trigger back.
+
+        :returns: Whether the query may be started: not when a stop was asked for, which finds it at rest.
+        """
         directory = self._origin.directory / checked.name
         for step in steps:
+            if self._lifecycle.stopping.is_set():
+                return False
             log.info("query %s: batch %d is executed again into %s", checked.name, step.batch, step.into)
             if step.entry is not None:
                 put_offsets(directory, step.entry)
@@ -214,9 +272,11 @@ class QueryStarter:
                     f"query {checked.name!r} stands at {now} after batch {step.batch} was executed again",
                     next_step="Restore from an older checkpoint",
                 )
-        self._calls.set_format(checked.writer, checked.sink.source)
-        self._calls.trigger(checked.writer, **checked.trigger)
-        self._forget_replayed_runs(checked)
+        if steps:
+            self._calls.set_format(checked.writer, checked.sink.source)
+            self._calls.trigger(checked.writer, **checked.trigger)
+            self._forget_replayed_runs(checked)
+        return not self._lifecycle.stopping.is_set()
 
     def _forget_replayed_runs(self, checked: CheckedWriter) -> None:
         """Without this the script's ``awaitAnyTermination()`` returns at once: the replay "terminated".

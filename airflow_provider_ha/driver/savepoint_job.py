@@ -43,7 +43,7 @@ class SavepointJob:
         :raises OperationFailedError: A query is missing: half a cut is no savepoint.
         :raises CheckpointError: The copy is damaged, or Spark purges faster than it can be copied.
         """
-        if not self.registry.settled:
+        if not self.registry.whole:
             raise OperationFailedError("the script has not started all its queries yet", next_step="Ask again later")
         arguments = operation.arguments
         schedule = schedule_of(arguments)
@@ -77,7 +77,7 @@ class SavepointJob:
 
     def _copy(self, savepoint_id: str, label: str, schedule: str | None) -> Savepoint:
         for attempt in range(1, COPY_ATTEMPTS + 1):
-            queries = self.registry.started
+            queries = self.registry.members
             request = SavepointRequest(
                 savepoint_id=savepoint_id,
                 run=self.provenance.run,
@@ -85,6 +85,7 @@ class SavepointJob:
                 # Downstream first: no query is ahead of what it read.
                 cut={query.name: progress(query.directory).committed for query in reversed(queries)},
                 sinks={query.name: query.sink_now() for query in queries},
+                sink_logs={query.name: query.sink_log for query in queries if query.sink_log is not None},
                 graph=self.provenance.graph,
                 spark_version=self.provenance.spark_version,
                 label=label,

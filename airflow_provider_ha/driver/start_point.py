@@ -15,7 +15,9 @@ from airflow_provider_ha.checkpoints.directories.adopted import query_id
 from airflow_provider_ha.checkpoints.directories.carried import carry, read_carried
 from airflow_provider_ha.checkpoints.directories.delta import DeltaLog
 from airflow_provider_ha.checkpoints.directories.fence import fence_directory
+from airflow_provider_ha.checkpoints.directories.kept_logs import keep_sink_logs, kept_in
 from airflow_provider_ha.checkpoints.directories.sinks import FileSinkLog, local_path
+from airflow_provider_ha.checkpoints.directories.started import read_started, write_started
 from airflow_provider_ha.checkpoints.format.layout import Progress, progress
 from airflow_provider_ha.checkpoints.model import QueryPlan, RestorePlan
 from airflow_provider_ha.checkpoints.restore.drains import newest_drain
@@ -70,7 +72,9 @@ def prepare_start(
             check_facts(plan, work_path / plan.directory)
         check_adopted(plan)
         prepare_restore(work_path / plan.directory, plan, target)
-        return replace(origin, kind=OriginKind.RESTORE)
+        if not plan.adopted:
+            keep_sink_logs(work_path / plan.directory, target)
+        return replace(origin, kind=OriginKind.RESTORE, sinks=kept_in(target) or origin.sinks)
     target.mkdir(parents=True)
     return origin
 
@@ -146,10 +150,15 @@ def _recover(origin: Origin, fenced: Path, previous: Generation, published: Mapp
     origin.directory.mkdir(parents=True)
     committed = prepare_recovery(fenced, origin.directory, recorded=recorded)
     carry(fenced, origin.directory, published)
+    if (kept := kept_in(fenced)) is not None:
+        keep_sink_logs(kept, origin.directory)
+    if (started := read_started(fenced)) is not None:
+        write_started(origin.directory, started)
     log.info("epoch %d is continued from %s at %s", previous.epoch, fenced, committed)
     return replace(
         origin,
         kind=OriginKind.RECOVERY,
+        sinks=kept_in(origin.directory) or origin.sinks,
         carried=read_carried(origin.directory),
         source=f"epoch {previous.epoch}",
         drain=newest_drain(fenced),

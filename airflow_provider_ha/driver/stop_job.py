@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import queue
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from airflow_provider_ha.driver.job_writer import JobWriter
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.publisher import Publisher
 from airflow_provider_ha.driver.queries import QueryRegistry
+from airflow_provider_ha.driver.resting import RestingQuery
 from airflow_provider_ha.driver.stopper import stop_together
 from airflow_provider_ha.errors import HaError, OperationFailedError
 from airflow_provider_ha.jobs.model import DrainedQuery, JobState, Operation
@@ -108,7 +109,7 @@ class StopJob:
         :raises HaError: It could not be done; the queries may have been stopped.
         """
         request = StopRequest.of(operation)
-        self._stop_queries()
+        self._stop_queries(terminate=request.terminate)
         result: dict[str, Any] = {}
         try:
             checkpoint = self.publisher.publish(CheckpointKind.STOP)
@@ -126,16 +127,21 @@ class StopJob:
             answers={operation.operation_id: (operation, result)},
         )
 
-    def _stop_queries(self) -> None:
-        """Stop every query at a batch boundary, all at the same time.
+    def _stop_queries(self, *, terminate: bool) -> None:
+        """Stop every query at a batch boundary, all at the same time. What is not started yet is at rest, and stays so.
 
-        :raises OperationFailedError: One of them failed, hangs, or did not end at a boundary.
+        :raises OperationFailedError: One of them failed, hangs, or did not end at a boundary; or the job cannot be
+            drained, and nothing was stopped.
         """
-        while not (self.registry.settled or self.lifecycle.script_ended.wait(SETTLE_POLL)):
+        while not (self.registry.whole or self.lifecycle.script_ended.wait(SETTLE_POLL)):
             pass
-        self.lifecycle.stopping.set()
+        if terminate and (reason := undrainable(self.registry.resting)):
+            raise OperationFailedError(reason, next_step="Ask again once the script has started it, or suspend the job")
+        self.lifecycle.begin_stop()
         self.writer.set_state(JobState.STOPPING)
-        stop_all(self.registry)
+        stop_all(self.registry, self.lifecycle)
+        if terminate and (reason := undrainable(self.registry.resting)):  # its replay began since, and was broken off
+            raise StopFailedError(reason, {})
 
     def _end_script(self, checkpoint: Checkpoint, *, terminate: bool) -> Mapping[str, DrainedQuery]:
         """Let the script go on to its end, and drain when that was asked for."""
@@ -167,11 +173,26 @@ class StopFailedError(OperationFailedError):
         super().__init__(f"the job could not be stopped: {reason}", next_step="It is started again and keeps running")
 
 
-def stop_all(registry: QueryRegistry) -> None:
+def undrainable(resting: Iterable[RestingQuery]) -> str:
+    """Return why a job with these queries at rest cannot be drained; empty when it can be.
+
+    What a sink has of a batch that its query has not committed would be repeated by the drain, or skipped.
+    """
+    names = [query.name for query in resting if query.pending]
+    if not names:
+        return ""
+    return f"the script has not started {', '.join(map(repr, names))} yet, which has recorded batches to execute again"
+
+
+def stop_all(registry: QueryRegistry, lifecycle: Lifecycle) -> None:
     """Stop every query at a batch boundary, all at the same time, and assert that none has a batch in flight.
+
+    No query can be started any more (:meth:`Lifecycle.begin_stop`); one that is just being started is waited for.
 
     :raises StopFailedError: One of them failed, hangs, or did not end at a boundary.
     """
+    if not lifecycle.starts_are_over(STOP_SECONDS):
+        raise StopFailedError(f"a query is still being started after {STOP_SECONDS:.0f} s", {})
     for report in stop_together(registry.started, STOP_SECONDS):
         if report.failure or not report.ended:
             reason = report.failure or f"query {report.name!r} has not ended after {report.seconds:.0f} s"

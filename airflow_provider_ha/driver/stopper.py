@@ -20,6 +20,7 @@ from airflow_provider_ha.driver.queries import StartedQuery
 
 SAMPLE_SECONDS = 0.005
 JOIN_MILLISECONDS = 500
+ENDING_SECONDS = 600.0  # for the batch in flight of a query that the script starts again
 
 
 class Moment(Enum):
@@ -109,6 +110,21 @@ class GracefulStop:
             return False
         finally:
             lock.unlock()
+
+
+def has_ended(handle: Any) -> bool:
+    """Whether a query has ended, its last batch included. One that is just ending is waited for.
+
+    :param handle: pyspark's ``StreamingQuery``.
+    """
+    if handle.isActive:
+        return False
+    # Spark says "terminated" as soon as the state is, while the batch may still run.
+    thread = handle._jsq.streamingQuery().queryExecutionThread()  # noqa: SLF001  # as above
+    end = time.monotonic() + ENDING_SECONDS
+    while thread.isAlive() and time.monotonic() < end:
+        thread.join(JOIN_MILLISECONDS)
+    return not thread.isAlive()
 
 
 def _states() -> tuple[Any, Any]:

@@ -71,7 +71,7 @@ def notes(writer: Any) -> WriterNotes:
 def checked_name(noted: WriterNotes, taken: frozenset[str]) -> str:
     """Return the query's name.
 
-    :param taken: Names of the queries that the script already started.
+    :param taken: Names of the queries that run, or must not be started again.
     :raises ApplicationRefusedError: It has none, one that is in use, or one that cannot be a directory.
     """
     if not noted.name:
@@ -82,7 +82,7 @@ def checked_name(noted: WriterNotes, taken: frozenset[str]) -> str:
     if noted.name in taken:
         raise ApplicationRefusedError(
             f"two streaming queries of one run are named {noted.name!r}; they would share a checkpoint",
-            next_step="Give every query its own name",
+            next_step="Give every query its own name; stop a query before it is started again under its name",
         )
     try:
         refuse_reserved(noted.name)

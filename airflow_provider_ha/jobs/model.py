@@ -63,6 +63,8 @@ class HaOptions(Model):
     :param restart_delay: Seconds before the first re-submission; doubles with each, up to *restart_delay_max*.
     :param restart_delay_max: Upper bound of the delay in seconds.
     :param restart_reset_after: Seconds of life after which the counter of attempts begins again.
+    :param allow_new_queries: Whether the script may start queries of other names after a loss, in place of those that
+        it had: a name with a time in it begins from nothing, and the query that it replaces stays behind.
     :param min_batches_to_retain: Spark's ``spark.sql.streaming.minBatchesToRetain``.
     :param kafka_bootstrap: Query -> ``host:port,host:port`` of the brokers that it reads from. Spark's checkpoints do
         not say it; a restore asks them what they still have.
@@ -75,6 +77,7 @@ class HaOptions(Model):
     restart_delay: float = Field(default=1.0, ge=0)
     restart_delay_max: float = Field(default=60.0, ge=0)
     restart_reset_after: float = Field(default=600.0, ge=0)
+    allow_new_queries: bool = False
     min_batches_to_retain: int = Field(default=100, ge=10)
     kafka_bootstrap: dict[str, str] = {}
     kafka_properties: str | None = None
@@ -325,7 +328,12 @@ class QueryStatus(Model):
 
 
 class Status(Record):
-    """``status``: state of the job, written by its leader when it changes."""
+    """``status``: state of the job, written by its leader when it changes.
+
+    :param queries: The queries that the script has started in this epoch.
+    :param not_started: Those that the run had, and that the script has not started yet: they lie at rest, and every
+        checkpoint holds them.
+    """
 
     kind: ClassVar[str] = "status"
 
@@ -333,6 +341,7 @@ class Status(Record):
     run: int
     epoch: int
     queries: dict[str, QueryStatus] = {}
+    not_started: dict[str, QueryStatus] = {}
     checkpoint: int | None = None
     message: str = ""
     at: datetime

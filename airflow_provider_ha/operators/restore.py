@@ -40,6 +40,7 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
     :param kafka_properties: File of Kafka client properties on the worker, readable by its owner only.
     :param unchecked: Queries of which nobody minds what could not be found out; judged as ``LOSS_POSSIBLE``.
     :param fresh_ids: Queries that get a fresh query id, so that their Delta table skips nothing.
+    :param allow_new_queries: Whether the script may start queries of other names after a loss; by default as before.
     :param application: Path of another script.
     :param arguments: Other arguments.
     :param conf: Another Spark conf.
@@ -93,6 +94,7 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
         kafka_properties: str | None = None,
         unchecked: Sequence[str] = (),
         fresh_ids: Sequence[str] = (),
+        allow_new_queries: bool | None = None,
         application: str | None = None,
         arguments: Sequence[str] | None = None,
         conf: Mapping[str, str] | None = None,
@@ -115,6 +117,7 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
         self.kafka_properties = kafka_properties
         self.unchecked = unchecked
         self.fresh_ids = fresh_ids
+        self.allow_new_queries = allow_new_queries
         self.application = application
         self.arguments = arguments
         self.conf = conf
@@ -155,6 +158,7 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
             kafka_properties=self.kafka_properties or None,
             unchecked=frozenset(self.unchecked or ()),
             fresh_ids=frozenset(self.fresh_ids or ()),
+            allow_new_queries=self.allow_new_queries,
             application=self.application or None,
             name=self.name or None,
             arguments=[str(argument) for argument in self.arguments] if self.arguments else None,

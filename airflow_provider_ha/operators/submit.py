@@ -50,6 +50,8 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
     :param restart_delay: Time before the first of these; doubles with each.
     :param checkpoint_interval: Time between two checkpoints.
     :param retained_checkpoints: How many completed checkpoints are kept; at least 1.
+    :param allow_new_queries: Whether the script may start queries of other names after a loss, in place of those that
+        it had, which then stay behind with their state. Without it such a script is refused.
     :param kafka_bootstrap: Query -> ``host:port,host:port`` of the Kafka brokers that it reads from: a restore asks
         them what they still have.
     :param kafka_properties: File of Kafka client properties, of mode 0600, on the hosts that plan restores.
@@ -101,6 +103,7 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
         restart_delay: float | timedelta | None = None,
         checkpoint_interval: float | timedelta | None = None,
         retained_checkpoints: int | None = None,
+        allow_new_queries: bool | None = None,
         kafka_bootstrap: Mapping[str, str] | None = None,
         kafka_properties: str | None = None,
         **kwargs: Any,
@@ -125,6 +128,7 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
         self.restart_delay = restart_delay
         self.checkpoint_interval = checkpoint_interval
         self.retained_checkpoints = retained_checkpoints
+        self.allow_new_queries = allow_new_queries
         self.kafka_bootstrap = kafka_bootstrap
         self.kafka_properties = kafka_properties
 
@@ -150,6 +154,7 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
                     restart_delay=self.restart_delay,
                     checkpoint_interval=self.checkpoint_interval,
                     retained_checkpoints=self.retained_checkpoints,
+                    allow_new_queries=self.allow_new_queries,
                     kafka_bootstrap=dict(self.kafka_bootstrap) if self.kafka_bootstrap else None,
                     kafka_properties=self.kafka_properties or None,
                 ),

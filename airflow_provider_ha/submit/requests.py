@@ -119,6 +119,7 @@ class RestoreRequest:
     :param kafka_properties: File of client properties, to log in there.
     :param unchecked: Queries of which nobody minds what could not be found out; judged as LOSS_POSSIBLE.
     :param fresh_ids: Queries that get a fresh query id: their table skips none of their batches.
+    :param allow_new_queries: In place of what the options say (``HaOptions.allow_new_queries``).
     """
 
     job_id: str
@@ -135,6 +136,7 @@ class RestoreRequest:
     kafka_properties: str | None = None
     unchecked: frozenset[str] = frozenset()
     fresh_ids: frozenset[str] = frozenset()
+    allow_new_queries: bool | None = None
     application: str | None = None
     name: str | None = None
     arguments: Sequence[str] | None = None

@@ -245,6 +245,9 @@ def _graph(job: JobContext, request: RestoreRequest, chosen: Chosen) -> Blob:
         value = getattr(request, name)
         if value is not None:
             overrides[name] = tuple(value) if name in ("arguments", "packages") else value
+    if request.allow_new_queries is not None:
+        options = request.options or source.options
+        overrides["options"] = options.model_copy(update={"allow_new_queries": request.allow_new_queries})
     overrides |= _files(job, request)
     return job.graphs.write_graph(source.model_copy(update=overrides))
 

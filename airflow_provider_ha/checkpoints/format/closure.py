@@ -97,6 +97,7 @@ def needed_files(
         state += state_metadata(directory, batch)
     if planned is not None:
         needed.append(f"{OFFSETS}/{planned}")
+        needed += _before_compaction(directory, batch)
     if last >= 0:
         needed += source_files(directory, read_offsets(directory, last))
     return list(dict.fromkeys(needed + state)), planned
@@ -117,6 +118,17 @@ def source_files(directory: Directory, offsets: OffsetsEntry) -> list[str]:
             # Kafka, rate: one file with the initial offset. Anything else that is numbered there belongs to the source.
             found += [f"{log}/{number}" for number in numbers(directory, log)]
     return found
+
+
+def _before_compaction(directory: Directory, batch: int) -> list[str]:
+    """Return the source files of the committed batch, beside a planned one that compacts the log.
+
+    Spark needs only the compact entry. A checkpoint that is taken before that batch is committed needs what it repeats.
+    """
+    try:
+        return source_files(directory, read_offsets(directory, batch)) if batch >= 0 else []
+    except files.FileGoneError:
+        return []  # Spark has removed it already
 
 
 def source_log(directory: Directory, offsets: OffsetsEntry, position: int) -> str:

@@ -49,7 +49,9 @@ class CompactibleLog:
         :raises FileGoneError: It is not there.
         """
         if entry not in self._names:
-            raise FileGoneError(f"{self._log}/{entry}", "it is needed and not there")
+            later = next((name for k, name in self._names.items() if k > entry and name.endswith(COMPACT)), None)
+            merged = f"; {later} repeats it, and serves once the batch that wrote {later} is committed" if later else ""
+            raise FileGoneError(f"{self._log}/{entry}", f"it is needed and not there{merged}")
         return f"{self._log}/{self._names[entry]}"
 
     def closure(self, entry: int) -> list[str]:

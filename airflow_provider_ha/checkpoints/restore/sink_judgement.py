@@ -31,6 +31,8 @@ def judge_file_sink(facts: QueryFacts, drained: Drained | None, top: int, judgem
 
     :param top: Last batch that is replayed with its recorded boundaries.
     """
+    if facts.cut.sink.path is None:
+        return {}  # restored from another job, and stopped before its script named an output of its own
     if facts.sink_gone:
         _judge_missing_output(facts, judgement)
         return {}

@@ -57,6 +57,7 @@ class SavepointRequest:
     :param savepoint_id: Asking twice with one id makes one savepoint.
     :param cut: Query -> N.
     :param sinks: Query -> where it writes.
+    :param sink_logs: Query -> directory with the log of its file sink; by default where the sink writes.
     :param graph: Digest of the job graph.
     :param schedule: Name of the schedule that makes it and may remove it; ``None`` for a user's own.
     """
@@ -66,6 +67,7 @@ class SavepointRequest:
     epoch: int
     cut: Mapping[str, int]
     sinks: Mapping[str, QuerySink] = field(default_factory=dict)
+    sink_logs: Mapping[str, Path] | None = None
     graph: str
     spark_version: str
     label: str = ""
@@ -120,15 +122,10 @@ class SavepointStore:
         if directory.exists():
             # Of an attempt whose process died, or whose outcome was unknown: without a pointer it is nobody's.
             remove_tree(directory)
-        sinks = {
-            query: local_path(sink.path)
-            for query, sink in request.sinks.items()
-            if sink.kind is SinkKind.FILE and sink.path is not None and query in request.cut
-        }
         # Under a name of its own: a deposed leader that copies on cannot write between these files.
         with building(directory) as hidden:
             directories = {query: live / query for query in request.cut}
-            closures, files = copy_cut(directories, hidden, request.cut, sinks)
+            closures, files = copy_cut(directories, hidden, request.cut, _sink_logs(request))
             savepoint = Savepoint(
                 savepoint_id=request.savepoint_id,
                 job_id=self._paths.job_id,
@@ -262,6 +259,16 @@ class SavepointStore:
         # From the copy: what the manifest says of the batch is what the copied files say.
         entries = (read_entry(directory / query, batch),) if batch >= 0 else ()
         return QueryCut(batch=batch, sink=sink, entries=entries, files=files)
+
+
+def _sink_logs(request: SavepointRequest) -> Mapping[str, Path]:
+    if request.sink_logs is not None:
+        return request.sink_logs
+    return {
+        query: local_path(sink.path)
+        for query, sink in request.sinks.items()
+        if sink.kind is SinkKind.FILE and sink.path is not None and query in request.cut
+    }
 
 
 def _lease(savepoint_id: str) -> str:

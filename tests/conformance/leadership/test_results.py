@@ -140,7 +140,7 @@ def test_the_dirty_results_are_told_from_the_others(
 
 def writer(config: HaConfig, session: Coordinator, paths: JobPaths, leadership: Any) -> JobWriter:
     store = open_store(config)
-    nothing_started: Any = SimpleNamespace(started=[])
+    nothing_started: Any = SimpleNamespace(started=[], resting=[])
     return JobWriter(
         coordinator=session,
         paths=paths,

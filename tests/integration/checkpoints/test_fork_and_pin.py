@@ -75,6 +75,43 @@ def test_a_fork_keeps_the_planned_batch_only_when_it_is_told_to(stats: Path, tmp
     assert progress(tmp_path / "without") == Progress(LAST - 1, LAST - 1)
 
 
+def die_in(directory: Path, batch: int) -> None:
+    """Leave the directory as a kill in the middle of *batch* leaves it: planned, with its source entry, no commit."""
+    for log, first in (("offsets", batch + 1), ("commits", batch), ("sources/0", batch + 1)):
+        for path in (directory / log).iterdir():
+            number = path.name.strip(".").split(".")[0]
+            if number.isdigit() and int(number) >= first:
+                path.unlink()
+    assert progress(directory) == Progress(batch, batch - 1)
+
+
+def test_a_checkpoint_can_be_taken_before_the_batch_that_compacts_a_source_log_is_committed_again(
+    live: Path, stats: Path, tmp_path: Path
+) -> None:
+    die_in(stats, 11)
+
+    prepare_recovery(live, tmp_path / "e2")
+    pin(tmp_path / "e2", tmp_path / "pin", {QUERY: 10})
+
+    assert source_names(tmp_path / "e2" / QUERY) == ["10", "11.compact", "7.compact", "8", "9"]
+    assert source_names(tmp_path / "pin" / QUERY) == ["10", "7.compact", "8", "9"]
+    assert 10 in verify(tmp_path / "pin" / QUERY, depth="full", spark_version="4.2.0").restorable
+
+
+def test_where_spark_has_removed_what_it_compacted_the_error_says_until_when(
+    live: Path, stats: Path, tmp_path: Path
+) -> None:
+    die_in(stats, 11)
+    for name in ("7.compact", "8", "9", "10"):
+        (stats / "sources" / "0" / name).unlink()
+
+    prepare_recovery(live, tmp_path / "e2")
+
+    assert progress(tmp_path / "e2" / QUERY) == Progress(11, 10)
+    with pytest.raises(CheckpointCorruptError, match=r"serves once the batch that wrote 11\.compact is committed"):
+        pin(tmp_path / "e2", tmp_path / "pin", {QUERY: 10})
+
+
 def test_a_fork_that_fails_leaves_nothing(stats: Path, tmp_path: Path) -> None:
     (stats / "offsets" / "7").write_bytes(b"")
 

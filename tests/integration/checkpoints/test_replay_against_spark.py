@@ -15,7 +15,7 @@ from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, RestorePl
 from airflow_provider_ha.checkpoints.restore.drains import drain_directory
 from airflow_provider_ha.checkpoints.restore.facts import LastDirectory, gather_facts
 from airflow_provider_ha.checkpoints.restore.plan import plan_restore
-from airflow_provider_ha.checkpoints.restore.prepare import prepare_restore
+from airflow_provider_ha.checkpoints.restore.prepare import prepare_recovery, prepare_restore
 from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.jobs.model import DrainedQuery
 from tests.recorded_job import (
@@ -78,6 +78,42 @@ def test_a_rewound_query_and_one_killed_in_the_crash_window_end_at_the_truth(tmp
 
     assert_exact(rewound, FILES + MORE)
     assert_exact(window, FILES + MORE)
+
+
+def die_in(batch: int, directory: Path, log: Path) -> None:
+    """Leave checkpoint and sink log as a kill in the middle of *batch* leaves them, before it reached the sink."""
+    for place, first in (
+        (directory / "offsets", batch + 1),
+        (directory / "commits", batch),
+        (directory / "sources" / "0", batch + 1),
+        (log, batch),
+    ):
+        for path in place.iterdir():
+            number = path.name.strip(".").split(".")[0]
+            if number.isdigit() and int(number) >= first:
+                path.unlink()
+
+
+@pytest.mark.spark
+@pytest.mark.long
+@pytest.mark.timeout(500)
+def test_a_loss_in_the_middle_of_a_compaction_goes_on_and_so_does_a_checkpoint_taken_then(tmp_path: Path) -> None:
+    """Batch 11 compacts the source's log, which every fourth batch does."""
+    spec, outputs = [], []
+    for name in ("recovered", "restored"):
+        live, out = job(tmp_path, name)
+        die_in(11, live / QUERY, out / LOG)
+        prepare_recovery(live, tmp_path / name / "e2")
+        pin(tmp_path / name / "e2", tmp_path / name / "pin", {QUERY: 10}, sinks={QUERY: out})
+        fork(tmp_path / name / "pin" / QUERY, tmp_path / name / "e3" / QUERY, keep_planned=False)
+        directory = tmp_path / name / ("e2" if name == "recovered" else "e3") / QUERY
+        spec.append({"checkpoint": directory, "out": out})
+        outputs.append(out)
+
+    continue_query(spec, tmp_path)
+
+    for out in outputs:
+        assert_exact(out, FILES + MORE)
 
 
 @pytest.mark.spark

@@ -170,7 +170,7 @@ def test_the_loop_removes_what_is_old_beside_its_ticks_and_at_its_end(job: Job, 
     job.checkpoints.subsume(job.leadership, 1)
     failed: list[BaseException] = []
     writer = SimpleNamespace(set_state=lambda *_: None, publish_status=lambda _: None)
-    loop = PublishLoop(publisher, writer, publisher._registry, Lifecycle(), failed.append)
+    loop = PublishLoop(publisher, writer, publisher._registry, Lifecycle(), failed.append, settled=lambda: None)
 
     loop.start()
     wait_until(lambda: numbers(job) == [3] and not job.pin_path(2).exists(), timeout=20, what="the removal")

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
 from airflow_provider_ha.checkpoints.model import CheckpointKind
+from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.jobs.model import JobState, OperationKind, OperationState
+from airflow_provider_ha.submit.client import HaClient
 from airflow_provider_ha.testing.waiting import wait_until
+from tests import submit_helpers
 from tests.driver_helpers import APPS, PATIENCE, ManagedJob, Stream, finished
+from tests.supervised_job import SupervisedJob
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 QUERIES = ("windows", "rows")
+
+
+@pytest.fixture
+def gated(config: HaConfig, tmp_path: Path) -> Iterator[SupervisedJob]:
+    with HaClient.open(config) as client:
+        job = SupervisedJob(client, Stream(tmp_path))
+        yield job
+        submit_helpers.kill_all(job.job._job)
 
 
 def test_running_script_publishes_checkpoints_and_suspends_at_a_batch_boundary(job: ManagedJob, stream: Stream) -> None:
@@ -78,6 +93,27 @@ def test_script_that_ends_by_itself_finishes_with_a_sharp_checkpoint(job: Manage
     assert newest is not None
     assert newest.reason is CheckpointKind.STOP
     assert newest.cut == {"copy": job.progress("copy").planned}
+
+
+@pytest.mark.long
+def test_the_end_of_a_script_drops_a_query_that_it_was_restored_with_and_never_started(
+    gated: SupervisedJob,
+) -> None:
+    """The script was changed with the new run; a stop in between keeps what the script has not come to yet."""
+    gated.stream.feed(2)
+    gated.submit()
+    gated.await_read(1)
+    gated.stop("suspend")
+    assert gated.await_result().state is JobState.FINISHED
+
+    copies = str(gated.stream.root / "copies")
+    gated.submit_script(APPS / "available_now.py", [str(gated.stream.source), copies])
+
+    result = gated.await_result()
+    assert result.state is JobState.FINISHED
+    assert "it never started 'windows', which the run was restored with" in result.reason
+    assert gated.job.checkpoints.pointer(result.checkpoint or 0).cut.keys() == {"copy"}
+    assert "it never started 'windows'" in gated.log(newest_only=True)
 
 
 @pytest.mark.long  # the quick suite cancels in tests/integration/test_client.py

@@ -181,6 +181,13 @@ def test_an_output_that_was_emptied_may_have_lost_rows() -> None:
     assert plan(facts(FILE, sink_max=-1)).verdict is Verdict.LOSS_POSSIBLE
 
 
+def test_an_output_that_the_script_has_not_named_yet_has_lost_nothing() -> None:
+    """A copy of a job that was stopped while its script waited, before it came to this query."""
+    known = facts(QuerySink(kind=SinkKind.FILE, format="json"))
+
+    assert plan(known).verdict is Verdict.SAFE
+
+
 def test_another_output_starts_at_the_cut_and_replays_nothing() -> None:
     made = plan(facts(FILE, 5, 6, sink_max=9), same_output=False)
 

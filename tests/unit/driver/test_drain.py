@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.driver.drain_run import WithheldWhenEmpty
+from airflow_provider_ha.driver.drain_run import DrainStarter, WithheldWhenEmpty
 from airflow_provider_ha.driver.ending import Ending
+from tests.writer_helpers import writer_of
 
 
 class Rows:
@@ -41,6 +42,17 @@ def test_a_function_is_called_only_when_there_are_rows(rows: int, called: bool) 
     assert withheld.called is called
     assert given == ([(batch, 7)] if called else [])
     assert not batch.kept
+
+
+def test_a_script_that_starts_its_query_again_and_again_is_over_once_that_is_drained(tmp_path: Path) -> None:
+    ended = SimpleNamespace(awaitTermination=lambda: None)
+    calls = SimpleNamespace(set_format=lambda *_: None, trigger=lambda *_, **__: None, start=lambda *_: ended)
+    starter = DrainStarter(tmp_path, calls)  # type: ignore[arg-type]
+    writer = writer_of("q", tmp_path)
+    assert starter.start(writer, None) is ended
+
+    with pytest.raises(SystemExit):
+        starter.start(writer, None)
 
 
 def test_fork_of_a_drain_is_still_there_when_the_result_is_written(tmp_path: Path) -> None:

@@ -1,15 +1,17 @@
-"""When the driver believes that the script has started all its queries: only then a cut is whole."""
+"""Which queries a cut holds, and when one may be taken: the registry of a driver, without Spark."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.model import SinkKind
+from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
 from airflow_provider_ha.driver.queries import SETTLE_SECONDS, QueryRegistry, StartedQuery
 from airflow_provider_ha.driver.query_start import WriterCalls
+from airflow_provider_ha.driver.resting import RestingQuery
 from airflow_provider_ha.driver.writer_notes import SinkSpec
 
 
@@ -30,32 +32,59 @@ def clock() -> HeldClock:
 
 @pytest.fixture
 def registry(clock: HeldClock) -> QueryRegistry:
+    """The registry after a loss: nothing says whether the script had started all its queries."""
     registry = QueryRegistry(clock)
-    registry.expect(["first", "second"])
+    registry.expect([resting("first"), resting("second")], complete=False)
     return registry
 
 
-def query(name: str) -> StartedQuery:
-    return StartedQuery(name, None, SinkSpec(SinkKind.OTHER, "noop"), Path(name))
+def resting(name: str) -> RestingQuery:
+    return RestingQuery(name, Path(name), QuerySink(kind=SinkKind.OTHER))
 
 
-def test_a_query_that_is_expected_is_waited_for_however_long_it_replays(
-    registry: QueryRegistry, clock: HeldClock
-) -> None:
-    registry.add(query("first"))
-    clock.seconds += 100 * SETTLE_SECONDS
+def query(name: str, error: str | None = None) -> StartedQuery:
+    handle = SimpleNamespace(runId=name, exception=lambda: error)
+    return StartedQuery(name, handle, SinkSpec(SinkKind.OTHER, "noop"), Path(name))
 
+
+def names(queries: Any) -> list[str]:
+    return [each.name for each in queries]
+
+
+def test_what_was_complete_before_a_loss_is_whole_before_anything_is_started(clock: HeldClock) -> None:
+    registry = QueryRegistry(clock)
+
+    registry.expect([resting("first")], complete=True)
+
+    assert registry.whole
     assert not registry.settled
+
+
+def test_a_script_that_was_lost_while_it_started_its_queries_is_waited_for(registry: QueryRegistry) -> None:
+    registry.add(query("first"))
+
+    assert not registry.whole
 
 
 def test_a_script_that_never_waits_is_set_up_some_time_after_its_last_start(
     registry: QueryRegistry, clock: HeldClock
 ) -> None:
     registry.add(query("first"))
-    registry.add(query("second"))
 
     assert not registry.settled
     clock.seconds += SETTLE_SECONDS + 1
+    assert registry.settled
+
+
+def test_a_script_that_starts_a_query_is_not_set_up_however_long_that_replays(
+    registry: QueryRegistry, clock: HeldClock
+) -> None:
+    registry.add(query("first"))
+    registry.begin(resting("second"))
+    clock.seconds += 100 * SETTLE_SECONDS
+
+    assert not registry.settled
+    registry.give_up("second")
     assert registry.settled
 
 
@@ -65,6 +94,54 @@ def test_a_script_that_waits_has_started_what_it_wants(registry: QueryRegistry) 
     registry.script_waits()
 
     assert registry.settled
+
+
+def test_what_is_not_started_yet_is_a_member_behind_all_that_run(registry: QueryRegistry) -> None:
+    """A cut reads in the opposite order: what may read the output of another query is read first."""
+    registry.add(query("new"))
+    registry.add(query("second"))
+
+    assert names(registry.members) == ["new", "second", "first"]
+    assert names(registry.resting) == ["first"]
+
+
+def test_a_query_that_is_being_started_stays_a_member_with_the_sink_that_the_script_gives_it(
+    registry: QueryRegistry,
+) -> None:
+    moved = RestingQuery("first", Path("first"), QuerySink(kind=SinkKind.FILE, path="/elsewhere"))
+
+    registry.begin(moved)
+
+    assert registry.members[0] == moved
+    assert names(registry.members) == ["first", "second"]
+
+
+def test_a_query_that_runs_for_the_first_time_is_no_member_before_it_has_started(registry: QueryRegistry) -> None:
+    registry.begin(resting("new"))
+
+    assert names(registry.members) == ["first", "second"]
+
+
+def test_only_the_newest_handle_of_a_name_counts(registry: QueryRegistry) -> None:
+    registry.add(query("first", "it failed"))
+    registry.add(query("second"))
+    assert "it failed" in (registry.failure() or "")
+
+    again = query("first")
+    registry.begin(resting("first"))
+    registry.add(again)
+
+    assert registry.failure() is None
+    assert registry.find(SimpleNamespace(runId="first")) is again
+    assert names(registry.started) == ["first", "second"]
+
+
+def test_the_message_names_what_the_script_has_not_begun_to_start(registry: QueryRegistry) -> None:
+    registry.begin(resting("first"))
+
+    assert registry.missing() == "the script has not started 'second', which the run had before"
+    registry.add(query("second"))
+    assert registry.missing() == ""
 
 
 def test_the_wait_for_a_replayed_batch_is_not_the_scripts() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -10,9 +11,10 @@ import pytest
 from airflow_provider_ha.checkpoints.format.metadata_log import read_query_id
 from airflow_provider_ha.checkpoints.model import QueryPlan, QuerySink, RestorePlan, SinkKind, Verdict
 from airflow_provider_ha.driver.origin import Origin, OriginKind
+from airflow_provider_ha.driver.start_ledger import StartLedger
 from airflow_provider_ha.driver.start_point import prepare_start
 from airflow_provider_ha.errors import RestoreRefusedError
-from airflow_provider_ha.jobs.model import Blob, Run, StartKind, StartPoint
+from airflow_provider_ha.jobs.model import Blob, Generation, Run, StartKind, StartPoint
 from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint
 from airflow_provider_ha.storage.blobs import put_blob
 from airflow_provider_ha.storage.local import LocalStore
@@ -22,12 +24,12 @@ from tests.portable_helpers import QUERY, checkpoint, write_batch
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
 
-def start(root: Path, plan: RestorePlan) -> Origin:
+def start(root: Path, plan: RestorePlan, previous: Generation | None = None, key: str = "live/e1-a") -> Origin:
     store = LocalStore(root / "store")
     sha256, size = put_blob(store, plan.to_bytes())
     begin = StartPoint(kind=StartKind.CHECKPOINT, source_id="1", plan=Blob(sha256=sha256, size=size))
     run = Run(number=1, graph=Blob(sha256="0" * 64, size=1), start=begin, request_id="r", created_at=NOW)
-    return prepare_start(store, root / "work", run, None, "live/e1-a")
+    return prepare_start(store, root / "work", run, previous, key)
 
 
 def start_from_plan(root: Path, *, same_output: bool) -> Origin:
@@ -66,6 +68,38 @@ def test_restore_into_the_same_output_is_refused_when_somebody_wrote_to_it_meanw
         start_from_plan(tmp_path, same_output=True)
 
     assert not (tmp_path / "work" / "live" / "e1-a").exists()
+
+
+def test_the_next_epoch_knows_what_the_one_before_has_started(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    checkpoint(work / "live" / "e1-a" / QUERY)
+    ledger = StartLedger(work / "live" / "e1-a")
+    ledger.note(QUERY, QuerySink(kind=SinkKind.FOREACH_BATCH))
+    ledger.complete()
+    run = Run(number=1, graph=Blob(sha256="0" * 64, size=1), start=StartPoint(), request_id="r", created_at=NOW)
+    previous = Generation(run=1, epoch=1, directory="live/e1-a")
+
+    origin = prepare_start(LocalStore(tmp_path / "store"), work, run, previous, "live/e2-b")
+
+    before = StartLedger(origin.directory).before
+    assert (before.sinks.keys(), before.complete) == ({QUERY}, True)
+
+
+def test_the_logs_of_the_restored_sinks_outlive_the_pin_that_they_were_kept_in(tmp_path: Path) -> None:
+    """A script may start the query when the pin is gone: its new output needs the old log."""
+    kept = tmp_path / "work" / "pin" / "sinks" / "q" / "_spark_metadata"
+    kept.mkdir(parents=True)
+    (kept / "0").write_text("v1")
+    first = start_from_plan(tmp_path, same_output=False)
+    shutil.rmtree(tmp_path / "work" / "pin")
+    assert first.plan is not None
+
+    second = start(tmp_path, first.plan, Generation(run=1, epoch=1, directory="live/e1-a"), "live/e2-b")
+
+    log = second.sink_log("q")
+    assert log is not None
+    assert (log / "0").read_text() == "v1"
+    assert log.is_relative_to(second.directory)
 
 
 def test_what_was_adopted_is_refused_when_its_query_went_on_meanwhile(tmp_path: Path) -> None:

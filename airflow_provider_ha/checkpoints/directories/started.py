@@ -1,0 +1,80 @@
+"""What a run's script has started so far, kept in its working directory and handed on to that of the next epoch.
+
+Invariant: a query is noted with its sink before it executes its first batch in an epoch. So whoever cuts the queries of
+a later epoch knows where each one writes, also while its script has not started it again.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+from airflow_provider_ha.checkpoints.directories.links import write_aside
+from airflow_provider_ha.checkpoints.model import QuerySink
+from airflow_provider_ha.errors import StorageUnavailableError
+from airflow_provider_ha.records import Model, Record
+
+
+FILE = ".started.json"  # hidden: no query can have this name
+
+
+class StartedBefore(Model):
+    """One query that the script of the run has started.
+
+    :param sink: Where it writes; what it has is read when it is needed.
+    """
+
+    name: str
+    sink: QuerySink
+
+
+class StartedQueries(Record):
+    """The queries that the script of one run has started, of all its epochs.
+
+    :param queries: In the order in which they were started first.
+    :param complete: Whether the script has waited, or been quiet, since: then these are all that it starts by itself.
+    """
+
+    kind: ClassVar[str] = "started-queries"
+
+    queries: tuple[StartedBefore, ...] = ()
+    complete: bool = False
+
+    @property
+    def sinks(self) -> dict[str, QuerySink]:
+        """Query -> where it writes."""
+        return {query.name: query.sink for query in self.queries}
+
+    def including(self, name: str, sink: QuerySink) -> StartedQueries:
+        """Return the record with one more query, or with a new sink of one that it names."""
+        known = self.sinks | {name: sink}
+        queries = tuple(StartedBefore(name=each, sink=where) for each, where in known.items())
+        return self.model_copy(update={"queries": queries})
+
+
+def read_started(directory: Path) -> StartedQueries | None:
+    """Return what a working directory says; ``None`` for one of an older release, or one without a query yet.
+
+    :raises RecordCorruptError: The file is not what was written.
+    :raises StorageUnavailableError: It could not be read.
+    """
+    path = directory / FILE
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StorageUnavailableError(f"cannot read {path}: {error}") from error
+    return StartedQueries.from_bytes(data, source=str(path))
+
+
+def write_started(directory: Path, started: StartedQueries) -> None:
+    """Write it into a working directory, durably.
+
+    :raises StorageUnavailableError: It could not be written.
+    """
+    path = directory / FILE
+    try:
+        write_aside(path, started.to_bytes())
+    except OSError as error:
+        raise StorageUnavailableError(f"cannot write {path}: {error}") from error

@@ -1,0 +1,123 @@
+"""Queries that lie at rest in the working directory: the run had them, and its script has not started them yet.
+
+Invariant: they belong to every cut, at their committed batch. Nothing executes them, so reading them needs no care;
+while recorded batches of one are executed again it is cut like one that runs. A batch that is planned and not committed
+stays behind: its boundaries are in the payload, so a restore executes exactly it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from airflow_provider_ha.checkpoints.directories.sinks import FileSinkLog, local_path
+from airflow_provider_ha.checkpoints.directories.started import StartedQueries
+from airflow_provider_ha.checkpoints.format.layout import progress, queries
+from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
+from airflow_provider_ha.driver.origin import Origin, OriginKind
+from airflow_provider_ha.driver.writer_notes import SinkSpec
+from airflow_provider_ha.errors import CheckpointError
+from airflow_provider_ha.jobs.model import QueryStatus
+
+
+@dataclass(frozen=True, slots=True)
+class RestingQuery:
+    """One query that the run had, and that nothing executes at the moment.
+
+    :param directory: Its checkpoint location in this epoch.
+    :param sink: Where it writes; ``None`` when nothing tells.
+    :param sink_log: Directory with the log of its file sink up to its committed batch; ``None`` for other sinks.
+    :param recorded_to: Highest batch that is executed again before it starts; -1 for none.
+    """
+
+    name: str
+    directory: Path
+    sink: QuerySink | None
+    sink_log: Path | None = None
+    recorded_to: int = -1
+
+    @property
+    def pending(self) -> bool:
+        """Whether its sink may have a batch that it has not committed: it has to be started before it is drained."""
+        now = progress(self.directory)
+        return now.in_flight or self.recorded_to > now.committed
+
+    def sink_now(self) -> QuerySink:
+        """Return what the sink has now.
+
+        :raises CheckpointError: Nothing tells where the query writes.
+        """
+        if self.sink is None:
+            raise CheckpointError(
+                f"query {self.name!r} has not been started yet, and an older release did not record where it writes",
+                next_step="Wait until the script has started it",
+            )
+        return as_it_is(self.sink)
+
+    def status(self) -> QueryStatus:
+        """Return where the query stands, from its directory."""
+        now = progress(self.directory)
+        where = (self.sink.path or self.sink.table or self.sink.format) if self.sink is not None else None
+        return QueryStatus(planned=now.planned, committed=now.committed, sink=where)
+
+
+def described(sink: SinkSpec) -> QuerySink:
+    """Return the record of where a query writes, without what is there."""
+    return QuerySink(
+        kind=sink.kind,
+        format=sink.source,
+        path=str(sink.path) if sink.path else None,
+        table=str(sink.table) if sink.table else None,
+    )
+
+
+def as_it_is(sink: QuerySink) -> QuerySink:
+    """Return the record with what the log of a file sink has now."""
+    if sink.kind is not SinkKind.FILE or sink.path is None:
+        return sink
+    return sink.model_copy(update={"max_batch": FileSinkLog(local_path(sink.path)).max_batch()})
+
+
+def expected_queries(
+    origin: Origin, started: StartedQueries, published: Callable[[], Mapping[str, QuerySink]]
+) -> tuple[RestingQuery, ...]:
+    """Return the queries that the working directory was made with, in the order of their first start.
+
+    :param started: What the run's earlier epochs have started.
+    :param published: Returns query -> sink of the run's newest checkpoint; asked only where *started* does not tell,
+        which is so after an epoch of an older release.
+    """
+    there = queries(origin.directory)
+    noted: Mapping[str, QuerySink] = started.sinks
+    if origin.kind is OriginKind.RECOVERY and not noted.keys() >= set(there):
+        noted = {**noted, **{name: sink for name, sink in published().items() if name not in noted}}
+    order = [name for name in noted if name in there]
+    order += [name for name in there if name not in noted]
+    return tuple(_resting(origin, name, noted.get(name)) for name in order)
+
+
+def _resting(origin: Origin, name: str, noted: QuerySink | None) -> RestingQuery:
+    plan = origin.plans.get(name)
+    sink, kept = noted, False
+    if sink is None and plan is not None:
+        same = origin.plan is not None and origin.plan.same_output
+        # Of another job this is its own output, and not this job's: nothing is known of that before the script says it.
+        sink = plan.sink if same else plan.sink.model_copy(update={"path": None, "table": None, "max_batch": -1})
+        kept = plan.sink_gone
+    return RestingQuery(
+        name,
+        origin.directory / name,
+        sink,
+        _sink_log(origin, name, sink, kept=kept),
+        max((entry.batch for entry in origin.recorded(name)), default=-1),
+    )
+
+
+def _sink_log(origin: Origin, name: str, sink: QuerySink | None, *, kept: bool) -> Path | None:
+    if sink is None or sink.kind is not SinkKind.FILE:
+        return None
+    if sink.path is not None and not kept:
+        return local_path(sink.path)
+    log = origin.sink_log(name)
+    return log.parent if log is not None else None

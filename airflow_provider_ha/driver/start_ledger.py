@@ -1,0 +1,78 @@
+"""Keeps what the script of a run has started, and says which names it may start after a loss.
+
+A script that is run again starts what it started before. One that makes a new name with every start (a name with a time
+in it) leaves the query that it had behind, with its state, and begins from nothing: that is refused.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection
+from pathlib import Path
+
+from airflow_provider_ha.checkpoints.directories.started import StartedQueries, read_started, write_started
+from airflow_provider_ha.checkpoints.model import QuerySink
+from airflow_provider_ha.errors import ApplicationRefusedError
+
+
+class StartLedger:
+    """The record of one working directory. Safe in several threads.
+
+    :param directory: The working directory of this epoch.
+    :ivar before: What earlier epochs of the run have started.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self.before = read_started(directory) or StartedQueries()
+        self._now = self.before
+        self._lock = threading.Lock()
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Names of the queries that the run's script has started, in whatever epoch."""
+        return frozenset(self._now.sinks)
+
+    def note(self, name: str, sink: QuerySink) -> None:
+        """Note a query before it is started.
+
+        :raises StorageUnavailableError: It could not be written; the query must not be started.
+        """
+        with self._lock:
+            self._put(self._now.including(name, sink))
+
+    def complete(self) -> None:
+        """Note that the script has started what it wants to start.
+
+        :raises StorageUnavailableError: It could not be written.
+        """
+        with self._lock:
+            self._put(self._now.model_copy(update={"complete": True}))
+
+    def _put(self, wanted: StartedQueries) -> None:
+        if wanted != self._now:
+            write_started(self._directory, wanted)
+            self._now = wanted
+
+
+def check_new_name(name: str, before: StartedQueries, *, expected: Collection[str], begun: Collection[str]) -> None:
+    """Refuse a query that the run did not have before its driver was lost, while one that it had has not come back.
+
+    A script that was lost before it came to this query is not refused: either it has started its earlier ones again,
+    or it had not been seen to wait, so that nothing says that there were no more.
+
+    :param before: What earlier epochs of the run have started.
+    :param expected: Names of the queries that the working directory was made with.
+    :param begun: Names of the queries that the script has begun to start in this epoch.
+    :raises ApplicationRefusedError: It would begin from nothing, and the other one would stay behind.
+    """
+    known = before.sinks.keys()
+    missing = sorted(known - set(begun))
+    if not before.complete or not missing or name in known or name in expected:
+        return
+    raise ApplicationRefusedError(
+        f"the script starts query {name!r}, which the run did not have before its driver was lost; it had "
+        f"{', '.join(map(repr, known))}, and {', '.join(map(repr, missing))} has not been started again",
+        next_step="Give every query the same name at each start of the script, or submit the job with "
+        "allow_new_queries=True",
+    )

@@ -1,0 +1,17 @@
+"""A script that gives its query a new name with every start.
+
+Arguments: input directory, output directory.
+"""
+
+import sys
+import time
+
+from pyspark.sql import SparkSession
+
+
+source, output = sys.argv[1:3]
+spark = SparkSession.builder.appName("renamed").getOrCreate()
+rows = spark.readStream.schema("ts timestamp, key string, value long").option("maxFilesPerTrigger", 1).json(source)
+name = f"rows_{time.time_ns()}"
+rows.writeStream.queryName(name).foreachBatch(lambda frame, batch: frame.count()).start()
+spark.streams.awaitAnyTermination()

@@ -1,0 +1,189 @@
+"""A cut holds every query of the run, also one that the script has not started: real directories, a real ZooKeeper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_provider_ha.checkpoints.format.layout import Progress, progress
+from airflow_provider_ha.checkpoints.model import CheckpointKind, QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.verification.verify import verify
+from airflow_provider_ha.clock import SystemClock
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.driver.lifecycle import Lifecycle
+from airflow_provider_ha.driver.origin import Origin, OriginKind
+from airflow_provider_ha.driver.publisher import Provenance, Publisher
+from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
+from airflow_provider_ha.driver.resting import RestingQuery
+from airflow_provider_ha.driver.savepoint_job import SavepointJob
+from airflow_provider_ha.driver.stop_job import MainThread, StopJob
+from airflow_provider_ha.driver.writer_notes import SinkSpec
+from airflow_provider_ha.errors import CheckpointError, OperationFailedError
+from airflow_provider_ha.jobs.model import HaOptions, Operation, OperationKind
+from tests.checkpoint_helpers import JOB, Job, led_job
+from tests.recorded_job import QUERY, copy_live, copy_output
+
+
+LATE, LAST = "late", 13
+PROVENANCE = Provenance(JOB, 1, "g", "4.2.0")
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture
+def job(config: HaConfig, coordinator: Coordinator) -> Iterator[Job]:
+    with led_job(config, coordinator) as led:
+        yield led
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Path:
+    """The directory of a new epoch: one query runs, the other has a batch that was planned and not committed."""
+    live = copy_live(tmp_path / "live")
+    copy_live(tmp_path / "other").joinpath(QUERY).rename(live / LATE)
+    (live / LATE / "commits" / str(LAST)).unlink()
+    assert progress(live / LATE) == Progress(LAST, LAST - 1)
+    return live
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Path:
+    """The output of the query at rest: its log has the batch that is not committed."""
+    return copy_output(tmp_path / "out")
+
+
+@pytest.fixture
+def registry(live: Path, output: Path) -> QueryRegistry:
+    """What a recovered driver knows while its script waits on the first query."""
+    registry = QueryRegistry(SystemClock())
+    sink = QuerySink(kind=SinkKind.FILE, format="json", path=str(output))
+    registry.expect([RestingQuery(LATE, live / LATE, sink, output)], complete=True)
+    running = SinkSpec(SinkKind.FOREACH_BATCH, "foreachBatch")
+    registry.add(StartedQuery(QUERY, SimpleNamespace(), running, live / QUERY))
+    return registry
+
+
+@pytest.fixture
+def publisher(job: Job, live: Path, registry: QueryRegistry) -> Publisher:
+    return Publisher(
+        store=job.checkpoints,
+        leadership=job.leadership,
+        registry=registry,
+        origin=Origin(OriginKind.RECOVERY, f"jobs/{JOB}/live/e2-a", live),
+        provenance=PROVENANCE,
+        options=HaOptions(checkpoint_interval=0.0),
+        work_path=job.config.work_path,
+        clock=SystemClock(),
+    )
+
+
+def stop_job(publisher: Publisher, registry: QueryRegistry, live: Path, ended: dict[str, Any]) -> StopJob:
+    lifecycle = Lifecycle()
+    lifecycle.script_ended.set()
+    writer: Any = SimpleNamespace(set_state=lambda _: None, end=lambda state, **said: ended.update(said, state=state))
+    return StopJob(writer, publisher, registry, lifecycle, MainThread(), live, lambda _: {}, lambda _: {})
+
+
+def asked(mode: str) -> Operation:
+    now = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    kind = OperationKind.STOP
+    return Operation(
+        operation_id="op", operation=kind, arguments={"mode": mode}, run=1, requested_by="test", requested_at=now
+    )
+
+
+def test_a_checkpoint_holds_a_query_that_is_not_started_with_the_record_of_its_planned_batch(
+    job: Job, publisher: Publisher, output: Path
+) -> None:
+    made = publisher.tick()
+
+    assert made is not None
+    assert job.checkpoints.pointer(1).cut == {QUERY: LAST, LATE: LAST - 1}
+    late = made.queries[LATE]
+    assert late.sink == QuerySink(kind=SinkKind.FILE, format="json", path=str(output), max_batch=LAST)
+    (planned,) = [entry for entry in late.entries if entry.batch == LAST]
+    assert planned.commits is None
+    assert LAST - 1 in verify(job.pin_path(1) / LATE, depth="full", spark_version="4.2.0").restorable
+    assert progress(job.pin_path(1) / LATE) == Progress(LAST - 1, LAST - 1)
+    assert (job.pin_path(1) / "sinks" / LATE / "_spark_metadata" / str(LAST - 1)).is_file()
+
+
+def test_a_savepoint_holds_a_query_that_is_not_started(job: Job, registry: QueryRegistry, live: Path) -> None:
+    maker = SavepointJob(
+        job.savepoints, job.leadership, registry, PROVENANCE, live, lambda name: job.savepoints.directory(name)
+    )
+
+    maker.create(asked("suspend").model_copy(update={"operation": OperationKind.SAVEPOINT}))
+
+    saved = job.savepoints.load("op")
+    assert {query: cut.batch for query, cut in saved.queries.items()} == {QUERY: LAST, LATE: LAST - 1}
+    assert f"sinks/{LATE}/_spark_metadata/{LAST - 1}" in saved.files
+
+
+def test_a_cut_is_taken_again_when_a_query_begins_to_be_started_meanwhile(
+    publisher: Publisher, registry: QueryRegistry, live: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The script may give it another sink; committed batches of one sink beside the name of another would be a lie."""
+    elsewhere = QuerySink(kind=SinkKind.FOREACH_BATCH, format="foreachBatch")
+    poll = publisher.record
+
+    def begin_once() -> None:
+        poll()
+        if LATE not in registry.begun:
+            original = registry.__class__.members.fget
+            seen = original(registry)
+            registry.begin(RestingQuery(LATE, live / LATE, elsewhere))
+            answers = iter([seen])
+            monkeypatch.setattr(
+                registry.__class__, "members", property(lambda self: next(answers, None) or original(self))
+            )
+
+    monkeypatch.setattr(publisher, "record", begin_once)
+
+    assert publisher.publish(CheckpointKind.PERIODIC).queries[LATE].sink == elsewhere
+
+
+def test_a_stop_takes_along_what_is_not_started_and_waits_for_nothing(
+    job: Job, publisher: Publisher, live: Path, output: Path
+) -> None:
+    """The script has not even come to its first query."""
+    registry = publisher._registry
+    registry.drop([QUERY])
+    ended: dict[str, Any] = {}
+
+    stop_job(publisher, registry, live, ended).run(asked("suspend"))
+
+    assert (ended["checkpoint"], ended["reason"]) == (1, "suspended")
+    pointer = job.checkpoints.pointer(1)
+    assert (pointer.reason, pointer.cut) == (CheckpointKind.STOP, {LATE: LAST - 1})
+
+
+def test_a_job_is_not_drained_while_the_sink_of_a_query_at_rest_may_be_ahead_of_it(
+    job: Job, publisher: Publisher, registry: QueryRegistry, live: Path
+) -> None:
+    stop = stop_job(publisher, registry, live, {})
+
+    with pytest.raises(OperationFailedError, match="has not started 'late' yet"):
+        stop.run(asked("terminate"))
+
+    assert not stop.lifecycle.stopping.is_set()  # nothing was stopped: the job goes on
+    assert job.checkpoints.latest_number() is None
+
+
+def test_no_checkpoint_is_without_a_query_of_which_nothing_tells_where_it_writes(
+    job: Job, publisher: Publisher, registry: QueryRegistry, live: Path
+) -> None:
+    registry.expect([RestingQuery(LATE, live / LATE, None)], complete=True)
+
+    with pytest.raises(CheckpointError, match="did not record where it writes"):
+        publisher.tick()
+
+    registry.add(StartedQuery(LATE, SimpleNamespace(), SinkSpec(SinkKind.OTHER, "noop"), live / LATE))
+    made = publisher.tick()
+    assert made is not None
+    assert (made.number, made.queries.keys()) == (1, {QUERY, LATE})

@@ -1,0 +1,26 @@
+"""What a script has when it calls ``start()``, without Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from airflow_provider_ha.driver.spark_conf import CHECKPOINT_LOCATION
+from airflow_provider_ha.driver.writer_notes import notes
+
+
+class Conf(dict[str, str]):
+    """The conf of a session."""
+
+    def set(self, key: str, value: str) -> None:
+        self[key] = value
+
+
+def writer_of(name: str, directory: Path) -> Any:
+    """Return a writer of a query into nothing, with its notes and a session with its conf."""
+    conf = Conf({CHECKPOINT_LOCATION: directory.as_uri(), "spark.sql.sources.default": "parquet"})
+    writer = SimpleNamespace(_spark=SimpleNamespace(conf=conf, streams=SimpleNamespace(resetTerminated=lambda: None)))
+    noted = notes(writer)
+    noted.name, noted.sink = name, "noop"
+    return writer
