@@ -16,21 +16,30 @@ class Clock(Protocol):
     """Two clocks: one for leases, one for people."""
 
     def lease_time(self) -> float:
-        """Seconds on a clock that goes on while the machine is suspended and never jumps."""
+        """Seconds on a clock that goes on while the machine sleeps and never jumps.
+
+        While a hypervisor pauses the machine (snapshot, live migration, ``virsh suspend``) it may stand still.
+        """
 
     def now(self) -> datetime:
-        """Wall-clock time with its zone (UTC); for records and messages, never for decisions between hosts."""
+        """Wall-clock time with its zone (UTC).
+
+        For records and messages, and to notice a pause that the lease time did not count; never for decisions between
+        hosts.
+        """
 
 
 class SystemClock:
     """The real clocks.
 
-    ``CLOCK_BOOTTIME`` counts suspended time, ``CLOCK_MONOTONIC`` does not: a lease measured with the latter outlives
-    its session when a virtual machine sleeps.
+    ``CLOCK_BOOTTIME`` counts the time in which the kernel itself was suspended, ``CLOCK_MONOTONIC`` does not. Neither
+    counts what the kernel does not know of: when a hypervisor stops the virtual processors, the guest's clocks may stop
+    with them. The wall clock tells of that only once something corrects it (a guest agent, NTP); the lease looks for it
+    (``coordination.lease``).
     """
 
     def lease_time(self) -> float:
-        """Seconds since boot, suspended time included."""
+        """Seconds since boot, time of suspension by the kernel included."""
         return time.clock_gettime(time.CLOCK_BOOTTIME)
 
     def now(self) -> datetime:

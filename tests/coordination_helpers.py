@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from airflow_provider_ha.clock import SystemClock
@@ -18,16 +18,20 @@ JOB = "flights"
 
 
 class HeldClock:
-    """A clock that a test moves by hand."""
+    """A clock that a test moves by hand.
+
+    :ivar ahead: Seconds by which the wall clock was set forward; it moves with the lease time otherwise.
+    """
 
     def __init__(self) -> None:
         self.time = 1000.0
+        self.ahead = 0.0
 
     def lease_time(self) -> float:
         return self.time
 
     def now(self) -> datetime:
-        return datetime(2013, 1, 1, tzinfo=timezone.utc)
+        return datetime(2013, 1, 1, tzinfo=timezone.utc) + timedelta(seconds=self.time + self.ahead)
 
 
 def job_paths(config: HaConfig) -> JobPaths:

@@ -22,7 +22,7 @@ from typing_extensions import Self
 from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.config import Timings
 from airflow_provider_ha.coordination.coordinator import Check, Coordinator, Delete, Op, SessionState, SetData
-from airflow_provider_ha.coordination.lease import Lease
+from airflow_provider_ha.coordination.lease import Lease, Moment
 from airflow_provider_ha.coordination.paths import Lock
 from airflow_provider_ha.coordination.published import PublishedInformation
 from airflow_provider_ha.errors import (
@@ -91,6 +91,10 @@ class Leadership:
         """
         return 0.0 if self.lost.is_set() or self._stopping.is_set() else max(0.0, self._lease.left())
 
+    def doubt(self) -> str:
+        """Return why this process does not lead any more; empty while it leads, and after a release. Never blocks."""
+        return "" if self._stopping.is_set() else self._reason or self._own_doubt()
+
     def commit(self, *ops: Op) -> list[int]:
         """Apply all *ops* in one transaction, or none, as this epoch's leader.
 
@@ -108,7 +112,7 @@ class Leadership:
 
         :raises LeadershipError, NotConnectedError, OutcomeUnknownError: As :meth:`commit`.
         """
-        sent_at = self._clock.lease_time()
+        sent_at = Moment.at_least(self._clock)
         beat = SetData(self._lock.heartbeat, self._clock.now().isoformat().encode())
         self._guarded((beat,), timeout=self._timings.heartbeat_timeout)
         self._lease.acknowledge(sent_at)
@@ -119,6 +123,7 @@ class Leadership:
         :param on_lost: Called once, from that thread, with the reason, when the leadership is lost. A driver exits.
         """
         self._coordinator.add_state_listener(self._on_state)
+        self._lease.shorten(self._coordinator.negotiated_timeout)  # it may have changed since the grant
         self._heartbeats = threading.Thread(
             target=self._beat_until_lost, args=(on_lost,), name=f"ha-heartbeat-{self._lock.label}", daemon=True
         )
@@ -190,16 +195,25 @@ class Leadership:
             self._reason = reason
             self.lost.set()
             self._wake.set()
-            self._published.stop()
-            _log.error("leadership lost: %s", reason)
+            self._published.stop()  # nothing is logged here: that can block, and who is to end the process waits
 
     def _on_state(self, state: SessionState) -> None:
         """Wake the heartbeats on any change: after a cut the next heartbeat must not wait for its turn."""
+        if state is SessionState.CONNECTED:
+            self._lease.shorten(self._coordinator.negotiated_timeout)  # another server may grant less
         if state is not SessionState.CONNECTED and not self._timings.tolerate_suspended:
             self._lose(f"{self._lock.label}, epoch {self.epoch}: the connection was interrupted (strict mode)")
         self._wake.set()
 
     def _beat_until_lost(self, on_lost: Callable[[str], None]) -> None:
+        try:
+            self._beat_while_led()
+        except BaseException as error:  # noqa: BLE001  # a leader without heartbeats must hear that it is none
+            self._lose(f"{self._lock.label}, epoch {self.epoch}: the heartbeats failed ({error!r})")
+        if self.lost.is_set():
+            on_lost(self._reason)
+
+    def _beat_while_led(self) -> None:
         while not self._stopping.is_set() and not self.lost.is_set():
             self._wake.clear()
             doubt = self._own_doubt()
@@ -209,8 +223,6 @@ class Leadership:
             if self._coordinator.state is SessionState.CONNECTED:
                 self._beat()
             self._wake.wait(min(self._timings.heartbeat_interval, max(0.0, self._lease.left())))
-        if self.lost.is_set():
-            on_lost(self._reason)
 
     def _beat(self) -> None:
         try:

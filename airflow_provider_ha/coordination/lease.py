@@ -8,15 +8,50 @@ ping, half a tick later, so the acknowledgement that counts is the last but one 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from typing_extensions import Self
+
 from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.config import Timings
 
 
+JUMP_SECONDS = 1.0  # of the wall clock against the boot-time clock; slewing moves it by far less between two heartbeats
 _TIMER_SLACK = 0.95  # a timer may wake a little early
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One moment on both clocks.
+
+    :param boot: Lease time, seconds.
+    :param skew: Wall clock minus lease time, seconds.
+    """
+
+    boot: float
+    skew: float
+
+    @classmethod
+    def at_least(cls, clock: Clock) -> Self:
+        """Return now. A process that is stopped between the two looks makes the skew too large, never too small."""
+        boot = clock.lease_time()
+        return cls(boot, clock.now().timestamp() - boot)
+
+    @classmethod
+    def at_most(cls, clock: Clock) -> Self:
+        """Return now. A process that is stopped between the two looks makes the skew too small, never too large."""
+        wall = clock.now().timestamp()
+        boot = clock.lease_time()
+        return cls(boot, wall - boot)
 
 
 class Lease:
     """Deadline = time at which the last but one acknowledged heartbeat was *sent* + T - margin, on the boot-time clock.
+
+    The boot-time clock stands still while a hypervisor pauses the machine, and the session runs out meanwhile. What can
+    be seen of that afterwards is a wall clock that was set forward. It may also be a plain correction of that clock, so
+    it ends no lease, but it is doubt: until two heartbeats that were sent after the jump are acknowledged, each
+    acknowledged heartbeat is good for one interval and one timeout only.
 
     Not safe for several writers; readers may be in other threads.
 
@@ -28,26 +63,38 @@ class Lease:
 
     def __init__(self, timings: Timings, *, session_timeout: float, granted_at: float, clock: Clock) -> None:
         self._duration = session_timeout - timings.margin
+        self._margin = timings.margin
         self._clock = clock
         self._spacing = timings.heartbeat_interval * _TIMER_SLACK
-        self._last = granted_at
+        self._patience = timings.heartbeat_interval + timings.heartbeat_timeout
+        skew = clock.now().timestamp() - granted_at
+        self._last = self._newest = Moment(granted_at, skew)
         # There is no last but one yet. A session that was idle before was last heard of by its member up to a ping ago
         # (kazoo sends one after T/3), and the ensemble's leader knew of that up to half a tick later.
-        self._last_but_one = granted_at - session_timeout / 3 - timings.heartbeat_interval
+        self._last_but_one = Moment(granted_at - session_timeout / 3 - timings.heartbeat_interval, skew)
 
-    def acknowledge(self, sent_at: float) -> None:
+    def acknowledge(self, sent_at: Moment) -> None:
         """Take note that a heartbeat sent at *sent_at* was acknowledged.
 
         One that follows its predecessor within less than a heartbeat interval does not count: both may have waited for
         the same ping (half a tick is at most one interval).
         """
-        if sent_at - self._last >= self._spacing:
+        if sent_at.boot > self._newest.boot:
+            self._newest = sent_at
+        if sent_at.boot - self._last.boot >= self._spacing:
             self._last_but_one, self._last = self._last, sent_at
+
+    def shorten(self, session_timeout: float) -> None:
+        """Take note of the T that a server grants now. A longer one changes nothing."""
+        self._duration = min(self._duration, session_timeout - self._margin)
 
     @property
     def deadline(self) -> float:
         """Lease time at which the lease ends."""
-        return self._last_but_one + self._duration
+        regular = self._last_but_one.boot + self._duration
+        if Moment.at_most(self._clock).skew - self._last_but_one.skew <= JUMP_SECONDS:
+            return regular
+        return min(regular, self._newest.boot + self._patience)
 
     def left(self) -> float:
         """Return the seconds until the lease ends; negative when it is over."""

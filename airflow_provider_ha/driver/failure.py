@@ -2,30 +2,62 @@
 
 A process that is about to end tells nobody anything over a network it may just have lost. The file is local, and the
 supervisor reads it after the death is proven.
+
+A full disk is a frequent reason, so the room for it is taken while there is some: :func:`reserve`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import sys
+import threading
 from pathlib import Path
 
 from airflow_provider_ha.driver.exit_codes import ExitCode
+from airflow_provider_ha.jobs.driver_spec import OWNER_ONLY, write_private
 
 
 FAILURE_FILE = "failure.json"
+RESERVE_FILE = "failure.reserve"
 REASON_LIMIT = 2000  # characters: the reason ends up in a znode and in a task's log
+ROOM = 32 * 1024  # bytes: a character takes 12 at most in JSON, and the code a few
+
+_first = threading.Lock()  # threads may fail at the same moment
+
+
+def reserve(directory: Path) -> None:
+    """Take the room for a reason. Without it, a reason is only lost when the disk is full.
+
+    Blocks that are only reserved (holes, delayed allocation) can be refused later: the bytes are written and flushed.
+    """
+    with contextlib.suppress(OSError):
+        write_private(directory / RESERVE_FILE, b" " * ROOM)
 
 
 def write_failure(directory: Path, code: ExitCode, reason: str) -> None:
-    """Leave the reason; the first one stays, because what follows a failure is only its echo."""
+    """Leave the reason; the first one stays, because what follows a failure is only its echo. Never raises OSError."""
+    content = json.dumps({"code": int(code), "reason": reason[:REASON_LIMIT]}).encode()
     try:
-        with (directory / FAILURE_FILE).open("x", encoding="utf-8") as file:
-            json.dump({"code": int(code), "reason": reason[:REASON_LIMIT]}, file)
-    except FileExistsError:
-        return
-    except OSError as error:  # a full disk must not keep the process from ending
-        print(f"spark-ha: the reason could not be written ({error}): {reason}", file=sys.stderr, flush=True)  # noqa: T201  # last words
+        with _first:
+            if not (directory / FAILURE_FILE).exists():
+                _write(directory, content)
+    except OSError as error:
+        with contextlib.suppress(OSError, ValueError):  # stderr may be full, closed, or without a reader
+            print(f"spark-ha: the reason could not be written ({error}): {reason}", file=sys.stderr, flush=True)  # noqa: T201  # last words
+
+
+def _write(directory: Path, content: bytes) -> None:
+    """Write into the reserved blocks when there are some; the file gets its name when it is complete."""
+    reserved = directory / RESERVE_FILE
+    descriptor = os.open(reserved, os.O_WRONLY | os.O_CREAT, OWNER_ONLY)
+    try:
+        if os.pwrite(descriptor, content, 0) == len(content):
+            os.ftruncate(descriptor, len(content))
+            reserved.rename(directory / FAILURE_FILE)
+    finally:
+        os.close(descriptor)
 
 
 def read_failure(directory: Path) -> str | None:

@@ -1,7 +1,12 @@
-"""How the driver's process ends: at once, and with a reason on disk.
+"""How the driver's process ends: at once, and with a reason on disk when there is time for one.
 
 A process that lost its job must not write anything more: no ``finally``, no ``atexit``, no graceful end of Spark, which
 would commit the batch in flight (design, contract 8).
+
+Invariant: nothing that raises or hangs keeps the process alive. A full disk, a pipe without a reader, a network mount
+that does not answer, a lock of ``logging`` or of ``sys.stdout`` that another thread holds: all of these are met on the
+way out, and on the same day. So the JVM is killed first, each word is said by a thread of its own, all of them together
+have a few seconds, and ``os._exit`` comes in a ``finally``.
 """
 
 from __future__ import annotations
@@ -11,6 +16,9 @@ import logging
 import os
 import signal
 import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -20,6 +28,9 @@ from airflow_provider_ha.errors import LeadershipError
 
 
 log = logging.getLogger(__name__)
+
+WORDS_SECONDS = 5.0  # for the words of a driver that leads until it ends
+LAST_WORDS_SECONDS = 0.5  # without the leadership: its Python may be in the middle of a foreachBatch function
 
 
 class Exit:
@@ -36,28 +47,84 @@ class Exit:
         """Remember the JVM, so that it can be killed when the leadership is lost."""
         self._jvm = pid if pid == os.getppid() else None  # in client mode spark-submit's JVM is our parent
 
-    def leave(self, code: ExitCode, reason: str = "") -> NoReturn:
-        """End this process now."""
-        if code is not ExitCode.DONE:
-            write_failure(self._directory, code, reason)
-            log.error("the driver ends with %s (%d): %s", code.name, code, reason)
-        logging.shutdown()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+    def leave(self, code: ExitCode, reason: str = "", *, error: BaseException | None = None) -> NoReturn:
+        """End this process now; output that can be flushed is flushed.
+
+        :param reason: Why, for the supervisor and the log; nothing is said of an end with ``DONE``.
+        :param error: Goes into the log with its traceback.
+        """
+
+        def tell_log() -> None:
+            if code is not ExitCode.DONE:
+                log.error("the driver ends with %s (%d): %s", code.name, code, reason, exc_info=error)
+            logging.shutdown()
+            sys.stderr.flush()
+
+        def leave_reason() -> None:
+            if code is not ExitCode.DONE:
+                write_failure(self._directory, code, reason)
+
+        def flush_output() -> None:
+            sys.stdout.flush()
+
+        try:
+            _say([leave_reason, tell_log, flush_output], WORDS_SECONDS)
+        finally:
+            os._exit(code)
 
     def leadership_lost(self, reason: str) -> NoReturn:
         """End this process and its JVM: what the JVM still does would be a zombie's work."""
-        write_failure(self._directory, ExitCode.LEADERSHIP_LOST, reason)
-        print(f"spark-ha: leadership lost: {reason}", file=sys.stderr, flush=True)  # noqa: T201  # the one line; logging may be blocked
+        try:
+            self._kill_jvm()
+            self._say_last(ExitCode.LEADERSHIP_LOST, f"leadership lost: {reason}", reason)
+        finally:
+            os._exit(ExitCode.LEADERSHIP_LOST)
+
+    def jvm_gone(self, reason: str) -> NoReturn:
+        """End this process because its JVM has ended: nothing can be written for the job any more."""
+        try:
+            self._say_last(ExitCode.JVM_GONE, reason, reason)
+        finally:
+            os._exit(ExitCode.JVM_GONE)
+
+    def thread_failed(self, error: BaseException) -> NoReturn:
+        """End this process because one of its threads cannot go on: half a driver would look like a whole one."""
+        if isinstance(error, LeadershipError):
+            self.leadership_lost(_text(error))
+        self.leave(ExitCode.FAILED, f"{type(error).__name__}: {_text(error)}", error=error)
+
+    def _kill_jvm(self) -> None:
         if self._jvm is not None and self._jvm == os.getppid():
             with contextlib.suppress(OSError):
                 os.kill(self._jvm, signal.SIGKILL)
-        os._exit(ExitCode.LEADERSHIP_LOST)
 
-    def thread_failed(self, error: BaseException) -> None:
-        """End this process because one of its threads cannot go on: half a driver would look like a whole one."""
-        if isinstance(error, LeadershipError):
-            self.leadership_lost(str(error))
-        log.error("a thread of the driver failed", exc_info=error)
-        self.leave(ExitCode.FAILED, f"{type(error).__name__}: {error}")
+    def _say_last(self, code: ExitCode, line: str, reason: str) -> None:
+        # Without logging: its lock may be held by a thread that waits for a reader of stderr.
+        _say(
+            [
+                lambda: write_failure(self._directory, code, reason),
+                lambda: print(f"spark-ha: {line}", file=sys.stderr, flush=True),  # noqa: T201  # see above
+            ],
+            LAST_WORDS_SECONDS,
+        )
+
+
+def _say(words: Sequence[Callable[[], None]], seconds: float) -> None:
+    """Say each of *words* in a thread of its own, where it may fail; return when all are said, or after *seconds*."""
+    end = time.monotonic() + seconds
+    speakers = []
+    for word in words:
+        speaker = threading.Thread(target=word, name="last-words", daemon=True)
+        with contextlib.suppress(RuntimeError):  # the system has no thread left: that word stays unsaid
+            speaker.start()
+            speakers.append(speaker)
+    for speaker in speakers:
+        speaker.join(max(0.0, end - time.monotonic()))
+
+
+def _text(error: BaseException) -> str:
+    """Return what an error says; an error whose text cannot be made must not keep the process alive."""
+    try:
+        return str(error)
+    except BaseException as second:  # noqa: BLE001  # see above
+        return f"its text could not be made ({type(second).__name__})"

@@ -21,6 +21,7 @@ from airflow_provider_ha.coordination.records import read_record
 from airflow_provider_ha.driver import context
 from airflow_provider_ha.driver.ending import Ending
 from airflow_provider_ha.driver.exit_codes import ExitCode
+from airflow_provider_ha.driver.failure import reserve
 from airflow_provider_ha.driver.housekeeping import Housekeeping
 from airflow_provider_ha.driver.job_writer import JobWriter
 from airflow_provider_ha.driver.lead import Led, lead
@@ -41,11 +42,11 @@ from airflow_provider_ha.driver.spark_conf import gateway, prepare_conf
 from airflow_provider_ha.driver.start_ledger import StartLedger
 from airflow_provider_ha.driver.start_point import prepare_start
 from airflow_provider_ha.driver.stop_job import MainThread, StopJob
+from airflow_provider_ha.driver.watchdog import Watchdog
 from airflow_provider_ha.errors import (
     ApplicationRefusedError,
     HaError,
     JobStateError,
-    LeadershipError,
     RestoreRefusedError,
 )
 from airflow_provider_ha.jobs.driver_spec import SPEC_VARIABLE, DriverSpec
@@ -64,20 +65,23 @@ def main() -> None:
     logging.getLogger("py4j").setLevel(logging.WARNING)
     spec = DriverSpec.read(Path(os.environ[SPEC_VARIABLE]))
     way_out = Exit(spec.directory)
+    watchdog = Watchdog(way_out)
+    watchdog.start()
+    reserve(spec.directory)
     try:
         led = lead(spec, SystemClock())
     except JobStateError as error:
         way_out.leave(ExitCode.NOT_ADMITTED, str(error))
     except HaError as error:
         way_out.leave(ExitCode.FAILED, str(error))
+    except BaseException as error:  # noqa: BLE001  # the process must not outlive its main thread
+        way_out.thread_failed(error)
+    watchdog.follow(led.leadership)
     led.leadership.start_heartbeats(way_out.leadership_lost)
     try:
         Driver(spec, led, way_out, SystemClock()).run()
-    except LeadershipError as error:
-        way_out.leadership_lost(str(error))
-    except Exception as error:
-        log.exception("the driver failed")
-        way_out.leave(ExitCode.FAILED, f"{type(error).__name__}: {error}")
+    except BaseException as error:  # noqa: BLE001  # as above
+        way_out.thread_failed(error)
 
 
 class Driver:

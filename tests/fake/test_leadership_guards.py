@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+from datetime import datetime, timedelta
+
 import pytest
 
-from airflow_provider_ha.coordination.coordinator import Create, Delete, Op, SetData
+from airflow_provider_ha.clock import Clock
+from airflow_provider_ha.coordination.coordinator import Create, Delete, Op, SessionState, SetData
 from airflow_provider_ha.coordination.election import Leadership, acquire
 from airflow_provider_ha.errors import FencedError, LeadershipLostError
 from airflow_provider_ha.testing.fake import FakeCoordinator, FakeEnsemble
@@ -21,10 +25,24 @@ def session(ensemble: FakeEnsemble) -> FakeCoordinator:
     return ensemble.connect(CONFIG, name="leader")
 
 
-def lead(ensemble: FakeEnsemble, session: FakeCoordinator) -> Leadership:
-    return acquire(
-        session, PATHS, timings=TIMINGS, clock=ensemble.clock, describe=lambda epoch: b"%d" % epoch, timeout=0
-    )
+def lead(ensemble: FakeEnsemble, session: FakeCoordinator, clock: Clock | None = None) -> Leadership:
+    clock = clock or ensemble.clock
+    return acquire(session, PATHS, timings=TIMINGS, clock=clock, describe=lambda epoch: b"%d" % epoch, timeout=0)
+
+
+class GuestClock:
+    """The clocks of one virtual machine: a pause stops its boot-time clock; the wall clock is corrected afterwards."""
+
+    def __init__(self, host: Clock) -> None:
+        self._host = host
+        self.paused = 0.0
+        self.stepped = 0.0
+
+    def lease_time(self) -> float:
+        return self._host.lease_time() - self.paused
+
+    def now(self) -> datetime:
+        return self._host.now() + timedelta(seconds=self.stepped)
 
 
 def test_the_lease_counts_from_when_a_heartbeat_was_sent(
@@ -87,3 +105,96 @@ def test_who_gives_the_lock_up_believes_nothing_from_then_on(
     leadership.release()
 
     assert left == [0.0]
+
+
+def prove_twice(ensemble: FakeEnsemble, leadership: Leadership) -> None:
+    for _ in range(2):
+        ensemble.advance(TIMINGS.heartbeat_interval)
+        leadership.prove()
+
+
+def test_a_leader_whose_machine_was_paused_soon_stops_believing_in_its_lease(
+    ensemble: FakeEnsemble, session: FakeCoordinator
+) -> None:
+    """Paused by its hypervisor for longer than T, with a network that is away afterwards: nobody tells it."""
+    clock = GuestClock(ensemble.clock)
+    leadership = lead(ensemble, session, clock)
+    prove_twice(ensemble, leadership)
+    session.connection.stop_running()
+    ensemble.advance(2 * TIMINGS.session_timeout)
+    clock.paused = 2 * TIMINGS.session_timeout
+    rival = lead(ensemble, ensemble.connect(CONFIG, name="rival"))
+    assert rival.epoch == leadership.epoch + 1
+
+    ensemble.advance(TIMINGS.heartbeat_interval + TIMINGS.heartbeat_timeout)
+
+    assert leadership.lease_left() == 0.0
+    with pytest.raises(LeadershipLostError):
+        leadership.commit(SetData(PATHS.heartbeat, b"never"))
+
+
+def test_a_wall_clock_that_is_corrected_costs_no_leadership(ensemble: FakeEnsemble, session: FakeCoordinator) -> None:
+    clock = GuestClock(ensemble.clock)
+    leadership = lead(ensemble, session, clock)
+    prove_twice(ensemble, leadership)
+    full = leadership.lease_left()
+
+    clock.stepped = 3600.0
+    leadership.commit(SetData(PATHS.heartbeat, b"in doubt, and fenced all the same"))
+    prove_twice(ensemble, leadership)
+
+    assert leadership.lease_left() == pytest.approx(full)
+    assert not leadership.lost.is_set()
+
+
+def test_a_session_that_another_server_granted_for_less_shortens_the_lease(
+    ensemble: FakeEnsemble, session: FakeCoordinator
+) -> None:
+    """A reconnect negotiates T again; the lease of the grant would outlive the session."""
+    leadership = lead(ensemble, session)
+    prove_twice(ensemble, leadership)
+    full = leadership.lease_left()
+    leadership._coordinator.add_state_listener(leadership._on_state)
+
+    session._timeout -= 500
+    session.connection.lose(0)
+    ensemble.advance(0.2)
+
+    assert session.state is SessionState.CONNECTED
+    assert leadership.lease_left() == pytest.approx(full - 0.5 - 0.2)
+
+
+def test_a_session_that_was_granted_for_less_before_the_heartbeats_began_shortens_the_lease(
+    ensemble: FakeEnsemble, session: FakeCoordinator
+) -> None:
+    """Nobody listens to the session's state between the grant and the first heartbeat."""
+    leadership = lead(ensemble, session)
+    prove_twice(ensemble, leadership)
+    full = leadership.lease_left()
+    session._timeout -= 500
+
+    leadership.start_heartbeats(lambda _: None)
+    left = leadership.lease_left()
+    leadership.release()
+
+    assert left == pytest.approx(full - 0.5)
+
+
+def test_a_leader_whose_heartbeats_fail_unexpectedly_hears_that_it_is_none(
+    ensemble: FakeEnsemble, session: FakeCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread that dies without a word would leave a process that never ends."""
+    leadership = lead(ensemble, session)
+    reasons: list[str] = []
+    told = threading.Event()
+
+    def out_of_memory(*ops: Op, timeout: float | None = None) -> list[int]:
+        raise MemoryError
+
+    monkeypatch.setattr(session, "commit", out_of_memory)
+
+    leadership.start_heartbeats(lambda reason: (reasons.append(reason), told.set()))  # type: ignore[func-returns-value]
+
+    assert told.wait(5)
+    assert "MemoryError" in reasons[0]
+    assert leadership.doubt() == reasons[0]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from typing import Any
+
 import pytest
 
 from airflow_provider_ha.config import Timings
-from airflow_provider_ha.coordination.lease import Lease
+from airflow_provider_ha.coordination.lease import JUMP_SECONDS, Lease, Moment
 from tests.coordination_helpers import HeldClock
 
 
@@ -22,36 +25,48 @@ def lease(clock: HeldClock) -> Lease:
     return Lease(TIMINGS, session_timeout=10.0, granted_at=clock.time, clock=clock)
 
 
+def sent(clock: HeldClock, *, after: float) -> Moment:
+    """The moment at which a heartbeat was sent, in seconds from now."""
+    now = Moment.at_least(clock)
+    return Moment(now.boot + after, now.skew)
+
+
+def beat(lease: Lease, clock: HeldClock) -> None:
+    """One interval later a heartbeat is sent, and answered at once."""
+    clock.time += 1
+    lease.acknowledge(sent(clock, after=0))
+
+
 def test_a_fresh_lease_counts_from_what_an_idle_session_was_last_heard_of(lease: Lease) -> None:
     """A ping comes after T/3 of silence, and the ensemble's leader may hear of it an interval later."""
     assert lease.left() == pytest.approx(10 - 10 / 3 - 1 - 0.5)
 
 
 def test_the_first_heartbeat_makes_a_fresh_lease_regular(lease: Lease, clock: HeldClock) -> None:
-    lease.acknowledge(clock.time + 1)
+    lease.acknowledge(sent(clock, after=1))
 
     assert lease.deadline == pytest.approx(clock.time + 10 - 0.5)
 
 
 def test_the_last_but_one_acknowledgement_counts_not_the_last(lease: Lease, clock: HeldClock) -> None:
-    lease.acknowledge(clock.time + 1)
-    lease.acknowledge(clock.time + 2)
+    lease.acknowledge(sent(clock, after=1))
+    lease.acknowledge(sent(clock, after=2))
 
     assert lease.deadline == pytest.approx(clock.time + 1 + 10 - 0.5)
 
 
 def test_two_acknowledgements_of_one_moment_count_as_one(lease: Lease, clock: HeldClock) -> None:
-    lease.acknowledge(clock.time + 1)
-    lease.acknowledge(clock.time + 1.1)
+    lease.acknowledge(sent(clock, after=1))
+    lease.acknowledge(sent(clock, after=1.1))
 
     assert lease.deadline == pytest.approx(clock.time + 10 - 0.5)
 
 
 def test_a_late_answer_to_an_older_heartbeat_does_not_move_the_deadline(lease: Lease, clock: HeldClock) -> None:
-    lease.acknowledge(clock.time + 3)
+    lease.acknowledge(sent(clock, after=3))
     deadline = lease.deadline
 
-    lease.acknowledge(clock.time + 1)
+    lease.acknowledge(sent(clock, after=1))
 
     assert lease.deadline == deadline
 
@@ -66,3 +81,126 @@ def test_time_alone_ends_a_lease(lease: Lease, clock: HeldClock) -> None:
     clock.time += 8.6
 
     assert lease.left() < 0
+
+
+def test_a_wall_clock_that_jumps_forward_leaves_one_heartbeat_and_its_timeout(lease: Lease, clock: HeldClock) -> None:
+    """The machine may have been paused: the boot-time clock then stood still while the session ran out."""
+    for _ in range(3):
+        beat(lease, clock)
+    clock.time += 0.5
+
+    clock.ahead += JUMP_SECONDS + 0.1
+
+    assert lease.left() == pytest.approx(1 + 1 - 0.5)
+
+
+def test_two_heartbeats_sent_after_the_jump_make_the_lease_regular_again(lease: Lease, clock: HeldClock) -> None:
+    """A corrected clock must not end a healthy driver: the answers prove that the session lives."""
+    for _ in range(3):
+        beat(lease, clock)
+    clock.ahead += 3600
+    beat(lease, clock)
+    assert lease.left() == pytest.approx(2)
+
+    beat(lease, clock)
+
+    assert lease.left() == pytest.approx(10 - 1 - 0.5)
+
+
+def test_in_doubt_each_heartbeat_that_is_acknowledged_counts_also_an_early_one(lease: Lease, clock: HeldClock) -> None:
+    """It is woken early by every change of the session's state; the next one follows an interval later."""
+    for _ in range(3):
+        beat(lease, clock)
+    clock.ahead += 3600
+
+    lease.acknowledge(sent(clock, after=0.5))
+
+    assert lease.left() == pytest.approx(0.5 + 1 + 1)
+
+
+def test_a_heartbeat_that_was_sent_before_the_jump_proves_nothing(lease: Lease, clock: HeldClock) -> None:
+    for _ in range(3):
+        beat(lease, clock)
+    before = sent(clock, after=1)
+    clock.time += 1
+    clock.ahead += 3600
+
+    lease.acknowledge(before)
+    lease.acknowledge(sent(clock, after=1))
+
+    assert lease.deadline == pytest.approx(clock.time + 1 + 2)
+
+
+@pytest.mark.parametrize("step", [-3600.0, 0.9])
+def test_a_wall_clock_that_is_set_back_or_slewed_changes_nothing(lease: Lease, clock: HeldClock, step: float) -> None:
+    for _ in range(3):
+        beat(lease, clock)
+
+    clock.ahead += step
+
+    assert lease.left() == pytest.approx(10 - 1 - 0.5)
+
+
+def test_a_jump_never_makes_a_lease_longer(lease: Lease, clock: HeldClock) -> None:
+    beat(lease, clock)
+    clock.time += 8
+
+    clock.ahead += 3600
+
+    assert lease.left() <= 0.5
+
+
+class Interrupted(HeldClock):
+    """The process is stopped for some seconds between its looks at the two clocks, once."""
+
+    stopped = 0.0
+
+    def lease_time(self) -> float:
+        return self._after(super().lease_time())
+
+    def now(self) -> datetime:
+        return self._after(super().now())
+
+    def _after(self, seen: Any) -> Any:
+        self.time, self.stopped = self.time + self.stopped, 0.0
+        return seen
+
+
+def test_a_process_that_is_stopped_between_two_looks_sees_no_jump() -> None:
+    clock = Interrupted()
+    lease = Lease(TIMINGS, session_timeout=10.0, granted_at=clock.time, clock=clock)
+    for _ in range(3):
+        beat(lease, clock)
+
+    clock.stopped = 5.0
+
+    assert lease.left() == pytest.approx(10 - 1 - 0.5 - 5)
+
+
+def test_a_heartbeat_whose_process_is_stopped_between_two_looks_makes_no_jump_of_the_next() -> None:
+    clock = Interrupted()
+    lease = Lease(TIMINGS, session_timeout=30.0, granted_at=clock.time, clock=clock)
+    beat(lease, clock)
+    clock.time += 1
+    clock.stopped = 5.0
+    lease.acknowledge(Moment.at_least(clock))
+
+    beat(lease, clock)
+
+    assert lease.left() == pytest.approx(30 - (5 + 1) - 0.5)
+
+
+def test_a_server_that_grants_less_shortens_the_lease(lease: Lease, clock: HeldClock) -> None:
+    lease.acknowledge(sent(clock, after=1))
+
+    lease.shorten(4.0)
+
+    assert lease.deadline == pytest.approx(clock.time + 4 - 0.5)
+
+
+def test_a_server_that_grants_more_changes_nothing(lease: Lease) -> None:
+    deadline = lease.deadline
+
+    lease.shorten(40.0)
+
+    assert lease.deadline == deadline

@@ -9,8 +9,6 @@ from types import SimpleNamespace
 import pytest
 
 from airflow_provider_ha.checkpoints.model import QueryPlan, QuerySink, RestorePlan, SinkKind, Verdict
-from airflow_provider_ha.driver.exit_codes import ExitCode
-from airflow_provider_ha.driver.failure import read_failure, write_failure
 from airflow_provider_ha.driver.lead import check_admission
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.operations_loop import abandoned
@@ -189,12 +187,6 @@ def test_restore_is_refused_when_an_output_changed_since_the_plan(
             check_facts(plan, tmp_path)
     else:
         check_facts(plan, tmp_path)
-
-
-def test_first_reason_of_a_failure_stays(tmp_path: Path) -> None:
-    write_failure(tmp_path, ExitCode.FAILED, "the cause")
-    write_failure(tmp_path, ExitCode.LEADERSHIP_LOST, "its echo")
-    assert read_failure(tmp_path) == "the cause"
 
 
 def test_only_one_ends_the_run() -> None:

@@ -1,0 +1,67 @@
+"""Ends the driver when its JVM is gone, or when its leadership is over and the thread of the heartbeats cannot say so.
+
+The kernel kills the JVM with its supervisor (PDEATHSIG), but not the driver's Python: a script that sleeps by itself
+never talks to the JVM again, and its heartbeats would hold the lock of a job that does nothing. In client mode the JVM
+is our parent, so a parent that changed is a JVM that has ended.
+
+The heartbeats log and talk to ZooKeeper; both can block. This thread does neither: it compares numbers, and ends the
+process.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+
+from airflow_provider_ha.coordination.leadership import Leadership
+from airflow_provider_ha.driver.leaving import Exit
+
+
+LOOK_SECONDS = 0.5
+_JUST_AFTER = 0.01  # seconds: a look at the very end of the lease could still find it alive
+
+
+class Watchdog:
+    """Watches over one driver in a thread of its own, which ends with the process.
+
+    Made before the driver connects to anything: the parent of that moment is the JVM. When the JVM has died even
+    earlier, the driver finds nothing to connect to once it leads, and ends by that.
+
+    :param way_out: How the driver ends.
+    """
+
+    def __init__(self, way_out: Exit) -> None:
+        self._way_out = way_out
+        self._jvm = os.getppid()
+        self._leadership: Leadership | None = None
+        self._followed = threading.Event()
+
+    def start(self) -> None:
+        """Begin to watch."""
+        threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
+
+    def follow(self, leadership: Leadership) -> None:
+        """Watch over this leadership as well, from now on."""
+        self._leadership = leadership
+        self._followed.set()
+
+    def _watch(self) -> None:
+        try:
+            while True:
+                self._look()
+                self._followed.wait(self._pause())
+                self._followed.clear()
+        except BaseException as error:  # noqa: BLE001  # a driver without its watchdog could outlive its JVM
+            self._way_out.thread_failed(error)
+
+    def _look(self) -> None:
+        if os.getppid() != self._jvm:
+            self._way_out.jvm_gone(f"the JVM (pid {self._jvm}) is gone")
+        doubt = self._leadership.doubt() if self._leadership is not None else ""
+        if doubt:
+            self._way_out.leadership_lost(doubt)
+
+    def _pause(self) -> float:
+        """Return the seconds until the next look: no later than just after the end of the lease."""
+        left = self._leadership.lease_left() if self._leadership is not None else 0.0
+        return min(LOOK_SECONDS, left + _JUST_AFTER) if left > 0 else LOOK_SECONDS
