@@ -5,7 +5,9 @@
 1. the JVM or the driver's Python is gone
 2. kill every process that is left, until there is none
 3. end the dead driver's ZooKeeper session, so that nobody waits for its timeout
-4. write ``SubmissionExit``
+4. carry out a cancel, when one is open (``driver.after_death``)
+5. write ``SubmissionExit``
+6. clean up after a run that is over
 
 Nobody may read an exit while a process of the submission can still write. When the supervisor itself is killed, the JVM
 dies with it and there is no exit: the session then runs out by itself.
@@ -26,7 +28,7 @@ from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.coordination.records import create_once
 from airflow_provider_ha.coordination.session_close import close_session
-from airflow_provider_ha.driver import spark_submit
+from airflow_provider_ha.driver import after_death, spark_submit
 from airflow_provider_ha.driver.failure import read_failure
 from airflow_provider_ha.driver.processes import DeathWatch, ProcessTree, become_subreaper
 from airflow_provider_ha.errors import HaError
@@ -69,7 +71,10 @@ def main(arguments: list[str]) -> int:
     ending = run(spec, stop)
     log.info("all processes are dead: %s (exit code %d, pids %s)", ending.reason, ending.code, list(ending.pids))
     stop.raised = 0  # that one was obeyed; another one means: do not wait for ZooKeeper any longer
-    return 0 if report(spec, ending, stop) else 1
+    if not report(spec, ending, stop):
+        return 1
+    after_death.clean_up(spec, on_lost=_give_up)
+    return 0
 
 
 def run(spec: DriverSpec, stop: _StopFlag) -> Ending:
@@ -152,6 +157,7 @@ def report(spec: DriverSpec, ending: Ending, stop: _StopFlag) -> bool:
     while True:
         try:
             _end_session(spec)
+            after_death.carry_out_cancel(spec)
             _write_exit(spec, ending)
         except HaError as error:  # noqa: PERF203  # a retry is a try in a loop
             if not error.retryable or stop.raised or time.monotonic() > end:
@@ -163,6 +169,12 @@ def report(spec: DriverSpec, ending: Ending, stop: _StopFlag) -> bool:
         else:
             spec.session.unlink(missing_ok=True)
             return True
+
+
+def _give_up(reason: str) -> None:
+    """End the process at once: another one leads the job, and nothing more may be removed here."""
+    log.warning("the clean-up ends: %s", reason)
+    os._exit(0)
 
 
 def _end_session(spec: DriverSpec) -> None:

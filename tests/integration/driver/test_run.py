@@ -78,22 +78,3 @@ def test_script_that_ends_by_itself_finishes_with_a_sharp_checkpoint(job: Manage
     assert newest is not None
     assert newest.reason is CheckpointKind.STOP
     assert newest.cut == {"copy": job.progress("copy").planned}
-
-
-@pytest.mark.long  # the quick suite cancels in tests/integration/test_client.py
-def test_cancel_ends_the_run_at_once_and_keeps_the_checkpoints(job: ManagedJob, stream: Stream) -> None:
-    stream.feed(3)
-    run = job.submit(APPS / "counts.py", [*stream.arguments, "30"])
-    process = job.start(run)
-    job.await_consumed(process, ("windows",), 1)
-    wait_until(lambda: job.newest_checkpoint(), timeout=PATIENCE, what="a checkpoint")
-
-    answer = job.await_operation(job.ask(OperationKind.CANCEL))
-
-    assert answer.state is OperationState.COMPLETED
-    result = job.result(run)
-    assert result is not None
-    assert result.state is JobState.CANCELED
-    assert process.wait(PATIENCE) == 0
-    assert job.newest_checkpoint() is not None
-    assert job.coordinator.find(job.paths.job_graph) is None
