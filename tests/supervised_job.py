@@ -38,6 +38,7 @@ class SupervisedJob:
     queries: tuple[str, ...] = ("windows",)
     job_id: str = "gated"
     conf: dict[str, str] = field(default_factory=dict)
+    options: HaOptions = HaOptions(checkpoint_interval=0, restart_delay=0)  # noqa: RUF009  # frozen
 
     def __post_init__(self) -> None:
         self.gates = self.stream.root / "gates"
@@ -65,7 +66,7 @@ class SupervisedJob:
                 conf=conf | {"spark.sql.shuffle.partitions": "1"} | self.conf,
                 master="local[2]",
                 driver_memory="1g",
-                options=HaOptions(checkpoint_interval=0, restart_delay=0),
+                options=self.options,
             )
         )
 

@@ -17,4 +17,5 @@ class ExitCode(IntEnum):
     NOT_ADMITTED = 12  # the run is over, or a newer submission leads
     LEADERSHIP_LOST = 13  # the lease ran out, or another epoch owns the job
     RESTART_WANTED = 14  # queries were stopped, but the stop could not be completed: start the run again
-    CANCELED = 15  # a cancel was asked for: the supervisor writes the result once everything is dead
+    OUTAGE = 16  # storage or ZooKeeper did not answer before the script began: counts as no attempt
+    CANCELED = 17  # a cancel was asked for: the supervisor writes the result once everything is dead

@@ -24,6 +24,7 @@ from airflow_provider_ha.driver.origin import Origin, OriginKind
 from airflow_provider_ha.errors import CheckpointMissingError, RestoreRefusedError, RestoreUnknownError
 from airflow_provider_ha.jobs.model import Generation, Run, StartKind
 from airflow_provider_ha.storage.blobs import get_blob
+from airflow_provider_ha.storage.outage import outages
 from airflow_provider_ha.storage.store import ObjectStore
 
 
@@ -49,11 +50,12 @@ def prepare_start(
     :param published: Query -> last batch that a checkpoint of this run holds.
     :raises RestoreRefusedError: The outputs have changed since the restore was planned.
     :raises CheckpointError: What it starts from is damaged or gone.
+    :raises StorageUnavailableError: The work root, or an output, does not answer.
     """
     fenced = _fence(work_path, previous)
     plan = _read_plan(store, run)
     target = work_path / key
-    target.parent.mkdir(parents=True, exist_ok=True)
+    _make(target.parent, exist_ok=True)
     origin = Origin(OriginKind.FRESH, key, target)
     if plan is not None:
         sinks = work_path / plan.directory
@@ -71,7 +73,7 @@ def prepare_start(
         check_adopted(plan)
         prepare_restore(work_path / plan.directory, plan, target)
         return replace(origin, kind=OriginKind.RESTORE)
-    target.mkdir(parents=True)
+    _make(target)
     return origin
 
 
@@ -143,7 +145,7 @@ def _read_plan(store: ObjectStore, run: Run) -> RestorePlan | None:
 
 def _recover(origin: Origin, fenced: Path, previous: Generation, published: Mapping[str, int]) -> Origin:
     recorded = {name: query.replay for name, query in origin.plans.items()}
-    origin.directory.mkdir(parents=True)
+    _make(origin.directory)
     committed = prepare_recovery(fenced, origin.directory, recorded=recorded)
     carry(fenced, origin.directory, published)
     log.info("epoch %d is continued from %s at %s", previous.epoch, fenced, committed)
@@ -154,6 +156,11 @@ def _recover(origin: Origin, fenced: Path, previous: Generation, published: Mapp
         source=f"epoch {previous.epoch}",
         drain=newest_drain(fenced),
     )
+
+
+def _make(directory: Path, *, exist_ok: bool = False) -> None:
+    with outages("made", directory):
+        directory.mkdir(parents=True, exist_ok=exist_ok)
 
 
 def _name(run: Run) -> str:

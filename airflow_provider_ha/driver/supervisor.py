@@ -29,14 +29,17 @@ from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.coordination.records import create_once
 from airflow_provider_ha.coordination.session_close import close_session
 from airflow_provider_ha.driver import after_death, spark_submit
-from airflow_provider_ha.driver.failure import read_failure
+from airflow_provider_ha.driver.exit_codes import ExitCode
+from airflow_provider_ha.driver.failure import read_code, read_failure
 from airflow_provider_ha.driver.processes import DeathWatch, ProcessTree, become_subreaper
+from airflow_provider_ha.driver.room import require_room
 from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.jobs.artifacts import fetch_application
 from airflow_provider_ha.jobs.driver_spec import DriverSpec, read_session, write_private
 from airflow_provider_ha.jobs.model import JobGraph, SubmissionExit
 from airflow_provider_ha.storage.blobs import get_blob
 from airflow_provider_ha.storage.open import open_store
+from airflow_provider_ha.storage.outage import is_outage
 
 
 log = logging.getLogger("airflow_provider_ha.supervisor")
@@ -54,11 +57,13 @@ class Ending:
     :param code: Exit code of the JVM, negative for a signal.
     :param pids: Every process that was ever seen.
     :param reason: What ended first.
+    :param outage: Whether storage or ZooKeeper kept the driver from being started.
     """
 
     code: int
     pids: tuple[int, ...]
     reason: str
+    outage: bool = False
 
 
 def main(arguments: list[str]) -> int:
@@ -84,7 +89,7 @@ def run(spec: DriverSpec, stop: _StopFlag) -> Ending:
     except Exception as error:
         # Whatever it was: there is no driver, and whoever waits for one has to read that.
         log.exception("the driver could not be started")
-        return Ending(NOT_STARTED, (), f"the driver could not be started: {error}")
+        return Ending(NOT_STARTED, (), f"the driver could not be started: {error}", outage=_is_outage(error))
     try:
         reason = watch(tree, spec, stop)
     except BaseException as error:
@@ -100,6 +105,7 @@ def start(spec: DriverSpec) -> ProcessTree:
 
     :raises HaError: The graph or the application cannot be read.
     """
+    require_room(spec.directory)
     store = open_store(spec.config)
     graph = JobGraph.from_bytes(get_blob(store, spec.graph.sha256), source=f"job graph {spec.graph.sha256[:12]}")
     spark_home = spark_submit.find_spark_home(spec.spark_home)
@@ -192,6 +198,7 @@ def _write_exit(spec: DriverSpec, ending: Ending) -> None:
         pids=ending.pids,
         reason=f"{told} ({ending.reason})" if told else ending.reason,
         log=str(spec.driver_log),
+        outage=ending.outage or read_code(spec.directory) == ExitCode.OUTAGE,
         at=SystemClock().now(),
     )
     coordinator = KazooCoordinator.connect(spec.config)
@@ -199,6 +206,10 @@ def _write_exit(spec: DriverSpec, ending: Ending) -> None:
         create_once(coordinator, paths.submission_exit(spec.run, spec.attempt), record)
     finally:
         coordinator.close()
+
+
+def _is_outage(error: Exception) -> bool:
+    return error.retryable if isinstance(error, HaError) else is_outage(error)
 
 
 class _StopFlag:

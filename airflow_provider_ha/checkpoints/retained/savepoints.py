@@ -45,6 +45,7 @@ from airflow_provider_ha.pointers.store import PointerStore
 from airflow_provider_ha.pointers.to_delete import ToDelete
 from airflow_provider_ha.storage.durable import remove_tree
 from airflow_provider_ha.storage.keys import JobKeys
+from airflow_provider_ha.storage.outage import outages
 
 
 log = logging.getLogger(__name__)
@@ -119,7 +120,8 @@ class SavepointStore:
         directory = self.directory(request.savepoint_id)
         if directory.exists():
             # Of an attempt whose process died, or whose outcome was unknown: without a pointer it is nobody's.
-            remove_tree(directory)
+            with outages("removed", directory):
+                remove_tree(directory)
         sinks = {
             query: local_path(sink.path)
             for query, sink in request.sinks.items()
