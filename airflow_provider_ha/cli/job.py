@@ -15,6 +15,7 @@ from airflow_provider_ha.jobs import quarantine
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.names import check_job_id
 from airflow_provider_ha.submit.client import HaClient, JobClient
+from airflow_provider_ha.submit.restart import outage_of
 
 
 app = typer.Typer(help="Look at jobs, stop and cancel them.", no_args_is_help=True)
@@ -150,6 +151,7 @@ def _document(snapshot: JobSnapshot) -> dict[str, Any]:
         "result": console.plain(run.result) if run else None,
         "checkpoint": snapshot.latest_checkpoint,
         "message": snapshot.status.message if snapshot.status else "",
+        "outage": outage_of(run) if run else "",
         "queries": console.plain(snapshot.status.queries) if snapshot.status else {},
         "not_started": console.plain(snapshot.status.not_started) if snapshot.status else {},
     }

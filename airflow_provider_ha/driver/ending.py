@@ -69,12 +69,11 @@ class Ending:
         self.parts.main_thread.finish()
 
     def cancel(self, operation: Operation) -> NoReturn:
-        """End at once: the run is CANCELED, its checkpoints stay."""
-        latest = self.parts.publisher.latest
-        answers = {operation.operation_id: (operation, {"checkpoint": latest})}
-        self.parts.writer.end(JobState.CANCELED, reason="canceled", checkpoint=latest, answers=answers)
-        self.parts.housekeeping.finish(self.led.run.number)
-        self.way_out.leave(ExitCode.DONE)
+        """End at once, without a result: queries commit until this process and its JVM are dead.
+
+        The supervisor kills what is left, and then writes CANCELED and the answer (``driver.after_death``).
+        """
+        self.way_out.leave(ExitCode.CANCELED, f"operation {operation.operation_id} cancels run {self.led.run.number}")
 
     def drain(self, fork: Path) -> Mapping[str, DrainedQuery]:
         """Run the script a second time, each query for its last batch; on the main thread.
@@ -95,7 +94,7 @@ class Ending:
         """No restart can help a script that is refused; an output that has changed may be looked at once more."""
         if isinstance(refusal, ApplicationRefusedError) or self.parts.origin.kind is not OriginKind.RECOVERY:
             self.parts.writer.end(JobState.FAILED, reason=str(refusal))
-            self.parts.housekeeping.finish(self.led.run.number)
+            # At once: a query that was started before the refusal works until then. The supervisor cleans up.
             self.way_out.leave(ExitCode.REFUSED, str(refusal))
         self.way_out.leave(ExitCode.FAILED, str(refusal))
 

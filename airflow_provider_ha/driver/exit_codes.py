@@ -18,3 +18,5 @@ class ExitCode(IntEnum):
     LEADERSHIP_LOST = 13  # the lease ran out, or another epoch owns the job
     RESTART_WANTED = 14  # queries were stopped, but the stop could not be completed: start the run again
     JVM_GONE = 15  # the JVM has ended, so nothing of this process can write for the job
+    OUTAGE = 16  # storage or ZooKeeper did not answer before the script began: counts as no attempt
+    CANCELED = 17  # a cancel was asked for: the supervisor writes the result once everything is dead

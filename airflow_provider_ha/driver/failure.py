@@ -66,3 +66,11 @@ def read_failure(directory: Path) -> str | None:
         return str(json.loads((directory / FAILURE_FILE).read_bytes())["reason"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def read_code(directory: Path) -> int | None:
+    """Return the exit code that a driver left with its reason, or ``None``."""
+    try:
+        return int(json.loads((directory / FAILURE_FILE).read_bytes())["code"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

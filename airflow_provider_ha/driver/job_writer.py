@@ -16,8 +16,8 @@ from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Op
 from airflow_provider_ha.coordination.election import Leadership
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.driver.origin import Origin
+from airflow_provider_ha.driver.persist import persist
 from airflow_provider_ha.driver.queries import QueryRegistry
-from airflow_provider_ha.errors import OutcomeUnknownError
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
 from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.jobs.model import (
@@ -25,6 +25,7 @@ from airflow_provider_ha.jobs.model import (
     Generation,
     JobState,
     Operation,
+    QueryStatus,
     RunResult,
     Status,
 )
@@ -109,11 +110,13 @@ class JobWriter:
         checkpoint: int | None = None,
         drained: Mapping[str, DrainedQuery] | None = None,
         answers: Mapping[str, tuple[Operation, dict[str, Any]]] | None = None,
+        queries: Mapping[str, QueryStatus] | None = None,
     ) -> None:
-        """Write the run's result, and all that ends with it.
+        """Write the run's result, and all that ends with it. Repeats the transaction while the lease lasts.
 
         :param answers: Operation id -> operation and its result, of the operations that this end completes.
-        :raises LeadershipError: This process does not lead any more; the run has no result.
+        :param queries: Where the queries stand; by default as the registry has them.
+        :raises LeadershipError: This process does not lead any more; the run may have the result.
         :raises StorageError: The journal could not be written; the run has no result.
         """
         at = self._clock.now()
@@ -127,21 +130,28 @@ class JobWriter:
         )
         with self._lock:
             self._state, self._message = state, reason
-            ops: list[Op] = [
-                self._runs.result_op(self._run, result),
-                self._put(self._paths.status, self._status(checkpoint)),
-                *(completed_op(self._paths, op, result=value, at=at) for op, value in (answers or {}).values()),
-            ]
-            if (removal := self._graphs.remove_op(self._run)) is not None:
-                ops.append(removal)
+            status = self._status(checkpoint)
+            if queries is not None:
+                status = status.model_copy(update={"queries": dict(queries)})
+            completed = [completed_op(self._paths, op, result=value, at=at) for op, value in (answers or {}).values()]
             self._journal.result(self._run, result)
-            try:
-                self._leadership.commit(*ops)
-            except OutcomeUnknownError:
-                if self._runs.result(self._run) != result:
-                    raise
+            persist(
+                lambda: self._commit_end(result, status, completed),
+                written=lambda: self._runs.result(self._run) == result,
+                what=f"the result of run {self._run}",
+            )
             self._ended = True
         log.info("run %d is %s: %s", self._run, state.value, reason or "done")
+
+    def _commit_end(self, result: RunResult, status: Status, answers: list[SetData]) -> None:
+        ops: list[Op] = [
+            self._runs.result_op(self._run, result),
+            self._put(self._paths.status, status),
+            *answers,
+        ]
+        if (removal := self._graphs.remove_op(self._run)) is not None:
+            ops.append(removal)
+        self._leadership.commit(*ops)
 
     def _status(self, checkpoint: int | None) -> Status:
         return Status(

@@ -21,6 +21,7 @@ from airflow_provider_ha.jobs.graph_store import JobGraphStore
 from airflow_provider_ha.jobs.model import GraphPointer, JobGraph, LeaderInfo, Run
 from airflow_provider_ha.jobs.runs import RunStore, RunView
 from airflow_provider_ha.storage.open import open_store
+from airflow_provider_ha.storage.outage import outages
 from airflow_provider_ha.storage.store import ObjectStore
 
 
@@ -45,12 +46,14 @@ def lead(spec: DriverSpec, clock: Clock) -> Led:
 
     :raises JobStateError: This submission may not lead (any more).
     :raises NotConnectedError: ZooKeeper did not answer.
+    :raises StorageUnavailableError: Storage or the submission's own directory did not answer.
     """
     coordinator = KazooCoordinator.connect(spec.config, timeout=CONNECT_SECONDS)
     if coordinator.session is None:
         raise NotConnectedError("ZooKeeper answered, but there is no session")
-    write_session(spec.session, coordinator.session)
-    write_private(spec.driver_pid, str(os.getpid()).encode())
+    with outages("written", spec.directory):
+        write_session(spec.session, coordinator.session)
+        write_private(spec.driver_pid, str(os.getpid()).encode())
     store = open_store(spec.config)
     paths = ClusterPaths(spec.config.root, spec.config.cluster_id).job(spec.job_id)
     runs, graphs = RunStore(coordinator, paths), JobGraphStore(coordinator, store, paths)

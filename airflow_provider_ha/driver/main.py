@@ -73,7 +73,7 @@ def main() -> None:
     except JobStateError as error:
         way_out.leave(ExitCode.NOT_ADMITTED, str(error))
     except HaError as error:
-        way_out.leave(ExitCode.FAILED, str(error))
+        way_out.leave(ExitCode.OUTAGE if error.retryable else ExitCode.FAILED, str(error))
     except BaseException as error:  # noqa: BLE001  # the process must not outlive its main thread
         way_out.thread_failed(error)
     watchdog.follow(led.leadership)
@@ -110,7 +110,12 @@ class Driver:
             run=self._led.run.number,
             clock=self._clock,
         )
-        origin = self._prepare(writer)
+        try:
+            origin = self._prepare(writer)
+        except HaError as error:
+            if not error.retryable:
+                raise
+            self._exit.leave(ExitCode.OUTAGE, str(error))  # the script has not begun: the next driver may do better
         try:
             parts = self._assemble(origin, registry, lifecycle, writer)
         except ApplicationRefusedError as error:

@@ -11,6 +11,8 @@ import queue
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from airflow_provider_ha.clock import Clock
@@ -18,8 +20,9 @@ from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.election import Leadership
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.driver.lifecycle import Lifecycle
-from airflow_provider_ha.driver.stop_job import StopFailedError
-from airflow_provider_ha.errors import HaError, LeadershipError
+from airflow_provider_ha.driver.persist import persist
+from airflow_provider_ha.driver.stop_job import StopFailedError, StopRequest
+from airflow_provider_ha.errors import HaError, LeadershipError, NodeMissingError, RecordCorruptError
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.model import Operation, OperationKind, OperationState
 
@@ -37,7 +40,7 @@ class Handlers:
     :param dispose: Returns the operation's result.
     :param stop: Ends the run; the operation's answer is part of that.
     :param stopped: Called after a stop, to end the process; gets the reason when the stop failed half way.
-    :param cancel: Ends the run and the process.
+    :param cancel: Ends the process; the supervisor then ends the run. Called again when it raises.
     """
 
     ready: Callable[[], bool]
@@ -67,6 +70,11 @@ class OperationsLoop:
     _work: queue.Queue[Operation] = field(default_factory=queue.Queue)
     _taken: set[str] = field(default_factory=set)
     _final: dict[str, Operation] = field(default_factory=dict)  # what is answered never changes: it is read once
+    _unreadable: set[str] = field(default_factory=set)
+    _began: tuple[datetime, float] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._began = (self.clock.now(), self.clock.lease_time())
 
     def start(self) -> None:
         """Start both threads; they end with the process."""
@@ -74,29 +82,47 @@ class OperationsLoop:
             threading.Thread(target=self._guarded, args=(body,), name=name, daemon=True).start()
 
     def look(self) -> None:
-        """Take up what was asked since the last look."""
+        """Take up what was asked since the last look, a cancel first.
+
+        What ZooKeeper refuses to one operation is tried again at the next look, and keeps no other from being done.
+        """
         self._changed.clear()
         names = self.coordinator.children(self.paths.operations, watch=self._changed.set)
-        found = [
-            operation
-            for name in names
-            if (operation := self._final.get(name) or operations.read(self.coordinator, self.paths, name)) is not None
-        ]
+        found = [operation for name in names if (operation := self._read(name)) is not None]
         self._final = {operation.operation_id: operation for operation in found if operation.state.final}
-        for operation in sorted(found, key=lambda operation: (operation.requested_at, operation.operation_id)):
+        for operation in sorted(found, key=_urgency):
             if not operation.state.final and operation.operation_id not in self._taken and self._may_begin(operation):
-                self._take(operation)
-        self._forget()
+                self._try(partial(self._take, operation), f"operation {operation.operation_id} could not be taken up")
+        for operation in operations.expired(self._final.values(), self._now()):
+            self._try(partial(self._forget, operation), f"operation {operation.operation_id} could not be forgotten")
+
+    def _read(self, operation_id: str) -> Operation | None:
+        """Read one operation; ``None`` for one that is forgotten, or whose node nobody can read."""
+        try:
+            return self._final.get(operation_id) or operations.read(self.coordinator, self.paths, operation_id)
+        except RecordCorruptError as error:
+            if operation_id not in self._unreadable:
+                log.warning("operation %s is left out: %s", operation_id, error)
+            self._unreadable.add(operation_id)
+            return None
+
+    @staticmethod
+    def _try(step: Callable[[], None], failure: str) -> None:
+        try:
+            step()
+        except LeadershipError:
+            raise
+        except HaError as error:
+            log.warning("%s; the next look tries again: %s", failure, error)
 
     def _may_begin(self, operation: Operation) -> bool:
         """Whether to take it up now. A savepoint that is asked during a recovery waits until it can be whole."""
         return operation.operation is not OperationKind.SAVEPOINT or self.handlers.ready()
 
-    def _forget(self) -> None:
-        """Forget answers that nobody asks for any more: a schedule that asks every hour would fill the node."""
-        for operation in operations.expired(self._final.values(), self.clock.now()):
-            self.leadership.commit(operations.forget_op(self.paths, operation))
-            log.info("operation %s is forgotten", operation.operation_id)
+    def _forget(self, operation: Operation) -> None:
+        """Forget an answer that nobody asks for any more: a schedule that asks every hour would fill the node."""
+        self.leadership.commit(operations.forget_op(self.paths, operation))
+        log.info("operation %s is forgotten", operation.operation_id)
 
     def _take(self, operation: Operation) -> None:
         reason = abandoned(operation, self.run, self.leadership.epoch)
@@ -104,21 +130,16 @@ class OperationsLoop:
             operations.abandon(self.leadership, self.paths, operation, reason=reason, clock=self.clock)
             return
         claimed = operations.claim(self.leadership, self.paths, operation)
-        self._taken.add(operation.operation_id)
         log.info("operation %s: %s %s", operation.operation_id, operation.operation.value, operation.arguments)
         if operation.operation is OperationKind.CANCEL:
             self.handlers.cancel(claimed)
         else:
             self._work.put(claimed)
+        self._taken.add(operation.operation_id)  # last: what failed before is tried again
 
     def _look_for_ever(self) -> None:
         while not self.lifecycle.leaving.is_set():
-            try:
-                self.look()
-            except LeadershipError:
-                raise
-            except HaError as error:
-                log.warning("operations could not be read: %s", error)
+            self._try(self.look, "operations could not be read")
             self._changed.wait(POLL_SECONDS)
 
     def _work_for_ever(self) -> None:
@@ -139,25 +160,57 @@ class OperationsLoop:
         except HaError as error:
             log.exception("operation %s failed", operation.operation_id)
             left = error.result if isinstance(error, StopFailedError) else None
-            operations.fail(self.leadership, self.paths, operation, error=str(error), result=left, clock=self.clock)
+            self._answer(operation, partial(operations.fail, error=str(error), result=left))
             if self.lifecycle.stopping.is_set():
                 self.handlers.stopped(str(error))
-            elif operation.operation is OperationKind.STOP:
-                self.lifecycle.give_end_back()  # nothing was stopped: the next stop, or the script, may end the run
         else:
-            operations.complete(self.leadership, self.paths, operation, result=result, clock=self.clock)
+            self._answer(operation, partial(operations.complete, result=result))
+
+    def _answer(self, operation: Operation, write: Callable[..., object]) -> None:
+        """Write an answer, through a cut of the connection as well: the work is done, and only its word is missing.
+
+        :raises LeadershipError: The lease ran out before ZooKeeper had the answer.
+        """
+
+        def written() -> bool:
+            found = operations.read(self.coordinator, self.paths, operation.operation_id)
+            return found is None or found.state.final
+
+        try:
+            persist(
+                partial(write, self.leadership, self.paths, operation, clock=self.clock),
+                written=written,
+                what=f"the answer to operation {operation.operation_id}",
+            )
+        except NodeMissingError as error:
+            log.warning("operation %s is gone, and its answer with it: %s", operation.operation_id, error)
 
     def _stop(self, operation: Operation) -> None:
+        StopRequest.of(operation)  # first: while a stop that cannot be done has the end, a script would wait for it
         if not self.lifecycle.claim_end():
             return  # the script has ended by itself: whoever writes the result answers this operation
-        self.handlers.stop(operation)
+        try:
+            self.handlers.stop(operation)
+        except HaError:
+            if not self.lifecycle.stopping.is_set():
+                self.lifecycle.give_end_back()  # nothing was stopped: the next stop, or the script, may end the run
+            raise
         self.handlers.stopped(None)
+
+    def _now(self) -> datetime:
+        """Return the wall-clock time by the boot-time clock: a step of the wall clock ages no answer."""
+        at, since = self._began
+        return at + timedelta(seconds=self.clock.lease_time() - since)
 
     def _guarded(self, body: Callable[[], None]) -> None:
         try:
             body()
         except BaseException as error:  # noqa: BLE001  # a thread that dies in silence would leave requests unanswered
             self.failed(error)
+
+
+def _urgency(operation: Operation) -> tuple[bool, datetime, str]:
+    return (operation.operation is not OperationKind.CANCEL, operation.requested_at, operation.operation_id)
 
 
 def abandoned(operation: Operation, run: int, epoch: int) -> str:

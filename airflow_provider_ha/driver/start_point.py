@@ -26,6 +26,7 @@ from airflow_provider_ha.driver.origin import Origin, OriginKind
 from airflow_provider_ha.errors import CheckpointMissingError, RestoreRefusedError, RestoreUnknownError
 from airflow_provider_ha.jobs.model import Generation, Run, StartKind
 from airflow_provider_ha.storage.blobs import get_blob
+from airflow_provider_ha.storage.outage import outages
 from airflow_provider_ha.storage.store import ObjectStore
 
 
@@ -51,11 +52,12 @@ def prepare_start(
     :param published: Query -> last batch that a checkpoint of this run holds.
     :raises RestoreRefusedError: The outputs have changed since the restore was planned.
     :raises CheckpointError: What it starts from is damaged or gone.
+    :raises StorageUnavailableError: The work root, or an output, does not answer.
     """
     fenced = _fence(work_path, previous)
     plan = _read_plan(store, run)
     target = work_path / key
-    target.parent.mkdir(parents=True, exist_ok=True)
+    _make(target.parent, exist_ok=True)
     origin = Origin(OriginKind.FRESH, key, target)
     if plan is not None:
         sinks = work_path / plan.directory
@@ -75,7 +77,7 @@ def prepare_start(
         if not plan.adopted:
             keep_sink_logs(work_path / plan.directory, target)
         return replace(origin, kind=OriginKind.RESTORE, sinks=kept_in(target) or origin.sinks)
-    target.mkdir(parents=True)
+    _make(target)
     return origin
 
 
@@ -147,7 +149,7 @@ def _read_plan(store: ObjectStore, run: Run) -> RestorePlan | None:
 
 def _recover(origin: Origin, fenced: Path, previous: Generation, published: Mapping[str, int]) -> Origin:
     recorded = {name: query.replay for name, query in origin.plans.items()}
-    origin.directory.mkdir(parents=True)
+    _make(origin.directory)
     committed = prepare_recovery(fenced, origin.directory, recorded=recorded)
     carry(fenced, origin.directory, published)
     if (kept := kept_in(fenced)) is not None:
@@ -163,6 +165,11 @@ def _recover(origin: Origin, fenced: Path, previous: Generation, published: Mapp
         source=f"epoch {previous.epoch}",
         drain=newest_drain(fenced),
     )
+
+
+def _make(directory: Path, *, exist_ok: bool = False) -> None:
+    with outages("made", directory):
+        directory.mkdir(parents=True, exist_ok=exist_ok)
 
 
 def _name(run: Run) -> str:

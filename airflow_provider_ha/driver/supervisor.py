@@ -5,7 +5,9 @@
 1. the JVM or the driver's Python is gone
 2. kill every process that is left, until there is none
 3. end the dead driver's ZooKeeper session, so that nobody waits for its timeout
-4. write ``SubmissionExit``
+4. carry out a cancel, when one is open (``driver.after_death``)
+5. write ``SubmissionExit``
+6. clean up after a run that is over
 
 Nobody may read an exit while a process of the submission can still write. When the supervisor itself is killed, the JVM
 dies with it and there is no exit: the session then runs out by itself.
@@ -26,15 +28,18 @@ from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.coordination.records import create_once
 from airflow_provider_ha.coordination.session_close import close_session
-from airflow_provider_ha.driver import spark_submit
-from airflow_provider_ha.driver.failure import read_failure
+from airflow_provider_ha.driver import after_death, spark_submit
+from airflow_provider_ha.driver.exit_codes import ExitCode
+from airflow_provider_ha.driver.failure import read_code, read_failure
 from airflow_provider_ha.driver.processes import DeathWatch, ProcessTree, become_subreaper
+from airflow_provider_ha.driver.room import require_room
 from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.jobs.artifacts import fetch_application
 from airflow_provider_ha.jobs.driver_spec import DriverSpec, read_session, write_private
 from airflow_provider_ha.jobs.model import JobGraph, SubmissionExit
 from airflow_provider_ha.storage.blobs import get_blob
 from airflow_provider_ha.storage.open import open_store
+from airflow_provider_ha.storage.outage import is_outage
 
 
 log = logging.getLogger("airflow_provider_ha.supervisor")
@@ -52,11 +57,13 @@ class Ending:
     :param code: Exit code of the JVM, negative for a signal.
     :param pids: Every process that was ever seen.
     :param reason: What ended first.
+    :param outage: Whether storage or ZooKeeper kept the driver from being started.
     """
 
     code: int
     pids: tuple[int, ...]
     reason: str
+    outage: bool = False
 
 
 def main(arguments: list[str]) -> int:
@@ -69,7 +76,10 @@ def main(arguments: list[str]) -> int:
     ending = run(spec, stop)
     log.info("all processes are dead: %s (exit code %d, pids %s)", ending.reason, ending.code, list(ending.pids))
     stop.raised = 0  # that one was obeyed; another one means: do not wait for ZooKeeper any longer
-    return 0 if report(spec, ending, stop) else 1
+    if not report(spec, ending, stop):
+        return 1
+    after_death.clean_up(spec, on_lost=_give_up)
+    return 0
 
 
 def run(spec: DriverSpec, stop: _StopFlag) -> Ending:
@@ -79,7 +89,7 @@ def run(spec: DriverSpec, stop: _StopFlag) -> Ending:
     except Exception as error:
         # Whatever it was: there is no driver, and whoever waits for one has to read that.
         log.exception("the driver could not be started")
-        return Ending(NOT_STARTED, (), f"the driver could not be started: {error}")
+        return Ending(NOT_STARTED, (), f"the driver could not be started: {error}", outage=_is_outage(error))
     try:
         reason = watch(tree, spec, stop)
     except BaseException as error:
@@ -95,6 +105,7 @@ def start(spec: DriverSpec) -> ProcessTree:
 
     :raises HaError: The graph or the application cannot be read.
     """
+    require_room(spec.directory)
     store = open_store(spec.config)
     graph = JobGraph.from_bytes(get_blob(store, spec.graph.sha256), source=f"job graph {spec.graph.sha256[:12]}")
     spark_home = spark_submit.find_spark_home(spec.spark_home)
@@ -152,6 +163,7 @@ def report(spec: DriverSpec, ending: Ending, stop: _StopFlag) -> bool:
     while True:
         try:
             _end_session(spec)
+            after_death.carry_out_cancel(spec)
             _write_exit(spec, ending)
         except HaError as error:  # noqa: PERF203  # a retry is a try in a loop
             if not error.retryable or stop.raised or time.monotonic() > end:
@@ -163,6 +175,12 @@ def report(spec: DriverSpec, ending: Ending, stop: _StopFlag) -> bool:
         else:
             spec.session.unlink(missing_ok=True)
             return True
+
+
+def _give_up(reason: str) -> None:
+    """End the process at once: another one leads the job, and nothing more may be removed here."""
+    log.warning("the clean-up ends: %s", reason)
+    os._exit(0)
 
 
 def _end_session(spec: DriverSpec) -> None:
@@ -180,6 +198,7 @@ def _write_exit(spec: DriverSpec, ending: Ending) -> None:
         pids=ending.pids,
         reason=f"{told} ({ending.reason})" if told else ending.reason,
         log=str(spec.driver_log),
+        outage=ending.outage or read_code(spec.directory) == ExitCode.OUTAGE,
         at=SystemClock().now(),
     )
     coordinator = KazooCoordinator.connect(spec.config)
@@ -187,6 +206,10 @@ def _write_exit(spec: DriverSpec, ending: Ending) -> None:
         create_once(coordinator, paths.submission_exit(spec.run, spec.attempt), record)
     finally:
         coordinator.close()
+
+
+def _is_outage(error: Exception) -> bool:
+    return error.retryable if isinstance(error, HaError) else is_outage(error)
 
 
 class _StopFlag:

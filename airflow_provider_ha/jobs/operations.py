@@ -11,6 +11,7 @@ result will not be done any more: it reads as ABANDONED (:func:`read`), although
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Protocol
@@ -19,11 +20,12 @@ from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.coordination.coordinator import Coordinator, Delete, Op, SetData
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.coordination.records import create_once, read_record
-from airflow_provider_ha.errors import JobStateError
+from airflow_provider_ha.errors import JobStateError, RecordCorruptError
 from airflow_provider_ha.jobs.model import Operation, OperationKind, OperationState, RunResult
 from airflow_provider_ha.jobs.runs import RunStore, RunView, live
 
 
+log = logging.getLogger(__name__)
 KEPT_FOR = timedelta(days=7)
 KEPT_AT_MOST = 100
 
@@ -112,6 +114,20 @@ def list_operations(coordinator: Coordinator, paths: JobPaths) -> list[Operation
         (operation for operation in found if operation is not None),
         key=lambda operation: (operation.requested_at, operation.operation_id),
     )
+
+
+def open_cancels(coordinator: Coordinator, paths: JobPaths, run: int) -> list[Operation]:
+    """Return the cancels of *run* that nobody has answered. A node that cannot be read hides no other."""
+    found = []
+    for operation_id in coordinator.children(paths.operations):
+        try:
+            operation = read(coordinator, paths, operation_id)
+        except RecordCorruptError as error:
+            log.warning("operation %s of job %s is left out: %s", operation_id, paths.job_id, error)
+            continue
+        if operation is not None and operation.operation is OperationKind.CANCEL and operation.run == run:
+            found.append(operation)
+    return [operation for operation in found if not operation.state.final]
 
 
 def claim(leader: Leader, paths: JobPaths, operation: Operation) -> Operation:

@@ -15,6 +15,7 @@ from pathlib import Path
 from airflow_provider_ha.errors import ObjectExistsError, ObjectMissingError, StorageUnavailableError
 from airflow_provider_ha.storage.durable import copy_file, create_file, flush_directory, make_directories, replace_file
 from airflow_provider_ha.storage.key_names import check_copy, check_key, check_prefix
+from airflow_provider_ha.storage.outage import unavailable
 from airflow_provider_ha.storage.probe import probe
 from airflow_provider_ha.storage.store import ObjectInfo
 
@@ -197,14 +198,11 @@ class LocalStore:
 
     @contextmanager
     def _translated(self, key: str, verb: str) -> Iterator[None]:
-        """Turn the file system's errors into ours: the one place."""
+        """Turn all of the file system's errors into ours: an object store has no others."""
         try:
             yield
         except OSError as error:
-            raise StorageUnavailableError(
-                f"object {key!r} in {self.uri} could not be {verb}: {error.strerror or error}",
-                next_step="Check the file system, its free space, and who may read and write there",
-            ) from error
+            raise unavailable(f"object {key!r} in {self.uri} could not be {verb}", error) from error
 
 
 def _entries(directory: Path) -> list[tuple[str, bool]]:

@@ -115,6 +115,7 @@ def launch(job: JobContext, run: Run, submission: Submission) -> None:
     """Start the driver of a submission that this process has created, and write down that it runs.
 
     :raises ConfigurationError: It cannot be started on this host; the submission is closed with that reason.
+    :raises StorageUnavailableError: The work root does not answer; the submission is closed, and counts as no attempt.
     """
     spec = DriverSpec(
         config=job.config,
@@ -130,7 +131,12 @@ def launch(job: JobContext, run: Run, submission: Submission) -> None:
     try:
         started = job.engine.launch(spec)
     except HaError as error:
-        refused = SubmissionExit(code=NOT_LAUNCHED, reason=f"it could not be launched: {error}", at=job.clock.now())
+        refused = SubmissionExit(
+            code=NOT_LAUNCHED,
+            reason=f"it could not be launched: {error}",
+            outage=error.retryable,
+            at=job.clock.now(),
+        )
         create_once(job.coordinator, job.paths.submission_exit(run.number, submission.attempt), refused)
         raise
     job.journal.started(run.number, submission, started)

@@ -15,6 +15,7 @@ import psutil
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.driver_spec import OWNER_ONLY, SUBMISSION_VARIABLE, DriverSpec
 from airflow_provider_ha.jobs.model import SubmissionStarted
+from airflow_provider_ha.storage.outage import is_outage, unavailable
 
 
 log = logging.getLogger(__name__)
@@ -42,12 +43,20 @@ class LocalEngine:
         self.launch_seconds = launch_seconds
 
     def launch(self, spec: DriverSpec) -> SubmissionStarted:
-        """Start the supervisor, detached: in a session of its own, without our files and our environment."""
+        """Start the supervisor, detached: in a session of its own, without our files and our environment.
+
+        :raises ConfigurationError: The directory of the submission cannot be made.
+        :raises StorageUnavailableError: The work root is full, or does not answer.
+        """
         try:
             spec.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             spec.write()
             output = os.open(spec.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, OWNER_ONLY)
         except OSError as error:
+            if is_outage(error):
+                raise unavailable(
+                    f"the directory of the submission, {spec.directory}, cannot be written", error
+                ) from error
             raise ConfigurationError(
                 f"the directory of the submission, {str(spec.directory)!r}, cannot be written ({error.strerror})",
                 next_step="Make the work root writable for the user that runs Airflow's workers",

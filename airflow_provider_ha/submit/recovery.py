@@ -6,7 +6,8 @@ import logging
 
 from airflow_provider_ha.coordination.coordinator import Create, Op
 from airflow_provider_ha.errors import JobStateError
-from airflow_provider_ha.jobs.model import JobState, Recovery
+from airflow_provider_ha.jobs import operations
+from airflow_provider_ha.jobs.model import JobState, Operation, Recovery
 from airflow_provider_ha.jobs.runs import RunView
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.submit.context import JobContext, who
@@ -28,7 +29,8 @@ def recover(job: JobContext, *, by: str, wait: bool = True, overdue: bool = Fals
     :param wait: Whether to wait for the delay of the restart strategy; ``False`` for who has waited already.
     :param overdue: Whether the newest submission has had all its time to lead. One that was started and does
         not lead is given up; should it come up after all, it refuses itself, for it is not the newest any more.
-    :raises JobStateError: The run has a result, or has used up its attempts: then it is FAILED now.
+    :raises JobStateError: The run has a result, or has used up its attempts (it is FAILED now), or a cancel of it was
+        open (it is CANCELED now).
     """
     waited: set[int] = set()
     while True:
@@ -38,6 +40,9 @@ def recover(job: JobContext, *, by: str, wait: bool = True, overdue: bool = Fals
         log.info("job %s run %d: %s", job.job_id, run.run.number, decision)
         if isinstance(decision, Over):
             raise _over(job.job_id, run)
+        if isinstance(decision, GiveUp | Resubmit) and (wanted := _open_cancel(job, run)) is not None:
+            conclude(job, JobState.CANCELED, reason="canceled without a driver", by=by, operation=wanted)
+            raise _over(job.job_id, job.runs.get(run.run.number))
         if isinstance(decision, GiveUp):
             conclude(job, JobState.FAILED, reason=decision.reason, by=by)
             raise _failed(job.job_id, decision)
@@ -56,6 +61,11 @@ def _run(snapshot: JobSnapshot) -> RunView:
     if snapshot.run is None:
         raise JobStateError(f"job {snapshot.job_id!r} has no run to recover", next_step="Submit it")
     return snapshot.run
+
+
+def _open_cancel(job: JobContext, run: RunView) -> Operation | None:
+    """Return a cancel that the lost driver has left open: to start the run again would undo what was asked."""
+    return next(iter(operations.open_cancels(job.coordinator, job.paths, run.run.number)), None)
 
 
 def _decide(job: JobContext, snapshot: JobSnapshot, run: RunView, *, overdue: bool) -> Decision:

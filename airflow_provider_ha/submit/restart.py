@@ -2,12 +2,17 @@
 
 The driver's code is not asked whether it should be started again: a script that cannot work writes its run's result,
 and a run with a result is never run again. What is left are losses, and those are counted.
+
+Invariant: a submission that an outage of storage or ZooKeeper kept from running the script is no loss of the job. It
+counts as no attempt, however often it happens, and only makes the delay grow: a disk that is full for an hour costs the
+hour, never the run.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import takewhile
 
 from airflow_provider_ha.jobs.model import HaOptions, JobState
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
@@ -67,27 +72,54 @@ def decide(snapshot: JobSnapshot, options: HaOptions, *, now: datetime, newest_i
     if newest is None or not lost:
         return Keep()
     used = attempts_used(run.submissions, options, now)
-    if 0 <= options.restart_attempts <= used:
+    outages = trailing_outages(run.submissions)
+    if not outages and 0 <= options.restart_attempts <= used:
         return GiveUp(_given_up(run, newest, used))
     led = snapshot.epoch_zxid > newest.created_zxid
     return Resubmit(
         attempt=newest.submission.attempt + 1,
         lost_epoch=snapshot.epoch if led and snapshot.recovery is None else None,
-        after=_delay_left(newest, used, options, now),
+        after=_delay_left(newest, used + outages, options, now),
     )
 
 
 def attempts_used(submissions: tuple[SubmissionView, ...], options: HaOptions, now: datetime) -> int:
-    """Return how many re-submissions were made since a driver last lived for ``restart_reset_after`` seconds."""
-    used = 0
+    """Return how many re-submissions were made since a driver last lived for ``restart_reset_after`` seconds.
+
+    Those that an outage ended are left out, as if they had not been made.
+    """
+    counted = 0
     for view in reversed(submissions):
+        if _met_outage(view):
+            continue
+        counted += 1
         end = view.exit.at if view.exit is not None else now
-        lived_long = (end - view.submission.created_at).total_seconds() >= options.restart_reset_after
-        if view.submission.attempt == 1 or (view.started is not None and lived_long):
+        if (
+            view.started is not None
+            and (end - view.submission.created_at).total_seconds() >= options.restart_reset_after
+        ):
             break
-        used += 1
         now = view.submission.created_at
-    return used
+    return max(0, counted - 1)  # the first of them was no re-submission
+
+
+def trailing_outages(submissions: tuple[SubmissionView, ...]) -> int:
+    """Return how many of the newest submissions in a row an outage kept from running the script."""
+    return sum(1 for _ in takewhile(_met_outage, reversed(submissions)))
+
+
+def outage_of(run: RunView) -> str:
+    """Return for people which outage the run is waiting out; empty when there is none."""
+    count = trailing_outages(run.submissions)
+    newest = run.newest
+    if not count or newest is None or newest.exit is None or run.result is not None:
+        return ""
+    since = run.submissions[-count].submission.created_at
+    return f"{count} launches since {since:%Y-%m-%d %H:%M:%S} UTC, none counts as an attempt: {newest.exit.reason}"
+
+
+def _met_outage(view: SubmissionView) -> bool:
+    return view.exit is not None and view.exit.outage
 
 
 def delay(used: int, options: HaOptions) -> float:

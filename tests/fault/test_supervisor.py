@@ -20,6 +20,8 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator, SessionState
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
+from airflow_provider_ha.driver.exit_codes import ExitCode
+from airflow_provider_ha.driver.failure import write_failure
 from airflow_provider_ha.jobs.model import SubmissionExit
 from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.testing.waiting import wait_until
@@ -138,6 +140,21 @@ def test_the_jvm_dies_with_its_supervisor_and_nothing_is_claimed(job: JobContext
     wait_until(lambda: not helpers.alive(tree["jvm"]), timeout=5, what="the death of the JVM")
 
     assert exit_of(job) is None
+
+
+@pytest.mark.parametrize(("code", "outage"), [(ExitCode.OUTAGE, True), (ExitCode.FAILED, False)])
+def test_exit_says_whether_the_driver_met_an_outage(
+    job: JobContext, start: Callable[[str], None], code: ExitCode, outage: bool
+) -> None:
+    start("wait")
+    tree = pids(job)
+    write_failure(helpers.directory(job), code, "object 'a' could not be read: Stale file handle")
+
+    os.kill(tree["python"], signal.SIGKILL)
+    found = wait_until(lambda: exit_of(job), timeout=10, what="the exit")
+
+    assert found.outage is outage
+    assert "Stale file handle" in found.reason
 
 
 def test_after_an_orderly_end_the_jvm_may_clean_up(job: JobContext, start: Callable[[str], None]) -> None:

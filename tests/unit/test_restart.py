@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -22,7 +23,7 @@ from airflow_provider_ha.jobs.model import (
 )
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
-from airflow_provider_ha.submit.restart import GiveUp, Keep, Over, Resubmit, attempts_used, decide, delay
+from airflow_provider_ha.submit.restart import GiveUp, Keep, Over, Resubmit, attempts_used, decide, delay, outage_of
 
 
 NOW = datetime(2013, 1, 1, 12, tzinfo=timezone.utc)
@@ -48,6 +49,14 @@ def submission(
         exit=SubmissionExit(code=-9, reason="killed", at=end) if ended else None,
         created_zxid=zxid,
     )
+
+
+def outage(attempt: int, *, died: float = 0) -> SubmissionView:
+    """A submission that a full disk kept from running the script, *died* seconds ago."""
+    view = submission(attempt, lived=0, died=died)
+    assert view.exit is not None
+    reason = "it could not be launched: No space left on device"
+    return replace(view, started=None, exit=view.exit.model_copy(update={"outage": True, "reason": reason}))
 
 
 def snapshot(*submissions: SubmissionView, result: RunResult | None = None, **values: Any) -> JobSnapshot:
@@ -145,3 +154,46 @@ def test_a_clock_that_is_behind_does_not_prolong_the_wait() -> None:
 @pytest.mark.parametrize(("used", "seconds"), [(0, 1), (1, 2), (3, 8), (7, 60), (5000, 60)])
 def test_the_delay_doubles_up_to_its_maximum(used: int, seconds: float) -> None:
     assert delay(used, OPTIONS) == seconds
+
+
+def test_launches_that_meet_an_outage_use_up_no_attempt() -> None:
+    views = (submission(1), *(outage(attempt) for attempt in range(2, 40)))
+
+    decision = decide(snapshot(*views, epoch_zxid=5), OPTIONS, now=NOW)
+
+    assert attempts_used(views, OPTIONS, NOW) == 0
+    assert decision == Resubmit(attempt=40, lost_epoch=None, after=60)
+
+
+def test_losses_between_outages_are_counted() -> None:
+    views = (submission(1), outage(2), submission(3), outage(4), outage(5), submission(6))
+
+    assert attempts_used(views, OPTIONS, NOW) == 2
+    assert isinstance(decide(snapshot(*views, epoch_zxid=20), OPTIONS, now=NOW), GiveUp)
+
+
+def test_first_launch_that_meets_an_outage_is_made_again_although_no_attempt_is_allowed() -> None:
+    options = OPTIONS.model_copy(update={"restart_attempts": 0})
+
+    assert decide(snapshot(outage(1), epoch_zxid=5), options, now=NOW) == Resubmit(attempt=2, lost_epoch=None, after=2)
+    assert isinstance(decide(snapshot(outage(1), submission(2), epoch_zxid=20), options, now=NOW), GiveUp)
+
+
+@pytest.mark.parametrize(("count", "seconds"), [(1, 2), (2, 4), (5, 32), (50, 60)])
+def test_the_delay_grows_with_each_outage_in_a_row_up_to_its_maximum(count: int, seconds: float) -> None:
+    views = (submission(1), *(outage(attempt) for attempt in range(2, 2 + count)))
+
+    decision = decide(snapshot(*views, epoch_zxid=5), OPTIONS, now=NOW)
+
+    assert isinstance(decision, Resubmit)
+    assert decision.after == seconds
+
+
+def test_outage_that_is_waited_out_is_told_with_its_beginning_and_its_reason() -> None:
+    run = RunView(run=RUN, submissions=(submission(1), outage(2, died=90), outage(3)))
+
+    told = outage_of(run)
+
+    assert "2 launches since 2013-01-01 11:58:30 UTC" in told
+    assert "No space left on device" in told
+    assert outage_of(replace(run, submissions=(*run.submissions, submission(4, ended=False)))) == ""

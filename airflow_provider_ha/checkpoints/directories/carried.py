@@ -16,6 +16,7 @@ from airflow_provider_ha.checkpoints.directories.links import write_aside
 from airflow_provider_ha.checkpoints.format.layout import progress, queries
 from airflow_provider_ha.checkpoints.model import BatchEntry
 from airflow_provider_ha.records import Record
+from airflow_provider_ha.storage.outage import outages
 
 
 FILE = ".carried.json"  # hidden: no query can have this name
@@ -54,9 +55,11 @@ def read_carried(directory: Path) -> Mapping[str, tuple[BatchEntry, ...]]:
     """Return query -> entries that a working directory was given; nothing for one that was not forked.
 
     :raises RecordCorruptError: The file is not what was written.
+    :raises StorageUnavailableError: The file system does not answer.
     """
     try:
-        data = (directory / FILE).read_bytes()
+        with outages("read", directory / FILE):
+            data = (directory / FILE).read_bytes()
     except FileNotFoundError:
         return {}
     return Carried.from_bytes(data, source=str(directory / FILE)).queries

@@ -11,6 +11,7 @@ from pathlib import Path
 from airflow_provider_ha.checkpoints.directories.digests import digest_of
 from airflow_provider_ha.checkpoints.model import Algorithm, ManifestFile
 from airflow_provider_ha.storage.durable import flush, reflink
+from airflow_provider_ha.storage.outage import outages
 
 
 def copy_file(source: Path, target: Path, algorithm: Algorithm | None = Algorithm.SHA256) -> ManifestFile:
@@ -20,14 +21,16 @@ def copy_file(source: Path, target: Path, algorithm: Algorithm | None = Algorith
 
     :param algorithm: What to digest it with; ``None`` for not at all.
     :raises FileNotFoundError: The file is not there (any more).
+    :raises StorageUnavailableError: One of the two file systems does not answer.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with source.open("rb") as reader, target.open("x+b") as writer:
-        if reflink(reader, writer):
-            copied = digest_of(writer, algorithm=algorithm)
-        else:
-            copied = digest_of(reader, writer.write, algorithm=algorithm)
-        flush(writer)
+    with outages(f"copied to {target}", source):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with source.open("rb") as reader, target.open("x+b") as writer:
+            if reflink(reader, writer):
+                copied = digest_of(writer, algorithm=algorithm)
+            else:
+                copied = digest_of(reader, writer.write, algorithm=algorithm)
+            flush(writer)
     return copied
 
 

@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from airflow_provider_ha.checkpoints.directories.links import write_aside
 from airflow_provider_ha.checkpoints.directories.pins import SINKS
-from airflow_provider_ha.errors import RecordCorruptError
+from airflow_provider_ha.errors import RecordCorruptError, StorageUnavailableError
 from airflow_provider_ha.records import Model, Record
 
 
@@ -97,7 +97,7 @@ class DigestCache:
             return
         try:
             write_aside(self._path, KnownDigests(files=others | self._now).to_bytes())
-        except OSError as error:
+        except (OSError, StorageUnavailableError) as error:
             log.warning("the next savepoint will read every byte again: cannot write %s: %s", self._path, error)
 
 

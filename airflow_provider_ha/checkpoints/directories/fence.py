@@ -12,6 +12,7 @@ from pathlib import Path
 
 from airflow_provider_ha.errors import CheckpointMissingError
 from airflow_provider_ha.storage.durable import flush_directory
+from airflow_provider_ha.storage.outage import outages
 
 
 DEAD = ".dead"
@@ -33,7 +34,13 @@ def fence_directory(root: Path) -> Path:
 
     :param root: Working directory of an epoch that is over, under its first name.
     :raises CheckpointMissingError: It exists under neither name.
+    :raises StorageUnavailableError: The file system does not answer: whether it is fenced is not known.
     """
+    with outages("fenced", root):
+        return _fenced(root)
+
+
+def _fenced(root: Path) -> Path:
     fenced = fenced_name(root)
     if fenced.is_dir():
         return fenced

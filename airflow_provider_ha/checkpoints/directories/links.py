@@ -19,6 +19,7 @@ from typing import TypeAlias
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.errors import ObjectExistsError
 from airflow_provider_ha.storage.durable import flush_directory
+from airflow_provider_ha.storage.outage import is_outage, outages, unavailable
 
 
 _BUFFER = 1024 * 1024
@@ -32,26 +33,29 @@ def building(target: Path) -> Iterator[Path]:
     """Yield a hidden directory that becomes *target*, flushed to disk, when the block ends without an error.
 
     :raises ObjectExistsError: *target* exists.
+    :raises StorageUnavailableError: The file system does not answer, in the block or here.
     """
-    _refuse_existing(target)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    hidden = target.parent / f".{target.name}.{new_id()}.tmp"
-    hidden.mkdir()
-    try:
-        yield hidden
-        flush_tree(hidden)
+    with outages("made", target):
         _refuse_existing(target)
-        hidden.rename(target)
-    except BaseException:
-        shutil.rmtree(hidden, ignore_errors=True)
-        raise
-    flush_directory(target.parent)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        hidden = target.parent / f".{target.name}.{new_id()}.tmp"
+        hidden.mkdir()
+        try:
+            yield hidden
+            flush_tree(hidden)
+            _refuse_existing(target)
+            hidden.rename(target)
+        except BaseException:
+            shutil.rmtree(hidden, ignore_errors=True)
+            raise
+        flush_directory(target.parent)
 
 
 def linked(source: StrPath, target: StrPath) -> bool:
     """Give a file a second name; whether the file system could.
 
     :raises FileNotFoundError: The file is not there (any more).
+    :raises StorageUnavailableError: The file system does not answer.
     """
     try:
         try:
@@ -62,9 +66,11 @@ def linked(source: StrPath, target: StrPath) -> bool:
             os.link(source, target)
     except OSError as error:
         # EXDEV: another device. EMLINK: some file systems allow few names per file; EPERM: some allow none.
-        if error.errno not in (errno.EXDEV, errno.EMLINK, errno.EPERM):
-            raise
-        return False
+        if error.errno in (errno.EXDEV, errno.EMLINK, errno.EPERM):
+            return False
+        if is_outage(error):
+            raise unavailable(f"{os.fspath(source)} could not be linked to {os.fspath(target)}", error) from error
+        raise
     return True
 
 
@@ -72,9 +78,10 @@ def link(source: Path, target: Path) -> None:
     """Give a file a second name, or copy it where it cannot have one.
 
     :raises FileNotFoundError: The file is not there (any more).
+    :raises StorageUnavailableError: The file system does not answer.
     """
     if not linked(source, target):
-        with source.open("rb") as reader, target.open("xb") as writer:
+        with outages("copied", source), source.open("rb") as reader, target.open("xb") as writer:
             shutil.copyfileobj(reader, writer, _BUFFER)
             writer.flush()
             os.fsync(writer.fileno())
@@ -84,19 +91,22 @@ def write_aside(path: Path, data: bytes) -> None:
     """Write a file durably under a temporary name that Spark ignores, then give it its name.
 
     The checksum file that Hadoop may have left beside an older file of this name is removed first: it would not fit.
+
+    :raises StorageUnavailableError: The file system does not answer.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.parent / f".{path.name}.{new_id()}.tmp"
-    try:
-        with aside.open("xb") as writer:
-            writer.write(data)
-            writer.flush()
-            os.fsync(writer.fileno())
-        hidden_checksum(path).unlink(missing_ok=True)
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
-    flush_directory(path.parent)
+    with outages("written", path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside = path.parent / f".{path.name}.{new_id()}.tmp"
+        try:
+            with aside.open("xb") as writer:
+                writer.write(data)
+                writer.flush()
+                os.fsync(writer.fileno())
+            hidden_checksum(path).unlink(missing_ok=True)
+            aside.replace(path)
+        finally:
+            aside.unlink(missing_ok=True)
+        flush_directory(path.parent)
 
 
 def hidden_checksum(path: Path) -> Path:

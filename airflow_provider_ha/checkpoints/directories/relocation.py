@@ -13,6 +13,7 @@ from typing import Any
 
 from airflow_provider_ha.checkpoints.directories.links import hidden_checksum, write_aside
 from airflow_provider_ha.errors import CheckpointCorruptError
+from airflow_provider_ha.storage.outage import outages
 
 
 # 4.0 wrote the singular.
@@ -65,13 +66,14 @@ def relocated(data: bytes, name: str, place: str) -> bytes | None:
 
 
 def _relocate(path: Path, name: str, place: Path) -> None:
-    moved = relocated(path.read_bytes(), name, str(place))
-    if moved is not None:
-        # Spark's own checksum is of the old bytes; without one, nothing is compared.
-        checksum = path.with_name(f"{path.name}.crc")
-        for stale in (checksum, hidden_checksum(checksum)):
-            stale.unlink(missing_ok=True)
-        write_aside(path, moved)
+    with outages("relocated", path):
+        moved = relocated(path.read_bytes(), name, str(place))
+        if moved is not None:
+            # Spark's own checksum is of the old bytes; without one, nothing is compared.
+            checksum = path.with_name(f"{path.name}.crc")
+            for stale in (checksum, hidden_checksum(checksum)):
+                stale.unlink(missing_ok=True)
+            write_aside(path, moved)
 
 
 def _moved(value: Any, place: str) -> Any:

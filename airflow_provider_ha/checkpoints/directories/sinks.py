@@ -18,6 +18,7 @@ from airflow_provider_ha.checkpoints.format.compactible_log import CompactibleLo
 from airflow_provider_ha.checkpoints.format.files import read
 from airflow_provider_ha.errors import ConfigurationError, RestoreRefusedError
 from airflow_provider_ha.storage.durable import flush_directory
+from airflow_provider_ha.storage.outage import outages
 
 
 # Formats of FileStreamSink: the ones that keep a log.
@@ -88,6 +89,7 @@ class FileSinkLog:
         :returns: Whether it was there; ``False`` when the log ends before it already.
         :raises RestoreRefusedError: Another entry has that number, or the log goes on behind it.
         :raises CheckpointCorruptError: Without it the log would not be whole.
+        :raises StorageUnavailableError: The file system does not answer.
         """
         log = self._log()
         if log.last() < batch:
@@ -99,9 +101,10 @@ class FileSinkLog:
             )
         self.closure_names(batch - 1)
         entry = self.path / log.path(batch)
-        hidden_checksum(entry).unlink(missing_ok=True)
-        entry.rename(entry.with_name(f".{entry.name}.{sha256[:12]}.aside"))
-        flush_directory(entry.parent)
+        with outages("set aside", entry):
+            hidden_checksum(entry).unlink(missing_ok=True)
+            entry.rename(entry.with_name(f".{entry.name}.{sha256[:12]}.aside"))
+            flush_directory(entry.parent)
         return True
 
     @staticmethod

@@ -45,6 +45,7 @@ from airflow_provider_ha.pointers.store import PointerStore
 from airflow_provider_ha.pointers.to_delete import ToDelete
 from airflow_provider_ha.storage.durable import remove_tree
 from airflow_provider_ha.storage.keys import JobKeys
+from airflow_provider_ha.storage.outage import outages
 
 
 log = logging.getLogger(__name__)
@@ -121,7 +122,8 @@ class SavepointStore:
         directory = self.directory(request.savepoint_id)
         if directory.exists():
             # Of an attempt whose process died, or whose outcome was unknown: without a pointer it is nobody's.
-            remove_tree(directory)
+            with outages("removed", directory):
+                remove_tree(directory)
         # Under a name of its own: a deposed leader that copies on cannot write between these files.
         with building(directory) as hidden:
             directories = {query: live / query for query in request.cut}

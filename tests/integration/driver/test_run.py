@@ -114,22 +114,3 @@ def test_the_end_of_a_script_drops_a_query_that_it_was_restored_with_and_never_s
     assert "it never started 'windows', which the run was restored with" in result.reason
     assert gated.job.checkpoints.pointer(result.checkpoint or 0).cut.keys() == {"copy"}
     assert "it never started 'windows'" in gated.log(newest_only=True)
-
-
-@pytest.mark.long  # the quick suite cancels in tests/integration/test_client.py
-def test_cancel_ends_the_run_at_once_and_keeps_the_checkpoints(job: ManagedJob, stream: Stream) -> None:
-    stream.feed(3)
-    run = job.submit(APPS / "counts.py", [*stream.arguments, "30"])
-    process = job.start(run)
-    job.await_consumed(process, ("windows",), 1)
-    wait_until(lambda: job.newest_checkpoint(), timeout=PATIENCE, what="a checkpoint")
-
-    answer = job.await_operation(job.ask(OperationKind.CANCEL))
-
-    assert answer.state is OperationState.COMPLETED
-    result = job.result(run)
-    assert result is not None
-    assert result.state is JobState.CANCELED
-    assert process.wait(PATIENCE) == 0
-    assert job.newest_checkpoint() is not None
-    assert job.coordinator.find(job.paths.job_graph) is None

@@ -26,6 +26,7 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             raise NotConnectedError("nobody answers")
 
     monkeypatch.setattr(supervisor, "_end_session", end_session)
+    monkeypatch.setattr(supervisor.after_death, "carry_out_cancel", lambda spec: calls.append("cancel"))
     monkeypatch.setattr(supervisor, "_write_exit", lambda spec, ending: calls.append("exit"))
     monkeypatch.setattr("airflow_provider_ha.driver.supervisor.time.sleep", lambda seconds: None)
     return calls
@@ -37,4 +38,4 @@ def test_the_dead_session_is_ended_before_the_exit_is_written(done: list[str], t
 
     assert supervisor.report(spec, ENDING, NEVER)  # type: ignore[arg-type]
 
-    assert done == ["session", "session", "exit"]
+    assert done == ["session", "session", "cancel", "exit"]

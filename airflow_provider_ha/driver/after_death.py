@@ -1,0 +1,178 @@
+"""What the supervisor does for a run once every process of its driver is dead: carry out a cancel, then clean up.
+
+Invariant: CANCELED is a statement about processes that are dead. A driver cannot make it about itself: its queries
+commit, and functions of ``foreachBatch`` are called, until it has ended. So a driver that is asked to cancel only ends,
+and its supervisor, which has the proof of death, writes the result, the answer and the removal of the graph pointer in
+one transaction, as the job's leader. For that it takes the lock, and so it raises the epoch (contract 1).
+
+The clean-up follows the exit record, and may take its time: nothing waits for it but the next run of the job.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from airflow_provider_ha.checkpoints.retained.store import CheckpointStore
+from airflow_provider_ha.clock import SystemClock
+from airflow_provider_ha.coordination._kazoo import KazooCoordinator
+from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.coordination.election import Leadership, acquire
+from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
+from airflow_provider_ha.coordination.records import read_record
+from airflow_provider_ha.driver.housekeeping import Housekeeping
+from airflow_provider_ha.driver.job_writer import JobWriter
+from airflow_provider_ha.driver.queries import QueryRegistry
+from airflow_provider_ha.errors import (
+    HaError,
+    JobStateError,
+    LeadershipError,
+    LeadershipUnavailableError,
+    OutcomeUnknownError,
+)
+from airflow_provider_ha.jobs import operations
+from airflow_provider_ha.jobs.driver_spec import DriverSpec
+from airflow_provider_ha.jobs.graph_store import JobGraphStore
+from airflow_provider_ha.jobs.journal import JobJournal
+from airflow_provider_ha.jobs.model import Generation, JobState, LeaderInfo, Operation, Status
+from airflow_provider_ha.jobs.runs import RunStore
+from airflow_provider_ha.storage.keys import JobKeys
+from airflow_provider_ha.storage.open import open_store
+
+
+log = logging.getLogger(__name__)
+
+LOCK_SECONDS = 5.0  # the dead driver's session has been ended: the lock is free, or another process leads
+
+
+def carry_out_cancel(spec: DriverSpec) -> None:
+    """Write the result CANCELED when a cancel of the run is open. Repeatable: what was written is found again.
+
+    :raises HaError: A retryable one only: try again. What no retry can help is logged, and left to the next leader.
+    """
+    try:
+        with _connected(spec) as coordinator:
+            _cancel(spec, coordinator)
+    except LeadershipError as error:
+        raise OutcomeUnknownError(
+            f"the cancel of run {spec.run} took longer than the lease: {error.message}"
+        ) from error
+    except HaError as error:
+        if error.retryable:
+            raise
+        log.exception("the cancel of run %d could not be carried out; it stays open for the next leader", spec.run)
+
+
+def clean_up(spec: DriverSpec, *, on_lost: Callable[[str], Any]) -> None:
+    """Remove what the run has left when its result is DIRTY. What fails stays, for the next leader of the job.
+
+    :param on_lost: Called from another thread when the lock is lost meanwhile; ends the process, so that nothing more
+        is removed.
+    """
+    try:
+        with _connected(spec) as coordinator:
+            _clean(spec, coordinator, on_lost)
+    except HaError as error:
+        log.warning("run %d is not cleaned up; the next leader does it: %s", spec.run, error)
+
+
+def _cancel(spec: DriverSpec, coordinator: Coordinator) -> None:
+    paths = _paths(spec)
+    if not operations.open_cancels(coordinator, paths, spec.run):
+        return
+    runs = RunStore(coordinator, paths)
+    try:
+        with _lock(spec, coordinator, timeout=LOCK_SECONDS, admit=lambda: _require_live(runs, spec.run)) as leadership:
+            _require_live(runs, spec.run)  # another leader may have ended the run between the first look and the grant
+            _write_canceled(spec, coordinator, leadership)
+    except (JobStateError, LeadershipUnavailableError) as error:
+        log.info("the cancel of run %d is left to who leads the job now: %s", spec.run, error)
+
+
+def _write_canceled(spec: DriverSpec, coordinator: Coordinator, leadership: Leadership) -> None:
+    paths, keys, clock, store = _paths(spec), JobKeys(spec.job_id), SystemClock(), open_store(spec.config)
+    checkpoints = CheckpointStore(coordinator, store, paths, keys, spec.config.work_path)
+    newest = checkpoints.latest_number()
+    answers: dict[str, tuple[Operation, dict[str, Any]]] = {
+        operation.operation_id: (operation, {"checkpoint": newest})
+        for operation in operations.open_cancels(coordinator, paths, spec.run)
+    }
+    last = read_record(coordinator, paths.status, Status)
+    writer = JobWriter(
+        coordinator=coordinator,
+        paths=paths,
+        graphs=JobGraphStore(coordinator, store, paths),
+        journal=JobJournal(store, keys),
+        leadership=leadership,
+        registry=QueryRegistry(clock),
+        run=spec.run,
+        clock=clock,
+    )
+    writer.end(
+        JobState.CANCELED,
+        reason="canceled",
+        checkpoint=newest,
+        answers=answers,
+        queries=last[0].queries if last is not None else None,
+    )
+
+
+def _clean(spec: DriverSpec, coordinator: Coordinator, on_lost: Callable[[str], Any]) -> None:
+    paths, keys = _paths(spec), JobKeys(spec.job_id)
+    runs = RunStore(coordinator, paths)
+    result, generation = runs.result(spec.run), read_record(coordinator, paths.generation, Generation)
+    if result is None or result.cleanup == "CLEAN" or generation is None:
+        return
+    checkpoints = CheckpointStore(coordinator, open_store(spec.config), paths, keys, spec.config.work_path)
+    with _lock(spec, coordinator, timeout=0.0) as leadership:
+        leadership.start_heartbeats(on_lost)
+        Housekeeping(runs, leadership, checkpoints, spec.config.work_path, generation[0].directory).finish(spec.run)
+
+
+def _lock(
+    spec: DriverSpec, coordinator: Coordinator, *, timeout: float, admit: Callable[[], None] | None = None
+) -> Leadership:
+    clock = SystemClock()
+
+    def describe(epoch: int) -> bytes:
+        here = LeaderInfo(
+            epoch=epoch,
+            run=spec.run,
+            attempt=spec.attempt,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            since=clock.now(),
+        )
+        return here.to_bytes()
+
+    return acquire(
+        coordinator,
+        _paths(spec),
+        timings=spec.config.timings,
+        clock=clock,
+        describe=describe,
+        timeout=timeout,
+        admit=admit,
+    )
+
+
+def _require_live(runs: RunStore, run: int) -> None:
+    if (result := runs.result(run)) is not None:
+        raise JobStateError(f"run {run} is {result.state.value} already")
+
+
+def _paths(spec: DriverSpec) -> JobPaths:
+    return ClusterPaths(spec.config.root, spec.config.cluster_id).job(spec.job_id)
+
+
+@contextmanager
+def _connected(spec: DriverSpec) -> Iterator[Coordinator]:
+    coordinator = KazooCoordinator.connect(spec.config)
+    try:
+        yield coordinator
+    finally:
+        coordinator.close()

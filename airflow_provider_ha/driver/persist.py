@@ -1,0 +1,47 @@
+"""Repeat a fenced write until it is known to be there: for what a driver has done already and must not lose.
+
+Invariant: only the lease ends the attempts. A leader works through a cut of the connection (contract 3), so an answer
+that is late, or was lost, is no reason to end a healthy driver; when the lease is over, the write itself says so.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from airflow_provider_ha.errors import NodeExistsError, NotConnectedError, OutcomeUnknownError
+
+
+log = logging.getLogger(__name__)
+PAUSE_SECONDS = 0.2
+
+
+def persist(write: Callable[[], object], *, written: Callable[[], bool], what: str) -> None:
+    """Call *write* until it returns, or until *written* finds what it wrote.
+
+    :param write: A transaction under the leadership. It is sent again after an unknown outcome, so its second
+        application must be harmless, or be rejected because a node exists.
+    :param written: Reads back whether an earlier attempt was applied.
+    :param what: For the log.
+    :raises LeadershipError: The lease ran out, or another epoch owns the job.
+    :raises HaError: Anything else that *write* raises; nothing was changed.
+    """
+    unsure = False
+    while True:
+        try:
+            if unsure and written():
+                return
+            write()
+        except OutcomeUnknownError as error:  # a retry is a try in a loop
+            unsure = True
+            log.warning("%s: no answer yet, reading back: %s", what, error)
+        except NotConnectedError as error:
+            log.warning("%s: not connected, trying again: %s", what, error)
+        except NodeExistsError:
+            if not (unsure and written()):
+                raise
+            return
+        else:
+            return
+        time.sleep(PAUSE_SECONDS)

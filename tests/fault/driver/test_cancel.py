@@ -1,0 +1,95 @@
+"""A cancel of a real driver: nothing of the job is written once CANCELED can be read, however slow the clean-up is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ha.jobs.model import JobState, OperationState
+from airflow_provider_ha.testing.waiting import wait_until
+from tests.driver_helpers import APPS, PATIENCE
+from tests.submit_helpers import alive
+from tests.supervised_job import SupervisedJob
+
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.long]
+Gated = Callable[..., SupervisedJob]
+OLD_FILES = 60_000  # to remove them takes a second or more
+
+
+def started(gated: Gated, tmp_path: Path) -> tuple[SupervisedJob, Path]:
+    """Start a job that has a batch every few hundred milliseconds, and wait for its first checkpoint."""
+    job, notes = gated("rows"), tmp_path / "notes"
+    job.stream.feed(600)
+    job.submit_script(APPS / "timed.py", [str(job.stream.source), str(notes)])
+    job.await_committed(1, 3)
+    job.await_alive(lambda: job.job.snapshot().latest_checkpoint is not None, "a checkpoint")
+    return job, notes
+
+
+def calls(notes: Path) -> list[float]:
+    """When the function of ``foreachBatch`` was called."""
+    return [float(line.split()[1]) for line in notes.read_text().splitlines()]
+
+
+def commits(job: SupervisedJob) -> list[float]:
+    """When the batches of the first epoch were committed, by the times of the files."""
+    directory = next(path for path in job.live.glob("e1-*") if path.suffix != ".removed") / "rows" / "commits"
+    return [path.stat().st_mtime for path in directory.iterdir() if path.name.isdigit()]
+
+
+def test_nothing_is_committed_or_called_after_canceled_however_slow_the_clean_up_is(
+    gated: Gated, tmp_path: Path
+) -> None:
+    job, notes = started(gated, tmp_path)
+    old = job.live / "e0-old.dead" / "rows"
+    old.mkdir(parents=True)
+    for number in range(OLD_FILES):
+        (old / str(number)).touch()
+    driver = job.driver()
+
+    cancel = job.job.request_cancel(operation_id="cancel", requested_by="test").operation_id
+    found = wait_until(lambda: job.job.snapshot().run.result, timeout=PATIENCE, what="CANCELED", interval=0.005)
+
+    assert not any(alive(process.pid) for process in driver)
+    result = job.await_result()
+    assert (found.state, result.state) == (JobState.CANCELED, JobState.CANCELED)
+    assert max(commits(job)) < result.at.timestamp()
+    assert max(calls(notes)) < result.at.timestamp()
+    answer = job.operation(cancel)
+    assert answer.state is OperationState.COMPLETED
+    newest = job.job.snapshot().latest_checkpoint
+    assert newest is not None
+    assert (answer.result["checkpoint"], result.checkpoint) == (newest, newest)
+    assert job.job.snapshot().graph is None
+    wait_until(lambda: cleanup(job) == "CLEAN", timeout=PATIENCE, what="the clean-up after the end")
+    assert not old.exists()
+
+
+def test_cancel_while_the_storage_does_not_answer_holds_once_it_does(gated: Gated, tmp_path: Path) -> None:
+    job, notes = started(gated, tmp_path)
+    results = job.client.config.work_path / "jobs" / job.job_id / "journal" / "result"
+    results.parent.mkdir(parents=True, exist_ok=True)
+    results.write_text("no directory: nothing can be written below it")
+    driver = job.driver()
+    supervisor_log = Path(job.job.snapshot().run.newest.started.log).with_name("supervisor.log")
+
+    cancel = job.job.request_cancel(operation_id="cancel", requested_by="test").operation_id
+    wait_until(lambda: not any(alive(process.pid) for process in driver), timeout=PATIENCE, what="the driver's end")
+    wait_until(lambda: supervisor_log.read_text().count("trying again") >= 3, timeout=PATIENCE, what="three tries")
+    assert job.job.snapshot().run.result is None
+    assert job.operation(cancel).state is OperationState.RUNNING
+    results.unlink()
+
+    result = job.await_result()
+    assert result.state is JobState.CANCELED
+    assert job.operation(cancel).state is OperationState.COMPLETED
+    assert max(calls(notes)) < result.at.timestamp()
+
+
+def cleanup(job: SupervisedJob) -> str:
+    """Whether what the run has left is removed."""
+    run = job.job.snapshot().run
+    return run.result.cleanup if run and run.result else ""
