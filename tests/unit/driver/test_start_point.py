@@ -9,17 +9,20 @@ import pytest
 
 from airflow_provider_ha.checkpoints.format.metadata_log import read_query_id
 from airflow_provider_ha.checkpoints.model import QueryPlan, QuerySink, RestorePlan, SinkKind, Verdict
+from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.driver.origin import Origin, OriginKind
 from airflow_provider_ha.driver.start_point import prepare_start
 from airflow_provider_ha.errors import RestoreRefusedError
 from airflow_provider_ha.jobs.model import Blob, Run, StartKind, StartPoint
 from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint
 from airflow_provider_ha.storage.blobs import put_blob
+from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.local import LocalStore
 from tests.portable_helpers import QUERY, checkpoint, write_batch
 
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
+PATHS = ClusterPaths("spark-ha", "default").job("j")
 
 
 def start(root: Path, plan: RestorePlan) -> Origin:
@@ -27,23 +30,24 @@ def start(root: Path, plan: RestorePlan) -> Origin:
     sha256, size = put_blob(store, plan.to_bytes())
     begin = StartPoint(kind=StartKind.CHECKPOINT, source_id="1", plan=Blob(sha256=sha256, size=size))
     run = Run(number=1, graph=Blob(sha256="0" * 64, size=1), start=begin, request_id="r", created_at=NOW)
-    return prepare_start(store, root / "work", run, None, "live/e1-a")
+    return prepare_start(store, root / "work", PATHS, run, None, key=JobKeys("j").working_directory(1, "a"))
 
 
 def start_from_plan(root: Path, *, same_output: bool) -> Origin:
     """Start from a plan whose source's output has gone on by one batch since it was made."""
-    work, out = root / "work", root / "out"
-    (work / "pin" / "q").mkdir(parents=True)
-    (work / "pin" / "q" / "metadata").write_text('{"id":"0"}')
+    source_job, out = "j" if same_output else "another", root / "out"
+    pin = JobKeys(source_job).pin(1, 1)
+    (root / "work" / pin / "q").mkdir(parents=True)
+    (root / "work" / pin / "q" / "metadata").write_text('{"id":"0"}')
     (out / "_spark_metadata").mkdir(parents=True)
     (out / "_spark_metadata" / "0").write_text("v1")
     sink = QuerySink(kind=SinkKind.FILE, format="json", path=str(out), max_batch=-1)
     plan = RestorePlan(
         job_id="j",
-        source_job="j" if same_output else "another",
+        source_job=source_job,
         source="checkpoint",
         source_id="1",
-        directory="pin",
+        directory=pin,
         verdict=Verdict.SAFE,
         queries={"q": QueryPlan(batch=-1, sink=sink)},
         age_seconds=0,
@@ -65,7 +69,7 @@ def test_restore_into_the_same_output_is_refused_when_somebody_wrote_to_it_meanw
     with pytest.raises(RestoreRefusedError, match="Plan the restore again"):
         start_from_plan(tmp_path, same_output=True)
 
-    assert not (tmp_path / "work" / "live" / "e1-a").exists()
+    assert not (tmp_path / "work" / JobKeys("j").working_directory(1, "a")).exists()
 
 
 def test_what_was_adopted_is_refused_when_its_query_went_on_meanwhile(tmp_path: Path) -> None:
