@@ -80,7 +80,8 @@ class OperationsLoop:
         found = [
             operation
             for name in names
-            if (operation := self._final.get(name) or operations.read(self.coordinator, self.paths, name)) is not None
+            if (operation := self._final.get(name) or operations.read_listed(self.coordinator, self.paths, name))
+            is not None
         ]
         self._final = {operation.operation_id: operation for operation in found if operation.state.final}
         for operation in sorted(found, key=lambda operation: (operation.requested_at, operation.operation_id)):
