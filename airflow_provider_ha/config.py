@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, SecretStr, TypeAdapter, ValidationError, field_validator, model_validator
 
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.names import check_name
@@ -20,7 +20,7 @@ __all__ = ["HaConfig", "S3Options", "Timings", "TlsOptions"]
 class TlsOptions(BaseModel):
     """How to talk TLS to ZooKeeper. Paths of PEM files on the host that connects.
 
-    :param ca_file: Certificates that may have signed the servers'; the system's own ones are accepted as well.
+    :param ca_file: Certificates that may have signed the servers', and no others; without it the system's own ones.
     :param cert_file: Our certificate, for servers that ask for one (mutual TLS).
     :param key_file: Its key.
     :param key_password: Password of the key.
@@ -206,7 +206,7 @@ class HaConfig(BaseModel):
             "sasl_auth": "SPARK_HA_SASL_AUTH",
         }
         values: dict[str, Any] = {field: os.environ.get(name) for field, name in names.items()}
-        values["tls"] = _group_from_env(_TLS_ENV)
+        values["tls"] = tls_of(os.environ.get(_TLS_SWITCH), _group_from_env(_TLS_ENV) or {}, _TLS_SWITCH)
         values["timings"] = _group_from_env(_TIMINGS_ENV)
         values |= {field: value for field, value in overrides.items() if value is not None}
         for field in ("zookeeper", "storage_root"):
@@ -230,6 +230,32 @@ class HaConfig(BaseModel):
         return json.dumps(reveal(self.model_dump(mode="python")))
 
 
+def tls_of(switch: Any, settings: dict[str, Any], name: str) -> dict[str, Any] | None:
+    """Return the TLS options that are meant; ``None`` for a connection in clear. A switch left out never means clear.
+
+    :param switch: Whether to talk TLS, as somebody wrote it; empty when it was left out.
+    :param settings: The other TLS options.
+    :param name: What the switch is called, for the error.
+    :raises ConfigurationError: The switch is off and there are options, or it is neither on nor off.
+    """
+    if switch in (None, ""):
+        return settings or None
+    try:
+        wanted = TypeAdapter(bool).validate_python(switch)
+    except ValidationError:
+        raise ConfigurationError(f"{name} is {switch!r}", next_step="Write true or false") from None
+    if wanted:
+        return settings
+    meant = sorted(settings.keys() - {"check_hostname"})  # forms fill that one in
+    if meant:
+        raise ConfigurationError(
+            f"{name} is off, but TLS options are given ({', '.join(meant)}): the connection would be in clear",
+            next_step=f"Switch {name} on, or remove the TLS options",
+        )
+    return None
+
+
+_TLS_SWITCH = "SPARK_HA_TLS"
 _TLS_ENV = {
     "ca_file": "SPARK_HA_TLS_CA_FILE",
     "cert_file": "SPARK_HA_TLS_CERT_FILE",

@@ -54,7 +54,7 @@ class Job:
             reason=CheckpointKind.PERIODIC,
             created_at=AT,
             queries={QUERY: cut},
-            directory="live/e1",
+            directory=self.keys.working_directory(1, "x"),
             pin=self.keys.pin(number, self.leadership.epoch) if pin else None,
             graph="g",
             spark_version="4.2.0",

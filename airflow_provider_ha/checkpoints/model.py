@@ -7,10 +7,23 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import Enum
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
+from pydantic import AfterValidator
+
+from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint, ClaimMode, Owner
 from airflow_provider_ha.records import Model, Record
+
+
+def _segment(name: str) -> str:
+    if not name or "/" in name or name in {".", ".."}:
+        raise ConfigurationError(f"{name!r} is no name of one file or directory")
+    return name
+
+
+# Names that become paths are checked with the record: wherever it was found, it leads out of no directory.
+Segment = Annotated[str, AfterValidator(_segment)]
 
 
 class BatchEntry(Model):
@@ -26,8 +39,8 @@ class BatchEntry(Model):
     batch: int
     offsets: str
     commits: str | None = None
-    sources: dict[str, tuple[str, ...]] = {}
-    log_offsets: dict[str, int] = {}
+    sources: dict[Segment, tuple[str, ...]] = {}
+    log_offsets: dict[Segment, int] = {}
 
 
 class SinkKind(str, Enum):
@@ -93,7 +106,7 @@ class Checkpoint(Record):
     epoch: int
     reason: CheckpointKind
     created_at: datetime
-    queries: dict[str, QueryCut]
+    queries: dict[Segment, QueryCut]
     directory: str
     pin: str | None
     graph: str
@@ -117,7 +130,7 @@ class CheckpointPointer(Record):
     payload: str
     sha256: str
     size: int
-    cut: dict[str, int]
+    cut: dict[Segment, int]
     created_at: datetime
 
 
@@ -194,7 +207,7 @@ class SavepointPointer(Record):
     directory: str
     manifest_sha256: str
     size: int
-    cut: dict[str, int]
+    cut: dict[Segment, int]
     schedule: str | None = None
     label: str = ""
     created_at: datetime
@@ -204,16 +217,20 @@ class SavepointPointer(Record):
 class Claim(Record):
     """``runs/<n>/claim``: directories outside of the cluster that have become the job's with the restore of that run.
 
+    The record stays when the directories go: only what a claim names is ever removed outside of the cluster.
+
     :param epoch: Epoch of the leader that wrote it.
     :param adopted: Query -> what was claimed.
+    :param given_up: Whether the job has no more need of them, so that they are on the list of deletions, or gone.
     """
 
     kind: ClassVar[str] = "claim"
 
     run: int
     epoch: int
-    adopted: dict[str, AdoptedCheckpoint]
+    adopted: dict[Segment, AdoptedCheckpoint]
     at: datetime
+    given_up: bool = False
 
 
 class Verdict(str, Enum):
@@ -237,7 +254,7 @@ class Candidate(Model):
     source: str
     number: int | None = None
     savepoint_id: str | None = None
-    cut: dict[str, int]
+    cut: dict[Segment, int]
     created_at: datetime
     accepted: bool
     file: str | None = None
@@ -356,7 +373,7 @@ class RestorePlan(Record):
     directory: str
     verdict: Verdict
     reasons: tuple[str, ...] = ()
-    queries: dict[str, QueryPlan]
+    queries: dict[Segment, QueryPlan]
     candidates: tuple[Candidate, ...] = ()
     age_seconds: float
     created_at: datetime
@@ -365,7 +382,7 @@ class RestorePlan(Record):
     unknown: dict[str, tuple[str, ...]] = {}
     claim_mode: ClaimMode = ClaimMode.NO_CLAIM
     owner: Owner = Owner.USER
-    adopted: dict[str, AdoptedCheckpoint] = {}
+    adopted: dict[Segment, AdoptedCheckpoint] = {}
 
     @property
     def name(self) -> str:

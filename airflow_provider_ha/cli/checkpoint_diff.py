@@ -118,7 +118,7 @@ def _of_number(held: ExitStack, client: HaClient, job_id: str, word: str) -> Sid
     if number is None:
         return of_savepoint(found.savepoints.directory(word), found.savepoints.load(word))
     checkpoint = found.checkpoints.load(found.checkpoints.pointer(number))
-    root = job.config.work_path / (checkpoint.pin or checkpoint.directory)
+    root = found.checkpoints.directory(checkpoint)
     return {
         query: read_side(root / query, part.batch, spark_version=checkpoint.spark_version)
         for query, part in checkpoint.queries.items()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import socket
+from functools import lru_cache
 from typing import Any
 
 from kazoo.client import KazooClient  # noqa: TID253  # with _kazoo.py the one place that imports kazoo
@@ -26,6 +27,7 @@ from airflow_provider_ha.errors import ConfigurationError
 # kazoo writes passwords of sessions and users at DEBUG: this logger never lets these lines through.
 _log = logging.getLogger("airflow_provider_ha.kazoo")
 _log.setLevel(logging.INFO)
+log = logging.getLogger(__name__)
 
 
 class BoundedHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
@@ -116,14 +118,27 @@ def _authentication(config: HaConfig) -> dict[str, Any]:
     """Return who we are, and the protection of every node that we make: ours alone, when we are somebody."""
     given, acl = [], []
     if config.digest_auth is not None:
+        _warn_in_clear(config, "the password goes over the network in clear")
         credentials = config.digest_auth.get_secret_value()
         user, _, password = credentials.partition(":")
         given.append(("digest", credentials))
         acl.append(make_digest_acl(user, password, all=True))
     if config.sasl_auth is not None:
+        _warn_in_clear(config, "DIGEST-MD5 can be guessed by who listens")
         user = config.sasl_auth.get_secret_value().partition(":")[0]
         acl.append(make_acl("sasl", user, all=True))
     return {"auth_data": given, "default_acl": acl} if acl else {}
+
+
+def _warn_in_clear(config: HaConfig, what: str) -> None:
+    if config.tls is None:
+        _warn_once(f"credentials for ZooKeeper are used without TLS: {what}. Switch TLS on (tls, SPARK_HA_TLS)")
+
+
+@lru_cache(maxsize=8)
+def _warn_once(message: str) -> None:
+    """Say it once per process: sessions are opened often."""
+    log.warning(message)
 
 
 def _sasl(config: HaConfig) -> dict[str, str] | None:

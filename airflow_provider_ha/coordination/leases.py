@@ -17,6 +17,7 @@ from typing import ClassVar
 
 from airflow_provider_ha.clock import Clock, new_id
 from airflow_provider_ha.coordination.coordinator import Coordinator, Delete
+from airflow_provider_ha.coordination.node_names import ours
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.coordination.records import create_once, read_record
 from airflow_provider_ha.errors import CoordinationError, NodeMissingError
@@ -89,7 +90,8 @@ def active(coordinator: Coordinator, paths: JobPaths, what: str, clock: Clock) -
     :raises RecordCorruptError: A lease cannot be read; it may protect something, so nothing may be deleted.
     """
     parent = paths.leases(what)
-    found = (read_record(coordinator, f"{parent}/{name}", LeaseRecord) for name in coordinator.children(parent))
+    names = ours(coordinator.children(parent), _is_lease, parent=parent)
+    found = (read_record(coordinator, f"{parent}/{name}", LeaseRecord) for name in names)
     leases = [item[0] for item in found if item is not None and item[0].expires_at > clock.now()]
     return sorted(leases, key=lambda lease: lease.expires_at, reverse=True)
 
@@ -100,6 +102,11 @@ def forget(coordinator: Coordinator, paths: JobPaths, what: str) -> None:
     for name in coordinator.children(parent):
         _remove(coordinator, f"{parent}/{name}")
     _remove(coordinator, parent)
+
+
+def _is_lease(name: str) -> bool:
+    """Whether a name is an id as ``clock.new_id`` makes them."""
+    return len(name) == len(new_id()) and name.isascii() and name.isalnum()
 
 
 def _remove(coordinator: Coordinator, path: str) -> None:

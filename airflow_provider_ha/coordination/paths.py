@@ -167,7 +167,7 @@ class JobPaths:
         return f"{self.run(number)}/result"
 
     def run_claim(self, number: int) -> str:
-        """What run *number* has claimed outside of the cluster; exists until the job has no more need of it."""
+        """What run *number* has claimed outside of the cluster; says as well when the job has no more need of it."""
         return f"{self.run(number)}/claim"
 
     def submissions(self, number: int) -> str:

@@ -58,10 +58,11 @@ def hang_up(connection: socket.socket) -> None:
 
 def _context(tls: TlsOptions) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     context.check_hostname = tls.check_hostname
     if tls.ca_file:
-        context.load_verify_locations(tls.ca_file)
+        context.load_verify_locations(tls.ca_file)  # in place of the system's: none of these may vouch for an ensemble
+    else:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     if tls.cert_file:
         password = tls.key_password
         context.load_cert_chain(tls.cert_file, tls.key_file, password.get_secret_value() if password else None)

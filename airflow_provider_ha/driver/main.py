@@ -138,7 +138,13 @@ class Driver:
         key = self._keys.working_directory(self._led.leadership.epoch, new_id()[:12])
         try:
             origin = prepare_start(
-                self._led.store, self._work_path, self._led.run, previous, key, published=self._published()
+                self._led.store,
+                self._work_path,
+                self._led.paths,
+                self._led.run,
+                previous,
+                key=key,
+                published=self._published(),
             )
         except RestoreRefusedError as error:
             writer.end(JobState.FAILED, reason=str(error))

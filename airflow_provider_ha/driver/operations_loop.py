@@ -22,7 +22,7 @@ from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.persist import persist
 from airflow_provider_ha.driver.stop_job import StopFailedError, StopRequest
-from airflow_provider_ha.errors import HaError, LeadershipError, NodeMissingError, RecordCorruptError
+from airflow_provider_ha.errors import HaError, LeadershipError, NodeMissingError
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.model import Operation, OperationKind, OperationState
 
@@ -70,7 +70,6 @@ class OperationsLoop:
     _work: queue.Queue[Operation] = field(default_factory=queue.Queue)
     _taken: set[str] = field(default_factory=set)
     _final: dict[str, Operation] = field(default_factory=dict)  # what is answered never changes: it is read once
-    _unreadable: set[str] = field(default_factory=set)
     _began: tuple[datetime, float] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -88,23 +87,18 @@ class OperationsLoop:
         """
         self._changed.clear()
         names = self.coordinator.children(self.paths.operations, watch=self._changed.set)
-        found = [operation for name in names if (operation := self._read(name)) is not None]
+        found = [
+            operation
+            for name in names
+            if (operation := self._final.get(name) or operations.read_listed(self.coordinator, self.paths, name))
+            is not None
+        ]
         self._final = {operation.operation_id: operation for operation in found if operation.state.final}
         for operation in sorted(found, key=_urgency):
             if not operation.state.final and operation.operation_id not in self._taken and self._may_begin(operation):
                 self._try(partial(self._take, operation), f"operation {operation.operation_id} could not be taken up")
         for operation in operations.expired(self._final.values(), self._now()):
             self._try(partial(self._forget, operation), f"operation {operation.operation_id} could not be forgotten")
-
-    def _read(self, operation_id: str) -> Operation | None:
-        """Read one operation; ``None`` for one that is forgotten, or whose node nobody can read."""
-        try:
-            return self._final.get(operation_id) or operations.read(self.coordinator, self.paths, operation_id)
-        except RecordCorruptError as error:
-            if operation_id not in self._unreadable:
-                log.warning("operation %s is left out: %s", operation_id, error)
-            self._unreadable.add(operation_id)
-            return None
 
     @staticmethod
     def _try(step: Callable[[], None], failure: str) -> None:

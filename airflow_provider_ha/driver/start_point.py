@@ -22,11 +22,15 @@ from airflow_provider_ha.checkpoints.format.layout import Progress, progress
 from airflow_provider_ha.checkpoints.model import QueryPlan, RestorePlan
 from airflow_provider_ha.checkpoints.restore.drains import newest_drain
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_recovery, prepare_restore
+from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.driver.origin import Origin, OriginKind
 from airflow_provider_ha.errors import CheckpointMissingError, RestoreRefusedError, RestoreUnknownError
+from airflow_provider_ha.jobs.directories import working_directory
 from airflow_provider_ha.jobs.model import Generation, Run, StartKind
 from airflow_provider_ha.storage.blobs import get_blob
+from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.outage import outages
+from airflow_provider_ha.storage.resolve import resolve_key
 from airflow_provider_ha.storage.store import ObjectStore
 
 
@@ -36,10 +40,11 @@ log = logging.getLogger(__name__)
 def prepare_start(
     store: ObjectStore,
     work_path: Path,
+    paths: JobPaths,
     run: Run,
     previous: Generation | None,
-    key: str,
     *,
+    key: str,
     published: Mapping[str, int] | None = None,
 ) -> Origin:
     """Make the working directory *key* for *run* and say where it comes from.
@@ -48,20 +53,22 @@ def prepare_start(
 
     :param store: Holds the restore plan.
     :param work_path: Root of all keys of directories.
+    :param paths: The job.
     :param previous: The job's current generation; ``None`` when there never was one.
     :param published: Query -> last batch that a checkpoint of this run holds.
     :raises RestoreRefusedError: The outputs have changed since the restore was planned.
+    :raises RecordCorruptError: The generation or the plan names a directory that is none of the job's; nothing changed.
     :raises CheckpointError: What it starts from is damaged or gone.
     :raises StorageUnavailableError: The work root, or an output, does not answer.
     """
-    fenced = _fence(work_path, previous)
     plan = _read_plan(store, run)
+    chosen = _chosen(work_path, paths, run, plan)  # refused before the fence renames anything
+    fenced = _fence(work_path, paths, previous)
     target = work_path / key
     _make(target.parent, exist_ok=True)
     origin = Origin(OriginKind.FRESH, key, target)
     if plan is not None:
-        sinks = work_path / plan.directory
-        origin = replace(origin, plan=plan, sinks=sinks, output=run.start.output, source=_name(run))
+        origin = replace(origin, plan=plan, sinks=chosen, output=run.start.output, source=_name(run))
     if previous is not None and previous.run == run.number:
         if fenced is None:
             raise CheckpointMissingError(
@@ -71,11 +78,11 @@ def prepare_start(
         return _recover(origin, fenced, previous, published or {})
     if plan is not None:
         if plan.same_output:  # another output is seeded, whatever the old one has by now
-            check_facts(plan, work_path / plan.directory)
+            check_facts(plan, chosen)
         check_adopted(plan)
-        prepare_restore(work_path / plan.directory, plan, target)
+        prepare_restore(chosen, plan, target)
         if not plan.adopted:
-            keep_sink_logs(work_path / plan.directory, target)
+            keep_sink_logs(chosen, target)
         return replace(origin, kind=OriginKind.RESTORE, sinks=kept_in(target) or origin.sinks)
     _make(target)
     return origin
@@ -130,12 +137,20 @@ def _reached(query: QueryPlan, directory: Path) -> int | None:
         return None
 
 
-def _fence(work_path: Path, previous: Generation | None) -> Path | None:
+def _chosen(work_path: Path, paths: JobPaths, run: Run, plan: RestorePlan | None) -> Path:
+    """Return the directory that the plan was made for; that of an adoption, or of no plan, is never read."""
+    if plan is None or plan.adopted:
+        return work_path
+    source = f"the restore plan of znode {paths.run(run.number)}"
+    return resolve_key(work_path, plan.directory, inside=JobKeys(plan.source_job).restorable, source=source)
+
+
+def _fence(work_path: Path, paths: JobPaths, previous: Generation | None) -> Path | None:
     """Rename the previous working directory; ``None`` when there is none, or when it is gone."""
     if previous is None:
         return None
     try:
-        return fence_directory(work_path / previous.directory)
+        return fence_directory(working_directory(work_path, paths, previous))
     except CheckpointMissingError:
         return None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from airflow_provider_ha.config import HaConfig, Timings
+from airflow_provider_ha.config import HaConfig, Timings, tls_of
 from airflow_provider_ha.errors import ConfigurationError
 
 
@@ -64,7 +64,7 @@ def config_of(connection: ConnectionFields, extra: Mapping[str, Any]) -> HaConfi
         return HaConfig.build(
             zookeeper=_hosts(connection.host, connection.port),
             **{_auth_field(extra): _credentials(connection)},
-            tls=_given(extra, _TLS_FIELDS) if extra.get("tls") else None,
+            tls=_tls(extra),
             s3=_given(extra, _S3_FIELDS) or None,
             timings=_timings(extra),
             **{name: extra.get(name) for name in _TEXT_FIELDS},
@@ -92,6 +92,13 @@ def _hosts(host: str, port: int | None) -> str:
 
 def _given(extra: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, Any]:
     return {field: extra[name] for name, field in fields.items() if extra.get(name) not in (None, "")}
+
+
+def _tls(extra: Mapping[str, Any]) -> dict[str, Any] | None:
+    settings = _given(extra, _TLS_FIELDS)
+    if settings.keys() == {"check_hostname"} and extra.get("tls") in (None, "") and settings["check_hostname"] is True:
+        return None  # the form's own default
+    return tls_of(extra.get("tls"), settings, "tls")
 
 
 def _auth_field(extra: Mapping[str, Any]) -> str:

@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from airflow_provider_ha.coordination.coordinator import Coordinator, Node
+from airflow_provider_ha.coordination.node_names import is_job, ours
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.errors import ConfigurationError, CoordinationError, RecordCorruptError
 from airflow_provider_ha.jobs.model import GraphPointer
-from airflow_provider_ha.names import RESERVED_JOB_IDS
 
 
 log = logging.getLogger(__name__)
@@ -157,7 +157,7 @@ class GraphWatcher:
             with self._lock:
                 self._list_again = True
             raise
-        there = set(names) - RESERVED_JOB_IDS
+        there = set(ours(names, is_job, parent=self._cluster.base))
         with self._lock:
             different = there ^ self._watched
             self._watched = there

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.coordination.node_names import is_job, ours
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
-from airflow_provider_ha.names import RESERVED_JOB_IDS
 
 
 def list_jobs(
@@ -16,7 +16,7 @@ def list_jobs(
 
     :param watch: Called once when there may be more or fewer.
     """
-    return [name for name in coordinator.children(cluster_paths.base, watch=watch) if name not in RESERVED_JOB_IDS]
+    return ours(coordinator.children(cluster_paths.base, watch=watch), is_job, parent=cluster_paths.base)
 
 
 def create_job(coordinator: Coordinator, paths: JobPaths) -> None:

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.coordination.coordinator import Coordinator, Delete, Op, SetData
+from airflow_provider_ha.coordination.node_names import is_plain, ours, report_stray
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.coordination.records import create_once, read_record
 from airflow_provider_ha.errors import JobStateError, RecordCorruptError
@@ -99,6 +100,25 @@ def read(coordinator: Coordinator, paths: JobPaths, operation_id: str) -> Operat
     return settled(again[0], result) if again else None
 
 
+def read_listed(coordinator: Coordinator, paths: JobPaths, name: str) -> Operation | None:
+    """Return the operation of a child of ``operations``; ``None``, with a line in the log, when it is not one.
+
+    A child that is no operation can be neither done nor answered, and it must not keep the others from that.
+    """
+    path = f"{paths.operations}/{name}"
+    if not ours((name,), is_plain, parent=paths.operations):
+        return None
+    try:
+        found = read(coordinator, paths, name)
+    except RecordCorruptError as error:
+        report_stray(path, error.message)
+        return None
+    if found is not None and found.operation_id != name:
+        report_stray(path, f"it holds operation {found.operation_id!r}")
+        return None
+    return found
+
+
 def settled(operation: Operation, result: RunResult | None) -> Operation:
     """Return an operation as the result of its run leaves it: what is still open then was abandoned. Pure."""
     if operation.state.final or result is None:
@@ -109,7 +129,7 @@ def settled(operation: Operation, result: RunResult | None) -> Operation:
 
 def list_operations(coordinator: Coordinator, paths: JobPaths) -> list[Operation]:
     """Return all operations that are remembered, oldest request first."""
-    found = (read(coordinator, paths, operation_id) for operation_id in coordinator.children(paths.operations))
+    found = (read_listed(coordinator, paths, name) for name in coordinator.children(paths.operations))
     return sorted(
         (operation for operation in found if operation is not None),
         key=lambda operation: (operation.requested_at, operation.operation_id),
@@ -117,17 +137,12 @@ def list_operations(coordinator: Coordinator, paths: JobPaths) -> list[Operation
 
 
 def open_cancels(coordinator: Coordinator, paths: JobPaths, run: int) -> list[Operation]:
-    """Return the cancels of *run* that nobody has answered. A node that cannot be read hides no other."""
-    found = []
-    for operation_id in coordinator.children(paths.operations):
-        try:
-            operation = read(coordinator, paths, operation_id)
-        except RecordCorruptError as error:
-            log.warning("operation %s of job %s is left out: %s", operation_id, paths.job_id, error)
-            continue
-        if operation is not None and operation.operation is OperationKind.CANCEL and operation.run == run:
-            found.append(operation)
-    return [operation for operation in found if not operation.state.final]
+    """Return the cancels of *run* that are not answered yet."""
+    return [
+        operation
+        for operation in list_operations(coordinator, paths)
+        if operation.operation is OperationKind.CANCEL and operation.run == run and not operation.state.final
+    ]
 
 
 def claim(leader: Leader, paths: JobPaths, operation: Operation) -> Operation:

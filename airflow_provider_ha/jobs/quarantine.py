@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import ClassVar
 
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, Node
+from airflow_provider_ha.coordination.node_names import is_plain, ours
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.errors import JobStateError, NodeMissingError, RecordCorruptError
 from airflow_provider_ha.records import Record
@@ -53,7 +54,8 @@ def reason_of(node: Node) -> str:
 
 def list_quarantined(coordinator: Coordinator, paths: ClusterPaths) -> dict[str, str]:
     """Return the jobs in quarantine with their reasons."""
-    found = {name: quarantine_reason(coordinator, paths, name) for name in coordinator.children(paths.quarantine)}
+    names = ours(coordinator.children(paths.quarantine), is_plain, parent=paths.quarantine)
+    found = {name: quarantine_reason(coordinator, paths, name) for name in names}
     return {name: reason for name, reason in found.items() if reason is not None}
 
 

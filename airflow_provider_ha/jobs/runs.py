@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Node, SetData
+from airflow_provider_ha.coordination.node_names import node_numbers
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.coordination.reads import Reads, Seen
 from airflow_provider_ha.errors import JobStateError
@@ -72,7 +73,7 @@ class RunStore:
 
     def numbers(self) -> list[int]:
         """Return the numbers of all runs, ascending."""
-        return numbers_of(self._coordinator.children(self._paths.runs))
+        return node_numbers(self._coordinator.children(self._paths.runs), parent=self._paths.runs)
 
     def latest(self) -> RunView | None:
         """Return the newest run; ``None`` when the job never had one."""
@@ -151,7 +152,8 @@ def view_of_run(coordinator: Coordinator, paths: JobPaths, number: int, seen: Se
     there after the exit was seen will not come from that submission. The other way round, a run that finished
     between the two reads would look like one whose driver died.
     """
-    attempts = numbers_of(seen.lists[paths.submissions(number)])
+    parent = paths.submissions(number)
+    attempts = node_numbers(seen.lists[parent], parent=parent)
     nodes = [
         path(number, attempt)
         for attempt in attempts
@@ -182,8 +184,3 @@ def decode(node: Node | None, record: type[RecordT]) -> RecordT | None:
     :raises RecordCorruptError: It holds something else, with the node's path.
     """
     return None if node is None else record.from_bytes(node.data, source=node.path)
-
-
-def numbers_of(names: list[str]) -> list[int]:
-    """Order by number, not by text: run 10 is newer than run 9 (FLINK-6284)."""
-    return sorted(int(name) for name in names if name.isdecimal())

@@ -26,12 +26,13 @@ from typing import TypeVar
 
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.counter import counter_value
-from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
+from airflow_provider_ha.coordination.node_names import node_numbers
+from airflow_provider_ha.coordination.paths import CHECKPOINT_DIGITS, ClusterPaths, JobPaths
 from airflow_provider_ha.coordination.reads import Reads, Seen
 from airflow_provider_ha.errors import NotConnectedError, UnknownJobError
 from airflow_provider_ha.jobs.jobs import list_jobs
 from airflow_provider_ha.jobs.model import Generation, GraphPointer, JobState, LeaderInfo, Recovery, Status
-from airflow_provider_ha.jobs.runs import RunView, SubmissionView, decode, numbers_of, reads_of_run, view_of_run
+from airflow_provider_ha.jobs.runs import RunView, SubmissionView, decode, reads_of_run, view_of_run
 
 
 T = TypeVar("T")
@@ -159,7 +160,8 @@ def assemble(coordinator: Coordinator, paths: JobPaths, first: Seen) -> JobSnaps
     number = epoch.version if epoch else 0
     leader = decode(first.nodes[paths.leader], LeaderInfo)
     status = decode(first.nodes[paths.status], Status)
-    runs = numbers_of(first.lists[paths.runs])
+    checkpoints = node_numbers(first.lists[paths.checkpoints], parent=paths.checkpoints, digits=CHECKPOINT_DIGITS)
+    runs = node_numbers(first.lists[paths.runs], parent=paths.runs)
     second = coordinator.read(Reads((paths.recovery(number),)) + (reads_of_run(paths, runs[-1]) if runs else Reads()))
     return JobSnapshot(
         job_id=paths.job_id,
@@ -170,7 +172,7 @@ def assemble(coordinator: Coordinator, paths: JobPaths, first: Seen) -> JobSnaps
         status=status,
         graph=decode(first.nodes[paths.job_graph], GraphPointer),
         generation=decode(first.nodes[paths.generation], Generation),
-        checkpoint_numbers=tuple(sorted(int(name) for name in first.lists[paths.checkpoints])),
+        checkpoint_numbers=tuple(checkpoints),
         checkpoint_counter=counter_value(first.nodes[paths.checkpoint_id_counter]),
         recovery=decode(second.nodes[paths.recovery(number)], Recovery),
     )

@@ -25,6 +25,7 @@ from airflow_provider_ha.pointers.mentions import mentions
 from airflow_provider_ha.storage import keys
 from airflow_provider_ha.storage.blobs import get_blob
 from airflow_provider_ha.storage.keys import JobKeys
+from airflow_provider_ha.storage.resolve import resolve_key
 from airflow_provider_ha.storage.store import ObjectStore
 
 
@@ -161,12 +162,23 @@ class _Taker:
         if found.kind == "checkpoint-pointer" and "payload" in found.fields:
             self._require(where, found.fields["payload"], lambda key: self._store.info(key) is not None)
         if found.kind == "savepoint-pointer" and "directory" in found.fields:
-            self._require(where, found.fields["directory"], lambda key: (self._work_path / key / MANIFEST).is_file())
+            self._require(where, found.fields["directory"], lambda key: self._has_manifest(where, key))
 
     def _require(self, where: str, key: str, exists: Callable[[str], bool]) -> None:
         """A pointer to nothing: what it would have named is not known."""
         if not exists(key):
             self._problem(where, f"it refers to {key}, which is not there")
+
+    def _has_manifest(self, where: str, key: str) -> bool:
+        """Whether a savepoint's pointer refers to a manifest in the place of this savepoint."""
+        job_id, _, savepoint_id = where.split("/")[-3:]
+        try:
+            own = JobKeys(job_id)
+            path = resolve_key(self._work_path, key, inside=(own.savepoints,), source=where)
+        except (ConfigurationError, RecordCorruptError) as error:
+            self._problem(where, error.message)
+            return True  # it is named already
+        return path.name == savepoint_id and (path / MANIFEST).is_file()
 
     def _read_manifest(self, directory: Path) -> None:
         path = directory / MANIFEST

@@ -27,6 +27,8 @@ from airflow_provider_ha.pointers.outcome import Commit
 from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint
 from airflow_provider_ha.pointers.to_delete import Doomed, check_entry, waiting
 from airflow_provider_ha.storage.durable import remove_tree
+from airflow_provider_ha.storage.keys import JobKeys
+from airflow_provider_ha.storage.resolve import resolve_key
 from airflow_provider_ha.storage.store import ObjectStore
 
 
@@ -63,8 +65,8 @@ class Remover:
     :param work_path: Directory of the cluster that directories' keys are relative to.
     :param objects: Storage of the cluster; without it an entry that names objects stays on the list.
     :param clock: For the expiry of leases.
-    :param adopted: Removes a checkpoint directory outside of the cluster; without it an entry that names one stays on
-        the list.
+    :param adopted: Removes a checkpoint directory outside of the cluster, for what an entry is about; without it an
+        entry that names one stays on the list.
     """
 
     def __init__(
@@ -75,7 +77,7 @@ class Remover:
         *,
         objects: ObjectStore | None,
         clock: Clock,
-        adopted: Callable[[AdoptedCheckpoint], None] | None = None,
+        adopted: Callable[[str, AdoptedCheckpoint], None] | None = None,
     ) -> None:
         self._coordinator = coordinator
         self._cluster = cluster
@@ -117,7 +119,7 @@ class Remover:
             leases = active(self._coordinator, job, record.what, self._clock)
             if leases:
                 return f"{leases[0].holder} reads it until {leases[0].expires_at:%Y-%m-%d %H:%M:%S} UTC at the latest"
-            self._remove(record)
+            self._remove(record, entry)
             self._strike_off(commit, path, job, record.what)
         except (RecordCorruptError, StorageError, VersionConflictError, OutcomeUnknownError) as error:
             return error.message
@@ -125,23 +127,24 @@ class Remover:
             return f"a file could not be removed: {error}"
         return ""
 
-    def _remove(self, record: Doomed) -> None:
-        for directory in record.directories:
-            remove_tree(self._work_path / directory)
+    def _remove(self, record: Doomed, entry: str) -> None:
+        inside, source = JobKeys(record.job_id).removable, f"entry {entry} of the list of deletions"
+        for key in record.directories:
+            remove_tree(resolve_key(self._work_path, key, inside=inside, source=source))
         for key in record.objects:
             if self._objects is None:
                 raise StorageError(f"object {key} can only be removed by who has opened storage")
             self._objects.delete(key)
         for each in record.adopted:
-            self._remove_adopted(each)
+            self._remove_adopted(record.what, each)
 
-    def _remove_adopted(self, each: AdoptedCheckpoint) -> None:
+    def _remove_adopted(self, what: str, each: AdoptedCheckpoint) -> None:
         path, own = Path(each.path), self._work_path.resolve()
         if path.resolve().is_relative_to(own) or own.is_relative_to(path.resolve()):
             raise StorageError(f"{path} is not outside of the cluster, so it was never adopted")
         if self._adopted is None:
             raise StorageError(f"{path} can only be removed by who knows checkpoints of Spark")
-        self._adopted(each)
+        self._adopted(what, each)
 
     def _strike_off(self, commit: Commit, path: str, job: JobPaths, what: str) -> None:
         """Remove the entry, together with the leases that have expired. A new reader makes it wait once more."""

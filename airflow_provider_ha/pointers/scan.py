@@ -7,10 +7,12 @@ the answer, never left out: it may be the newest (contract 6; Flink skips it and
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from airflow_provider_ha.coordination.coordinator import Coordinator, Node
+from airflow_provider_ha.coordination.node_names import ours
 from airflow_provider_ha.coordination.reads import Reads
 from airflow_provider_ha.errors import CoordinationError, RecordCorruptError
 from airflow_provider_ha.records import Record
@@ -60,15 +62,22 @@ class Scan(Generic[P]):
     unreadable: tuple[Unreadable, ...]
 
 
-def scan(coordinator: Coordinator, parent: str, record_type: type[P]) -> Scan[P]:
+def scan(
+    coordinator: Coordinator, parent: str, record_type: type[P], *, is_ours: Callable[[str], bool] | None = None
+) -> Scan[P]:
     """Read every pointer below *parent*.
 
+    :param is_ours: Whether a child is a pointer, by its name; others are passed over, and named in the log.
     :raises CoordinationError: ZooKeeper could not be read, or the pointers never held still: nothing is known.
     """
     nodes = stable_children(coordinator, parent)
+    names = [node.path.rpartition("/")[2] for node in nodes]
+    own = set(names if is_ours is None else ours(names, is_ours, parent=parent))
     found, unreadable = [], []
     for node in nodes:
         name = node.path.rpartition("/")[2]
+        if name not in own:
+            continue
         try:
             found.append(decode(node, record_type))
         except RecordCorruptError as error:

@@ -51,6 +51,7 @@ class PointerStore(Generic[P]):
     :param coordinator: The session, for reads; writes go through a ``commit`` that each method is given.
     :param payloads: Where payloads lie; ``None`` for pointers to something that is not one object of this store's.
     :param to_delete: The job's list of deletions; ``None`` for pointers whose payloads are never removed with them.
+    :param is_ours: Whether a child of *parent* is a pointer, by its name; other children are passed over.
     """
 
     def __init__(
@@ -61,12 +62,14 @@ class PointerStore(Generic[P]):
         *,
         payloads: Payloads[P] | None = None,
         to_delete: ToDelete | None = None,
+        is_ours: Callable[[str], bool] | None = None,
     ) -> None:
         self._coordinator = coordinator
         self._parent = parent
         self._record_type = record_type
         self._payloads = payloads
         self._to_delete = to_delete
+        self._is_ours = is_ours
 
     def find(self, name: str) -> Found[P] | None:
         """Return a pointer; ``None`` when there is none of that name.
@@ -78,7 +81,7 @@ class PointerStore(Generic[P]):
 
     def scan(self) -> Scan[P]:
         """Return all pointers as they were at one moment, those that cannot be read with their reason."""
-        return scan(self._coordinator, self._parent, self._record_type)
+        return scan(self._coordinator, self._parent, self._record_type, is_ours=self._is_ours)
 
     def payload(self, pointer: P) -> bytes:
         """Return the bytes that a pointer refers to; raises as :meth:`Payloads.read`."""

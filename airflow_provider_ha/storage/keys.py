@@ -44,20 +44,40 @@ class JobKeys:
 
     def pin(self, number: int, epoch: int) -> str:
         """Directory of a pinned checkpoint: one directory per query below it."""
-        return f"{self.base}/checkpoints/pins/{number:019d}-e{epoch}"
+        return f"{self.pins}{number:019d}-e{epoch}"
+
+    @property
+    def live(self) -> str:
+        """Prefix of the working directories."""
+        return f"{self.base}/live/"
+
+    @property
+    def pins(self) -> str:
+        """Prefix of the pinned checkpoints."""
+        return f"{self.base}/checkpoints/pins/"
+
+    @property
+    def savepoints(self) -> str:
+        """Prefix of the savepoints."""
+        return f"{self.base}/savepoints/"
 
     @property
     def removable(self) -> tuple[str, ...]:
         """Prefixes below which every single name is one thing that is removed as a whole: payload, pin, savepoint."""
-        return (self.payloads, f"{self.base}/checkpoints/pins/", f"{self.base}/savepoints/")
+        return (self.payloads, self.pins, self.savepoints)
+
+    @property
+    def restorable(self) -> tuple[str, ...]:
+        """Prefixes below which every single name is one directory that a restore may read."""
+        return (self.live, self.pins, self.savepoints)
 
     def savepoint(self, savepoint_id: str) -> str:
         """Directory of a savepoint: one directory per query, and ``manifest.json``."""
-        return f"{self.base}/savepoints/{check_name(savepoint_id, 'savepoint id')}"
+        return f"{self.savepoints}{check_name(savepoint_id, 'savepoint id')}"
 
     def working_directory(self, epoch: int, unique: str) -> str:
         """Working directory of one epoch: one directory per query below it."""
-        return f"{self.base}/live/e{epoch}-{unique}"
+        return f"{self.live}e{epoch}-{unique}"
 
     def given(self, query: str) -> str:
         """Directory of the notes about what a query's fenced function was given, one file per epoch."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from airflow_provider_ha.checkpoints.retained.store import CheckpointStore
 from airflow_provider_ha.checkpoints.retained.working_directories import superfluous_directories
 from airflow_provider_ha.errors import JobStateError
+from airflow_provider_ha.jobs.directories import working_directory
 from airflow_provider_ha.storage.durable import remove_tree
 from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.submit.intervene import take_lock
@@ -54,6 +55,7 @@ def _superfluous(job: JobContext, checkpoints: CheckpointStore) -> list[Path]:
     generation = job.snapshot().generation
     if generation is None:
         return []
+    working_directory(job.config.work_path, job.paths, generation)  # what lies beside it is removed: it has to be ours
     return superfluous_directories(checkpoints, job.config.work_path, generation.directory)
 
 

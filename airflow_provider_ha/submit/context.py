@@ -12,6 +12,7 @@ from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Op
 from airflow_provider_ha.coordination.leadership import Leadership
+from airflow_provider_ha.coordination.node_names import is_checkpoint, is_plain, ours
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
 from airflow_provider_ha.jobs.journal import JobJournal
@@ -69,9 +70,8 @@ class JobContext:
     @property
     def has_state(self) -> bool:
         """Whether the job has a checkpoint or a savepoint. By name: one that cannot be read is state as well."""
-        return bool(
-            self.coordinator.children(self.paths.checkpoints) or self.coordinator.children(self.paths.savepoints)
-        )
+        parents = ((self.paths.checkpoints, is_checkpoint), (self.paths.savepoints, is_plain))
+        return any(ours(self.coordinator.children(parent), is_ours, parent=parent) for parent, is_ours in parents)
 
     def commit(self, *ops: Op) -> list[int]:
         """Apply *ops* in one transaction, which create what nobody else may create under that name.

@@ -24,6 +24,7 @@ from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.coordination.coordinator import Coordinator, Delete
 from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.coordination.leases import active
+from airflow_provider_ha.coordination.node_names import is_plain, ours
 from airflow_provider_ha.errors import JobStateError, NodeMissingError, ObjectMissingError, VersionConflictError
 from airflow_provider_ha.jobs.model import Blob
 from airflow_provider_ha.storage import keys
@@ -87,7 +88,8 @@ def _require_over(job: JobContext) -> None:
             f"run {snapshot.run.run.number} of job {job.job_id!r} is {snapshot.state.value} and has no result",
             next_step="Recover, stop or cancel it first; nothing was removed",
         )
-    for what in job.coordinator.children(f"{job.paths.base}/leases"):
+    leases = f"{job.paths.base}/leases"
+    for what in ours(job.coordinator.children(leases), is_plain, parent=leases):
         if active(job.coordinator, job.paths, what, job.clock):
             raise JobStateError(
                 f"somebody reads {what!r} of job {job.job_id!r}", next_step="Wait for its end; nothing was removed"

@@ -29,7 +29,8 @@ from airflow_provider_ha.errors import (
     RestoreRefusedError,
     RestoreUnknownError,
 )
-from airflow_provider_ha.jobs.model import Blob, DrainedQuery, JobGraph, OutputMode, StartKind, StartPoint
+from airflow_provider_ha.jobs.directories import working_directory
+from airflow_provider_ha.jobs.model import Blob, DrainedQuery, Generation, JobGraph, OutputMode, StartKind, StartPoint
 from airflow_provider_ha.storage.blobs import put_blob
 from airflow_provider_ha.submit.adoption import plan_adoption
 from airflow_provider_ha.submit.context import JobContext
@@ -108,7 +109,7 @@ def _plan(job: JobContext, request: RestoreRequest, reading: Reading) -> tuple[C
     selection, chosen = _choose(job, source, request, reading)
     owner = owner_of(job, request, source, chosen)
     generation = snapshot.generation
-    last = LastDirectory(job.config.work_path / generation.directory, generation.epoch) if generation else None
+    last = _last_directory(source, generation) if generation else None
     root = job.config.work_path / chosen.directory
     facts = gather_facts(chosen, root, checkpoint_store(source).payloads(), last)
     same_output = source.job_id == job.job_id
@@ -129,6 +130,11 @@ def _plan(job: JobContext, request: RestoreRequest, reading: Reading) -> tuple[C
         "restoring %s of %s as %s: %s %s", chosen.name, source.job_id, job.job_id, plan.verdict.value, plan.reasons
     )
     return chosen, plan
+
+
+def _last_directory(source: JobContext, generation: Generation) -> LastDirectory:
+    path = working_directory(source.config.work_path, source.paths, generation)
+    return LastDirectory(path, generation.epoch)
 
 
 def select_checkpoint(job: JobContext, *, want: str, fallback: bool, depth: Depth = "full") -> Selection:

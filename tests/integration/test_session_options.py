@@ -8,20 +8,22 @@ import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from kazoo.client import KazooClient  # noqa: TID253  # looks at ACLs, which the facade does not show
 from kazoo.protocol.states import KeeperState  # noqa: TID253  # as above
 
-from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.config import HaConfig, tls_of
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
-from airflow_provider_ha.coordination._kazoo_client import make_client
+from airflow_provider_ha.coordination._kazoo_client import _warn_once, make_client
 from airflow_provider_ha.coordination.coordinator import Create
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.coordination.session_close import close_session
 from airflow_provider_ha.coordination.tick import check_tick, server_tick
 from airflow_provider_ha.errors import ConfigurationError, NotConnectedError
+from airflow_provider_ha.hooks.connection import config_of
 from airflow_provider_ha.submit.tree import read_tree, walk
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.conftest import FAST
@@ -275,3 +277,130 @@ def test_the_private_form_of_a_configuration_is_read_back_whole(secured: Secured
     config = by_tls(secured, digest_auth="user:a", sasl_auth="user:b", chroot="/prod")
 
     assert HaConfig.build(**json.loads(config.to_private_json())) == config
+
+
+def test_a_ca_file_replaces_the_authorities_of_the_system(
+    secured: SecuredZooKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system knows the server's authority; a cluster that names another one does not. Fails when both may vouch."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(secured.certificates.authority))
+
+    KazooCoordinator.connect(by_tls(secured, ca_file=None)).close()
+    error = refused(by_tls(secured, ca_file=str(secured.certificates.other_authority)))
+
+    assert "certificate verify failed" in str(error)
+
+
+def test_a_session_is_not_closed_by_a_server_that_only_the_system_knows(
+    secured: SecuredZooKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hand-written close goes by the same authorities as the session."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(secured.certificates.authority))
+    session = KazooCoordinator.connect(by_tls(secured))
+    assert session.session is not None
+
+    assert not close_session(by_tls(secured, ca_file=str(secured.certificates.other_authority)), session.session)
+
+    assert session.find("/") is not None
+    session.close()
+
+
+@pytest.fixture
+def tls_in_environment(secured: SecuredZooKeeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = secured.certificates
+    monkeypatch.setenv("SPARK_HA_TLS_CA_FILE", str(made.authority))
+    monkeypatch.setenv("SPARK_HA_TLS_CERT_FILE", str(made.client))
+    monkeypatch.setenv("SPARK_HA_TLS_KEY_FILE", str(made.client_key))
+    monkeypatch.setenv("SPARK_HA_TLS_KEY_PASSWORD", KEY_PASSWORD)
+
+
+@pytest.mark.usefixtures("tls_in_environment")
+def test_tls_settings_of_the_environment_are_tls_on_the_wire(secured: SecuredZooKeeper) -> None:
+    config = HaConfig.from_env(zookeeper=secured.secure_hosts, storage_root="file:///nowhere", timings=FAST)
+
+    KazooCoordinator.connect(config).close()
+
+
+def test_tls_settings_of_a_connection_without_the_switch_are_tls_on_the_wire(secured: SecuredZooKeeper) -> None:
+    made = secured.certificates
+    extra = {
+        "storage_root": "file:///nowhere",
+        "tls_ca_file": str(made.authority),
+        "tls_cert_file": str(made.client),
+        "tls_key_file": str(made.client_key),
+        "tls_key_password": KEY_PASSWORD,
+    }
+    connection = SimpleNamespace(conn_id="ha", host="127.0.0.1", port=secured.secure_port, login=None, password=None)
+
+    config = config_of(connection, extra).model_copy(update={"timings": FAST})
+
+    KazooCoordinator.connect(config).close()
+
+
+@pytest.mark.parametrize("switch", ["true", "1", "on", True, "", None])
+def test_what_switches_tls_on(switch: Any) -> None:
+    assert tls_of(switch, {"ca_file": "/ca.pem"}, "tls") == {"ca_file": "/ca.pem"}
+
+
+@pytest.mark.parametrize("switch", ["false", "0", "off", False])
+def test_tls_settings_with_the_switch_off_are_refused(switch: Any) -> None:
+    with pytest.raises(ConfigurationError, match="tls is off, but TLS options are given") as caught:
+        tls_of(switch, {"ca_file": "/ca.pem"}, "tls")
+
+    assert caught.value.next_step
+
+
+@pytest.mark.usefixtures("tls_in_environment")
+def test_the_environment_switches_nothing_off_that_it_sets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_HA_TLS", "false")
+
+    with pytest.raises(ConfigurationError, match="SPARK_HA_TLS is off"):
+        HaConfig.from_env(zookeeper="zk:2181", storage_root="file:///nowhere")
+
+
+def test_a_switch_that_is_neither_on_nor_off_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="true or false"):
+        tls_of("perhaps", {}, "tls")
+
+
+@pytest.mark.parametrize(
+    ("extra", "tls"),
+    [
+        ({}, False),
+        ({"tls_check_hostname": True}, False),  # as the form sends it
+        ({"tls": False, "tls_check_hostname": True}, False),
+        ({"tls_check_hostname": False}, True),
+        ({"tls": "false"}, False),
+        ({"tls": True}, True),
+        ({"tls_ca_file": "/ca.pem"}, True),
+    ],
+)
+def test_when_a_connection_talks_tls(extra: dict[str, Any], tls: bool) -> None:
+    connection = SimpleNamespace(conn_id="ha", host="zk", port=None, login=None, password=None)
+
+    config = config_of(connection, {"storage_root": "file:///nowhere", **extra})
+
+    assert (config.tls is not None) is tls
+
+
+@pytest.mark.parametrize("field", ["digest_auth", "sasl_auth"])
+def test_credentials_without_tls_warn_once_and_never_show_the_password(
+    secured: SecuredZooKeeper, caplog: pytest.LogCaptureFixture, field: str
+) -> None:
+    _warn_once.cache_clear()
+    config = cluster(secured.hosts, **{field: f"{SASL_USER}:{SASL_PASSWORD}"})
+
+    for _ in range(2):
+        make_client(config)
+
+    warnings = [record.getMessage() for record in caplog.records if "without TLS" in record.getMessage()]
+    assert len(warnings) == 1
+    assert SASL_PASSWORD not in warnings[0]
+
+
+def test_credentials_with_tls_do_not_warn(secured: SecuredZooKeeper, caplog: pytest.LogCaptureFixture) -> None:
+    _warn_once.cache_clear()
+
+    make_client(by_tls(secured, digest_auth=f"user:{DIGEST_PASSWORD}"))
+
+    assert "without TLS" not in caplog.text

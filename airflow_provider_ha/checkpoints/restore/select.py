@@ -199,13 +199,13 @@ class _Selector:
         )
         try:
             payload = self._checkpoints.load(pointer)
+            directory = self._checkpoints.directory(payload)
         except (RecordCorruptError, ObjectMissingError) as error:
             return _rejected(seen, pointer.payload, error.message), None
-        directory = payload.pin or payload.directory
-        problem = damage(self._work_path / directory, pointer.cut, self._verify)
+        problem = damage(directory, pointer.cut, self._verify)
         if problem is not None:
             return _rejected(seen, problem.path, problem.reason), None
-        return _accepted(seen, directory, payload)
+        return _accepted(seen, payload.pin or payload.directory, payload)
 
     def _look_at_savepoint(self, pointer: SavepointPointer) -> _Look:
         seen = Candidate(
@@ -220,7 +220,7 @@ class _Selector:
             savepoint = self._savepoints.load(pointer)
         except CheckpointCorruptError as error:
             return _rejected(seen, error.path, error.reason), None
-        except CheckpointMissingError as error:
+        except (CheckpointMissingError, RecordCorruptError) as error:
             return _rejected(seen, None, error.message), None
         bad = check_files(root, savepoint, digests=self._depth == "full")
         problem = bad[0] if bad else damage(root, pointer.cut, self._verify)

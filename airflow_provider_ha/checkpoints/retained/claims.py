@@ -13,16 +13,21 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from airflow_provider_ha.checkpoints.directories.adopted import remove_adopted
 from airflow_provider_ha.checkpoints.model import CheckpointPointer, Claim, RestorePlan, SavepointPointer
 from airflow_provider_ha.checkpoints.retained.retention import outlived
 from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Op, SetData
 from airflow_provider_ha.coordination.leases import active
+from airflow_provider_ha.coordination.node_names import is_plain, node_number, node_numbers
 from airflow_provider_ha.coordination.paths import JobPaths
+from airflow_provider_ha.errors import RecordCorruptError
 from airflow_provider_ha.pointers.outcome import Commit
-from airflow_provider_ha.pointers.ownership import ClaimMode
+from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint, ClaimMode
+from airflow_provider_ha.pointers.scan import Found
 from airflow_provider_ha.pointers.store import PointerStore
 from airflow_provider_ha.pointers.to_delete import ToDelete
+from airflow_provider_ha.storage.keys import JobKeys
 
 
 log = logging.getLogger(__name__)
@@ -55,7 +60,9 @@ class Claims:
         self._paths = paths
         self._to_delete = to_delete
         self._clock = clock
-        self._savepoints = PointerStore(coordinator, paths.savepoints, SavepointPointer, to_delete=to_delete)
+        self._savepoints = PointerStore(
+            coordinator, paths.savepoints, SavepointPointer, to_delete=to_delete, is_ours=is_plain
+        )
         self._open: list[_Claimed] | None = None
 
     def ops(self, plan: RestorePlan, *, run: int, epoch: int) -> list[Op]:
@@ -105,29 +112,48 @@ class Claims:
             log.info("%s, which run %d has claimed, is not needed any more", claimed.what, claimed.run)
         return tuple(marked)
 
+    def remove(self, what: str, adopted: AdoptedCheckpoint) -> None:
+        """Remove a directory outside of the cluster, for an entry of the list of deletions.
+
+        :param what: What the entry is about: ``claim-<run>``.
+        :raises RecordCorruptError: That run has not claimed it, or the job has not given it up; nothing is removed.
+        :raises StorageUnavailableError: It could not be read or removed: the next call goes on.
+        """
+        kind, _, run = what.partition("-")
+        number = node_number(run) if kind == _CLAIM else None
+        found = self._claims_of(number).find(_CLAIM) if number is not None else None
+        if found is None or not found.record.given_up or adopted not in found.record.adopted.values():
+            raise RecordCorruptError(
+                f"{adopted.path} stays: the claim of {what!r} of job {self._paths.job_id!r} does not name it",
+                next_step="Remove the directory by hand when it is not needed, and then the entry",
+            )
+        remove_adopted(adopted)
+
     def _claimed_savepoints(self) -> Iterator[_Claimed]:
         for found in self._savepoints.scan().found:
             pointer = found.record
             if pointer.claimed_by is not None:
-                yield _Claimed(
-                    f"savepoint-{pointer.savepoint_id}", pointer.claimed_by, self._savepoint_mark(found.name, pointer)
-                )
+                yield _Claimed(f"savepoint-{found.name}", pointer.claimed_by, self._savepoint_mark(found.name))
 
-    def _savepoint_mark(self, name: str, pointer: SavepointPointer) -> Callable[[Commit], object]:
-        what = f"savepoint-{pointer.savepoint_id}"
-        return lambda commit: self._savepoints.mark(commit, name, what, directories=(pointer.directory,))
+    def _savepoint_mark(self, name: str) -> Callable[[Commit], object]:
+        directories = (JobKeys(self._paths.job_id).savepoint(name),)  # never what the pointer says
+        return lambda commit: self._savepoints.mark(commit, name, f"savepoint-{name}", directories=directories)
 
     def _claimed_directories(self) -> Iterator[_Claimed]:
-        for run in (int(name) for name in self._coordinator.children(self._paths.runs) if name.isdecimal()):
-            claims = PointerStore(self._coordinator, self._paths.run(run), Claim, to_delete=self._to_delete)
+        for run in node_numbers(self._coordinator.children(self._paths.runs), parent=self._paths.runs):
+            claims = self._claims_of(run)
             found = claims.find(_CLAIM)
-            if found is not None:
-                yield _Claimed(f"claim-{run}", run, self._directory_mark(claims, found.record))
+            if found is not None and not found.record.given_up:
+                yield _Claimed(f"{_CLAIM}-{run}", run, self._directory_mark(claims, found, f"{_CLAIM}-{run}"))
 
-    @staticmethod
-    def _directory_mark(claims: PointerStore[Claim], claim: Claim) -> Callable[[Commit], object]:
-        adopted = tuple(claim.adopted.values())
-        return lambda commit: claims.mark(commit, _CLAIM, f"claim-{claim.run}", adopted=adopted)
+    def _directory_mark(self, claims: PointerStore[Claim], found: Found[Claim], what: str) -> Callable[[Commit], None]:
+        """The claim stays and says that it is given up: it is what allows the removal."""
+        given_up = found.record.model_copy(update={"given_up": True})
+        entry = self._to_delete.entry(what, adopted=tuple(found.record.adopted.values()))
+        return lambda commit: claims.replace(commit, found, given_up, None, entry)
+
+    def _claims_of(self, run: int) -> PointerStore[Claim]:
+        return PointerStore(self._coordinator, self._paths.run(run), Claim, to_delete=self._to_delete)
 
     def _is_read(self, what: str) -> bool:
         return bool(active(self._coordinator, self._paths, what, self._clock))

@@ -8,7 +8,7 @@ checkpoint that is just being made. What is on the list of deletions is left to 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,6 +17,7 @@ from airflow_provider_ha.checkpoints.retained.listing import Listing, read_listi
 from airflow_provider_ha.checkpoints.retained.retention import floors, replayable
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.counter import read_counter
+from airflow_provider_ha.coordination.node_names import is_checkpoint, is_plain, node_number
 from airflow_provider_ha.coordination.paths import CHECKPOINT_DIGITS, JobPaths
 from airflow_provider_ha.errors import RecordCorruptError, StorageError
 from airflow_provider_ha.pointers.store import PointerStore
@@ -50,8 +51,8 @@ class PayloadCollector:
     def collect(self) -> None:
         """Remove what nothing needs; what cannot be removed now is tried again the next time."""
         count = read_counter(self._coordinator, self._paths.checkpoint_id_counter)
-        checkpoints = self._listing(self._paths.checkpoints, CheckpointPointer)
-        savepoints = self._listing(self._paths.savepoints, SavepointPointer)
+        checkpoints = self._listing(self._paths.checkpoints, CheckpointPointer, is_checkpoint)
+        savepoints = self._listing(self._paths.savepoints, SavepointPointer, is_plain)
         named = {pointer.number for pointer in checkpoints.pointers}
         named |= {int(pointer.name) for pointer in checkpoints.unreadable}
         # After the pointers: one that is marked meanwhile is in the first answer or in this one.
@@ -62,21 +63,21 @@ class PayloadCollector:
         cuts = [pointer.cut for pointer in checkpoints] + [pointer.cut for pointer in savepoints]
         self._collect_payloads(min(count, min(named) - 1), floors(cuts))
 
-    def _listing(self, parent: str, record_type: type[P]) -> Listing[P]:
-        return read_listing(PointerStore(self._coordinator, parent, record_type), newest=lambda _: 0)
+    def _listing(self, parent: str, record_type: type[P], is_ours: Callable[[str], bool]) -> Listing[P]:
+        return read_listing(PointerStore(self._coordinator, parent, record_type, is_ours=is_ours), newest=lambda _: 0)
 
     def _doomed(self) -> set[int]:
         entries = waiting(self._coordinator, self._paths.cluster, self._paths.job_id)
-        things = (thing_of(entry).removeprefix("checkpoint-") for entry in entries)
-        return {int(thing) for thing in things if thing.isdigit()}
+        numbers = (node_number(thing_of(entry).removeprefix("checkpoint-")) for entry in entries)
+        return {number for number in numbers if number is not None}
 
     def _collect_pins(self, last: int, named: set[int]) -> None:
         if not self._pins.is_dir():
             return
         for pin in self._pins.iterdir():
             # Also the hidden remains of a pin whose maker died.
-            digits = pin.name.lstrip(".")[:CHECKPOINT_DIGITS]
-            if digits.isdigit() and int(digits) <= last and int(digits) not in named:
+            number = node_number(pin.name.lstrip(".")[:CHECKPOINT_DIGITS], digits=CHECKPOINT_DIGITS)
+            if number is not None and number <= last and number not in named:
                 try:
                     remove_tree(pin)
                 except OSError as error:
@@ -92,8 +93,9 @@ class PayloadCollector:
 
     def _payload_keys(self, last: int) -> Iterator[str]:
         for info in self._store.list(self._keys.payloads):
-            digits = info.key.removeprefix(self._keys.payloads)[:CHECKPOINT_DIGITS]
-            if digits.isdigit() and int(digits) <= last:
+            name = info.key.removeprefix(self._keys.payloads)[:CHECKPOINT_DIGITS]
+            number = node_number(name, digits=CHECKPOINT_DIGITS)
+            if number is not None and number <= last:
                 yield info.key
 
     def _reach_of(self, key: str) -> dict[str, int]:

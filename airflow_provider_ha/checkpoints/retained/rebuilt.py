@@ -27,6 +27,7 @@ from airflow_provider_ha.errors import (
     RecordCorruptError,
 )
 from airflow_provider_ha.storage.keys import JobKeys
+from airflow_provider_ha.storage.resolve import resolve_key
 from airflow_provider_ha.storage.store import ObjectStore
 
 
@@ -94,8 +95,16 @@ def find_checkpoints(
         except RecordCorruptError as error:
             problems.append(error.message)
             continue
-        pinned = checkpoint.pin is None or (work_path / checkpoint.pin).is_dir()
+        try:
+            pinned = checkpoint.pin is None or _pin(work_path, keys, checkpoint.pin, info.key).is_dir()
+        except RecordCorruptError as error:
+            problems.append(error.message)
+            continue
         yield FoundCheckpoint(pointer, checkpoint.graph, pinned)
+
+
+def _pin(work_path: Path, keys: JobKeys, key: str, payload: str) -> Path:
+    return resolve_key(work_path, key, inside=(keys.pins,), source=f"payload {payload}")
 
 
 def find_savepoints(keys: JobKeys, work_path: Path, problems: list[str]) -> Iterator[FoundSavepoint]:

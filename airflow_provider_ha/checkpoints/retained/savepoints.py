@@ -32,11 +32,13 @@ from airflow_provider_ha.checkpoints.retained.savepoint_files import (
 from airflow_provider_ha.clock import Clock, SystemClock
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.leases import active
+from airflow_provider_ha.coordination.node_names import is_plain
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.errors import (
     CheckpointCorruptError,
     CheckpointMissingError,
     JobStateError,
+    RecordCorruptError,
 )
 from airflow_provider_ha.names import check_name
 from airflow_provider_ha.pointers.outcome import Commit
@@ -46,6 +48,7 @@ from airflow_provider_ha.pointers.to_delete import ToDelete
 from airflow_provider_ha.storage.durable import remove_tree
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.outage import outages
+from airflow_provider_ha.storage.resolve import resolve_key
 
 
 log = logging.getLogger(__name__)
@@ -92,7 +95,9 @@ class SavepointStore:
         self._work_path = work_path
         self._clock = clock or SystemClock()
         self._to_delete = ToDelete(coordinator, paths, clock=self._clock)
-        self._pointers = PointerStore(coordinator, paths.savepoints, SavepointPointer, to_delete=self._to_delete)
+        self._pointers = PointerStore(
+            coordinator, paths.savepoints, SavepointPointer, to_delete=self._to_delete, is_ours=is_plain
+        )
         self._remover = Remover(coordinator, paths.cluster, work_path, objects=None, clock=self._clock)
 
     def directory(self, savepoint_id: str) -> Path:
@@ -170,7 +175,7 @@ class SavepointStore:
             savepoint = self.load(pointer)
         except CheckpointCorruptError as error:
             return [f"{error.path}: {error.reason}"]
-        found = problems(self._work_path / pointer.directory, savepoint)
+        found = problems(self._place(pointer), savepoint)
         return [f"{problem.path}: {problem.reason}" for problem in found]
 
     def list(self) -> Listing[SavepointPointer]:
@@ -198,11 +203,11 @@ class SavepointStore:
         :raises CheckpointCorruptError: The manifest is not the one that the pointer's writer wrote.
         """
         pointer = self.pointer(savepoint) if isinstance(savepoint, str) else savepoint
-        directory = self._work_path / pointer.directory
+        directory = self._place(pointer)
         data = manifest_bytes(directory)
         if hashlib.sha256(data).hexdigest() != pointer.manifest_sha256:
             raise CheckpointCorruptError(MANIFEST, "its digest is not the one in the pointer")
-        return parse_manifest(directory, data)
+        return _confined(parse_manifest(directory, data))
 
     def dispose(self, commit: Commit, savepoint_id: str) -> None:
         """Remove a savepoint: its pointer first, then its files.
@@ -210,13 +215,14 @@ class SavepointStore:
         :raises JobStateError: Somebody reads it at the moment.
         :raises CheckpointMissingError: There is no savepoint of that id.
         """
-        pointer = self.pointer(savepoint_id)
+        self.pointer(savepoint_id)
         if self._read_by_somebody(savepoint_id):
             raise JobStateError(
                 f"savepoint {savepoint_id!r} of job {self._paths.job_id!r} is being read",
                 next_step="Wait until the restore that reads it is over",
             )
-        self._pointers.mark(commit, savepoint_id, _lease(savepoint_id), directories=(pointer.directory,))
+        directories = (self._keys.savepoint(savepoint_id),)  # never what the pointer says
+        self._pointers.mark(commit, savepoint_id, _lease(savepoint_id), directories=directories)
         # A reader may have come meanwhile: then the files wait on the list, for the job's leader to remove them.
         self._remover.work_off(commit, entries=self._to_delete.waiting(_lease(savepoint_id)))
 
@@ -243,6 +249,17 @@ class SavepointStore:
         return tuple(
             pointer.savepoint_id for pointer in superfluous if self._disposed_unless_read(commit, pointer.savepoint_id)
         )
+
+    def _place(self, pointer: SavepointPointer) -> Path:
+        """Return the directory of a savepoint, when its pointer names that one."""
+        source = f"znode {self._paths.savepoints}/{pointer.savepoint_id}"
+        path = resolve_key(self._work_path, pointer.directory, inside=(self._keys.savepoints,), source=source)
+        if path.name != pointer.savepoint_id:
+            raise RecordCorruptError(
+                f"{source} is refused: {pointer.directory!r} is the directory of another savepoint",
+                next_step="Choose another savepoint; nothing was read or changed",
+            )
+        return path
 
     def _disposed_unless_read(self, commit: Commit, savepoint_id: str) -> bool:
         try:
@@ -271,6 +288,19 @@ def _sink_logs(request: SavepointRequest) -> Mapping[str, Path]:
         for query, sink in request.sinks.items()
         if sink.kind is SinkKind.FILE and sink.path is not None and query in request.cut
     }
+
+
+def _confined(savepoint: Savepoint) -> Savepoint:
+    """Return a savepoint none of whose names leads out of its directory.
+
+    :raises CheckpointCorruptError: One does.
+    """
+    if any("/" in query for query in savepoint.queries):
+        raise CheckpointCorruptError(MANIFEST, "the name of a query is no name of a directory")
+    for name in (*savepoint.queries, *savepoint.files):
+        if not {"", ".", ".."}.isdisjoint(name.split("/")):
+            raise CheckpointCorruptError(MANIFEST, f"{name!r} leads out of the savepoint")
+    return savepoint
 
 
 def _lease(savepoint_id: str) -> str:

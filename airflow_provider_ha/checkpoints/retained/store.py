@@ -15,7 +15,6 @@ import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.directories.adopted import remove_adopted
 from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointPointer
 from airflow_provider_ha.checkpoints.retained.claims import Claims
 from airflow_provider_ha.checkpoints.retained.collector import PayloadCollector
@@ -34,7 +33,8 @@ from airflow_provider_ha.coordination.coordinator import Check, Coordinator, Op
 from airflow_provider_ha.coordination.counter import counter_op, counter_value, read_counter
 from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.coordination.leases import active
-from airflow_provider_ha.coordination.paths import JobPaths
+from airflow_provider_ha.coordination.node_names import is_checkpoint, node_numbers
+from airflow_provider_ha.coordination.paths import CHECKPOINT_DIGITS, JobPaths
 from airflow_provider_ha.errors import (
     CheckpointError,
     CheckpointMissingError,
@@ -47,6 +47,7 @@ from airflow_provider_ha.pointers.removal import Remover, WorkedOff
 from airflow_provider_ha.pointers.store import PointerStore
 from airflow_provider_ha.pointers.to_delete import ToDelete
 from airflow_provider_ha.storage.keys import JobKeys
+from airflow_provider_ha.storage.resolve import resolve_key
 from airflow_provider_ha.storage.store import ObjectStore
 
 
@@ -77,6 +78,7 @@ class CheckpointStore:
         self._store = store
         self._paths = paths
         self._keys = keys
+        self._work_path = work_path
         self._clock = clock or SystemClock()
         self._to_delete = ToDelete(coordinator, paths, clock=self._clock)
         self._pointers = PointerStore(
@@ -85,10 +87,11 @@ class CheckpointStore:
             CheckpointPointer,
             payloads=Payloads(store, handle_of),
             to_delete=self._to_delete,
+            is_ours=is_checkpoint,
         )
         self.claims = Claims(coordinator, paths, self._to_delete, self._clock)
         self._remover = Remover(
-            coordinator, paths.cluster, work_path, objects=store, clock=self._clock, adopted=remove_adopted
+            coordinator, paths.cluster, work_path, objects=store, clock=self._clock, adopted=self.claims.remove
         )
         self._collector = PayloadCollector(coordinator, store, paths, keys, work_path)
         self._cleaning = threading.Lock()
@@ -126,6 +129,17 @@ class CheckpointStore:
         """
         return Checkpoint.from_bytes(self._pointers.payload(pointer), source=pointer.payload)
 
+    def directory(self, checkpoint: Checkpoint) -> Path:
+        """Return the directory with the closure of a checkpoint: its pin, else the working directory of its epoch.
+
+        :raises RecordCorruptError: Its payload names a directory that is none of the job's.
+        """
+        key, inside = (
+            (checkpoint.directory, self._keys.live) if checkpoint.pin is None else (checkpoint.pin, self._keys.pins)
+        )
+        source = f"the payload of checkpoint {checkpoint.number} of job {self.job_id!r}"
+        return resolve_key(self._work_path, key, inside=(inside,), source=source)
+
     def recover(self) -> Recovered:
         """Read every pointer and every payload, and order them by number. Nothing is trimmed (C4).
 
@@ -146,7 +160,9 @@ class CheckpointStore:
 
     def latest_number(self) -> int | None:
         """Return the number of the newest checkpoint, readable or not; ``None`` when there is none."""
-        return max((int(name) for name in self._coordinator.children(self._paths.checkpoints)), default=None)
+        parent = self._paths.checkpoints
+        names = self._coordinator.children(parent)
+        return max(node_numbers(names, parent=parent, digits=CHECKPOINT_DIGITS), default=None)
 
     def next_number(self) -> int:
         """Return the number of the next checkpoint: higher than any that was ever given out."""

@@ -13,6 +13,8 @@ from pathlib import Path
 from airflow_provider_ha.checkpoints.directories.fence import fenced_name
 from airflow_provider_ha.checkpoints.retained.store import CheckpointStore
 from airflow_provider_ha.errors import RecordCorruptError
+from airflow_provider_ha.storage.keys import JobKeys
+from airflow_provider_ha.storage.resolve import resolve_key
 
 
 _EPOCH = re.compile(r"\.*e(\d+)-")  # a hidden one is the remains of a directory that was half made or half removed
@@ -23,14 +25,18 @@ def superfluous_directories(checkpoints: CheckpointStore, work_path: Path, curre
 
     :param work_path: Root of the keys of directories.
     :param current: Key of the newest working directory.
-    :raises RecordCorruptError: A checkpoint cannot be read, so what it needs is not known.
+    :raises RecordCorruptError: A checkpoint cannot be read, so what it needs is not known; or *current* or a checkpoint
+        names a directory that is none of the job's.
     """
     listing = checkpoints.list()
     if listing.unreadable:
         raise RecordCorruptError(f"checkpoint {listing.unreadable[0].name} cannot be read, so nothing is removed")
-    keys = {current} | {found.directory for found in map(checkpoints.load, listing.pointers) if not found.pin}
-    kept = {name for key in keys for name in (work_path / key, fenced_name(work_path / key))}
-    live, newest = (work_path / current).parent, _EPOCH.match(Path(current).name)
+    inside, job = (JobKeys(checkpoints.job_id).live,), f"job {checkpoints.job_id!r}"
+    here = resolve_key(work_path, current, inside=inside, source=f"the current working directory of {job}")
+    unpinned = (found for found in map(checkpoints.load, listing.pointers) if not found.pin)
+    needed = {here, *(checkpoints.directory(found) for found in unpinned)}
+    kept = {name for path in needed for name in (path, fenced_name(path))}
+    live, newest = here.parent, _EPOCH.match(here.name)
     found = [(int(match[1]), path) for path in _children(live) if (match := _EPOCH.match(path.name))]
     return [path for epoch, path in sorted(found) if newest and epoch <= int(newest[1]) and path not in kept]
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from airflow_provider_ha.coordination.coordinator import Check, Coordinator, Create, Node, Op, SetData
 from airflow_provider_ha.coordination.counter import counter_op, read_counter
+from airflow_provider_ha.coordination.node_names import node_numbers
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.errors import (
     JobStateError,
@@ -127,7 +128,7 @@ def _pointer_is_missing(coordinator: Coordinator, paths: JobPaths, plan: JobPlan
     """Whether the newest run has no result and no pointer: such a run was never left by anybody but a loss."""
     if plan.pointer is None or coordinator.find(plan.pointer.path) is not None:
         return False
-    newest = max((int(name) for name in coordinator.children(paths.runs) if name.isdecimal()), default=0)
+    newest = max(node_numbers(coordinator.children(paths.runs), parent=paths.runs), default=0)
     return newest == max(plan.states) and coordinator.find(paths.run_result(newest)) is None
 
 

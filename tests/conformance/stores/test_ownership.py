@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.model import RestorePlan, SavepointPointer, Verdict
+from airflow_provider_ha.checkpoints.model import Claim, RestorePlan, SavepointPointer, Verdict
 from airflow_provider_ha.checkpoints.retained.retention import SavepointRetention
 from airflow_provider_ha.coordination.leases import hold
 from airflow_provider_ha.errors import LeadershipError
@@ -260,7 +260,8 @@ def test_a_claimed_directory_from_elsewhere_goes_as_a_savepoint_does(job: Job, t
     job.checkpoints.retain(job.leadership, 1)
 
     assert not Path(adopted.path).exists()
-    assert job.coordinator.find(job.paths.run_claim(1)) is None
+    claim = job.coordinator.get(job.paths.run_claim(1))
+    assert Claim.from_bytes(claim.data, source=claim.path).given_up
     assert job.coordinator.children(job.paths.cluster.to_delete) == []
 
 

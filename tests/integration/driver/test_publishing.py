@@ -146,8 +146,8 @@ def test_old_checkpoints_that_cannot_be_marked_do_not_spoil_the_new_one(job: Job
     for number in (1, 2):
         job.add(number, number)
     parent = job.paths.leases("checkpoint-1")
-    job.coordinator.ensure(f"{parent}/broken")
-    job.coordinator.commit(SetData(f"{parent}/broken", b"garbage"))
+    job.coordinator.ensure(f"{parent}/{'0' * 32}")
+    job.coordinator.commit(SetData(f"{parent}/{'0' * 32}", b"garbage"))
 
     publisher.publish(CheckpointKind.STOP)
 

@@ -10,6 +10,7 @@ import pytest
 
 from airflow_provider_ha.checkpoints.format.metadata_log import read_query_id
 from airflow_provider_ha.checkpoints.model import QueryPlan, QuerySink, RestorePlan, SinkKind, Verdict
+from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.driver.origin import Origin, OriginKind
 from airflow_provider_ha.driver.start_ledger import StartLedger
 from airflow_provider_ha.driver.start_point import prepare_start
@@ -17,35 +18,39 @@ from airflow_provider_ha.errors import RestoreRefusedError
 from airflow_provider_ha.jobs.model import Blob, Generation, Run, StartKind, StartPoint
 from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint
 from airflow_provider_ha.storage.blobs import put_blob
+from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.local import LocalStore
 from tests.portable_helpers import QUERY, checkpoint, write_batch
 
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
+PATHS = ClusterPaths("spark-ha", "default").job("j")
+FIRST, SECOND = JobKeys("j").working_directory(1, "a"), JobKeys("j").working_directory(2, "b")
 
 
-def start(root: Path, plan: RestorePlan, previous: Generation | None = None, key: str = "live/e1-a") -> Origin:
+def start(root: Path, plan: RestorePlan, previous: Generation | None = None, key: str = FIRST) -> Origin:
     store = LocalStore(root / "store")
     sha256, size = put_blob(store, plan.to_bytes())
     begin = StartPoint(kind=StartKind.CHECKPOINT, source_id="1", plan=Blob(sha256=sha256, size=size))
     run = Run(number=1, graph=Blob(sha256="0" * 64, size=1), start=begin, request_id="r", created_at=NOW)
-    return prepare_start(store, root / "work", run, previous, key)
+    return prepare_start(store, root / "work", PATHS, run, previous, key=key)
 
 
 def start_from_plan(root: Path, *, same_output: bool) -> Origin:
     """Start from a plan whose source's output has gone on by one batch since it was made."""
-    work, out = root / "work", root / "out"
-    (work / "pin" / "q").mkdir(parents=True)
-    (work / "pin" / "q" / "metadata").write_text('{"id":"0"}')
+    source_job, out = "j" if same_output else "another", root / "out"
+    pin = JobKeys(source_job).pin(1, 1)
+    (root / "work" / pin / "q").mkdir(parents=True)
+    (root / "work" / pin / "q" / "metadata").write_text('{"id":"0"}')
     (out / "_spark_metadata").mkdir(parents=True)
     (out / "_spark_metadata" / "0").write_text("v1")
     sink = QuerySink(kind=SinkKind.FILE, format="json", path=str(out), max_batch=-1)
     plan = RestorePlan(
         job_id="j",
-        source_job="j" if same_output else "another",
+        source_job=source_job,
         source="checkpoint",
         source_id="1",
-        directory="pin",
+        directory=pin,
         verdict=Verdict.SAFE,
         queries={"q": QueryPlan(batch=-1, sink=sink)},
         age_seconds=0,
@@ -67,19 +72,19 @@ def test_restore_into_the_same_output_is_refused_when_somebody_wrote_to_it_meanw
     with pytest.raises(RestoreRefusedError, match="Plan the restore again"):
         start_from_plan(tmp_path, same_output=True)
 
-    assert not (tmp_path / "work" / "live" / "e1-a").exists()
+    assert not (tmp_path / "work" / FIRST).exists()
 
 
 def test_the_next_epoch_knows_what_the_one_before_has_started(tmp_path: Path) -> None:
     work = tmp_path / "work"
-    checkpoint(work / "live" / "e1-a" / QUERY)
-    ledger = StartLedger(work / "live" / "e1-a")
+    checkpoint(work / FIRST / QUERY)
+    ledger = StartLedger(work / FIRST)
     ledger.note(QUERY, QuerySink(kind=SinkKind.FOREACH_BATCH))
     ledger.complete()
     run = Run(number=1, graph=Blob(sha256="0" * 64, size=1), start=StartPoint(), request_id="r", created_at=NOW)
-    previous = Generation(run=1, epoch=1, directory="live/e1-a")
+    previous = Generation(run=1, epoch=1, directory=FIRST)
 
-    origin = prepare_start(LocalStore(tmp_path / "store"), work, run, previous, "live/e2-b")
+    origin = prepare_start(LocalStore(tmp_path / "store"), work, PATHS, run, previous, key=SECOND)
 
     before = StartLedger(origin.directory).before
     assert (before.sinks.keys(), before.complete) == ({QUERY}, True)
@@ -87,14 +92,15 @@ def test_the_next_epoch_knows_what_the_one_before_has_started(tmp_path: Path) ->
 
 def test_the_logs_of_the_restored_sinks_outlive_the_pin_that_they_were_kept_in(tmp_path: Path) -> None:
     """A script may start the query when the pin is gone: its new output needs the old log."""
-    kept = tmp_path / "work" / "pin" / "sinks" / "q" / "_spark_metadata"
+    pin = tmp_path / "work" / JobKeys("another").pin(1, 1)
+    kept = pin / "sinks" / "q" / "_spark_metadata"
     kept.mkdir(parents=True)
     (kept / "0").write_text("v1")
     first = start_from_plan(tmp_path, same_output=False)
-    shutil.rmtree(tmp_path / "work" / "pin")
+    shutil.rmtree(pin)
     assert first.plan is not None
 
-    second = start(tmp_path, first.plan, Generation(run=1, epoch=1, directory="live/e1-a"), "live/e2-b")
+    second = start(tmp_path, first.plan, Generation(run=1, epoch=1, directory=FIRST), SECOND)
 
     log = second.sink_log("q")
     assert log is not None

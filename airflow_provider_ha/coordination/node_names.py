@@ -1,0 +1,89 @@
+"""Which children of a node are ours, by their names. No other module turns a child's name into a number or an id.
+
+Invariant: a stray node stops nothing. A child whose name this package never gives (``checkpoints/foo``) is left out,
+left alone, and named in the log once per process. What has a name of ours and cannot be read is another matter: it may
+be the newest of its kind, so it is reported as what it is (contract 6).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+
+from airflow_provider_ha.coordination.paths import CHECKPOINT_DIGITS
+from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.names import RESERVED_JOB_IDS, check_job_id, check_name
+
+
+log = logging.getLogger(__name__)
+
+_REMEMBERED = 4096  # strays that are named once; a tree with more has other problems
+
+
+def node_number(name: str, *, digits: int = 0) -> int | None:
+    """Return the number that a name stands for; ``None`` for any other name.
+
+    One number has one name: ``7`` for a run, 19 digits for a checkpoint. ``07`` and digits of other scripts are strays.
+
+    :param digits: Length of the name, when it is filled up with zeros.
+    """
+    if not (name.isascii() and name.isdecimal() and len(name) <= CHECKPOINT_DIGITS):
+        return None
+    number = int(name)
+    return number if name == str(number).zfill(digits) else None
+
+
+def node_numbers(names: Iterable[str], *, parent: str, digits: int = 0) -> list[int]:
+    """Return the numbers of the children that are ours, ascending: run 10 is newer than run 9 (FLINK-6284).
+
+    :param parent: Their parent, for the log.
+    """
+    own = ours(names, lambda name: node_number(name, digits=digits) is not None, parent=parent)
+    return sorted(int(name) for name in own)
+
+
+def is_checkpoint(name: str) -> bool:
+    """Whether a child of ``checkpoints`` is a checkpoint's pointer."""
+    return node_number(name, digits=CHECKPOINT_DIGITS) is not None
+
+
+def is_plain(name: str) -> bool:
+    """Whether a name is one that users may give: to a savepoint, an operation, a schedule."""
+    try:
+        check_name(name, "name")
+    except ConfigurationError:
+        return False
+    return True
+
+
+def is_job(name: str) -> bool:
+    """Whether a child of a cluster's node is a job."""
+    try:
+        check_job_id(name)
+    except ConfigurationError:
+        return False
+    return True
+
+
+def ours(names: Iterable[str], is_ours: Callable[[str], bool], *, parent: str) -> list[str]:
+    """Return the names that are ours, in their order; the others are named in the log, once per process.
+
+    :param is_ours: Judges one name.
+    :param parent: Their parent, for the log.
+    """
+    found = []
+    for name in names:
+        if is_ours(name):
+            found.append(name)
+        elif name not in RESERVED_JOB_IDS:
+            report_stray(f"{parent}/{name}", "its name is none that this package gives")
+    return found
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def report_stray(path: str, reason: str) -> None:
+    """Name a node that is left alone in the log, once per process."""
+    log.warning(
+        "znode %s is not ours and is left alone: %s. See it with `spark-ha tree`; remove it by hand", path, reason
+    )

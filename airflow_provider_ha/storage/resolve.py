@@ -1,0 +1,57 @@
+"""Where a key that was read from a record becomes a path: the one place that checks it first.
+
+Invariant: what ZooKeeper or a payload says is data. It names one directory of the job that it belongs to, below the
+work root and without a symbolic link on the way, or it is refused before anything is read, renamed or removed.
+"""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+from airflow_provider_ha.errors import ConfigurationError, RecordCorruptError, StorageUnavailableError
+from airflow_provider_ha.storage.key_names import check_key
+
+
+def resolve_key(work_path: Path, key: str, *, inside: tuple[str, ...], source: str) -> Path:
+    """Return the path of *key*.
+
+    :param work_path: Root of all keys of directories.
+    :param key: What a record says.
+    :param inside: Prefixes with a final slash; the key is one of them and exactly one name more.
+    :param source: Where the record was found, for the error: ``"znode /spark-ha/default/flights/generation"``.
+    :raises RecordCorruptError: The key leads anywhere else.
+    :raises StorageUnavailableError: The way to it could not be looked at.
+    """
+    try:
+        check_key(key)
+    except ConfigurationError as error:
+        raise _refused(source, error.message) from None
+    if not any(key.startswith(prefix) and "/" not in key.removeprefix(prefix) for prefix in inside):
+        raise _refused(source, f"{key!r} is no directory in {' or '.join(inside)}")
+    path = work_path
+    for segment in key.split("/"):
+        path /= segment
+        if _is_link(path):
+            raise _refused(source, f"{path} on the way to {key!r} is a symbolic link")
+    return path
+
+
+def _is_link(path: Path) -> bool:
+    try:
+        return stat.S_ISLNK(path.lstat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise StorageUnavailableError(
+            f"{path} could not be looked at: {error.strerror or error}",
+            next_step="Check the file system, and who may read there",
+        ) from error
+
+
+def _refused(source: str, reason: str) -> RecordCorruptError:
+    return RecordCorruptError(
+        f"{source} is refused: {reason}",
+        next_step="Find out who wrote it (see the page about the security model), put the record right, and try again; "
+        "nothing was read or changed there",
+    )
