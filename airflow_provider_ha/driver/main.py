@@ -19,6 +19,7 @@ from airflow_provider_ha.checkpoints.retained.store import CheckpointStore
 from airflow_provider_ha.clock import Clock, SystemClock, new_id
 from airflow_provider_ha.coordination.records import read_record
 from airflow_provider_ha.driver import context
+from airflow_provider_ha.driver.batch_writes import refuse_relative_writes
 from airflow_provider_ha.driver.ending import Ending
 from airflow_provider_ha.driver.exit_codes import ExitCode
 from airflow_provider_ha.driver.housekeeping import Housekeeping
@@ -112,6 +113,7 @@ class Driver:
             self._exit.leave(ExitCode.REFUSED, str(error))
         parts.housekeeping.finish_earlier(self._led.run.number)
         parts.patches.apply()
+        refuse_relative_writes(lifecycle)
         self._install_context(origin)
         parts.publishing.start()
         ending = Ending(self._spec, self._led, self._exit, parts)

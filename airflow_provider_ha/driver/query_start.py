@@ -23,6 +23,7 @@ from airflow_provider_ha.checkpoints.restore.start import ReplayStep, decide_sta
 from airflow_provider_ha.driver.context import Fenced
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.origin import Origin
+from airflow_provider_ha.driver.output_paths import refuse_relative
 from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
 from airflow_provider_ha.driver.spark_conf import check_location, fit_state_format
 from airflow_provider_ha.driver.writer_notes import SinkSpec, check_options, checked_name, notes, sink_spec
@@ -101,7 +102,9 @@ def check_writer(writer: Any, path: str | None, root: Path, taken: frozenset[str
         noted.options["path"] = path
     check_options(name, noted)
     check_location(session, root)
-    sink = sink_spec(name, noted, session.conf.get("spark.sql.sources.default"))
+    default = session.conf.get("spark.sql.sources.default")
+    refuse_relative(f"query {name!r}", noted.sink or default, noted.options.get("path"))
+    sink = sink_spec(name, noted, default)
     if isinstance(noted.function, Fenced):
         noted.function.belongs_to(name)
     return CheckedWriter(writer, path, name, sink, noted.trigger)

@@ -17,7 +17,7 @@ from airflow_provider_ha.driver.queries import QueryRegistry
 from airflow_provider_ha.driver.query_start import QueryStarter, WriterCalls
 from airflow_provider_ha.driver.spark_conf import CHECKPOINT_LOCATION
 from airflow_provider_ha.driver.writer_notes import notes
-from airflow_provider_ha.errors import RestoreRefusedError
+from airflow_provider_ha.errors import ApplicationRefusedError, RestoreRefusedError
 from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint
 
 
@@ -68,3 +68,27 @@ def test_a_query_that_was_not_adopted_is_refused_before_it_starts(tmp_path: Path
 
     assert started == []
     assert lifecycle.refusal is not None  # also when the script swallows the error
+
+
+def test_a_query_with_a_relative_output_is_refused_before_it_starts(tmp_path: Path) -> None:
+    started: list[Any] = []
+
+    def called(writer: Any, *_: Any) -> SimpleNamespace:
+        started.append(writer)
+        return SimpleNamespace(runId="r")
+
+    writer = writer_of("q", tmp_path)
+    notes(writer).sink = "json"
+    lifecycle = Lifecycle()
+    starter = QueryStarter(
+        Origin(OriginKind.FRESH, "live/e1-a", tmp_path),
+        QueryRegistry(SystemClock()),
+        lifecycle,
+        WriterCalls(called, called, called, called, called),
+    )
+
+    with pytest.raises(ApplicationRefusedError, match="query 'q' writes to the relative path 'out'"):
+        starter.start(writer, "out")
+
+    assert started == []
+    assert lifecycle.refusal is not None
