@@ -31,6 +31,7 @@ class SupervisedJob:
     """One job with the gated script.
 
     :param queries: Which of the script's queries it starts.
+    :param master: Spark master.
     """
 
     client: HaClient
@@ -38,6 +39,7 @@ class SupervisedJob:
     queries: tuple[str, ...] = ("windows",)
     job_id: str = "gated"
     conf: dict[str, str] = field(default_factory=dict)
+    master: str = "local[2]"
 
     def __post_init__(self) -> None:
         self.gates = self.stream.root / "gates"
@@ -63,7 +65,7 @@ class SupervisedJob:
                 application=str(script),
                 arguments=arguments,
                 conf=conf | {"spark.sql.shuffle.partitions": "1"} | self.conf,
-                master="local[2]",
+                master=self.master,
                 driver_memory="1g",
                 options=HaOptions(checkpoint_interval=0, restart_delay=0),
             )

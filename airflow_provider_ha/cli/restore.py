@@ -14,6 +14,7 @@ from airflow_provider_ha.cli.outcome import Exit
 from airflow_provider_ha.cli.plan_path import is_place
 from airflow_provider_ha.cli.restore_options import (
     Allow,
+    AllowRemoteExecutors,
     Batch,
     Claim,
     FreshId,
@@ -93,6 +94,7 @@ def restore(
     unchecked: Unchecked = None,
     fresh_id: FreshId = None,
     batch: Batch = None,
+    allow_remote_executors: AllowRemoteExecutors = False,
     request_id: Annotated[
         str | None,
         typer.Option(help="Who asks: asking again with one id finds the run again instead of making another."),
@@ -121,6 +123,7 @@ def restore(
         unchecked=unchecked or [],
         fresh_id=fresh_id or [],
         batch=batch,
+        allow_remote_executors=allow_remote_executors,
     )
     if dry_run:
         _show(context, job_id, words, request_id, as_json=as_json)

@@ -81,6 +81,13 @@ FreshId = Annotated[
         "--fresh-id", help="Give this query a fresh id: its Delta table skips none of its batches.", metavar="QUERY"
     ),
 ]
+AllowRemoteExecutors = Annotated[
+    bool,
+    typer.Option(
+        "--allow-remote-executors",
+        help="Allow a Spark master that is not local: nothing then proves that a lost driver's executors are dead.",
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +107,7 @@ class RestoreWords:
     unchecked: list[str]
     fresh_id: list[str]
     batch: int | None
+    allow_remote_executors: bool = False
 
     @property
     def accepted(self) -> frozenset[Verdict]:
@@ -132,6 +140,7 @@ class RestoreWords:
             kafka_properties=self.kafka_properties,
             unchecked=frozenset(self.unchecked),
             fresh_ids=frozenset(self.fresh_id),
+            allow_remote_executors=self.allow_remote_executors,
         )
 
     def plan_of_place(self, place: str) -> RestorePlan:

@@ -168,7 +168,13 @@ class Driver:
             writer=writer,
             publisher=publisher,
             publishing=PublishLoop(publisher, writer, registry, lifecycle, self._exit.thread_failed),
-            patches=Patches(lifecycle, registry, QueryStarter(origin, registry, lifecycle, calls)),
+            patches=Patches(
+                lifecycle,
+                registry,
+                QueryStarter(
+                    origin, registry, lifecycle, calls, remote_allowed=led.graph.options.allow_remote_executors
+                ),
+            ),
             calls=calls,
             script=Script(
                 self._spec.application_directory / "application" / led.graph.application.name, led.graph.arguments

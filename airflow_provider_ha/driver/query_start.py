@@ -25,7 +25,7 @@ from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.origin import Origin
 from airflow_provider_ha.driver.output_paths import refuse_relative
 from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
-from airflow_provider_ha.driver.spark_conf import check_location, fit_state_format
+from airflow_provider_ha.driver.spark_conf import check_location, check_master, fit_state_format
 from airflow_provider_ha.driver.writer_notes import SinkSpec, check_options, checked_name, notes, sink_spec
 from airflow_provider_ha.errors import (
     ApplicationRefusedError,
@@ -114,13 +114,23 @@ class QueryStarter:
     """Starts the queries of one epoch.
 
     :param calls: pyspark's own calls.
+    :param remote_allowed: Whether the executors may run on other hosts.
     """
 
-    def __init__(self, origin: Origin, registry: QueryRegistry, lifecycle: Lifecycle, calls: WriterCalls) -> None:
+    def __init__(
+        self,
+        origin: Origin,
+        registry: QueryRegistry,
+        lifecycle: Lifecycle,
+        calls: WriterCalls,
+        *,
+        remote_allowed: bool = False,
+    ) -> None:
         self._origin = origin
         self._registry = registry
         self._lifecycle = lifecycle
         self._calls = calls
+        self._remote_allowed = remote_allowed
 
     def start(self, writer: Any, path: str | None) -> Any:
         """Start the query of *writer* where its sink and its checkpoint agree; returns pyspark's handle.
@@ -132,6 +142,7 @@ class QueryStarter:
             self._lifecycle.ended.wait()
             raise JobStateError("the job is being stopped: no query is started any more")
         try:
+            check_master(writer._spark, allowed=self._remote_allowed)  # noqa: SLF001  # the session that made the writer
             checked = check_writer(writer, path, self._origin.directory, self._registry.names)
             self._origin.check_adopted(checked.name)
             steps = self._prepare(checked)

@@ -28,10 +28,10 @@ class Conf(dict[str, str]):
         self[key] = value
 
 
-def writer_of(name: str, directory: Path) -> Any:
+def writer_of(name: str, directory: Path, master: str = "local[2]") -> Any:
     """Return what a script has when it calls ``start()``: its notes, and a session with its conf."""
     conf = Conf({CHECKPOINT_LOCATION: directory.as_uri(), "spark.sql.sources.default": "parquet"})
-    writer = SimpleNamespace(_spark=SimpleNamespace(conf=conf))
+    writer = SimpleNamespace(_spark=SimpleNamespace(conf=conf, sparkContext=SimpleNamespace(master=master)))
     noted = notes(writer)
     noted.name, noted.sink = name, "noop"
     return writer
@@ -92,3 +92,34 @@ def test_a_query_with_a_relative_output_is_refused_before_it_starts(tmp_path: Pa
 
     assert started == []
     assert lifecycle.refusal is not None
+
+
+def test_a_script_that_chooses_a_remote_master_is_refused(tmp_path: Path) -> None:
+    starter, started = starting(tmp_path)
+
+    with pytest.raises(ApplicationRefusedError, match="the Spark master is 'spark://host:7077'"):
+        starter.start(writer_of("q", tmp_path, master="spark://host:7077"), None)
+
+    assert started == []
+
+
+def test_a_remote_master_that_is_allowed_by_name_is_taken(tmp_path: Path) -> None:
+    starter, started = starting(tmp_path, remote_allowed=True)
+
+    starter.start(writer_of("q", tmp_path, master="spark://host:7077"), None)
+
+    assert len(started) == 1
+
+
+def starting(directory: Path, *, remote_allowed: bool = False) -> tuple[QueryStarter, list[Any]]:
+    """Return a starter of an epoch without a past, and the writers that it has started."""
+    started: list[Any] = []
+
+    def called(writer: Any, *_: Any) -> SimpleNamespace:
+        started.append(writer)
+        return SimpleNamespace(runId="r")
+
+    calls = WriterCalls(called, called, called, called, called)
+    origin = Origin(OriginKind.FRESH, "live/e1-a", directory)
+    registry = QueryRegistry(SystemClock())
+    return QueryStarter(origin, registry, Lifecycle(), calls, remote_allowed=remote_allowed), started
