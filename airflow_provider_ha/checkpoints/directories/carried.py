@@ -13,6 +13,7 @@ from typing import ClassVar
 
 from airflow_provider_ha.checkpoints.directories.archive import readable
 from airflow_provider_ha.checkpoints.directories.links import write_aside
+from airflow_provider_ha.checkpoints.format.files import FileGoneError, read
 from airflow_provider_ha.checkpoints.format.layout import progress, queries
 from airflow_provider_ha.checkpoints.model import BatchEntry
 from airflow_provider_ha.records import Record
@@ -56,7 +57,7 @@ def read_carried(directory: Path) -> Mapping[str, tuple[BatchEntry, ...]]:
     :raises RecordCorruptError: The file is not what was written.
     """
     try:
-        data = (directory / FILE).read_bytes()
-    except FileNotFoundError:
+        data = read(directory, FILE)
+    except FileGoneError:
         return {}
     return Carried.from_bytes(data, source=str(directory / FILE)).queries
