@@ -32,6 +32,7 @@ class SupervisedJob:
     """One job with the gated script.
 
     :param queries: Which of the script's queries it starts.
+    :param master: Spark master.
     """
 
     client: HaClient
@@ -40,6 +41,7 @@ class SupervisedJob:
     job_id: str = "gated"
     conf: dict[str, str] = field(default_factory=dict)
     options: HaOptions = field(default_factory=lambda: HaOptions(checkpoint_interval=0, restart_delay=0))
+    master: str = "local[2]"
 
     def __post_init__(self) -> None:
         self.gates = self.stream.root / "gates"
@@ -65,7 +67,7 @@ class SupervisedJob:
                 application=str(script),
                 arguments=arguments,
                 conf=conf | {"spark.sql.shuffle.partitions": "1"} | self.conf,
-                master="local[2]",
+                master=self.master,
                 driver_memory="1g",
                 options=self.options,
             )

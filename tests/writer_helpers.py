@@ -17,10 +17,11 @@ class Conf(dict[str, str]):
         self[key] = value
 
 
-def writer_of(name: str, directory: Path) -> Any:
+def writer_of(name: str, directory: Path, master: str = "local[2]") -> Any:
     """Return a writer of a query into nothing, with its notes and a session with its conf."""
     conf = Conf({CHECKPOINT_LOCATION: directory.as_uri(), "spark.sql.sources.default": "parquet"})
-    writer = SimpleNamespace(_spark=SimpleNamespace(conf=conf, streams=SimpleNamespace(resetTerminated=lambda: None)))
+    streams, context = SimpleNamespace(resetTerminated=lambda: None), SimpleNamespace(master=master)
+    writer = SimpleNamespace(_spark=SimpleNamespace(conf=conf, streams=streams, sparkContext=context))
     noted = notes(writer)
     noted.name, noted.sink = name, "noop"
     return writer

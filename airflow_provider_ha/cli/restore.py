@@ -15,6 +15,7 @@ from airflow_provider_ha.cli.plan_path import is_place
 from airflow_provider_ha.cli.restore_options import (
     Allow,
     AllowNewQueries,
+    AllowRemoteExecutors,
     Batch,
     Claim,
     FreshId,
@@ -95,6 +96,7 @@ def restore(
     fresh_id: FreshId = None,
     batch: Batch = None,
     allow_new_queries: AllowNewQueries = False,
+    allow_remote_executors: AllowRemoteExecutors = False,
     request_id: Annotated[
         str | None,
         typer.Option(help="Who asks: asking again with one id finds the run again instead of making another."),
@@ -124,6 +126,7 @@ def restore(
         fresh_id=fresh_id or [],
         batch=batch,
         allow_new_queries=allow_new_queries,
+        allow_remote_executors=allow_remote_executors,
     )
     if dry_run:
         _show(context, job_id, words, request_id, as_json=as_json)

@@ -81,6 +81,13 @@ FreshId = Annotated[
         "--fresh-id", help="Give this query a fresh id: its Delta table skips none of its batches.", metavar="QUERY"
     ),
 ]
+AllowRemoteExecutors = Annotated[
+    bool,
+    typer.Option(
+        "--allow-remote-executors",
+        help="Allow a Spark master that is not local: nothing then proves that a lost driver's executors are dead.",
+    ),
+]
 
 AllowNewQueries = Annotated[
     bool,
@@ -109,6 +116,7 @@ class RestoreWords:
     fresh_id: list[str]
     batch: int | None
     allow_new_queries: bool = False
+    allow_remote_executors: bool = False
 
     @property
     def accepted(self) -> frozenset[Verdict]:
@@ -142,6 +150,7 @@ class RestoreWords:
             unchecked=frozenset(self.unchecked),
             fresh_ids=frozenset(self.fresh_id),
             allow_new_queries=self.allow_new_queries or None,
+            allow_remote_executors=self.allow_remote_executors,
         )
 
     def plan_of_place(self, place: str) -> RestorePlan:

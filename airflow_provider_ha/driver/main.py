@@ -19,6 +19,7 @@ from airflow_provider_ha.checkpoints.retained.store import CheckpointStore
 from airflow_provider_ha.clock import Clock, SystemClock, new_id
 from airflow_provider_ha.coordination.records import read_record
 from airflow_provider_ha.driver import context
+from airflow_provider_ha.driver.batch_writes import refuse_relative_writes
 from airflow_provider_ha.driver.ending import Ending
 from airflow_provider_ha.driver.exit_codes import ExitCode
 from airflow_provider_ha.driver.failure import reserve
@@ -123,6 +124,7 @@ class Driver:
             self._exit.leave(ExitCode.REFUSED, str(error))
         parts.housekeeping.finish_earlier(self._led.run.number)
         parts.patches.apply()
+        refuse_relative_writes(lifecycle)
         self._install_context(origin)
         parts.publishing.start()
         ending = Ending(self._spec, self._led, self._exit, parts)
@@ -189,8 +191,16 @@ class Driver:
             work_path=self._work_path,
             clock=self._clock,
         )
-        new = led.graph.options.allow_new_queries
-        starter = QueryStarter(origin, registry, lifecycle, calls, ledger, allow_new=new)
+        options = led.graph.options
+        starter = QueryStarter(
+            origin,
+            registry,
+            lifecycle,
+            calls,
+            ledger,
+            allow_new=options.allow_new_queries,
+            remote_allowed=options.allow_remote_executors,
+        )
         return Parts(
             origin=origin,
             registry=registry,

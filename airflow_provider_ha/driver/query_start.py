@@ -23,9 +23,10 @@ from airflow_provider_ha.checkpoints.restore.start import ReplayStep, decide_sta
 from airflow_provider_ha.driver.context import Fenced
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.origin import Origin
+from airflow_provider_ha.driver.output_paths import refuse_relative
 from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
 from airflow_provider_ha.driver.resting import RestingQuery, described
-from airflow_provider_ha.driver.spark_conf import check_location, fit_state_format
+from airflow_provider_ha.driver.spark_conf import check_location, check_master, fit_state_format
 from airflow_provider_ha.driver.start_ledger import StartLedger, check_new_name
 from airflow_provider_ha.driver.stopper import has_ended
 from airflow_provider_ha.driver.writer_notes import SinkSpec, check_options, checked_name, notes, sink_spec
@@ -104,7 +105,9 @@ def check_writer(writer: Any, path: str | None, root: Path, taken: frozenset[str
         noted.options["path"] = path
     check_options(name, noted)
     check_location(session, root)
-    sink = sink_spec(name, noted, session.conf.get("spark.sql.sources.default"))
+    default = session.conf.get("spark.sql.sources.default")
+    refuse_relative(f"query {name!r}", noted.sink or default, noted.options.get("path"))
+    sink = sink_spec(name, noted, default)
     if isinstance(noted.function, Fenced):
         noted.function.belongs_to(name)
     return CheckedWriter(writer, path, name, sink, noted.trigger)
@@ -116,6 +119,7 @@ class QueryStarter:
     :param calls: pyspark's own calls.
     :param ledger: What the run's script has started.
     :param allow_new: Whether the script may replace a query by one of a new name after a loss.
+    :param remote_allowed: Whether the executors may run on other hosts.
     """
 
     def __init__(
@@ -127,6 +131,7 @@ class QueryStarter:
         ledger: StartLedger,
         *,
         allow_new: bool = False,
+        remote_allowed: bool = False,
     ) -> None:
         self._origin = origin
         self._registry = registry
@@ -134,6 +139,7 @@ class QueryStarter:
         self._calls = calls
         self._ledger = ledger
         self._allow_new = allow_new
+        self._remote_allowed = remote_allowed
 
     def start(self, writer: Any, path: str | None) -> Any:
         """Start the query of *writer* where its sink and its checkpoint agree; returns pyspark's handle.
@@ -154,6 +160,7 @@ class QueryStarter:
     def _start(self, writer: Any, path: str | None) -> Any:
         """Start the query; ``None`` when a stop came before it was started for good."""
         try:
+            check_master(writer._spark, allowed=self._remote_allowed)  # noqa: SLF001  # the session that made the writer
             checked = check_writer(writer, path, self._origin.directory, self._taken(notes(writer).name))
             self._check_name(checked.name)
             steps = self._prepare(checked)

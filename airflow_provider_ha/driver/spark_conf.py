@@ -12,6 +12,7 @@ from typing import Any
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.format.metadata_log import read_commits, read_offsets
 from airflow_provider_ha.errors import ApplicationRefusedError
+from airflow_provider_ha.jobs.executors import REMOTE_NEXT_STEP, is_local, remote_reason
 
 
 CHECKPOINT_LOCATION = "spark.sql.streaming.checkpointLocation"
@@ -61,6 +62,17 @@ def check_location(session: Any, directory: Path) -> None:
             f"the script sets {CHECKPOINT_LOCATION} to {found!r}",
             next_step="Remove it: a managed job gets a checkpoint location of its own with every epoch",
         )
+
+
+def check_master(session: Any, *, allowed: bool) -> None:
+    """Refuse a session whose executors nothing can prove dead: a script may choose a master itself.
+
+    :param allowed: Whether the job allows it by name.
+    :raises ApplicationRefusedError: The master is remote, and not allowed.
+    """
+    master = session.sparkContext.master
+    if not allowed and not is_local(master):
+        raise ApplicationRefusedError(remote_reason(master), next_step=REMOTE_NEXT_STEP)
 
 
 def fit_state_format(session: Any, checkpoint: Path) -> None:

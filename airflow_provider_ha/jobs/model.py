@@ -70,6 +70,7 @@ class HaOptions(Model):
     :param kafka_bootstrap: Query -> ``host:port,host:port`` of the brokers that it reads from. Spark's checkpoints do
         not say it; a restore asks them what they still have.
     :param kafka_properties: File of client properties, to log in there; on the host that plans a restore.
+    :param allow_remote_executors: Whether the executors may run where no supervisor can prove their death.
     """
 
     checkpoint_interval: float = Field(default=10.0, ge=0)
@@ -82,6 +83,7 @@ class HaOptions(Model):
     min_batches_to_retain: int = Field(default=100, ge=10)
     kafka_bootstrap: dict[str, str] = {}
     kafka_properties: str | None = None
+    allow_remote_executors: bool = False
 
 
 class JobGraph(Record):

@@ -46,6 +46,8 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
     :param conf: Another Spark conf.
     :param env: Another environment of the driver.
     :param master: Another Spark master.
+    :param allow_remote_executors: Allow a master that is not local. Nothing then proves that the executors of a lost
+        driver are dead.
     :param driver_memory: Another memory of the driver's JVM.
     :param name: Another application name.
     :param wait_for: ``"running"``: succeed once a leader is there, its epoch is known and it says RUNNING.
@@ -102,6 +104,7 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
         master: str | None = None,
         driver_memory: str | None = None,
         name: str | None = None,
+        allow_remote_executors: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -125,6 +128,7 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
         self.master = master
         self.driver_memory = driver_memory
         self.name = name
+        self.allow_remote_executors = allow_remote_executors
 
     def start(self, job: JobClient, request: str) -> SubmittedRun:
         """Plan and start the restore, or find its run again."""
@@ -166,4 +170,5 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
             env={key: str(value) for key, value in self.env.items()} if self.env else None,
             master=self.master or None,
             driver_memory=self.driver_memory or None,
+            allow_remote_executors=self.allow_remote_executors,
         )

@@ -32,7 +32,9 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
     :param packages: Maven coordinates for ``--packages``.
     :param conf: Spark conf; travels in a file that only its owner can read.
     :param env: Environment of the driver.
-    :param master: Spark master.
+    :param master: Spark master: ``local``, ``local[...]`` or ``local-cluster[...]``.
+    :param allow_remote_executors: Allow another master. Nothing then proves that the executors of a lost driver are
+        dead.
     :param driver_memory: Memory of the driver's JVM: ``"1g"``.
     :param name: Spark's application name; the job id when left out.
     :param start_from: ``"latest"`` (from nothing when the job has no checkpoint), ``"fresh"`` (from nothing although
@@ -106,6 +108,7 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
         allow_new_queries: bool | None = None,
         kafka_bootstrap: Mapping[str, str] | None = None,
         kafka_properties: str | None = None,
+        allow_remote_executors: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -131,6 +134,7 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
         self.allow_new_queries = allow_new_queries
         self.kafka_bootstrap = kafka_bootstrap
         self.kafka_properties = kafka_properties
+        self.allow_remote_executors = allow_remote_executors
 
     def start(self, job: JobClient, request: str) -> SubmittedRun:
         """Submit the script, or find the run again."""
@@ -157,6 +161,7 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
                     allow_new_queries=self.allow_new_queries,
                     kafka_bootstrap=dict(self.kafka_bootstrap) if self.kafka_bootstrap else None,
                     kafka_properties=self.kafka_properties or None,
+                    allow_remote_executors=self.allow_remote_executors,
                 ),
                 start_from=self.start_from,
                 sinks=dict(self.sinks or {}),

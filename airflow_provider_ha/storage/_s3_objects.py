@@ -7,7 +7,7 @@ import binascii
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from airflow_provider_ha.storage.limits import Deadline
+from airflow_provider_ha.storage.limits import Deadline, check_held
 from airflow_provider_ha.storage.store import Checksum, ObjectInfo
 
 
@@ -52,11 +52,13 @@ def whole(body: Body, deadline: Deadline) -> bytes:
     """Return all of an answer's body.
 
     :raises DeadlineError: It came too slowly.
+    :raises OSError: It has more bytes than are held.
     """
     pieces = bytearray()
     try:
         for piece in body.iter_chunks(_PIECE):
             pieces += piece
+            check_held(len(pieces))
             deadline.check_body(len(pieces))
     finally:
         body.close()  # one that was read to its end goes back into the pool before this

@@ -6,6 +6,7 @@ stalls. An attempt is begun only while there is time for all of it, so the call 
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +18,18 @@ from tenacity import Retrying, retry_if_exception, wait_random_exponential
 T = TypeVar("T")
 
 MIB = 1024 * 1024
+
+HELD = 1024 * MIB
+"""Bytes of an object that is read as a whole. Records have kilobytes; files of an application are streamed."""
+
+
+def check_held(size: int) -> None:
+    """Refuse to hold an object of *size* bytes.
+
+    :raises OSError: It has more than :data:`HELD`.
+    """
+    if size > HELD:
+        raise OSError(errno.EFBIG, f"it has {size:,} bytes or more, {HELD:,} is the most that is read at once")
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from pathlib import Path
 from airflow_provider_ha.errors import ObjectExistsError, ObjectMissingError, StorageUnavailableError
 from airflow_provider_ha.storage.durable import copy_file, create_file, flush_directory, make_directories, replace_file
 from airflow_provider_ha.storage.key_names import check_copy, check_key, check_prefix
+from airflow_provider_ha.storage.limits import check_held
 from airflow_provider_ha.storage.outage import unavailable
 from airflow_provider_ha.storage.probe import probe
 from airflow_provider_ha.storage.store import ObjectInfo
@@ -40,8 +41,9 @@ class LocalStore:
         :raises ObjectMissingError: It is not there.
         :raises StorageUnavailableError: It could not be read, or the root is gone.
         """
-        with self._finding(key, "read"):
-            return self._path(key).read_bytes()
+        with self._finding(key, "read"), self._path(key).open("rb") as file:
+            check_held(os.fstat(file.fileno()).st_size)
+            return file.read()
 
     def create(self, key: str, data: bytes) -> None:
         """Write an object that must not exist yet.

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.artifacts import upload_application
+from airflow_provider_ha.jobs.executors import REMOTE_NEXT_STEP, is_local, remote_reason
 from airflow_provider_ha.jobs.model import JobGraph
 from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.submit.requests import SubmitRequest
 
 
+def check_master(master: str, *, allowed: bool) -> None:
+    """Refuse a master whose executors nothing can prove dead.
+
+    :param allowed: Whether it is allowed by name.
+    :raises ConfigurationError: It is remote, and not allowed.
+    """
+    if not allowed and not is_local(master):
+        raise ConfigurationError(remote_reason(master), next_step=REMOTE_NEXT_STEP)
+
+
 def upload(job: JobContext, request: SubmitRequest) -> JobGraph:
     """Put the files of an application into storage and return its graph.
 
-    :raises ConfigurationError: A file is not there; nothing was uploaded.
+    :raises ConfigurationError: A file is not there, or the master is remote; nothing was uploaded.
     """
+    check_master(request.master, allowed=request.options.allow_remote_executors)
     files = upload_application(
         job.store,
         application=request.application,

@@ -68,7 +68,7 @@ class SubmitRequest:
     :param env: Environment of the driver.
     :param master: Spark master.
     :param driver_memory: Memory of the driver's JVM: ``"1g"``.
-    :param options: How available the job is to be.
+    :param options: How available the job is to be; a master that is not local needs ``allow_remote_executors``.
     :param start_from: ``"latest"`` (from nothing when the job has no checkpoint), ``"fresh"`` (from nothing although
         there is state), ``"checkpoint-<n>"``, ``"savepoint-<id>"``, or checkpoint directories that Spark wrote
         elsewhere: a path, or query -> path (:mod:`~airflow_provider_ha.submit.adoption`).
@@ -120,6 +120,7 @@ class RestoreRequest:
     :param unchecked: Queries of which nobody minds what could not be found out; judged as LOSS_POSSIBLE.
     :param fresh_ids: Queries that get a fresh query id: their table skips none of their batches.
     :param allow_new_queries: In place of what the options say (``HaOptions.allow_new_queries``).
+    :param allow_remote_executors: Allow a master that is not local; ``False`` leaves it to the options.
     """
 
     job_id: str
@@ -149,6 +150,7 @@ class RestoreRequest:
     master: str | None = None
     driver_memory: str | None = None
     options: HaOptions | None = None
+    allow_remote_executors: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,7 +37,7 @@ from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.submit.held import pointer_path
 from airflow_provider_ha.submit.look_around import look_around
 from airflow_provider_ha.submit.ownership import owner_of
-from airflow_provider_ha.submit.prepare import upload
+from airflow_provider_ha.submit.prepare import check_master, upload
 from airflow_provider_ha.submit.reading import Reading
 from airflow_provider_ha.submit.requests import (
     FRESH,
@@ -251,11 +251,19 @@ def _graph(job: JobContext, request: RestoreRequest, chosen: Chosen) -> Blob:
         value = getattr(request, name)
         if value is not None:
             overrides[name] = tuple(value) if name in ("arguments", "packages") else value
-    if request.allow_new_queries is not None:
-        options = request.options or source.options
-        overrides["options"] = options.model_copy(update={"allow_new_queries": request.allow_new_queries})
-    overrides |= _files(job, request)
-    return job.graphs.write_graph(source.model_copy(update=overrides))
+    options = {
+        name: value
+        for name, value in (
+            ("allow_new_queries", request.allow_new_queries),
+            ("allow_remote_executors", request.allow_remote_executors or None),
+        )
+        if value is not None
+    }
+    if options:
+        overrides["options"] = (request.options or source.options).model_copy(update=options)
+    graph = source.model_copy(update=overrides)
+    check_master(graph.master, allowed=graph.options.allow_remote_executors)
+    return job.graphs.write_graph(graph.model_copy(update=_files(job, request)))
 
 
 def _files(job: JobContext, request: RestoreRequest) -> dict[str, Any]:

@@ -86,7 +86,7 @@ def put_offsets(directory: Path, entry: BatchEntry) -> None:
     path = directory / OFFSETS / str(entry.batch)
     planned, committed = (max(batches(directory, name), default=-1) for name in (OFFSETS, COMMITS))
     if planned == entry.batch and committed < planned:
-        if read_text(directory, f"{OFFSETS}/{entry.batch}") != entry.offsets:
+        if read_text(path.parent, path.name) != entry.offsets:
             raise CheckpointCorruptError(
                 f"{OFFSETS}/{entry.batch}", "it is planned with other boundaries than recorded"
             )

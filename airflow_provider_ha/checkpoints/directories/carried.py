@@ -13,10 +13,10 @@ from typing import ClassVar
 
 from airflow_provider_ha.checkpoints.directories.archive import readable
 from airflow_provider_ha.checkpoints.directories.links import write_aside
+from airflow_provider_ha.checkpoints.format.files import FileGoneError, read
 from airflow_provider_ha.checkpoints.format.layout import progress, queries
 from airflow_provider_ha.checkpoints.model import BatchEntry
 from airflow_provider_ha.records import Record
-from airflow_provider_ha.storage.outage import outages
 
 
 FILE = ".carried.json"  # hidden: no query can have this name
@@ -58,8 +58,7 @@ def read_carried(directory: Path) -> Mapping[str, tuple[BatchEntry, ...]]:
     :raises StorageUnavailableError: The file system does not answer.
     """
     try:
-        with outages("read", directory / FILE):
-            data = (directory / FILE).read_bytes()
-    except FileNotFoundError:
+        data = read(directory, FILE)
+    except FileGoneError:
         return {}
     return Carried.from_bytes(data, source=str(directory / FILE)).queries

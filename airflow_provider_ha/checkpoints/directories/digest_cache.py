@@ -16,7 +16,8 @@ from typing import ClassVar
 
 from airflow_provider_ha.checkpoints.directories.links import write_aside
 from airflow_provider_ha.checkpoints.directories.pins import SINKS
-from airflow_provider_ha.errors import RecordCorruptError, StorageUnavailableError
+from airflow_provider_ha.checkpoints.format.files import FileGoneError, read
+from airflow_provider_ha.errors import CheckpointCorruptError, RecordCorruptError, StorageUnavailableError
 from airflow_provider_ha.records import Model, Record
 
 
@@ -118,9 +119,9 @@ def _identity(status: os.stat_result, sha256: str) -> KnownDigest:
 
 def _read(path: Path) -> dict[str, KnownDigest]:
     try:
-        return KnownDigests.from_bytes(path.read_bytes(), source=str(path)).files
-    except FileNotFoundError:
+        return KnownDigests.from_bytes(read(path.parent, path.name), source=str(path)).files
+    except FileGoneError:
         return {}
-    except (OSError, RecordCorruptError, RecursionError) as error:
+    except (CheckpointCorruptError, StorageUnavailableError, RecordCorruptError, RecursionError) as error:
         log.warning("every byte is read again, for the digests of earlier savepoints are not used: %s", error)
         return {}

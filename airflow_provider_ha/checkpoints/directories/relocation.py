@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_ha.checkpoints.directories.links import hidden_checksum, write_aside
+from airflow_provider_ha.checkpoints.format.files import read
 from airflow_provider_ha.errors import CheckpointCorruptError
 from airflow_provider_ha.storage.outage import outages
 
@@ -66,9 +67,9 @@ def relocated(data: bytes, name: str, place: str) -> bytes | None:
 
 
 def _relocate(path: Path, name: str, place: Path) -> None:
-    with outages("relocated", path):
-        moved = relocated(path.read_bytes(), name, str(place))
-        if moved is not None:
+    moved = relocated(read(path.parent, path.name), name, str(place))
+    if moved is not None:
+        with outages("relocated", path):
             # Spark's own checksum is of the old bytes; without one, nothing is compared.
             checksum = path.with_name(f"{path.name}.crc")
             for stale in (checksum, hidden_checksum(checksum)):

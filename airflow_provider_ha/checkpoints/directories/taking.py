@@ -16,8 +16,10 @@ from airflow_provider_ha.checkpoints.directories.digest_cache import DigestCache
 from airflow_provider_ha.checkpoints.directories.digests import crc32c_digits, digest_of, recorded
 from airflow_provider_ha.checkpoints.directories.links import StrPath, linked
 from airflow_provider_ha.checkpoints.format.crc import recorded_crc32c
+from airflow_provider_ha.checkpoints.format.files import read
 from airflow_provider_ha.checkpoints.format.rocksdb import has_unique_name
 from airflow_provider_ha.checkpoints.model import Algorithm, ManifestFile
+from airflow_provider_ha.errors import CheckpointCorruptError, StorageUnavailableError
 
 
 class Take(Protocol):
@@ -81,7 +83,7 @@ def _sum_of_spark(source: Path, size: int) -> ManifestFile | None:
     if not has_unique_name(source.name):
         return None
     try:
-        value = recorded_crc32c(source.with_name(f"{source.name}.crc").read_bytes(), size)
-    except OSError:
+        value = recorded_crc32c(read(source.parent, f"{source.name}.crc"), size)
+    except (CheckpointCorruptError, StorageUnavailableError):
         return None
     return None if value is None else recorded(size, Algorithm.CRC32C, crc32c_digits(value))

@@ -31,6 +31,8 @@ _LZ4_RATIO, _SNAPPY_RATIO = 255, 22
 
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _ZSTD_PIECE = 256 * 1024
+# Zstandard has no ratio of its own: a block of zeros takes four bytes. Keys and values of a state reach a few hundred.
+_ZSTD_RATIO, _ZSTD_ALWAYS = 1032, 1 << 30
 
 _SNAPPY_MAGIC = b"\x82SNAPPY\x00"
 _SNAPPY_HEADER_LENGTH = 16
@@ -51,7 +53,7 @@ def decode(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
     if head == _LZ4_MAGIC:
         return _lz4(stream, size)
     if head.startswith(_ZSTD_MAGIC):
-        return _zstd(stream)
+        return _zstd(stream, size)
     if head == _SNAPPY_MAGIC:
         return _snappy(stream, size)
     if head.startswith(lzf.MAGIC):
@@ -110,12 +112,16 @@ class _Source:
         return self._stream.some(length)
 
 
-def _zstd(stream: ByteStream) -> Iterator[bytes]:
+def _zstd(stream: ByteStream, size: int) -> Iterator[bytes]:
+    left = limit = max(size * _ZSTD_RATIO, _ZSTD_ALWAYS)
     # The library refuses windows above 128 MiB, as Spark's does: the highest level needs that much.
     reader = zstandard.ZstdDecompressor().stream_reader(_Source(stream), read_across_frames=True)  # type: ignore[arg-type]  # reads only
     try:
         # What is at hand, and no more: what follows the records may be no frame at all.
         while piece := reader.read1(_ZSTD_PIECE):
+            left -= len(piece)
+            if left < 0:
+                raise NotLookedIntoError(f"it has {size} bytes and unpacks to more than {limit}")
             yield piece
     except zstandard.ZstdError as error:
         raise StreamCorruptError(f"it does not decompress: {error}") from None

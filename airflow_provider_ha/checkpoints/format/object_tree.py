@@ -17,9 +17,10 @@ from functools import cached_property
 from threading import Lock
 from urllib.parse import unquote, urlsplit
 
-from airflow_provider_ha.checkpoints.format.files import FileGoneError, NotAFileError, UnreadableError
+from airflow_provider_ha.checkpoints.format.files import FileGoneError, NotAFileError, UnreadableError, crowded
 from airflow_provider_ha.checkpoints.format.recent import RecentBytes
 from airflow_provider_ha.checkpoints.format.tree import OpenFile
+from airflow_provider_ha.checkpoints.format.whole import NAMES
 from airflow_provider_ha.errors import CheckpointCorruptError, ObjectMissingError, StorageUnavailableError
 from airflow_provider_ha.storage.reading import Listed, ObjectReader
 
@@ -67,6 +68,10 @@ class _Listing:
                 _enter(directories, parent, name)
                 if name:
                     files[path] = item
+                    if len(files) > NAMES:
+                        raise crowded(self.prefix.rstrip("/") or ".")
+        except UnreadableError:
+            raise
         except StorageUnavailableError as error:
             raise unreadable(self.prefix.rstrip("/") or ".", error) from error
         return files, directories

@@ -7,7 +7,7 @@ RocksDB does not read itself: the padding inside the footer (format version 2 to
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
 from airflow_provider_ha.checkpoints.format import sst_footer
@@ -120,20 +120,25 @@ class _Table:
         if self.named_version != self.footer.version:
             said = f"its footer names format version {self.footer.version}, its properties {self.named_version}"
             raise StreamCorruptError(said)
-        covered = sst_footer.LENGTH
         # RocksDB writes them in this order, so the file is read once.
-        for block in self._data():
-            self._verify_rows(block)
-            covered += block.size + TRAILER.size
-        for block in chain(*self._partitions(), self._others):
-            self._verify(block)
-            covered += block.size + TRAILER.size
+        rows = self._check_all(self._data(), self._verify_rows)
+        covered = rows + self._check_all(chain(*self._partitions(), self._others), self._verify) + sst_footer.LENGTH
         if self._unknown:
             raise NotLookedIntoError(self._unknown)
         if self.footer.kind == NO_SUM:
             raise NotLookedIntoError("its blocks have no checksums")
         if covered < self._read.size:
             raise NotLookedIntoError(f"{self._read.size - covered} of its bytes are in no block that is known")
+
+    def _check_all(self, blocks: Iterable[Handle], check: Callable[[Handle], None]) -> int:
+        """Check blocks, and return how many bytes they have. An index that names one of them often is not followed."""
+        covered = 0
+        for block in blocks:
+            check(block)
+            covered += block.size + TRAILER.size
+            if covered > self._read.size:
+                raise StreamCorruptError(f"its blocks have more than {self._read.size} bytes, so some overlap")
+        return covered
 
     def _data(self) -> Iterator[Handle]:
         """Yield the blocks that the index names, in their order."""

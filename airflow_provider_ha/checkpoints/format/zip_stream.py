@@ -28,6 +28,8 @@ _INPUT, _OUTPUT = 16 << 10, 64 << 10
 _MEMBER_LIMIT = (1 << 30) + (64 << 20)
 # Tables and archived logs are not in it: RocksDB's directory without them is a handful of files.
 _MEMBERS_LIMIT = 10_000
+# All members together: beside the MANIFEST they are small.
+_TOTAL_LIMIT = 2 * _MEMBER_LIMIT
 # No file system takes a longer name, and all members are plain files of one directory.
 _NAME_LIMIT = 255
 
@@ -61,7 +63,7 @@ def read_members(pieces: Iterable[bytes], size: int, keep: Mapping[str, int]) ->
         while stream.peek(4) == _LOCAL_MARK:
             if len(found.sizes) == _MEMBERS_LIMIT:
                 raise ZipCorruptError(f"it has more than {_MEMBERS_LIMIT} members")
-            _Member(stream, size, keep).read(found)
+            _Member(stream, size, keep, _TOTAL_LIMIT - sum(found.sizes.values())).read(found)
     except StreamCorruptError as error:
         raise ZipCorruptError(str(error)) from None
     if not found.sizes:
@@ -72,7 +74,7 @@ def read_members(pieces: Iterable[bytes], size: int, keep: Mapping[str, int]) ->
 class _Member:
     """A member whose head is read."""
 
-    def __init__(self, stream: ByteStream, size: int, keep: Mapping[str, int]) -> None:
+    def __init__(self, stream: ByteStream, size: int, keep: Mapping[str, int], room: int) -> None:
         self._stream = stream
         head = _LOCAL.unpack(stream.take(_LOCAL.size))
         _, _, self._flags, self._method, _, _, self._sum, self._packed, self._unpacked, name_length, extra = head
@@ -80,7 +82,7 @@ class _Member:
             raise ZipCorruptError(f"a member's name claims {name_length} bytes, {_NAME_LIMIT} is the most")
         self._name = stream.take(name_length).decode(errors="replace")
         stream.skip(extra)
-        self._limit = min(keep.get(self._name, _MEMBER_LIMIT), _MEMBER_LIMIT)
+        self._limit = min(keep.get(self._name, _MEMBER_LIMIT), _MEMBER_LIMIT, room)
         self._content: list[bytes] | None = [] if self._name in keep else None
         self._size = self._crc = 0
         self._check_claims(size - stream.position)

@@ -6,8 +6,6 @@ a describe creates no topic, and no consumer group is joined.
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError  # the built-in one only since Python 3.11
@@ -15,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_ha.checkpoints.restore.kafka_offsets import Held, Partition
+from airflow_provider_ha.checkpoints.restore.kafka_properties import read_properties
 from airflow_provider_ha.errors import ConfigurationError, RestoreUnknownError
 
 
 ANSWER_SECONDS = 20.0
-_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def held_offsets(
@@ -28,8 +26,8 @@ def held_offsets(
     """Return what the brokers have of *topics*; a topic that is gone has no partition in it.
 
     :param servers: ``host:port,host:port``.
-    :param properties: File of client properties in librdkafka's names, readable by its owner only: what is needed to
-        log in.
+    :param properties: File of client properties in librdkafka's names, of this user and readable by no other: what is
+        needed to log in.
     :param timeout: Seconds for each of the questions.
     :raises RestoreUnknownError: No broker answered, or it did not want to: nothing is known about the topics.
     :raises ConfigurationError: The client library is not installed, or the properties cannot be used.
@@ -85,40 +83,6 @@ def _unanswered(servers: str, topics: Collection[str], reason: str) -> RestoreUn
         f"Kafka at {servers} did not say which offsets it has of {', '.join(sorted(topics))}: {reason}",
         next_step="See that it is up, reachable from here, and that this client may describe the topics",
     )
-
-
-def read_properties(path: Path | None) -> dict[str, str]:
-    """Return the client properties of a file of ``name=value`` lines; nothing without a file.
-
-    :raises ConfigurationError: It cannot be read, others can read it too, or a line is no property; no value is named.
-    """
-    if path is None:
-        return {}
-    try:
-        with path.open(encoding="utf-8") as lines:
-            if os.fstat(lines.fileno()).st_mode & _OTHERS:
-                raise ConfigurationError(
-                    f"Kafka's client properties {path} can be read by others", next_step=f"chmod 600 {path}"
-                )
-            return dict(_property(path, number, line) for number, line in enumerate(lines, 1) if _says_something(line))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise ConfigurationError(
-            f"Kafka's client properties {path} cannot be read: {reason}", next_step="Name another file"
-        ) from error
-
-
-def _property(path: Path, number: int, line: str) -> tuple[str, str]:
-    name, separator, value = (part.strip() for part in line.partition("="))
-    if not separator or not name:
-        raise ConfigurationError(
-            f"line {number} of Kafka's client properties {path} is no name=value", next_step="Correct it"
-        )
-    return name, value
-
-
-def _says_something(line: str) -> bool:
-    return bool(line.strip()) and not line.lstrip().startswith(("#", "!"))
 
 
 def _unless_gone(future: Future[Any], timeout: float) -> Any:

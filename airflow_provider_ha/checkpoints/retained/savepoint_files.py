@@ -17,6 +17,7 @@ from airflow_provider_ha.checkpoints.directories.digests import difference, dige
 from airflow_provider_ha.checkpoints.directories.links import StrPath, write_aside
 from airflow_provider_ha.checkpoints.directories.pins import closure_of, purged, refuse_reserved, sink_files
 from airflow_provider_ha.checkpoints.directories.taking import Copying, Take
+from airflow_provider_ha.checkpoints.format.files import FileGoneError, read
 from airflow_provider_ha.checkpoints.model import ManifestFile, Savepoint, SavepointPointer
 from airflow_provider_ha.errors import (
     CheckpointCorruptError,
@@ -71,17 +72,16 @@ def manifest_bytes(directory: Path) -> bytes:
     """Return the bytes of the manifest; it is written last.
 
     :raises CheckpointMissingError: There is none: it is not a savepoint.
+    :raises CheckpointCorruptError: It is no file, or larger than any manifest is.
     :raises StorageUnavailableError: It could not be read.
     """
     try:
-        return (directory / MANIFEST).read_bytes()
-    except FileNotFoundError:
+        return read(directory, MANIFEST)
+    except FileGoneError:
         raise CheckpointMissingError(
             f"{directory} is not a savepoint: it has no {MANIFEST}",
             next_step="Choose another savepoint; this one was never completed",
         ) from None
-    except OSError as error:
-        raise StorageUnavailableError(f"cannot read the manifest of {directory}: {error}") from error
 
 
 def parse_manifest(directory: Path, data: bytes) -> Savepoint:

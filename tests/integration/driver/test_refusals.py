@@ -27,6 +27,12 @@ REASONS = {
     "continuous": "no batches to stop at",
     "table": "toTable",
     "sink": "s3a://bucket/out",
+    "relative": "query 'g' writes to the relative path 'out'",
+    "relative option": "query 'h' writes to the relative path 'file:out'",
+    "batch": "the script writes to the relative path 'rows'",
+    "batch option": "the script writes to the relative path 'rows'",
+    "batch table": "the script writes to the relative path 'rows'",
+    "warehouse": "the script writes table 't' to /",
     "conf": "the script sets spark.sql.streaming.checkpointLocation",
 }
 
@@ -54,6 +60,7 @@ def test_script_is_refused_with_a_result_although_it_swallows_the_errors(
     assert "has no name" in result.reason
     assert 'Add .queryName("...")' in result.reason
     assert not (tmp_path / "own").exists()
+    assert list((tmp_path / "own-absolute").glob("*.json"))
     with pytest.raises(JobStateError, match="never run again"):
         refused.recover()
     snapshot = refused.job.snapshot()
@@ -62,6 +69,20 @@ def test_script_is_refused_with_a_result_although_it_swallows_the_errors(
     (only,) = snapshot.run.submissions
     assert only.exit is not None
     assert "has no name" in only.exit.reason
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("way", ["query", "batch"])
+def test_relative_output_ends_the_run_before_a_row_is_written(refused: SupervisedJob, tmp_path: Path, way: str) -> None:
+    refused.submit_script(APPS / "relative.py", [way])
+    result = refused.await_result()
+
+    assert result.state is JobState.FAILED
+    assert "writes to the relative path 'out'; here that is /" in result.reason
+    assert "Write it as an absolute path, for example '/data/out'" in result.reason
+    assert list(tmp_path.rglob("out")) == []
+    with pytest.raises(JobStateError, match="never run again"):
+        refused.recover()  # no second attempt with another directory
 
 
 def test_script_that_raises_fails_without_a_result(job: ManagedJob) -> None:

@@ -197,6 +197,20 @@ def test_a_submission_starts_from_a_path_with_the_verdicts_that_are_accepted() -
     assert asked[0].allow == {Verdict.SAFE, Verdict.DUPLICATES_POSSIBLE}
 
 
+def test_remote_executors_are_allowed_only_by_name() -> None:
+    asked: list[Any] = []
+    job: Any = SimpleNamespace(submit=asked.append)
+    for named in ({}, {"allow_remote_executors": True}):
+        SparkHaSubmitOperator(task_id="t", job_id="j", application="app.py", **named).start(job, "r")
+    restores = [
+        SparkHaRestoreOperator(task_id="t", job_id="j", **named).restore_request("r")
+        for named in ({}, {"allow_remote_executors": True})
+    ]
+
+    assert [request.options.allow_remote_executors for request in asked] == [False, True]
+    assert [request.allow_remote_executors for request in restores] == [False, True]
+
+
 @pytest.mark.parametrize(("name", "value"), [("claim_mode", "LEGACY"), ("allow", ["MAYBE"])])
 def test_words_that_nobody_knows_are_refused_by_name(name: str, value: Any) -> None:
     submit = SparkHaSubmitOperator(task_id="t", job_id="j", application="app.py", **{name: value})

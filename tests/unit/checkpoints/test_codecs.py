@@ -11,6 +11,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from airflow_provider_ha.checkpoints.format import codecs
 from airflow_provider_ha.checkpoints.format.byte_stream import NotLookedIntoError, StreamCorruptError
 from airflow_provider_ha.checkpoints.format.codecs import decode
 from tests.state_files import LZ4_END, lz4_block, lz4_stream, lzf_stream, snappy_stream
@@ -134,6 +135,14 @@ def test_a_snappy_block_that_is_larger_than_we_hold_is_left_alone() -> None:
 def test_a_zstandard_frame_that_claims_a_window_of_two_gigabytes_is_refused() -> None:
     # Window descriptor 0xA8: an exponent of 21 over 1 KiB.
     assert "does not decompress" in problem(b"\x28\xb5\x2f\xfd\x00\xa8" + b"\x01\x00\x00")
+
+
+def test_a_zstandard_stream_that_unpacks_without_end_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = zstandard.ZstdCompressor().compress(bytes(8 << 20))
+    assert len(decoded(stream)) == 8 << 20  # below the limit, whatever its ratio
+    monkeypatch.setattr(codecs, "_ZSTD_ALWAYS", 1 << 20)
+    with pytest.raises(NotLookedIntoError, match=f"it has {len(stream)} bytes and unpacks to more than 1048576"):
+        decoded(stream)
 
 
 def test_an_lzf_chunk_that_refers_to_before_its_beginning_is_refused() -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.format import files
+from airflow_provider_ha.checkpoints.format import files, object_tree, whole
 from airflow_provider_ha.checkpoints.format.closure import checksum_files
+from airflow_provider_ha.checkpoints.format.object_tree import ObjectTree
 from airflow_provider_ha.errors import CheckpointCorruptError
+from airflow_provider_ha.storage.reading import Listed
 
 
 def _open(directory: Path, name: str) -> bytes:
@@ -72,3 +74,79 @@ def test_only_files_are_checksum_files(tmp_path: Path) -> None:
     (tmp_path / ".f.crc").symlink_to(tmp_path / "f.crc")
     (tmp_path / ".f.crc.crc").mkdir()
     assert checksum_files(tmp_path, ["f"]) == {"f.crc": 3}
+
+
+def sparse(path: Path, size: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+    os.truncate(path, size)
+
+
+@pytest.mark.parametrize(
+    ("name", "limit"), [("offsets/0", 256 << 20), ("metadata", 256 << 20), ("sources/0/9.compact", 1 << 30)]
+)
+def test_a_file_that_is_larger_than_spark_writes_it_is_refused_before_it_is_read(
+    name: str, limit: int, tmp_path: Path
+) -> None:
+    sparse(tmp_path / name, 30 << 30)
+
+    with pytest.raises(CheckpointCorruptError, match=f"it has 32,212,254,720 bytes, {limit:,} is the most") as refused:
+        files.read(tmp_path, name)
+
+    assert refused.value.path == name
+
+
+def test_a_file_that_grows_while_it_is_read_is_bounded_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(whole, "LARGEST", 40_000)
+    (tmp_path / "log").write_bytes(b"x" * 100_000)
+    seen = iter([100])  # what it had when it was opened
+    monkeypatch.setattr(files, "_open", lambda *_: (os.open(tmp_path / "log", os.O_RDONLY), next(seen)))
+
+    with pytest.raises(CheckpointCorruptError, match="40,000 is the most"):
+        files.read(tmp_path, "log")
+
+
+def test_a_directory_with_more_names_than_a_checkpoint_needs_is_not_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(whole, "NAMES", 3)
+    for name in "abcd":
+        (tmp_path / name).touch()
+
+    with pytest.raises(files.UnreadableError, match="it has more than 1,000,000 entries"):
+        files.names(tmp_path)
+    (tmp_path / "d").unlink()
+
+    assert files.names(tmp_path) == ["a", "b", "c"]
+
+
+class Objects:
+    """Lists sizes, and fails the test when it is asked for a byte."""
+
+    uri = "s3://bucket"
+
+    def __init__(self, **sizes: int) -> None:
+        self._sizes = sizes
+
+    def list(self, prefix: str) -> Iterator[Listed]:
+        return (Listed(key, size, "e") for key, size in self._sizes.items() if key.startswith(prefix))
+
+    def read(self, key: str) -> bytes:
+        raise AssertionError(key)
+
+    def read_range(self, item: Listed, offset: int, length: int) -> bytes:
+        raise AssertionError((item, offset, length))
+
+
+def test_an_object_that_is_larger_than_spark_writes_it_is_refused_before_it_is_read() -> None:
+    tree = ObjectTree(Objects(metadata=30 << 30))
+
+    with pytest.raises(CheckpointCorruptError, match="it has 32,212,254,720 bytes"):
+        files.read(tree, "metadata")
+
+
+def test_a_prefix_with_more_objects_than_a_checkpoint_needs_is_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(object_tree, "NAMES", 2)
+
+    with pytest.raises(files.UnreadableError, match="more than"):
+        ObjectTree(Objects(a=1, b=1, c=1)).names()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.restore._kafka_client import held_offsets, read_properties
+from airflow_provider_ha.checkpoints.restore._kafka_client import held_offsets
+from airflow_provider_ha.checkpoints.restore.kafka_properties import read_properties
 from airflow_provider_ha.errors import ConfigurationError
 
 
@@ -44,7 +46,7 @@ def test_a_file_that_others_can_read_is_refused(tmp_path: Path, mode: int) -> No
 
 def test_a_line_that_is_no_property_is_named_by_its_number_alone(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="line 2") as caught:
-        read_properties(properties(tmp_path, f"a=b\n{SECRET}\n"))
+        read_properties(properties(tmp_path, f"sasl.username=b\n{SECRET}\n"))
 
     assert SECRET not in str(caught.value)
 
@@ -61,3 +63,57 @@ def test_a_property_that_the_client_does_not_know_is_the_users_mistake(tmp_path:
         held_offsets("127.0.0.1:1", ["t"], properties=path)
 
     assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "plugin.library.paths",
+        "ssl.engine.location",
+        "ssl.engine.id",
+        "ssl.providers",
+        "sasl.kerberos.kinit.cmd",
+        "oauthbearer_token_refresh_cb",
+        "ssl.certificate.verify_cb",
+        "debug",
+    ],
+)
+def test_what_loads_or_runs_code_is_refused_with_its_line(tmp_path: Path, name: str) -> None:
+    path = properties(tmp_path, f"security.protocol=ssl\n{name}={SECRET}\n")
+
+    with pytest.raises(ConfigurationError, match=f"line 2 of Kafka's client properties {path} sets '{name}'") as caught:
+        read_properties(path)
+
+    assert "Remove the line" in caught.value.next_step
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["sasl.kerberos.principal", "sasl.kerberos.keytab", "sasl.kerberos.service.name"])
+@pytest.mark.parametrize("value", ["x; touch /owned", "$(id)", 'x" || id "', "`id`", "a b"])
+def test_what_is_pasted_into_a_shell_command_holds_no_command(tmp_path: Path, name: str, value: str) -> None:
+    with pytest.raises(ConfigurationError, match="a shell would take apart"):
+        read_properties(properties(tmp_path, f"{name}={value}\n"))
+
+
+def test_a_login_by_kerberos_and_by_oidc_is_taken(tmp_path: Path) -> None:
+    text = "sasl.kerberos.principal=spark/host@EXAMPLE.COM\nsasl.oauthbearer.method=oidc\n"
+
+    assert len(read_properties(properties(tmp_path, text))) == 2
+
+
+def test_a_line_of_another_kind_of_file_is_not_repeated(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="line 1") as caught:
+        read_properties(properties(tmp_path, f"{SECRET.upper()}==\n"))
+
+    assert SECRET.upper() not in str(caught.value)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_a_file_of_another_user_is_refused_although_the_reader_may_read_it(tmp_path: Path) -> None:
+    path = properties(tmp_path, "security.protocol=ssl\n")
+    os.chown(path, 65534, 65534)
+
+    with pytest.raises(ConfigurationError, match="belong to user 65534, and user 0 reads them") as caught:
+        read_properties(path)
+
+    assert "a copy of your own" in caught.value.next_step

@@ -162,6 +162,11 @@ def test_an_index_of_differences_that_names_a_block_of_less_than_nothing_is_refu
     assert "reaches out of it" in problem(tmp_path, pieces)
 
 
+def test_an_index_that_names_one_block_often_is_not_followed(tmp_path: Path) -> None:
+    often = index_at(*[(0, len(BLOCKS[2]))] * 100)
+    assert "some overlap" in problem(tmp_path, table([BLOCKS[2]], lambda _: often))
+
+
 def test_names_that_all_share_a_huge_one_are_not_kept_for_each(tmp_path: Path) -> None:
     place = varint(0) + varint(len(BLOCKS[0]))
     first = b"\0" + varint(40_000) + varint(2) + b"n" * 40_000 + place

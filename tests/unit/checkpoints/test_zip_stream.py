@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from airflow_provider_ha.checkpoints.format import zip_stream as zip_module
 from airflow_provider_ha.checkpoints.format.zip_stream import Members, ZipCorruptError, read_members
 from tests.state_files import zip_stream
 
@@ -109,6 +110,12 @@ def test_a_member_that_claims_more_than_the_file_has_is_refused() -> None:
 
 def test_a_member_that_is_kept_has_a_limit_of_its_own() -> None:
     assert "unpacks to more than 64 bytes" in problem(java_zip({"metadata": b"x" * 65}), metadata=64)
+
+
+def test_all_members_together_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zip_module, "_TOTAL_LIMIT", 100)
+    assert read(java_zip({"a": b"x" * 50, "b": b"x" * 50})).sizes == {"a": 50, "b": 50}
+    assert "member 'b' unpacks to more than 50 bytes" in problem(java_zip({"a": b"x" * 50, "b": b"x" * 51}))
 
 
 def test_a_zip_has_no_more_members_than_a_rocksdb_directory_can_have() -> None:

@@ -68,13 +68,13 @@ def spark() -> Started:
 
 
 def starter_of(
-    spark: Started, directory: Path, lifecycle: Lifecycle, plan: RestorePlan | None = None, *, allow_new: bool = False
+    spark: Started, directory: Path, lifecycle: Lifecycle, plan: RestorePlan | None = None, **allowed: bool
 ) -> QueryStarter:
     kind = OriginKind.RESTORE if plan else OriginKind.FRESH
     origin = Origin(kind, "live/e1-a", directory, plan=plan)
     registry = QueryRegistry(SystemClock())
     ledger = StartLedger(directory)
-    return QueryStarter(origin, registry, lifecycle, spark.calls(directory), ledger, allow_new=allow_new)
+    return QueryStarter(origin, registry, lifecycle, spark.calls(directory), ledger, **allowed)
 
 
 def plan_of(query: str, *, replay: int = 0, adopted: bool = False) -> RestorePlan:
@@ -201,3 +201,32 @@ def test_a_stop_waits_for_a_start_that_is_under_way_and_ends_its_replay_after_th
     assert lifecycle.starts_are_over(0)
     assert progress(tmp_path / "q") == Progress(0, 0)
     assert starter._registry.started == ()
+
+
+def test_a_query_with_a_relative_output_is_refused_before_it_starts(spark: Started, tmp_path: Path) -> None:
+    writer = writer_of("q", tmp_path)
+    notes(writer).sink = "json"
+    lifecycle = Lifecycle()
+
+    with pytest.raises(ApplicationRefusedError, match="query 'q' writes to the relative path 'out'"):
+        starter_of(spark, tmp_path, lifecycle).start(writer, "out")
+
+    assert spark.handles == []
+    assert lifecycle.refusal is not None
+
+
+def test_a_script_that_chooses_a_remote_master_is_refused(spark: Started, tmp_path: Path) -> None:
+    starter = starter_of(spark, tmp_path, Lifecycle())
+
+    with pytest.raises(ApplicationRefusedError, match="the Spark master is 'spark://host:7077'"):
+        starter.start(writer_of("q", tmp_path, master="spark://host:7077"), None)
+
+    assert spark.handles == []
+
+
+def test_a_remote_master_that_is_allowed_by_name_is_taken(spark: Started, tmp_path: Path) -> None:
+    starter = starter_of(spark, tmp_path, Lifecycle(), remote_allowed=True)
+
+    starter.start(writer_of("q", tmp_path, master="spark://host:7077"), None)
+
+    assert len(spark.handles) == 1

@@ -1,0 +1,39 @@
+"""``local-cluster`` is a local master: its executors are descendants of the JVM, and die with the submission."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import psutil
+import pytest
+
+from airflow_provider_ha.testing.waiting import wait_until
+from tests.driver_helpers import PATIENCE
+from tests.submit_helpers import alive
+from tests.supervised_job import SupervisedJob
+
+
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
+
+
+def test_no_executor_of_a_local_cluster_outlives_the_proof_of_death(gated: Callable[..., SupervisedJob]) -> None:
+    job = gated()
+    job.master = "local-cluster[1,2,512]"
+    job.conf = {"spark.executor.memory": "512m"}
+    job.stream.feed(2)
+    job.submit()
+    job.await_committed(1, 0)
+    jvm, *_ = job.driver()
+    executors = [
+        process.pid for process in job.driver() if "CoarseGrainedExecutorBackend" in " ".join(process.cmdline())
+    ]
+    assert executors
+
+    psutil.Process(jvm.pid).kill()
+    run = wait_until(
+        lambda: (run := job.job.snapshot().run) and run.newest and run.newest.exit, timeout=PATIENCE, what="the exit"
+    )
+
+    assert run
+    assert set(executors) <= set(run.pids)
+    assert [pid for pid in executors if alive(pid)] == []

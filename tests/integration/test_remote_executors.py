@@ -1,0 +1,74 @@
+"""A master whose executors nothing can prove dead is refused before anything is made, unless it is allowed by name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.jobs.model import HaOptions, JobGraph
+from airflow_provider_ha.submit.context import JobContext
+from airflow_provider_ha.submit.prepare import upload
+from airflow_provider_ha.submit.requests import RestoreRequest
+from airflow_provider_ha.submit.restore import restore_job, submit_job
+from tests import submit_helpers as helpers
+from tests.checkpoint_helpers import Job
+
+
+REMOTE = "spark://host:7077"
+ALLOWED = HaOptions(allow_remote_executors=True)
+
+
+def graph_of(job: JobContext) -> JobGraph:
+    return job.graphs.read_graph(job.runs.get(1).run.graph)
+
+
+def test_a_remote_master_is_refused_and_leaves_no_trace(copy: JobContext, tmp_path: Path) -> None:
+    request = helpers.request(helpers.script(tmp_path), master=REMOTE)
+
+    with pytest.raises(ConfigurationError, match="the Spark master is 'spark://host:7077'") as refused:
+        submit_job(copy, request)
+
+    assert "allow_remote_executors=True" in str(refused.value)
+    assert copy.coordinator.find(copy.paths.base) is None
+    assert not (tmp_path / "storage").exists()  # nothing was uploaded
+
+
+def test_what_is_allowed_by_name_stays_allowed_for_every_recovery(copy: JobContext, tmp_path: Path) -> None:
+    request = replace(helpers.request(helpers.script(tmp_path), master=REMOTE), job_id="copy", options=ALLOWED)
+
+    submit_job(copy, request)
+
+    assert graph_of(copy).master == REMOTE
+    assert graph_of(copy).options.allow_remote_executors
+
+
+@pytest.mark.usefixtures("source")
+def test_a_restore_with_a_remote_master_is_refused_unless_allowed(copy: JobContext) -> None:
+    request = RestoreRequest(job_id="copy", request_id="r", source_job="flights", master=REMOTE)
+
+    with pytest.raises(ConfigurationError, match="the Spark master is 'spark://host:7077'"):
+        restore_job(copy, request)
+    assert copy.coordinator.find(copy.paths.base) is None
+    restore_job(copy, replace(request, allow_remote_executors=True))
+
+    assert graph_of(copy).options.allow_remote_executors
+
+
+def test_the_command_allows_the_master_of_a_graph_that_an_older_release_wrote(
+    spark_ha: Any, source: Job, copy: JobContext, tmp_path: Path
+) -> None:
+    old = upload(copy, helpers.request(helpers.script(tmp_path))).model_copy(update={"master": REMOTE})
+    checkpoint = source.checkpoints.load(source.checkpoints.pointer(1))
+    graph = copy.graphs.write_graph(old).sha256
+    source.checkpoints.add(source.leadership, checkpoint.model_copy(update={"number": 2, "graph": graph}))
+
+    refused, _, error = spark_ha("restore", "copy", "--from-job", "flights")
+    done, _, _ = spark_ha("restore", "copy", "--from-job", "flights", "--allow-remote-executors")
+
+    assert (refused, done) == (2, 0)
+    assert "--allow-remote-executors" in error
+    assert graph_of(copy).options.allow_remote_executors
