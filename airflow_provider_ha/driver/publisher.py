@@ -164,8 +164,11 @@ class Publisher:
         return self._store.claims.ops(plan, run=run, epoch=self._leadership.epoch)
 
     def _due(self) -> bool:
-        """Whether something was committed since the last checkpoint, and the interval is over."""
-        if not self._registry.started or not self._registry.whole:
+        """Whether something was committed since the last checkpoint, and the interval is over.
+
+        Not before the script has come to its first wait: until then a restore may still fail, and claims nothing.
+        """
+        if not self._registry.started or not self._registry.settled:
             return False
         cut = {query.name: progress(query.directory).committed for query in self._registry.members}
         if all(batch <= self._last.cut.get(name, -1) for name, batch in cut.items()):

@@ -98,8 +98,11 @@ def asked(mode: str) -> Operation:
 
 
 def test_a_checkpoint_holds_a_query_that_is_not_started_with_the_record_of_its_planned_batch(
-    job: Job, publisher: Publisher, output: Path
+    job: Job, publisher: Publisher, registry: QueryRegistry, output: Path
 ) -> None:
+    assert publisher.tick() is None  # a restore may still fail before the script waits, and must have claimed nothing
+    registry.script_waits()
+
     made = publisher.tick()
 
     assert made is not None
@@ -179,6 +182,7 @@ def test_no_checkpoint_is_without_a_query_of_which_nothing_tells_where_it_writes
     job: Job, publisher: Publisher, registry: QueryRegistry, live: Path
 ) -> None:
     registry.expect([RestingQuery(LATE, live / LATE, None)], complete=True)
+    registry.script_waits()
 
     with pytest.raises(CheckpointError, match="did not record where it writes"):
         publisher.tick()
