@@ -8,11 +8,15 @@
 4. write ``SubmissionExit``
 
 Nobody may read an exit while a process of the submission can still write. When the supervisor itself is killed, the JVM
-dies with it and there is no exit: the session then runs out by itself.
+dies with it, the driver's Python follows (``driver.watchdog``), and there is no exit: the session then runs out by
+itself.
+
+A submission has one supervisor, once: the directory is locked for as long as that one lives.
 """
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import signal
@@ -29,9 +33,9 @@ from airflow_provider_ha.coordination.session_close import close_session
 from airflow_provider_ha.driver import spark_submit
 from airflow_provider_ha.driver.failure import read_failure
 from airflow_provider_ha.driver.processes import DeathWatch, ProcessTree, become_subreaper
-from airflow_provider_ha.errors import HaError
+from airflow_provider_ha.errors import ConfigurationError, HaError
 from airflow_provider_ha.jobs.artifacts import fetch_application
-from airflow_provider_ha.jobs.driver_spec import DriverSpec, read_session, write_private
+from airflow_provider_ha.jobs.driver_spec import OWNER_ONLY, DriverSpec, read_session, write_private
 from airflow_provider_ha.jobs.model import JobGraph, SubmissionExit
 from airflow_provider_ha.storage.blobs import get_blob
 from airflow_provider_ha.storage.open import open_store
@@ -40,6 +44,8 @@ from airflow_provider_ha.storage.open import open_store
 log = logging.getLogger("airflow_provider_ha.supervisor")
 
 NOT_STARTED = 70  # EX_SOFTWARE: there was never a driver
+REFUSED = 75  # EX_TEMPFAIL, of the supervisor itself: nothing was started and nothing is reported
+LOCK_FILE = "supervisor.lock"
 ORDERLY_SECONDS = 30.0  # how long the JVM may clean up after an orderly end of the driver's Python
 POLL_SECONDS = 0.02
 REPORT_SECONDS = 3600.0  # how long a supervisor tries to write the exit while ZooKeeper is away
@@ -63,13 +69,46 @@ def main(arguments: list[str]) -> int:
     """Run the submission of the spec file in *arguments*. Returns 0 once its exit is written."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     spec = DriverSpec.read(Path(arguments[0]))
+    try:
+        lock = lock_directory(spec)
+    except ConfigurationError as error:
+        log.error("%s", error)  # noqa: TRY400  # the message says all
+        return REFUSED
     stop = _StopFlag()
     become_subreaper()
     log.info("supervising %s run %d attempt %d as pid %d", spec.job_id, spec.run, spec.attempt, os.getpid())
     ending = run(spec, stop)
     log.info("all processes are dead: %s (exit code %d, pids %s)", ending.reason, ending.code, list(ending.pids))
     stop.raised = 0  # that one was obeyed; another one means: do not wait for ZooKeeper any longer
-    return 0 if report(spec, ending, stop) else 1
+    reported = report(spec, ending, stop)
+    os.close(lock)
+    return 0 if reported else 1
+
+
+def lock_directory(spec: DriverSpec) -> int:
+    """Lock the submission's directory for this supervisor; returns the descriptor that holds the lock.
+
+    A second supervisor would start a second driver, close the session of the first one, and write an exit while that
+    one lives. One that comes after the first has ended would start a driver whose death is on record already. The
+    kernel frees the lock with the process; children do not inherit the descriptor.
+
+    :raises ConfigurationError: Another supervisor has it or had it, or it cannot be locked.
+    """
+    path = spec.directory / LOCK_FILE
+    next_step = "Let the job be recovered (spark-ha recover): each attempt is a submission of its own"
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, OWNER_ONLY)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ConfigurationError(f"another supervisor works in {str(spec.directory)!r}", next_step=next_step) from None
+    except OSError as error:
+        raise ConfigurationError(
+            f"{str(path)!r} cannot be locked ({error.strerror}), so this may be the second supervisor of one driver",
+            next_step="Make the work root writable, on a file system with locks",
+        ) from error
+    if spec.driver_log.exists():
+        raise ConfigurationError(f"the driver of {str(spec.directory)!r} was started before", next_step=next_step)
+    return descriptor
 
 
 def run(spec: DriverSpec, stop: _StopFlag) -> Ending:
