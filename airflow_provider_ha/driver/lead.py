@@ -49,10 +49,11 @@ def lead(spec: DriverSpec, clock: Clock) -> Led:
     :raises StorageUnavailableError: Storage or the submission's own directory did not answer.
     """
     coordinator = KazooCoordinator.connect(spec.config, timeout=CONNECT_SECONDS)
-    if coordinator.session is None:
+    session = coordinator.session
+    if session is None:
         raise NotConnectedError("ZooKeeper answered, but there is no session")
     with outages("written", spec.directory):
-        write_session(spec.session, coordinator.session)
+        write_session(spec.session, session)
         write_private(spec.driver_pid, str(os.getpid()).encode())
     store = open_store(spec.config)
     paths = ClusterPaths(spec.config.root, spec.config.cluster_id).job(spec.job_id)
@@ -66,6 +67,9 @@ def lead(spec: DriverSpec, clock: Clock) -> Led:
         timeout=None,
         admit=lambda: check_admission(runs.get(spec.run), graphs.pointer(), spec.attempt),
     )
+    if coordinator.session not in (None, session):
+        # The first session ended while the lock was waited for; the supervisor has to close the one that leads.
+        write_session(spec.session, coordinator.session)
     run = runs.get(spec.run).run
     return Led(coordinator, store, paths, graphs, leadership, run, graphs.read_graph(run.graph))
 

@@ -100,9 +100,11 @@ class ProcessTree:
     def kill(self) -> tuple[int, ...]:
         """Kill every descendant, again and again until none is left. Returns every process id that was ever seen.
 
-        Has no timeout: as long as one lives (a process in uninterruptible sleep), its death is not proven.
+        Has no timeout: as long as one lives (in uninterruptible sleep, or under another user, whom only root may kill),
+        its death is not proven.
         """
         remind = time.monotonic() + _REMIND_SECONDS
+        denied: set[int] = set()
         while True:
             self.reap()
             alive = psutil.Process().children(recursive=True)
@@ -117,6 +119,10 @@ class ProcessTree:
                     process.kill()
                 except psutil.NoSuchProcess:
                     continue
+                except psutil.AccessDenied:
+                    if process.pid not in denied:
+                        log.warning("process %d may not be killed by this user: its end is waited for", process.pid)
+                    denied.add(process.pid)
             if time.monotonic() > remind:
                 log.warning("still waiting for the death of %s", [process.pid for process in alive])
                 remind = time.monotonic() + _REMIND_SECONDS

@@ -10,7 +10,10 @@
 6. clean up after a run that is over
 
 Nobody may read an exit while a process of the submission can still write. When the supervisor itself is killed, the JVM
-dies with it and there is no exit: the session then runs out by itself.
+dies with it, the driver's Python follows (``driver.watchdog``), and there is no exit: the session then runs out by
+itself.
+
+A submission has one supervisor, once: the directory is locked for as long as that one lives.
 """
 
 from __future__ import annotations
@@ -33,7 +36,8 @@ from airflow_provider_ha.driver.exit_codes import ExitCode
 from airflow_provider_ha.driver.failure import read_code, read_failure
 from airflow_provider_ha.driver.processes import DeathWatch, ProcessTree, become_subreaper
 from airflow_provider_ha.driver.room import require_room
-from airflow_provider_ha.errors import HaError
+from airflow_provider_ha.driver.supervisor_lock import lock_directory
+from airflow_provider_ha.errors import ConfigurationError, HaError, StorageUnavailableError
 from airflow_provider_ha.jobs.artifacts import fetch_application
 from airflow_provider_ha.jobs.driver_spec import DriverSpec, read_session, write_private
 from airflow_provider_ha.jobs.model import JobGraph, SubmissionExit
@@ -45,6 +49,7 @@ from airflow_provider_ha.storage.outage import is_outage
 log = logging.getLogger("airflow_provider_ha.supervisor")
 
 NOT_STARTED = 70  # EX_SOFTWARE: there was never a driver
+REFUSED = 75  # EX_TEMPFAIL, of the supervisor itself: nothing was started and nothing is reported
 ORDERLY_SECONDS = 30.0  # how long the JVM may clean up after an orderly end of the driver's Python
 POLL_SECONDS = 0.02
 REPORT_SECONDS = 3600.0  # how long a supervisor tries to write the exit while ZooKeeper is away
@@ -70,14 +75,25 @@ def main(arguments: list[str]) -> int:
     """Run the submission of the spec file in *arguments*. Returns 0 once its exit is written."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     spec = DriverSpec.read(Path(arguments[0]))
-    stop = _StopFlag()
-    become_subreaper()
-    log.info("supervising %s run %d attempt %d as pid %d", spec.job_id, spec.run, spec.attempt, os.getpid())
-    ending = run(spec, stop)
+    stop, lock = _StopFlag(), None
+    try:
+        lock = lock_directory(spec)
+    except ConfigurationError as error:
+        log.error("%s", error)  # noqa: TRY400  # the message says all
+        return REFUSED
+    except StorageUnavailableError as error:
+        log.exception("the driver could not be started")
+        ending = _not_started(error)
+    else:
+        become_subreaper()
+        log.info("supervising %s run %d attempt %d as pid %d", spec.job_id, spec.run, spec.attempt, os.getpid())
+        ending = run(spec, stop)
     log.info("all processes are dead: %s (exit code %d, pids %s)", ending.reason, ending.code, list(ending.pids))
     stop.raised = 0  # that one was obeyed; another one means: do not wait for ZooKeeper any longer
     if not report(spec, ending, stop):
         return 1
+    if lock is not None:
+        os.close(lock)
     after_death.clean_up(spec, on_lost=_give_up)
     return 0
 
@@ -87,9 +103,8 @@ def run(spec: DriverSpec, stop: _StopFlag) -> Ending:
     try:
         tree = start(spec)
     except Exception as error:
-        # Whatever it was: there is no driver, and whoever waits for one has to read that.
         log.exception("the driver could not be started")
-        return Ending(NOT_STARTED, (), f"the driver could not be started: {error}", outage=_is_outage(error))
+        return _not_started(error)
     try:
         reason = watch(tree, spec, stop)
     except BaseException as error:
@@ -208,8 +223,10 @@ def _write_exit(spec: DriverSpec, ending: Ending) -> None:
         coordinator.close()
 
 
-def _is_outage(error: Exception) -> bool:
-    return error.retryable if isinstance(error, HaError) else is_outage(error)
+def _not_started(error: Exception) -> Ending:
+    """Return the end of a submission without a driver: its watchers have to read of it, for each kind of error."""
+    outage = error.retryable if isinstance(error, HaError) else is_outage(error)
+    return Ending(NOT_STARTED, (), f"the driver could not be started: {error}", outage=outage)
 
 
 class _StopFlag:

@@ -9,6 +9,8 @@ import json
 import os
 import signal
 import stat
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,8 +24,10 @@ from airflow_provider_ha.coordination.coordinator import Coordinator, SessionSta
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.driver.exit_codes import ExitCode
 from airflow_provider_ha.driver.failure import write_failure
+from airflow_provider_ha.driver.supervisor import REFUSED
 from airflow_provider_ha.jobs.model import SubmissionExit
 from airflow_provider_ha.submit.context import JobContext
+from airflow_provider_ha.submit.local import SUPERVISOR_MODULE
 from airflow_provider_ha.testing.waiting import wait_until
 from tests import submit_helpers as helpers
 
@@ -155,6 +159,47 @@ def test_exit_says_whether_the_driver_met_an_outage(
 
     assert found.outage is outage
     assert "Stale file handle" in found.reason
+
+
+def test_a_second_supervisor_of_one_driver_is_refused_and_touches_nothing(
+    job: JobContext, start: Callable[[str], None]
+) -> None:
+    """It would close the session of the driver that lives, and write an exit: a false proof of its death."""
+    start("wait")
+    tree = pids(job)
+
+    second = supervise(job)
+
+    assert second.returncode == REFUSED
+    assert "another supervisor works in" in second.stderr
+    assert [role for role, pid in tree.items() if not helpers.alive(pid)] == []
+    assert job.coordinator.find(session_node(job)) is not None
+    assert exit_of(job) is None
+
+
+def test_a_supervisor_that_comes_after_the_first_one_starts_nothing(
+    job: JobContext, start: Callable[[str], None]
+) -> None:
+    """A wrapper that tries again would have a driver lead whose death is on record already."""
+    start("wait")
+    os.kill(pids(job)["python"], signal.SIGKILL)
+    first = wait_until(lambda: exit_of(job), timeout=10, what="the exit")
+    supervisor = pids(job)["supervisor"]
+    wait_until(lambda: not helpers.alive(supervisor), timeout=10, what="the end of the first supervisor")
+    before = pids(job)
+
+    second = supervise(job)
+
+    assert second.returncode == REFUSED
+    assert "was started before" in second.stderr
+    assert pids(job) == before
+    assert exit_of(job) == first
+
+
+def supervise(job: JobContext) -> subprocess.CompletedProcess[str]:
+    """Run a supervisor of the job's submission by hand."""
+    command = [sys.executable, "-m", SUPERVISOR_MODULE, str(helpers.directory(job) / "driver.json")]
+    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
 
 
 def test_after_an_orderly_end_the_jvm_may_clean_up(job: JobContext, start: Callable[[str], None]) -> None:

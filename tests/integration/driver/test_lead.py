@@ -1,0 +1,57 @@
+"""What a driver leaves for its supervisor while it becomes the leader; a real ZooKeeper, no Spark."""
+
+from __future__ import annotations
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+from airflow_provider_ha.clock import SystemClock
+from airflow_provider_ha.coordination.election import acquire
+from airflow_provider_ha.coordination.session_close import close_session
+from airflow_provider_ha.driver.lead import lead
+from airflow_provider_ha.jobs.driver_spec import DriverSpec, read_session
+from airflow_provider_ha.testing.waiting import wait_until
+from tests.driver_helpers import APPS, ManagedJob
+
+
+def test_the_session_that_leads_is_left_for_the_supervisor_not_the_one_that_waited(job: ManagedJob) -> None:
+    """Closing a session that has ended frees no lock: the recovery would wait for the timeout of the other one."""
+    spec = spec_of(job, job.submit(APPS / "plain.py", []))
+    holder = acquire(
+        job.coordinator,
+        job.paths,
+        timings=job.config.timings,
+        clock=job.clock,
+        describe=lambda _: b"somebody",
+        timeout=5,
+    )
+    holder.start_heartbeats(lambda _: None)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(lead, spec, SystemClock())
+        first = wait_until(lambda: read_session(spec.session), timeout=10, what="the first session")
+        assert first is not None
+        wait_until(lambda: close_session(job.config, first), timeout=10, what="the end of the first session")
+        holder.release()
+        led = waiting.result(30)
+    try:
+        assert led.coordinator.session != first
+        assert read_session(spec.session) == led.coordinator.session
+    finally:
+        led.leadership.release()
+        led.coordinator.close()
+
+
+def spec_of(job: ManagedJob, run: int) -> DriverSpec:
+    view = job.runs.get(run)
+    directory = job.directory(run)
+    directory.mkdir(parents=True)
+    return DriverSpec(
+        config=job.config,
+        job_id=job.job_id,
+        run=run,
+        attempt=1,
+        submission_id=view.submissions[-1].submission.submission_id,
+        directory=directory,
+        graph=view.run.graph,
+        python=sys.executable,
+    )
