@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -33,12 +33,13 @@ from airflow_provider_ha.errors import (
     LeadershipError,
     LeadershipUnavailableError,
     OutcomeUnknownError,
+    RecordCorruptError,
 )
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
 from airflow_provider_ha.jobs.journal import JobJournal
-from airflow_provider_ha.jobs.model import Generation, JobState, LeaderInfo, Operation, Status
+from airflow_provider_ha.jobs.model import Generation, JobState, LeaderInfo, Operation, QueryStatus, Status
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.open import open_store
@@ -101,7 +102,6 @@ def _write_canceled(spec: DriverSpec, coordinator: Coordinator, leadership: Lead
         operation.operation_id: (operation, {"checkpoint": newest})
         for operation in operations.open_cancels(coordinator, paths, spec.run)
     }
-    last = read_record(coordinator, paths.status, Status)
     writer = JobWriter(
         coordinator=coordinator,
         paths=paths,
@@ -117,8 +117,16 @@ def _write_canceled(spec: DriverSpec, coordinator: Coordinator, leadership: Lead
         reason="canceled",
         checkpoint=newest,
         answers=answers,
-        queries=last[0].queries if last is not None else None,
+        queries=_last_queries(coordinator, paths),
     )
+
+
+def _last_queries(coordinator: Coordinator, paths: JobPaths) -> Mapping[str, QueryStatus] | None:
+    try:
+        last = read_record(coordinator, paths.status, Status)
+    except RecordCorruptError:
+        return None  # it is replaced
+    return None if last is None else last[0].queries
 
 
 def _clean(spec: DriverSpec, coordinator: Coordinator, on_lost: Callable[[str], Any]) -> None:
@@ -129,6 +137,8 @@ def _clean(spec: DriverSpec, coordinator: Coordinator, on_lost: Callable[[str], 
         return
     checkpoints = CheckpointStore(coordinator, open_store(spec.config), paths, keys, spec.config.work_path)
     with _lock(spec, coordinator, timeout=0.0) as leadership:
+        if max(runs.numbers()) != spec.run:
+            return  # a run that was made since may read what this one has left: its leader cleans up
         leadership.start_heartbeats(on_lost)
         Housekeeping(runs, leadership, checkpoints, spec.config.work_path, generation[0].directory).finish(spec.run)
 

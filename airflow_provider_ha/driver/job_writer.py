@@ -138,6 +138,7 @@ class JobWriter:
             persist(
                 lambda: self._commit_end(result, status, completed),
                 written=lambda: self._runs.result(self._run) == result,
+                lease_left=self._leadership.lease_left,
                 what=f"the result of run {self._run}",
             )
             self._ended = True

@@ -174,6 +174,7 @@ class OperationsLoop:
             persist(
                 partial(write, self.leadership, self.paths, operation, clock=self.clock),
                 written=written,
+                lease_left=self.leadership.lease_left,
                 what=f"the answer to operation {operation.operation_id}",
             )
         except NodeMissingError as error:

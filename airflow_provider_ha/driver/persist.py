@@ -10,20 +10,24 @@ import logging
 import time
 from collections.abc import Callable
 
-from airflow_provider_ha.errors import NodeExistsError, NotConnectedError, OutcomeUnknownError
+from airflow_provider_ha.errors import LeadershipLostError, NodeExistsError, NotConnectedError, OutcomeUnknownError
 
 
 log = logging.getLogger(__name__)
 PAUSE_SECONDS = 0.2
 
 
-def persist(write: Callable[[], object], *, written: Callable[[], bool], what: str) -> None:
+def persist(
+    write: Callable[[], object], *, written: Callable[[], bool], lease_left: Callable[[], float], what: str
+) -> None:
     """Call *write* until it returns, or until *written* finds what it wrote.
 
     :param write: A transaction under the leadership. It is sent again after an unknown outcome, so its second
         application must be harmless, or be rejected because a node exists.
     :param written: Reads back whether an earlier attempt was applied.
-    :param what: For the log.
+    :param lease_left: Seconds that the lease has left. Reads fail as well while ZooKeeper is away, so that *write* may
+        never come to the transaction that would say so.
+    :param what: For the log and the error.
     :raises LeadershipError: The lease ran out, or another epoch owns the job.
     :raises HaError: Anything else that *write* raises; nothing was changed.
     """
@@ -44,4 +48,6 @@ def persist(write: Callable[[], object], *, written: Callable[[], bool], what: s
             return
         else:
             return
+        if lease_left() <= 0:
+            raise LeadershipLostError(f"{what}: the lease ran out before ZooKeeper had it")
         time.sleep(PAUSE_SECONDS)

@@ -73,8 +73,18 @@ class PublishLoop:
         except HaError as error:
             log.warning("no checkpoint: %s", error)
             self._writer.set_state(JobState.RUNNING, f"no checkpoint: {error.message}")
+            self._tell()
             return PAUSE_AFTER_FAILURE
         return TICK_SECONDS
+
+    def _tell(self) -> None:
+        """Write the reason into the status now: while it lasts, no tick comes to its end."""
+        try:
+            self._writer.publish_status(self._publisher.latest)
+        except LeadershipError:
+            raise
+        except HaError as error:
+            log.warning("the status could not be written; the next tick tries again: %s", error)
 
     def _run(self) -> None:
         try:

@@ -51,7 +51,9 @@ def unavailable(what: str, error: OSError) -> StorageUnavailableError:
     """
     default = "Check the file system, its free space, and who may read and write there"
     step = next((step for numbers, step in _STEPS if error.errno in numbers), default)
-    return StorageUnavailableError(f"{what}: {error.strerror or error}", next_step=step)
+    reason = error.strerror or str(error)
+    named = error.filename is None or str(error.filename) in what
+    return StorageUnavailableError(f"{what}: {reason if named else f'{reason} ({error.filename})'}", next_step=step)
 
 
 @contextmanager

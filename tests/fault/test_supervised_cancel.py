@@ -193,3 +193,23 @@ def test_recovery_ends_a_lost_run_whose_cancel_is_open_instead_of_submitting_it_
 
     assert len(job.runs.get(1).submissions) == 1
     assert answer(job).state is OperationState.COMPLETED
+
+
+def test_run_that_a_newer_one_follows_is_left_to_its_leader(job: JobContext, tmp_path: Path) -> None:
+    tree = started(job, tmp_path)
+    ask(job)
+    generation = Generation(run=1, epoch=2, directory=job.keys.working_directory(2, "new"))
+    newer = job.runs.get(1).run.model_copy(update={"number": 2})
+    job.coordinator.commit(Create(job.paths.generation, generation.to_bytes()), job.runs.create_op(newer))
+
+    os.kill(tree["python"], signal.SIGKILL)
+    wait_until(lambda: job.runs.get(1).submissions[0].exit, timeout=20, what="the exit")
+    wait_until(lambda: not helpers.alive(supervisor(job)), timeout=20, what="the end of the supervisor")
+
+    assert cleanup(job) == "DIRTY"
+
+
+def supervisor(job: JobContext) -> int:
+    found = job.runs.get(1).submissions[0].started
+    assert found is not None
+    return found.pid

@@ -1,0 +1,103 @@
+"""The publisher on a disk that is really full: it says so in the status, lives, and publishes once there is room."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from airflow_provider_ha.checkpoints.model import SinkKind
+from airflow_provider_ha.clock import SystemClock, new_id
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.coordination.records import read_record
+from airflow_provider_ha.driver.job_writer import JobWriter
+from airflow_provider_ha.driver.lifecycle import Lifecycle
+from airflow_provider_ha.driver.origin import Origin, OriginKind
+from airflow_provider_ha.driver.publish_loop import PublishLoop
+from airflow_provider_ha.driver.publisher import Provenance, Publisher
+from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
+from airflow_provider_ha.driver.writer_notes import SinkSpec
+from airflow_provider_ha.jobs.graph_store import JobGraphStore
+from airflow_provider_ha.jobs.journal import JobJournal
+from airflow_provider_ha.jobs.model import HaOptions, Status
+from tests.checkpoint_helpers import JOB, Job, led_job
+from tests.conftest import FAST
+from tests.full_disk import SmallDisk, small_disk
+from tests.portable_helpers import QUERY, checkpoint
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    with small_disk(tmp_path / "work", size="4m", inodes=500) as mounted:
+        yield mounted
+
+
+@pytest.fixture
+def config(zookeeper: str, tmp_path: Path, disk: SmallDisk) -> HaConfig:
+    """A cluster whose work root is a disk of its own."""
+    return HaConfig.build(
+        zookeeper=zookeeper,
+        storage_root=f"file://{tmp_path}/storage",
+        work_root=disk.path.as_uri(),
+        cluster_id=f"c-{new_id()[:12]}",
+        timings=FAST,
+    )
+
+
+@pytest.fixture
+def job(config: HaConfig, coordinator: Coordinator) -> Iterator[Job]:
+    with led_job(config, coordinator) as led:
+        yield led
+
+
+def loop_of(job: Job, disk: SmallDisk, died: list[BaseException]) -> PublishLoop:
+    """Return the loop of a driver with one query that has committed three batches."""
+    clock, registry = SystemClock(), QueryRegistry(SystemClock())
+    live = checkpoint(disk.path / "live" / QUERY).parent
+    registry.add(StartedQuery(QUERY, SimpleNamespace(), SinkSpec(SinkKind.OTHER, "noop"), live / QUERY))
+    registry.script_waits()
+    publisher = Publisher(
+        store=job.checkpoints,
+        leadership=job.leadership,
+        registry=registry,
+        origin=Origin(OriginKind.FRESH, "jobs/flights/live/e1-a", live),
+        provenance=Provenance(JOB, 1, "g", "4.2.0"),
+        options=HaOptions(checkpoint_interval=0.0),
+        work_path=job.config.work_path,
+        clock=clock,
+    )
+    writer = JobWriter(
+        coordinator=job.coordinator,
+        paths=job.paths,
+        graphs=JobGraphStore(job.coordinator, job.objects, job.paths),
+        journal=JobJournal(job.objects, job.keys),
+        leadership=job.leadership,
+        registry=registry,
+        run=1,
+        clock=clock,
+    )
+    return PublishLoop(publisher, writer, registry, Lifecycle(), died.append)
+
+
+def message(job: Job) -> str:
+    found = read_record(job.coordinator, job.paths.status, Status)
+    return found[0].message if found else ""
+
+
+def test_full_disk_is_told_in_the_status_and_the_checkpoint_follows_once_there_is_room(
+    job: Job, disk: SmallDisk
+) -> None:
+    loop = loop_of(job, disk, [])
+    disk.fill_inodes()
+
+    loop.tick()
+
+    assert "No space left on device" in message(job)
+    assert job.checkpoints.latest_number() is None
+    disk.free()
+    loop.tick()
+    assert message(job) == ""
+    assert job.checkpoints.latest_number() == 1
