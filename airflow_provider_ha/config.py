@@ -83,6 +83,8 @@ class HaConfig(BaseModel):
     :param work_root: URI of working directories, pins and savepoints; only needed when *storage_root* is no file URI.
     :param chroot: Node of the ensemble that everything lies below, ``/prod``; it must exist.
     :param digest_auth: ``user:password`` for ZooKeeper; when given, every node is protected by it.
+    :param digest_auth_also: A second ``user:password`` beside *digest_auth*, while a password is changed: the session
+        is both, and every node is protected by both.
     :param sasl_auth: ``user:password`` for SASL (DIGEST-MD5); when given, every node is protected by it.
     :param tls: When given, ZooKeeper is talked to by TLS only.
     :param s3: Options for ``s3://`` roots.
@@ -97,6 +99,7 @@ class HaConfig(BaseModel):
     work_root: str | None = None
     chroot: str | None = None
     digest_auth: SecretStr | None = None
+    digest_auth_also: SecretStr | None = None
     sasl_auth: SecretStr | None = None
     tls: TlsOptions | None = None
     s3: S3Options | None = None
@@ -122,7 +125,7 @@ class HaConfig(BaseModel):
             raise ValueError(f"chroot {value!r} does not begin with a slash; write /prod")
         return "/" + "/".join(check_name(name, "part of the chroot") for name in names) if names else None
 
-    @field_validator("digest_auth", "sasl_auth")
+    @field_validator("digest_auth", "digest_auth_also", "sasl_auth")
     @classmethod
     def _credentials(cls, value: SecretStr | None) -> SecretStr | None:
         if value is not None and not all(value.get_secret_value().partition(":")):
@@ -168,6 +171,8 @@ class HaConfig(BaseModel):
             raise ValueError(
                 "working directories need a file system; give work_root as a file:// URI beside an s3:// storage root"
             )
+        if self.digest_auth_also is not None and self.digest_auth is None:
+            raise ValueError("digest_auth_also is for a second password; give the first one as digest_auth")
         self.timings.tolerated_cut(len(self.zookeeper.split(",")))
         return self
 
@@ -203,6 +208,7 @@ class HaConfig(BaseModel):
             "work_root": "SPARK_HA_WORK_ROOT",
             "chroot": "SPARK_HA_CHROOT",
             "digest_auth": "SPARK_HA_DIGEST_AUTH",
+            "digest_auth_also": "SPARK_HA_DIGEST_AUTH_ALSO",
             "sasl_auth": "SPARK_HA_SASL_AUTH",
         }
         values: dict[str, Any] = {field: os.environ.get(name) for field, name in names.items()}

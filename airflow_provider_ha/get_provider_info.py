@@ -89,6 +89,9 @@ def _conn_fields() -> dict[str, Any]:
         "auth_scheme": _text(
             "Login is for", "digest (ZooKeeper's own) or sasl (DIGEST-MD5)", enum=["digest", "sasl"], default="digest"
         ),
+        "digest_auth_also": _text(
+            "Second credentials", "user:password of a digest, while the password is changed", format="password"
+        ),
         "tls": _flag("TLS", "Talk to ZooKeeper by TLS", default=False),
         "tls_ca_file": _text("TLS authorities", "PEM file with who may have signed the servers' certificates"),
         "tls_cert_file": _text("TLS certificate", "PEM file with our certificate, for mutual TLS"),

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from airflow_provider_ha import __version__
-from airflow_provider_ha.cli import checkpoint, job, leader, savepoint, storage
+from airflow_provider_ha.cli import acl, checkpoint, job, leader, savepoint, storage
 from airflow_provider_ha.cli.checkpoint_diff import diff
 from airflow_provider_ha.cli.recover import recover
 from airflow_provider_ha.cli.restore import plan, restore
@@ -38,6 +38,7 @@ app.command("restore")(restore)
 app.add_typer(leader.app, name="leader")
 app.command("recover")(recover)
 app.add_typer(storage.app, name="storage")
+app.add_typer(acl.app, name="acl")
 app.command("tree")(show_tree)
 app.command("rebuild")(show_rebuild)
 

@@ -9,12 +9,13 @@ import typer
 
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.requests import WaitSeconds, await_operation, operation_id, who
-from airflow_provider_ha.cli.session import AsJson, JobId, cluster
+from airflow_provider_ha.cli.session import AsJson, Force, JobId, cluster
 from airflow_provider_ha.errors import HaError, UnknownJobError
 from airflow_provider_ha.jobs import quarantine
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.names import check_job_id
 from airflow_provider_ha.submit.client import HaClient, JobClient
+from airflow_provider_ha.submit.job_owner import Acting
 from airflow_provider_ha.submit.restart import outage_of
 
 
@@ -86,11 +87,12 @@ def stop(
     ),
     savepoint: Annotated[bool, typer.Option("--savepoint", help="Take a savepoint as well.")] = False,
     wait: WaitSeconds = 600.0,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Stop a job at a batch boundary. Exit 0: its run is FINISHED; 1: it could not be stopped, with the reason."""
     with cluster(context, as_json=as_json) as client:
-        job = client.job(job_id)
+        job = client.job(job_id, acting=Acting(force=force))
         operation = job.request_stop(
             operation_id=operation_id("stop"), requested_by=who(), mode=mode.value, savepoint=savepoint
         )
@@ -98,10 +100,12 @@ def stop(
 
 
 @app.command()
-def cancel(context: typer.Context, job_id: JobId, wait: WaitSeconds = 120.0, as_json: AsJson = False) -> None:
+def cancel(
+    context: typer.Context, job_id: JobId, wait: WaitSeconds = 120.0, force: Force = False, as_json: AsJson = False
+) -> None:
     """Cancel a job at once; its latest checkpoint stays. Exit 0: its run is CANCELED."""
     with cluster(context, as_json=as_json) as client:
-        job = client.job(job_id)
+        job = client.job(job_id, acting=Acting(force=force))
         operation = job.request_cancel(operation_id=operation_id("cancel"), requested_by=who())
         await_operation(job, operation, seconds=wait, as_json=as_json)
 
@@ -145,6 +149,7 @@ def _document(snapshot: JobSnapshot) -> dict[str, Any]:
         "state": snapshot.state.value,
         "run": run.run.number if run else None,
         "started_from": run.run.start.kind.value if run else None,
+        "owner": run.run.owner if run else None,
         "claim_mode": run.run.start.claim_mode.value if run else None,
         "epoch": snapshot.epoch,
         "leader": console.plain(snapshot.leader),

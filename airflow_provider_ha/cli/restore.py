@@ -30,10 +30,11 @@ from airflow_provider_ha.cli.restore_options import (
     Want,
 )
 from airflow_provider_ha.cli.restore_report import plan_document, print_plan
-from airflow_provider_ha.cli.session import AsJson, cluster, reported
+from airflow_provider_ha.cli.session import AsJson, Force, cluster, reported
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.model import OutputMode
 from airflow_provider_ha.pointers.ownership import ClaimMode
+from airflow_provider_ha.submit.job_owner import Acting
 
 
 def plan(
@@ -102,6 +103,7 @@ def restore(
         typer.Option(help="Who asks: asking again with one id finds the run again instead of making another."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")] = False,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Bring a job back from a checkpoint, a savepoint or directories that Spark wrote elsewhere, as a new run.
@@ -139,7 +141,7 @@ def restore(
             )
         request = words.request(job_id, request_id)
     with cluster(context, as_json=as_json) as client:
-        run = client.job(job_id).restore(request)
+        run = client.job(job_id, acting=Acting(force=force)).restore(request)
     if as_json:
         console.print_json({"job_id": job_id, "run": run.run, "attempt": run.attempt, "created": run.created})
     else:

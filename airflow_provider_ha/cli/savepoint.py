@@ -10,8 +10,9 @@ from airflow_provider_ha.checkpoints.directories.places import is_s3
 from airflow_provider_ha.cli import console, drill, savepoint_files, savepoint_import, savepoint_s3
 from airflow_provider_ha.cli.requests import WaitSeconds, await_operation, operation_id, who
 from airflow_provider_ha.cli.savepoint_target import SavepointOf
-from airflow_provider_ha.cli.session import AsJson, JobId, cluster
+from airflow_provider_ha.cli.session import AsJson, Force, JobId, cluster
 from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.submit.job_owner import Acting
 
 
 app = typer.Typer(
@@ -105,6 +106,7 @@ def trigger(
         float | None, typer.Option(help="With --schedule: how old they may become; the newest stays.", metavar="DAYS")
     ] = None,
     wait: WaitSeconds = 600.0,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Take a savepoint while the job runs. Exit 0: it is complete and verified; 1: it failed, with the reason.
@@ -117,7 +119,7 @@ def trigger(
                 "--retain is given without --schedule: only what a schedule made is ever removed",
                 next_step="Name the schedule that the savepoint belongs to",
             )
-        job = client.job(job_id)
+        job = client.job(job_id, acting=Acting(force=force))
         operation = job.request_savepoint(
             operation_id=operation_id("savepoint"),
             requested_by=who(),
@@ -138,6 +140,7 @@ def dispose(
     savepoint_id: SavepointOf = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     grace_hours: savepoint_s3.GraceHours = savepoint_s3.GRACE_HOURS,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Remove a savepoint for good. On S3 only what no other savepoint names goes with it. Exit 1: there is none."""
@@ -147,7 +150,7 @@ def dispose(
     if savepoint_id is None:
         raise typer.BadParameter("name the savepoint of the job", param_hint="SAVEPOINT")
     with cluster(context, as_json=as_json) as client:
-        job = client.job(target)
+        job = client.job(target, acting=Acting(force=force))
         job.savepoints.load(savepoint_id)
         if not yes:
             typer.confirm(f"Remove savepoint {savepoint_id} of job {target} for good?", abort=True)

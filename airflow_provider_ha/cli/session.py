@@ -17,6 +17,7 @@ from airflow_provider_ha.submit.client import HaClient
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")]
+Force = Annotated[bool, typer.Option("--force", help="Act although the job belongs to a DAG.")]
 JobId = Annotated[str, typer.Argument(help="Id of the job.", metavar="JOB")]
 
 

@@ -17,8 +17,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from kazoo.exceptions import (  # noqa: TID253  # with _kazoo_client.py the one place that imports kazoo
+    BadVersionError,
     ConnectionLoss,
+    InvalidACLError,
     KazooException,
+    NoAuthError,
     NoNodeError,
     OperationTimeoutError,
     SessionExpiredError,
@@ -193,6 +196,20 @@ class KazooCoordinator(Coordinator):
         seen: Seen = self._read((reads.nodes + reads.lists)[0], lambda: PendingReads(self._client, reads))
         return seen
 
+    @property
+    def default_acl(self) -> list[Any] | None:
+        """ACL of the nodes that this session creates, in kazoo's words; ``None`` without credentials."""
+        acl: list[Any] | None = self._client.default_acl
+        return acl
+
+    def pipelined(self, send: Callable[[Any], list[tuple[Any, ...]]]) -> list[tuple[Any, ...]]:
+        """Send many requests about ACLs before the first answer is awaited; for ``_kazoo_acl.py``.
+
+        :param send: Gets the client and returns the pending answers; called again when a connection is lost.
+        :returns: The answers; what the server says of one node alone is returned as its exception.
+        """
+        return list(self._read("/", lambda: _Pending(send(self._client))))
+
     def ensure(self, *paths: str) -> None:
         """Create the persistent nodes that do not exist yet, parents included."""
         for path in paths:
@@ -326,6 +343,24 @@ class KazooCoordinator(Coordinator):
         return NotConnectedError(
             f"ZooKeeper ({self._hosts}) {what}", next_step="Check that a majority of the ensemble runs, then try again"
         )
+
+
+@dataclass(frozen=True)
+class _Pending:
+    """Answers that are awaited together, within one limit."""
+
+    answers: list[tuple[Any, ...]]
+
+    def get(self, timeout: float) -> list[tuple[Any, ...]]:
+        end = time.monotonic() + timeout
+        return [tuple(self._one(answer, end) for answer in group) for group in self.answers]
+
+    @staticmethod
+    def _one(answer: Any, end: float) -> Any:
+        try:
+            return answer.get(timeout=max(0.01, end - time.monotonic()))
+        except (NoNodeError, NoAuthError, BadVersionError, InvalidACLError) as error:
+            return error
 
 
 def _watch(callback: Callable[[], None] | None) -> _Watch | None:

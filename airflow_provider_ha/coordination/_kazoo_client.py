@@ -119,10 +119,11 @@ def _authentication(config: HaConfig) -> dict[str, Any]:
     given, acl = [], []
     if config.digest_auth is not None:
         _warn_in_clear(config, "the password goes over the network in clear")
-        credentials = config.digest_auth.get_secret_value()
-        user, _, password = credentials.partition(":")
-        given.append(("digest", credentials))
-        acl.append(make_digest_acl(user, password, all=True))
+        for each in filter(None, (config.digest_auth, config.digest_auth_also)):
+            credentials = each.get_secret_value()
+            user, _, password = credentials.partition(":")
+            given.append(("digest", credentials))
+            acl.append(make_digest_acl(user, password, all=True))
     if config.sasl_auth is not None:
         _warn_in_clear(config, "DIGEST-MD5 can be guessed by who listens")
         user = config.sasl_auth.get_secret_value().partition(":")[0]

@@ -28,7 +28,7 @@ _TLS_FIELDS = {
     "tls_key_password": "key_password",
     "tls_check_hostname": "check_hostname",
 }
-_TEXT_FIELDS = ("storage_root", "cluster_id", "root", "work_root", "chroot")
+_TEXT_FIELDS = ("storage_root", "cluster_id", "root", "work_root", "chroot", "digest_auth_also")
 _TIMINGS = ("session_timeout", "tolerate_suspended")
 _SASL = "sasl"  # what login and password are for; the other is digest
 
@@ -78,7 +78,8 @@ def config_of(connection: ConnectionFields, extra: Mapping[str, Any]) -> HaConfi
 def secrets_of(connection: ConnectionFields, extra: Mapping[str, Any]) -> list[str]:
     """Return what must never reach a log."""
     named = (extra.get(name) for name in ("s3_access_key", "s3_secret_key", "tls_key_password"))
-    values = (connection.password, *named)
+    also = extra.get("digest_auth_also")
+    values = (connection.password, *named, also, str(also or "").partition(":")[2])
     return [str(value) for value in values if value]
 
 

@@ -179,6 +179,7 @@ class Run(Record):
     :param graph: Blob of the job graph.
     :param start: What it starts from.
     :param request_id: Who asked; the same request never makes two runs.
+    :param owner: Whose job it is, a DAG id; others are refused unless they force it. ``None`` for everybody's.
     """
 
     kind: ClassVar[str] = "run"
@@ -188,6 +189,7 @@ class Run(Record):
     start: StartPoint
     request_id: str
     created_at: datetime
+    owner: str | None = None
 
 
 class RunResult(Record):

@@ -15,6 +15,7 @@ from airflow_provider_ha.operators.failures import airflow_errors
 
 if TYPE_CHECKING:
     from airflow_provider_ha.submit.client import HaClient
+    from airflow_provider_ha.submit.job_owner import Acting
 
 
 _WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False, "none": False, "": False}
@@ -54,6 +55,13 @@ class SparkHaBaseOperator(BaseOperator):
             "spark_ha_conn_id": self.spark_ha_conn_id,
             "poll_interval": self.poll_interval,
         }
+
+
+def acting(context: Any, *, force: bool | str) -> Acting:
+    """Return in whose name a task acts on a job: its DAG's."""
+    from airflow_provider_ha.submit.job_owner import Acting  # noqa: PLC0415  # brings pydantic and the stores
+
+    return Acting(owner=context["ti"].dag_id, force=as_flag(force))
 
 
 def refuse_error(event: dict[str, Any]) -> None:

@@ -23,6 +23,7 @@ class SparkHaCancelOperator(SparkHaOperationOperator):
 
     :param job_id: Stable id of the job.
     :param wait_timeout: Longest wait for the answer; ``None`` for ever. The operation itself is not withdrawn.
+    :param force: Act although the job belongs to another DAG (``job_owner`` of the operator that submitted it).
     :param spark_ha_conn_id: Connection of type ``spark_ha``.
     :param poll_interval: Seconds between two looks of the trigger when no watch fires.
     """

@@ -56,7 +56,7 @@ class SparkHaFollowOperator(SparkHaWatchOperator):
         super().__init__(**kwargs)
         self.run = run
 
-    def attach(self, client: HaClient, request: str) -> int:
+    def attach(self, client: HaClient, context: Any, request: str) -> int:  # noqa: ARG002  # it changes nothing
         """Return the run that is named, else the one that this task found first.
 
         :raises UnknownJobError: There is no such job.

@@ -6,13 +6,14 @@ FAILED or was ABANDONED is asked for again, under the next id.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowException
 
 from airflow_provider_ha.jobs.model import Operation, OperationState
-from airflow_provider_ha.operators.base import SparkHaBaseOperator, refuse_error
+from airflow_provider_ha.operators.base import SparkHaBaseOperator, acting, refuse_error
 from airflow_provider_ha.operators.failures import because
 from airflow_provider_ha.operators.identity import request_id
 from airflow_provider_ha.triggers.operation import SparkHaOperationTrigger
@@ -29,13 +30,16 @@ class SparkHaOperationOperator(SparkHaBaseOperator):
     """Base of the operators that ask a running job for something; not for DAGs.
 
     :param wait_timeout: Longest wait for the answer; ``None`` for ever. The operation itself is not withdrawn.
+    :param force: Act although the job belongs to another DAG.
     """
 
+    template_fields: Sequence[str] = (*SparkHaBaseOperator.template_fields, "force")
     until_ended = False
 
-    def __init__(self, *, wait_timeout: timedelta | None = None, **kwargs: Any) -> None:
+    def __init__(self, *, wait_timeout: timedelta | None = None, force: bool | str = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.wait_timeout = wait_timeout
+        self.force = force
 
     def ask(self, job: JobClient, operation_id: str, requested_by: str) -> Operation:
         """Write the request, or find it again.
@@ -48,7 +52,7 @@ class SparkHaOperationOperator(SparkHaBaseOperator):
         """Ask, then defer until the answer is there; a retry or a clear may find it there already."""
         base = request_id(context)
         with self.client() as client:
-            job = client.job(self.job_id)
+            job = client.job(self.job_id, acting=acting(context, force=self.force))
             job.snapshot()  # an unknown job is refused as one, with the names of those that there are
             operation = self.ask(job, open_operation_id(job, base), base)
             trigger = SparkHaOperationTrigger(

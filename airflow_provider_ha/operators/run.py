@@ -16,7 +16,7 @@ from airflow_provider_ha.errors import ConfigurationError, HaError
 from airflow_provider_ha.hooks.spark_ha import SparkHaHook
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.watchers import WhenKilled, claim
-from airflow_provider_ha.operators.base import SparkHaBaseOperator, refuse_error
+from airflow_provider_ha.operators.base import SparkHaBaseOperator, acting, refuse_error
 from airflow_provider_ha.operators.failures import airflow_errors, because
 from airflow_provider_ha.operators.identity import request_id
 from airflow_provider_ha.operators.lost import after_loss, later
@@ -42,7 +42,7 @@ class SparkHaWatchOperator(SparkHaBaseOperator):
         super().__init__(**kwargs)
         self.when_killed = when_killed
 
-    def attach(self, client: HaClient, request: str) -> int:
+    def attach(self, client: HaClient, context: Any, request: str) -> int:
         """Return the number of the run that the task *request* watches. Idempotent; a refusal changes nothing.
 
         :raises HaError: There is no such run, or it cannot be made.
@@ -59,7 +59,7 @@ class SparkHaWatchOperator(SparkHaBaseOperator):
             # First the claim, then the run: else the trigger of an earlier try could still stop what this try finds.
             # Without an earlier claim there is no such trigger, and a task that is refused leaves no trace.
             version = self._claim(client, context, request) if self._has_claim(client, request) else None
-            run = self.attach(client, request)
+            run = self.attach(client, context, request)
             version = self._claim(client, context, request) if version is None else version
         self._wait(run, request, version)
 
@@ -124,13 +124,15 @@ class SparkHaRunOperator(SparkHaWatchOperator):
 
     :param wait_for: ``"running"``: succeed once a leader is there, its epoch is known and it says RUNNING.
         ``"finished"``: follow the run to its end, and submit it again whenever its driver is lost.
+    :param force: Act although the job belongs to another DAG.
     """
 
-    template_fields: Sequence[str] = (*SparkHaWatchOperator.template_fields, "wait_for")
+    template_fields: Sequence[str] = (*SparkHaWatchOperator.template_fields, "wait_for", "force")
 
-    def __init__(self, *, wait_for: str = RUNNING, **kwargs: Any) -> None:
+    def __init__(self, *, wait_for: str = RUNNING, force: bool | str = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.wait_for = wait_for
+        self.force = force
 
     def start(self, job: JobClient, request: str) -> SubmittedRun:
         """Start the run that *request* asks for, or find it again. Idempotent.
@@ -139,9 +141,9 @@ class SparkHaRunOperator(SparkHaWatchOperator):
         """
         raise NotImplementedError
 
-    def attach(self, client: HaClient, request: str) -> int:
+    def attach(self, client: HaClient, context: Any, request: str) -> int:
         """Start the run or find it again."""
-        run = self.start(client.job(self.job_id), request)
+        run = self.start(client.job(self.job_id, acting=acting(context, force=self.force)), request)
         found = "created" if run.created else "found again"
         self.log.info("Run %d of job %s was %s (submission %d)", run.run, self.job_id, found, run.attempt)
         return run.run

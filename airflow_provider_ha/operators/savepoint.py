@@ -25,6 +25,7 @@ class SparkHaSavepointOperator(SparkHaOperationOperator):
     :param retain_days: How many days they are kept, a fraction is allowed; with *retain*, whatever comes first. The
         newest one stays however old it is.
     :param wait_timeout: Longest wait for the answer; ``None`` for ever. The operation itself is not withdrawn.
+    :param force: Act although the job belongs to another DAG (``job_owner`` of the operator that submitted it).
     :param spark_ha_conn_id: Connection of type ``spark_ha``.
     :param poll_interval: Seconds between two looks of the trigger when no watch fires.
     """

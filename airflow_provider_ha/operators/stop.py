@@ -33,6 +33,7 @@ class SparkHaStopOperator(SparkHaOperationOperator):
         and every open window is emitted.
     :param savepoint: Whether a savepoint is taken besides the checkpoint.
     :param wait_timeout: Longest wait for the answer; ``None`` for ever. The operation itself is not withdrawn.
+    :param force: Act although the job belongs to another DAG (``job_owner`` of the operator that submitted it).
     :param spark_ha_conn_id: Connection of type ``spark_ha``.
     :param poll_interval: Seconds between two looks of the trigger when no watch fires.
     """

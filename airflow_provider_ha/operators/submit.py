@@ -46,6 +46,9 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
     :param allow: Verdicts that are accepted for what it starts from.
     :param wait_for: ``"running"``: succeed once a leader is there, its epoch is known and it says RUNNING.
         ``"finished"``: follow the run to its end, and submit it again whenever its driver is lost.
+    :param job_owner: Whose job it is from then on: the id of its DAG, ``"{{ dag.dag_id }}"``. Other DAGs and the
+        command line are then refused unless they force it. Prevents accidents; it is no security.
+    :param force: Act although the job belongs to another DAG (``job_owner`` of the operator that submitted it).
     :param when_killed: What a user's mark-failed or mark-success of the waiting task does to the job: ``"detach"``
         (nothing), ``"stop_with_checkpoint"`` or ``"cancel"``. A clear never touches it: the next try attaches again.
     :param restart_attempts: How often a lost driver is submitted again before the run fails; -1 for ever.
@@ -80,6 +83,7 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
         "allow",
         "kafka_bootstrap",
         "kafka_properties",
+        "job_owner",
     )
     template_fields_renderers = {"conf": "json", "env": "json"}
 
@@ -109,6 +113,7 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
         kafka_bootstrap: Mapping[str, str] | None = None,
         kafka_properties: str | None = None,
         allow_remote_executors: bool = False,
+        job_owner: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -135,6 +140,7 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
         self.kafka_bootstrap = kafka_bootstrap
         self.kafka_properties = kafka_properties
         self.allow_remote_executors = allow_remote_executors
+        self.job_owner = job_owner
 
     def start(self, job: JobClient, request: str) -> SubmittedRun:
         """Submit the script, or find the run again."""
@@ -167,5 +173,6 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
                 sinks=dict(self.sinks or {}),
                 claim_mode=claim_mode(self.claim_mode),
                 allow=accepted(self.allow),
+                owner=self.job_owner or None,
             )
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import TracebackType
 
 from typing_extensions import Self
@@ -31,6 +32,7 @@ from airflow_provider_ha.storage.open import open_store
 from airflow_provider_ha.submit import disposal, intervene, recovery, restore
 from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.submit.engine import Engine
+from airflow_provider_ha.submit.job_owner import Acting, refuse_others
 from airflow_provider_ha.submit.local import LocalEngine
 from airflow_provider_ha.submit.requests import LATEST, RestoreRequest, SubmitRequest, SubmittedRun
 
@@ -95,12 +97,13 @@ class HaClient:
         """
         return list_jobs(self.coordinator, self.paths, watch=watch)
 
-    def job(self, job_id: str) -> JobClient:
+    def job(self, job_id: str, *, acting: Acting | None = None) -> JobClient:
         """Return a job, whether it exists or not. Reads nothing.
 
+        :param acting: In whose name it is changed; without it only a job without an owner is.
         :raises ConfigurationError: The id is not a valid one.
         """
-        return JobClient(self.context(job_id))
+        return JobClient(self.context(job_id), acting=acting)
 
     def context(self, job_id: str, *, cluster: Leadership | None = None) -> JobContext:
         """Return what actions on one job need; reads nothing.
@@ -133,10 +136,15 @@ class HaClient:
 
 
 class JobClient:
-    """What can be done with one job from outside its driver. Safe to use from several threads."""
+    """What can be done with one job from outside its driver. Safe to use from several threads.
 
-    def __init__(self, context: JobContext) -> None:
+    :param acting: In whose name the job is changed: submit, restore, savepoints, stop and cancel are refused when it
+        has another owner (``job_owner.refuse_others``).
+    """
+
+    def __init__(self, context: JobContext, *, acting: Acting | None = None) -> None:
         self._job = context
+        self._acting = acting or Acting()
 
     @property
     def job_id(self) -> str:
@@ -167,11 +175,14 @@ class JobClient:
     def submit(self, request: SubmitRequest) -> SubmittedRun:
         """Run a script as a new run of the job, or find the request's run again (``restore.submit_job``)."""
         self._check_job(request.job_id)
+        named = replace(self._acting, owner=self._acting.owner or request.owner)
+        refuse_others(self._job, named, "a new run")
         return restore.submit_job(self._job, request)
 
     def restore(self, request: RestoreRequest) -> SubmittedRun:
         """Run the job from a checkpoint or savepoint (``restore.restore_job``)."""
         self._check_job(request.job_id)
+        refuse_others(self._job, self._acting, "a restore")
         return restore.restore_job(self._job, request)
 
     def plan_restore(self, request: RestoreRequest) -> RestorePlan:
@@ -239,6 +250,7 @@ class JobClient:
 
     def request_cancel(self, *, operation_id: str, requested_by: str) -> Operation:
         """End the run at once, with or without a driver (``intervene.cancel``)."""
+        refuse_others(self._job, self._acting, "a cancel")
         return intervene.cancel(self._job, operation_id=operation_id, requested_by=requested_by)
 
     def operation(self, operation_id: str) -> Operation | None:
@@ -247,11 +259,13 @@ class JobClient:
 
     def dispose_savepoint(self, savepoint_id: str, *, requested_by: str) -> None:
         """Remove a savepoint (``disposal.dispose_savepoint``)."""
+        refuse_others(self._job, self._acting, "the removal of a savepoint")
         disposal.dispose_savepoint(self._job, self.savepoints, savepoint_id, requested_by=requested_by)
 
     def _request(
         self, kind: OperationKind, operation_id: str, arguments: Mapping[str, object], requested_by: str
     ) -> Operation:
+        refuse_others(self._job, self._acting, f"a {kind.value}")
         return operations.request(
             self._job.coordinator,
             self._job.paths,

@@ -75,6 +75,7 @@ class SubmitRequest:
     :param sinks: Of such directories: query -> output directory of its file sink, or the format of another sink.
     :param claim_mode: Whether the job becomes the owner of what it starts from.
     :param allow: Verdicts that are accepted for what it starts from.
+    :param owner: Whose job it is from then on, a DAG id (:mod:`~airflow_provider_ha.submit.job_owner`).
     """
 
     job_id: str
@@ -95,6 +96,7 @@ class SubmitRequest:
     sinks: Mapping[str, str] = field(default_factory=dict)
     claim_mode: ClaimMode = ClaimMode.NO_CLAIM
     allow: frozenset[Verdict] = frozenset({Verdict.SAFE})
+    owner: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

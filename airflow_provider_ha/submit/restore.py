@@ -35,6 +35,7 @@ from airflow_provider_ha.storage.blobs import put_blob
 from airflow_provider_ha.submit.adoption import plan_adoption
 from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.submit.held import pointer_path
+from airflow_provider_ha.submit.job_owner import owner_of_job
 from airflow_provider_ha.submit.look_around import look_around
 from airflow_provider_ha.submit.ownership import owner_of
 from airflow_provider_ha.submit.prepare import check_master, upload
@@ -68,7 +69,7 @@ def submit_job(job: JobContext, request: SubmitRequest) -> SubmittedRun:
         start = _start_point(job, request)
         graph = upload(job, request)
         job.store.check_writable()  # before anything is made that only one may make
-        return Prepared(graph=job.graphs.write_graph(graph), start=start)
+        return Prepared(graph=job.graphs.write_graph(graph), start=start, owner=request.owner)
 
     return submit_run(job, request.request_id, prepare)
 
@@ -90,7 +91,7 @@ def restore_job(job: JobContext, request: RestoreRequest) -> SubmittedRun:
             start = _start(job, plan, request.output)
             graph = _graph(job, request, chosen)
             reading.planned(start.plan)
-            return Prepared(graph=graph, start=start)
+            return Prepared(graph=graph, start=start, owner=owner_of_job(job))  # a restore gives it to nobody else
 
         return submit_run(job, request.request_id, prepare)
 

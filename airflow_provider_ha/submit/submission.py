@@ -39,10 +39,12 @@ class Prepared:
 
     :param graph: Blob of the job graph.
     :param start: What it starts from.
+    :param owner: Whose job it is from then on; ``None`` for everybody's.
     """
 
     graph: Blob
     start: StartPoint
+    owner: str | None = None
 
 
 def submit_run(job: JobContext, request_id: str, prepare: Callable[[], Prepared]) -> SubmittedRun:
@@ -69,6 +71,7 @@ def submit_run(job: JobContext, request_id: str, prepare: Callable[[], Prepared]
             start=prepared.start,
             request_id=request_id if use == 1 else f"{request_id}{_SEPARATOR}{use}",
             created_at=job.clock.now(),
+            owner=prepared.owner,
         )
         try:
             job.commit(*_creation(job, run))

@@ -19,6 +19,7 @@ from asgiref.sync import sync_to_async
 
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.jobs.watchers import WhenKilled, release
+from airflow_provider_ha.submit.job_owner import Acting
 from airflow_provider_ha.triggers.hub import borrow
 from airflow_provider_ha.triggers.patience import within
 
@@ -97,7 +98,7 @@ def end_job(client: HaClient, trigger: SparkHaJobTrigger) -> bool:
     paths = ClusterPaths(client.config.root, client.config.cluster_id).job(trigger.job_id)
     if trigger.claim is None or not release(client.coordinator, paths, trigger.watcher_id, trigger.claim):
         return False
-    job = client.job(trigger.job_id)
+    job = client.job(trigger.job_id, acting=Acting(force=True))  # its task was let in when it began
     operation_id = f"{trigger.watcher_id}-killed-{trigger.claim}"
     if trigger.when_killed == WhenKilled.CANCEL.value:
         job.request_cancel(operation_id=operation_id, requested_by=trigger.watcher_id)

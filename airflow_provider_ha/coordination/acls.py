@@ -1,0 +1,150 @@
+"""Who may do what with the nodes of a tree: which differ from what our credentials would give, and putting them right.
+
+ZooKeeper inherits nothing: each node keeps the ACL that it was created with. So nodes that were made before credentials
+were switched on stay open to all, and nodes of an old password refuse the new one.
+
+Invariant: bounded. A window of nodes is asked for in one round trip, and only names and findings are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from airflow_provider_ha.errors import CoordinationError
+
+
+_AT_ONCE = 500  # nodes per round trip
+_PASSES = 20  # of a repair: nodes that others make meanwhile are found by the next one
+
+Permission = tuple[str, str, int]  # scheme, id, bits
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAcl:
+    """The ACL of one node as it was read.
+
+    :param permissions: ``None`` when the server does not let us read it.
+    :param version: How often it was set.
+    :param children: Names of its children; empty when the server does not let us list them.
+    """
+
+    path: str
+    permissions: frozenset[Permission] | None
+    version: int = -1
+    children: tuple[str, ...] = ()
+
+
+class AclSession(Protocol):
+    """A session that can read and set ACLs, many at a time."""
+
+    @property
+    def wanted(self) -> frozenset[Permission]:
+        """What a node gets that this session creates."""
+
+    @property
+    def has_credentials(self) -> bool:
+        """Whether this session is anybody in particular."""
+
+    def look(self, paths: Sequence[str]) -> list[NodeAcl]:
+        """Return the ACLs of the nodes that exist, in one round trip."""
+
+    def put(self, nodes: Sequence[NodeAcl]) -> None:
+        """Give nodes what is wanted, where the server lets us and nobody else has set it meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrongAcl:
+    """A node whose ACL is not what our credentials would give.
+
+    :param acl: What it has, for people, without the hash of a password.
+    :param refused: Whether the server lets us neither read nor set it: what lies below is not known either.
+    """
+
+    path: str
+    acl: str
+    refused: bool = False
+
+
+@dataclass(slots=True)
+class AclReport:
+    """What was found, and what was done about it.
+
+    :param nodes: How many nodes were looked at.
+    :param wrong: Those that are wrong, or were until they were repaired.
+    :param left: How many of them are still wrong.
+    """
+
+    nodes: int = 0
+    wrong: list[WrongAcl] = field(default_factory=list)
+    left: int = 0
+
+
+def check(session: AclSession, base: str) -> AclReport:
+    """Look at *base* and everything below it. Changes nothing.
+
+    :raises NotConnectedError: ZooKeeper could not be read: nothing is known.
+    """
+    report = AclReport()
+    for window in _windows(session, base):
+        report.nodes += len(window)
+        report.wrong += [_described(session, node) for node in window if node.permissions != session.wanted]
+    report.left = len(report.wrong)
+    return report
+
+
+def repair(session: AclSession, base: str, *, done: Callable[[int], None] = lambda _: None) -> AclReport:
+    """Give *base* and everything below it what our credentials would give. Repeatable; goes on after a crash.
+
+    Looks again until a whole pass finds nothing that it may change: others go on creating nodes meanwhile.
+
+    :param done: Called with how many nodes were looked at so far.
+    :raises NotConnectedError: ZooKeeper does not answer; what was put right stays right.
+    :raises CoordinationError: Nodes with other ACLs are created as fast as they are put right.
+    """
+    report, known = AclReport(), dict[str, WrongAcl]()
+    for _ in range(_PASSES):
+        report.nodes, report.left, changed = 0, 0, False
+        for window in _windows(session, base):
+            report.nodes += len(window)
+            wrong = [node for node in window if node.permissions != session.wanted]
+            known |= {node.path: _described(session, node) for node in wrong if node.path not in known}
+            settable = [node for node in wrong if node.permissions is not None]
+            report.left += len(wrong) - len(settable)
+            session.put(settable)
+            changed |= bool(settable)
+            done(report.nodes)
+        if not changed:
+            report.wrong = list(known.values())
+            return report
+    raise CoordinationError(
+        f"nodes below {base} are created with other ACLs as fast as they are put right",
+        next_step="Find the process that still uses other credentials, restart it with yours, and repair again",
+    )
+
+
+def _windows(session: AclSession, base: str) -> Iterator[list[NodeAcl]]:
+    waiting = [base]
+    while waiting:
+        window, waiting = waiting[:_AT_ONCE], waiting[_AT_ONCE:]
+        nodes = session.look(window)
+        # Depth first: a wide tree is not held in memory level by level.
+        waiting = [f"{node.path}/{name}" for node in nodes for name in node.children] + waiting
+        yield nodes
+
+
+def _described(session: AclSession, node: NodeAcl) -> WrongAcl:
+    if node.permissions is None:
+        return WrongAcl(node.path, "it refuses these credentials", refused=True)
+    own = {(scheme, name.partition(":")[0]) for scheme, name, _ in session.wanted}
+    words = []
+    for scheme, name, bits in sorted(node.permissions):
+        user = name.partition(":")[0]
+        other = (scheme, user) in own and not any((scheme, name) == each[:2] for each in session.wanted)
+        words.append(f"{scheme}:{user}:{_letters(bits)}" + (" (another password)" if other else ""))
+    return WrongAcl(node.path, ", ".join(words) or "nobody")
+
+
+def _letters(bits: int) -> str:
+    return "".join(letter for position, letter in enumerate("rwcda") if bits & 1 << position)

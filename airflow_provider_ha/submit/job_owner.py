@@ -1,0 +1,51 @@
+"""Whose job it is: an id that the job's newest run names, so that nobody else stops it by mistake.
+
+This is no security. Who can reach the cluster can force everything, and an owner is a text that anybody can claim. It
+keeps a copied DAG, or a command in the wrong shell, from ending the stream of another team.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_provider_ha.errors import JobStateError
+from airflow_provider_ha.submit.context import JobContext
+
+
+@dataclass(frozen=True, slots=True)
+class Acting:
+    """In whose name something is done to a job.
+
+    :param owner: DAG id of who acts; ``None`` for a person, or a program without a DAG.
+    :param force: Whether to act on the job of another owner as well.
+    """
+
+    owner: str | None = None
+    force: bool = False
+
+
+def owner_of_job(job: JobContext) -> str | None:
+    """Return who owns the job, by its newest run; ``None`` when nobody does, or it has no run.
+
+    :raises RecordCorruptError: Its newest run cannot be read.
+    """
+    newest = job.runs.latest()
+    return newest.run.owner if newest is not None else None
+
+
+def refuse_others(job: JobContext, acting: Acting, what: str) -> None:
+    """See that the job is nobody's, or the acting one's, or that the act is forced; call it before anything changes.
+
+    :param what: What is asked for, for the error: ``"stop"``.
+    :raises JobStateError: The job belongs to somebody else; names the owner.
+    """
+    if acting.force:
+        return
+    owner = owner_of_job(job)
+    if owner is None or owner == acting.owner:
+        return
+    by = f"DAG {acting.owner!r}" if acting.owner else "somebody without a DAG"
+    raise JobStateError(
+        f"{what} of job {job.job_id!r} is refused: the job belongs to {owner!r}, and {by} asks",
+        next_step=f"Let {owner!r} do it, or force it: force=True in an operator, --force on the command line",
+    )

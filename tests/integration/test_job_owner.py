@@ -1,0 +1,204 @@
+"""Whose job it is: others are refused by name, before anything changes, unless they force it. Real ZooKeeper."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.errors import JobStateError
+from airflow_provider_ha.jobs.model import JobState, Run, RunResult
+from airflow_provider_ha.jobs.runs import RunStore
+from airflow_provider_ha.operators.base import acting
+from airflow_provider_ha.submit import submission
+from airflow_provider_ha.submit.client import HaClient, JobClient
+from airflow_provider_ha.submit.context import JobContext
+from airflow_provider_ha.submit.job_owner import Acting, owner_of_job
+from airflow_provider_ha.submit.requests import RestoreRequest
+from tests import submit_helpers as helpers
+from tests.checkpoint_helpers import Job, led_job
+from tests.conformance.stores.stage import add_savepoint
+from tests.jobs_helpers import NOON, a_run, a_submission
+
+
+MINE, THEIRS = "dag-of-mine", "dag-of-others"
+
+
+@pytest.fixture
+def job(config: HaConfig, coordinator: Coordinator) -> Iterator[Job]:
+    """A running job that belongs to a DAG, with a checkpoint and a savepoint."""
+    with led_job(config, coordinator) as led:
+        runs = RunStore(coordinator, led.paths)
+        run = a_run(1).model_copy(update={"owner": MINE})
+        coordinator.commit(runs.create_op(run), *runs.submission_ops(1, a_submission()))
+        led.add(1, 1, 1)
+        add_savepoint(led, "mine", 1)
+        yield led
+
+
+def client(job: Job, owner: str | None = None, *, force: bool = False) -> JobClient:
+    opened = HaClient.open(job.config, coordinator=job.coordinator)
+    return opened.job(job.paths.job_id, acting=Acting(owner=owner, force=force))
+
+
+def tree(job: Job) -> list[str]:
+    names: list[str] = []
+    waiting = [job.paths.base]
+    while waiting:
+        path = waiting.pop()
+        names.append(path)
+        waiting += [f"{path}/{name}" for name in job.coordinator.children(path)]
+    return sorted(names)
+
+
+ACTS: dict[str, Any] = {
+    "stop": lambda it, _: it.request_stop(operation_id="o", requested_by="r"),
+    "cancel": lambda it, _: it.request_cancel(operation_id="o", requested_by="r"),
+    "savepoint": lambda it, _: it.request_savepoint(operation_id="o", requested_by="r"),
+    "dispose": lambda it, _: it.dispose_savepoint("mine", requested_by="r"),
+    "restore": lambda it, _: it.restore(RestoreRequest(job_id="flights", request_id="r")),
+    "upgrade": lambda it, root: it.submit(helpers.request(helpers.script(root), request_id="r")),
+}
+
+
+@pytest.mark.parametrize("act", ACTS)
+@pytest.mark.parametrize("who", [THEIRS, None])
+def test_others_are_refused_by_name_before_anything_changes(
+    job: Job, tmp_path: Path, act: str, who: str | None
+) -> None:
+    before = tree(job)
+
+    with pytest.raises(JobStateError, match=f"belongs to '{MINE}'") as caught:
+        ACTS[act](client(job, who), tmp_path)
+
+    assert "force=True" in caught.value.next_step
+    assert "--force" in caught.value.next_step
+    assert tree(job) == before
+
+
+@pytest.mark.parametrize("act", ["stop", "cancel", "savepoint"])
+@pytest.mark.parametrize(("who", "force"), [(MINE, False), (THEIRS, True), (None, True)])
+def test_the_owner_is_let_in_and_so_is_who_forces_it(
+    job: Job, tmp_path: Path, act: str, who: str | None, force: bool
+) -> None:
+    ACTS[act](client(job, who, force=force), tmp_path)
+
+    assert job.coordinator.find(job.paths.operation("o")) is not None
+
+
+@pytest.mark.parametrize("who", [MINE, THEIRS, None])
+def test_a_job_without_an_owner_is_everybodys(config: HaConfig, coordinator: Coordinator, who: str | None) -> None:
+    with led_job(config, coordinator) as led:
+        runs = RunStore(coordinator, led.paths)
+        coordinator.commit(runs.create_op(a_run(1)), *runs.submission_ops(1, a_submission()))
+
+        client(led, who).request_stop(operation_id="o", requested_by="r")
+
+        assert coordinator.find(led.paths.operation("o")) is not None
+
+
+def test_a_run_that_an_older_release_wrote_has_no_owner() -> None:
+    written = a_run(1).model_dump(mode="json", exclude={"owner"})
+
+    assert Run.model_validate(written).owner is None
+
+
+@pytest.fixture
+def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(submission, "ensure_submitted", lambda *_, **__: 1)
+
+
+def end_run(job: Job) -> None:
+    runs = RunStore(job.coordinator, job.paths)
+    job.leadership.commit(runs.result_op(1, RunResult(state=JobState.FINISHED, epoch=1, at=NOON)))
+    job.leadership.release()
+
+
+@pytest.mark.usefixtures("no_engine")
+def test_a_submission_says_whose_the_job_is(config: HaConfig, coordinator: Coordinator, tmp_path: Path) -> None:
+    context = helpers.context(config, coordinator)
+    request = dataclasses.replace(helpers.request(helpers.script(tmp_path)), owner=MINE)
+
+    JobClient(context, acting=Acting(MINE)).submit(request)
+
+    assert owner_of_job(context) == MINE
+
+
+@pytest.mark.usefixtures("no_engine")
+def test_who_forces_a_new_run_becomes_the_owner_when_it_says_so(
+    config: HaConfig, coordinator: Coordinator, tmp_path: Path
+) -> None:
+    with led_job(config, coordinator) as led:
+        runs = RunStore(coordinator, led.paths)
+        run = a_run(1).model_copy(update={"owner": MINE})
+        coordinator.commit(runs.create_op(run), *runs.submission_ops(1, a_submission()))
+        end_run(led)
+    context = helpers.context(config, coordinator)
+    request = dataclasses.replace(helpers.request(helpers.script(tmp_path), request_id="b"), owner=THEIRS)
+
+    JobClient(context, acting=Acting(THEIRS, force=True)).submit(request)
+
+    assert owner_of_job(context) == THEIRS
+
+
+@pytest.mark.usefixtures("job")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("job", "stop", "flights"),
+        ("job", "cancel", "flights"),
+        ("savepoint", "trigger", "flights"),
+        ("restore", "flights"),
+    ],
+    ids=" ".join,
+)
+def test_the_command_is_refused_and_says_how_to_force_it(spark_ha: Any, words: tuple[str, ...]) -> None:
+    code, _, err = spark_ha(*words)
+
+    assert code == 1
+    assert f"belongs to '{MINE}'" in err
+    assert "--force" in err
+
+
+@pytest.mark.usefixtures("job")
+def test_the_command_can_force_it(spark_ha: Any, job: Job) -> None:
+    spark_ha("job", "stop", "flights", "--force", "--wait", "0")
+
+    assert len(job.coordinator.children(job.paths.operations)) == 1
+
+
+@pytest.mark.usefixtures("job")
+def test_the_owner_is_shown(spark_ha: Any) -> None:
+    _, out, _ = spark_ha("job", "show", "flights")
+
+    assert MINE in out
+
+
+@pytest.mark.usefixtures("source", "no_engine")
+def test_a_restore_keeps_the_owner(copy: JobContext) -> None:
+    runs = RunStore(copy.coordinator, copy.paths)
+    copy.coordinator.ensure(*copy.paths.skeleton)
+    copy.coordinator.commit(
+        runs.create_op(a_run(1).model_copy(update={"owner": MINE})),
+        *runs.submission_ops(1, a_submission()),
+        runs.result_op(1, RunResult(state=JobState.FINISHED, epoch=0, at=NOON)),
+    )
+
+    made = JobClient(copy, acting=Acting(None, force=True)).restore(
+        RestoreRequest(job_id="copy", request_id="r", source_job="flights")
+    )
+
+    assert (made.run, owner_of_job(copy)) == (2, MINE)
+
+
+def test_an_operator_acts_in_the_name_of_its_dag() -> None:
+    context = {"ti": SimpleNamespace(dag_id=MINE)}
+
+    assert acting(context, force="False") == Acting(owner=MINE, force=False)
+    assert acting(context, force=True) == Acting(owner=MINE, force=True)
