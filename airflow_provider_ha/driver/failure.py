@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from airflow_provider_ha.driver.exit_codes import ExitCode
+from airflow_provider_ha.redaction import public
 
 
 FAILURE_FILE = "failure.json"
@@ -18,7 +19,8 @@ REASON_LIMIT = 2000  # characters: the reason ends up in a znode and in a task's
 
 
 def write_failure(directory: Path, code: ExitCode, reason: str) -> None:
-    """Leave the reason; the first one stays, because what follows a failure is only its echo."""
+    """Leave the reason without its secrets; the first one stays, because what follows a failure is only its echo."""
+    reason = public(reason)
     try:
         with (directory / FAILURE_FILE).open("x", encoding="utf-8") as file:
             json.dump({"code": int(code), "reason": reason[:REASON_LIMIT]}, file)

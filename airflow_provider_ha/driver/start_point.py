@@ -24,6 +24,7 @@ from airflow_provider_ha.driver.origin import Origin, OriginKind
 from airflow_provider_ha.errors import CheckpointMissingError, RestoreRefusedError, RestoreUnknownError
 from airflow_provider_ha.jobs.model import Generation, Run, StartKind
 from airflow_provider_ha.storage.blobs import get_blob
+from airflow_provider_ha.storage.durable import PRIVATE_DIRECTORY, private_directories
 from airflow_provider_ha.storage.store import ObjectStore
 
 
@@ -53,7 +54,7 @@ def prepare_start(
     fenced = _fence(work_path, previous)
     plan = _read_plan(store, run)
     target = work_path / key
-    target.parent.mkdir(parents=True, exist_ok=True)
+    private_directories(target.parent)
     origin = Origin(OriginKind.FRESH, key, target)
     if plan is not None:
         sinks = work_path / plan.directory
@@ -71,7 +72,7 @@ def prepare_start(
         check_adopted(plan)
         prepare_restore(work_path / plan.directory, plan, target)
         return replace(origin, kind=OriginKind.RESTORE)
-    target.mkdir(parents=True)
+    target.mkdir(PRIVATE_DIRECTORY)
     return origin
 
 
@@ -143,7 +144,7 @@ def _read_plan(store: ObjectStore, run: Run) -> RestorePlan | None:
 
 def _recover(origin: Origin, fenced: Path, previous: Generation, published: Mapping[str, int]) -> Origin:
     recorded = {name: query.replay for name, query in origin.plans.items()}
-    origin.directory.mkdir(parents=True)
+    origin.directory.mkdir(PRIVATE_DIRECTORY)
     committed = prepare_recovery(fenced, origin.directory, recorded=recorded)
     carry(fenced, origin.directory, published)
     log.info("epoch %d is continued from %s at %s", previous.epoch, fenced, committed)

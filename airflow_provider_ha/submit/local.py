@@ -15,6 +15,7 @@ import psutil
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.driver_spec import OWNER_ONLY, SUBMISSION_VARIABLE, DriverSpec
 from airflow_provider_ha.jobs.model import SubmissionStarted
+from airflow_provider_ha.storage.durable import make_directories
 
 
 log = logging.getLogger(__name__)
@@ -44,7 +45,7 @@ class LocalEngine:
     def launch(self, spec: DriverSpec) -> SubmissionStarted:
         """Start the supervisor, detached: in a session of its own, without our files and our environment."""
         try:
-            spec.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_directories(spec.directory)
             spec.write()
             output = os.open(spec.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, OWNER_ONLY)
         except OSError as error:
