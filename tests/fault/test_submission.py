@@ -276,7 +276,7 @@ def test_a_supervisor_that_was_killed_with_its_driver_is_noticed_on_its_own_host
     recovered = recover(job, by="test")
 
     assert (recovered.attempt, recovered.created) == (2, True)
-    assert not (helpers.directory(job) / "driver.json").exists()  # nobody is left who could remove its secrets
+    assert not (helpers.directory(job) / "driver.json").exists()  # no process is left that could remove its secrets
 
 
 def test_a_run_that_uses_up_its_attempts_fails_and_nobody_recovers_it(job: JobContext, script: Path) -> None:
