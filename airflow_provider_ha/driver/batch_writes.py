@@ -21,6 +21,8 @@ _FORMATS = ("csv", "json", "orc", "parquet", "text", "xml")  # methods whose fir
 _NOTES = "_spark_ha_batch_notes"
 _FORMAT = "format"  # key of the notes
 _PATH = "path"  # the same
+_SESSION_CATALOG = "spark.sql.catalog.spark_catalog"
+_DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 
 
 def refuse_relative_writes(lifecycle: Lifecycle) -> None:
@@ -118,8 +120,9 @@ class _Guard:
 def _table_location(session: Any, name: str) -> Path | None:
     """Return the local directory of a table of Spark's own catalog; ``None`` for every other table."""
     try:
-        if session.catalog.currentCatalog() != "spark_catalog":
-            return None
+        own = session.conf.get(_SESSION_CATALOG, _DELTA_CATALOG)
+        if own != _DELTA_CATALOG or session.catalog.currentCatalog() != "spark_catalog":
+            return None  # that of Delta keeps its tables where Spark's own does
         state = session._jsparkSession.sessionState()  # noqa: SLF001  # it has no public name
         table = state.sqlParser().parseTableIdentifier(name)
         catalog = state.catalog()

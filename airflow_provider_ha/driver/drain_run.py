@@ -21,6 +21,7 @@ from airflow_provider_ha.driver.spark_conf import CHECKPOINT_LOCATION, fit_state
 from airflow_provider_ha.driver.writer_notes import SinkSpec, notes
 from airflow_provider_ha.errors import OperationFailedError
 from airflow_provider_ha.jobs.model import DrainedQuery
+from airflow_provider_ha.storage.durable import PRIVATE_DIRECTORY, private_directories
 
 
 log = logging.getLogger(__name__)
@@ -28,7 +29,8 @@ log = logging.getLogger(__name__)
 
 def fork_for_drain(stopped: Path, target: Path, names: Iterable[str]) -> None:
     """Fork every query of a stopped directory that has committed something, and plan its last batch."""
-    target.mkdir(parents=True)
+    private_directories(target.parent)
+    target.mkdir(PRIVATE_DIRECTORY)
     for name in names:
         if progress(stopped / name).committed >= 0:
             fork(stopped / name, target / name, keep_planned=False)

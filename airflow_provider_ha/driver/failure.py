@@ -17,6 +17,7 @@ from pathlib import Path
 
 from airflow_provider_ha.driver.exit_codes import ExitCode
 from airflow_provider_ha.jobs.driver_spec import OWNER_ONLY, write_private
+from airflow_provider_ha.redaction import public
 
 
 FAILURE_FILE = "failure.json"
@@ -37,7 +38,11 @@ def reserve(directory: Path) -> None:
 
 
 def write_failure(directory: Path, code: ExitCode, reason: str) -> None:
-    """Leave the reason; the first one stays, because what follows a failure is only its echo. Never raises OSError."""
+    """Leave the reason without its secrets; the first one stays, because what follows a failure is only its echo.
+
+    Never raises OSError.
+    """
+    reason = public(reason)
     content = json.dumps({"code": int(code), "reason": reason[:REASON_LIMIT]}).encode()
     try:
         with _first:

@@ -32,6 +32,7 @@ from airflow_provider_ha.jobs.model import (
 from airflow_provider_ha.jobs.operations import completed_op
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.records import Record
+from airflow_provider_ha.redaction import public
 
 
 log = logging.getLogger(__name__)
@@ -91,7 +92,7 @@ class JobWriter:
         """Note the state; :meth:`publish_status` writes it. What comes after the end is ignored."""
         with self._lock:
             if not self._ended:
-                self._state, self._message = state, message
+                self._state, self._message = state, public(message)
 
     def publish_status(self, checkpoint: int | None) -> None:
         """Write the status when the state, the message, the newest checkpoint or what is not started yet changed."""
@@ -119,7 +120,7 @@ class JobWriter:
         :raises LeadershipError: This process does not lead any more; the run may have the result.
         :raises StorageError: The journal could not be written; the run has no result.
         """
-        at = self._clock.now()
+        at, reason = self._clock.now(), public(reason)
         result = RunResult(
             state=state,
             epoch=self._leadership.epoch,

@@ -39,7 +39,7 @@ from airflow_provider_ha.driver.query_start import QueryStarter, WriterCalls
 from airflow_provider_ha.driver.resting import expected_queries
 from airflow_provider_ha.driver.savepoint_job import SavepointJob
 from airflow_provider_ha.driver.script import Script
-from airflow_provider_ha.driver.spark_conf import gateway, prepare_conf
+from airflow_provider_ha.driver.spark_conf import conf_of_script, gateway, prepare_conf
 from airflow_provider_ha.driver.start_ledger import StartLedger
 from airflow_provider_ha.driver.start_point import prepare_start
 from airflow_provider_ha.driver.stop_job import MainThread, StopJob
@@ -54,6 +54,7 @@ from airflow_provider_ha.jobs.driver_spec import SPEC_VARIABLE, DriverSpec
 from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.jobs.model import Generation, JobState
 from airflow_provider_ha.jobs.runs import RunStore
+from airflow_provider_ha.redaction import remember, secret_values, secrets_of
 from airflow_provider_ha.storage.keys import JobKeys
 
 
@@ -65,6 +66,8 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)
     spec = DriverSpec.read(Path(os.environ[SPEC_VARIABLE]))
+    spec.forget()
+    remember(secrets_of(spec.config))
     way_out = Exit(spec.directory)
     watchdog = Watchdog(way_out)
     watchdog.start()
@@ -89,6 +92,7 @@ class Driver:
     """One leadership of one run. :meth:`run` does not return: it ends the process."""
 
     def __init__(self, spec: DriverSpec, led: Led, way_out: Exit, clock: Clock) -> None:
+        remember(secret_values(led.graph.conf) | secret_values(led.graph.env))
         self._spec = spec
         self._led = led
         self._exit = way_out
@@ -130,6 +134,7 @@ class Driver:
         ending = Ending(self._spec, self._led, self._exit, parts)
         self._operations(parts, ending).start()
         failure = parts.script.run()
+        remember(secret_values(conf_of_script()))
         lifecycle.script_ended.set()
         ending.conclude(failure)
 

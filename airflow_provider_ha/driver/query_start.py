@@ -37,6 +37,7 @@ from airflow_provider_ha.errors import (
     RestoreUnknownError,
 )
 from airflow_provider_ha.jobs.model import OutputMode
+from airflow_provider_ha.redaction import remember, secret_values
 
 
 log = logging.getLogger(__name__)
@@ -103,6 +104,7 @@ def check_writer(writer: Any, path: str | None, root: Path, taken: frozenset[str
     name = checked_name(noted, taken)
     if path is not None:
         noted.options["path"] = path
+    remember(secret_values(noted.options))
     check_options(name, noted)
     check_location(session, root)
     default = session.conf.get("spark.sql.sources.default")

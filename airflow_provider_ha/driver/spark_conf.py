@@ -51,6 +51,17 @@ def prepare_conf(jvm: Any, directory: Path, min_batches: int) -> None:
         system.setProperty(FORMAT_VERSION, "2")
 
 
+def conf_of_script() -> dict[str, str]:
+    """Return the conf of the context that the script made; nothing when it made none, or its JVM is gone."""
+    from pyspark import SparkContext  # pyspark is imported inside functions
+
+    context = SparkContext._active_spark_context  # noqa: SLF001  # there is no public way that makes none
+    try:
+        return dict(context.getConf().getAll()) if context is not None else {}
+    except Exception:  # noqa: BLE001  # any failure of py4j: the JVM has ended before the script
+        return {}
+
+
 def check_location(session: Any, directory: Path) -> None:
     """Refuse a session whose script moved the checkpoint location.
 

@@ -28,6 +28,7 @@ from airflow_provider_ha.errors import CheckpointMissingError, RestoreRefusedErr
 from airflow_provider_ha.jobs.directories import working_directory
 from airflow_provider_ha.jobs.model import Generation, Run, StartKind
 from airflow_provider_ha.storage.blobs import get_blob
+from airflow_provider_ha.storage.durable import PRIVATE_DIRECTORY, private_directories
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.outage import outages
 from airflow_provider_ha.storage.resolve import resolve_key
@@ -65,7 +66,8 @@ def prepare_start(
     chosen = _chosen(work_path, paths, run, plan)  # refused before the fence renames anything
     fenced = _fence(work_path, paths, previous)
     target = work_path / key
-    _make(target.parent, exist_ok=True)
+    with outages("made", target.parent):
+        private_directories(target.parent)
     origin = Origin(OriginKind.FRESH, key, target)
     if plan is not None:
         origin = replace(origin, plan=plan, sinks=chosen, output=run.start.output, source=_name(run))
@@ -182,9 +184,9 @@ def _recover(origin: Origin, fenced: Path, previous: Generation, published: Mapp
     )
 
 
-def _make(directory: Path, *, exist_ok: bool = False) -> None:
+def _make(directory: Path) -> None:
     with outages("made", directory):
-        directory.mkdir(parents=True, exist_ok=exist_ok)
+        directory.mkdir(PRIVATE_DIRECTORY)
 
 
 def _name(run: Run) -> str:

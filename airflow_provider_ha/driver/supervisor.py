@@ -41,6 +41,7 @@ from airflow_provider_ha.errors import ConfigurationError, HaError, StorageUnava
 from airflow_provider_ha.jobs.artifacts import fetch_application
 from airflow_provider_ha.jobs.driver_spec import DriverSpec, read_session, write_private
 from airflow_provider_ha.jobs.model import JobGraph, SubmissionExit
+from airflow_provider_ha.redaction import public, remember, secret_values, secrets_of
 from airflow_provider_ha.storage.blobs import get_blob
 from airflow_provider_ha.storage.open import open_store
 from airflow_provider_ha.storage.outage import is_outage
@@ -74,9 +75,10 @@ class Ending:
 def main(arguments: list[str]) -> int:
     """Run the submission of the spec file in *arguments*. Returns 0 once its exit is written."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    spec = DriverSpec.read(Path(arguments[0]))
     stop, lock = _StopFlag(), None
     try:
+        spec = DriverSpec.read(Path(arguments[0]))
+        remember(secrets_of(spec.config))
         lock = lock_directory(spec)
     except ConfigurationError as error:
         log.error("%s", error)  # noqa: TRY400  # the message says all
@@ -88,6 +90,7 @@ def main(arguments: list[str]) -> int:
         become_subreaper()
         log.info("supervising %s run %d attempt %d as pid %d", spec.job_id, spec.run, spec.attempt, os.getpid())
         ending = run(spec, stop)
+    spec.forget()  # no driver is left that could read it
     log.info("all processes are dead: %s (exit code %d, pids %s)", ending.reason, ending.code, list(ending.pids))
     stop.raised = 0  # that one was obeyed; another one means: do not wait for ZooKeeper any longer
     if not report(spec, ending, stop):
@@ -123,6 +126,7 @@ def start(spec: DriverSpec) -> ProcessTree:
     require_room(spec.directory)
     store = open_store(spec.config)
     graph = JobGraph.from_bytes(get_blob(store, spec.graph.sha256), source=f"job graph {spec.graph.sha256[:12]}")
+    remember(secret_values(graph.conf) | secret_values(graph.env))
     spark_home = spark_submit.find_spark_home(spec.spark_home)
     application = fetch_application(store, graph, spec.application_directory)
     write_private(spec.properties, spark_submit.render(spark_submit.properties(graph, application)))
@@ -211,7 +215,7 @@ def _write_exit(spec: DriverSpec, ending: Ending) -> None:
     record = SubmissionExit(
         code=ending.code,
         pids=ending.pids,
-        reason=f"{told} ({ending.reason})" if told else ending.reason,
+        reason=public(f"{told} ({ending.reason})" if told else ending.reason),
         log=str(spec.driver_log),
         outage=ending.outage or read_code(spec.directory) == ExitCode.OUTAGE,
         at=SystemClock().now(),

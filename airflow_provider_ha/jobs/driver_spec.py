@@ -1,11 +1,14 @@
 """What a driver's supervisor is told, and where both of them put their files.
 
 The file is the only way in which secrets (digest auth, S3 keys) reach the driver: readable by its owner alone, never on
-a command line, never in an environment that the engine may publish.
+a command line, never in an environment that the engine may publish. It is removed once it is read: the supervisor reads
+it before it starts the driver, the driver reads it last and removes it. Where no driver came that far the supervisor
+removes it with the proof of death, and where that died the next submission of the run does.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -22,6 +25,7 @@ from airflow_provider_ha.records import Model
 SPEC_VARIABLE = "SPARK_HA_DRIVER_SPEC"  # path of the spec file, in the environment of supervisor and driver
 SUBMISSION_VARIABLE = "SPARK_HA_SUBMISSION_ID"  # our own id, so that a lost answer is found instead of resubmitted
 
+SPEC_FILE = "driver.json"
 OWNER_ONLY = 0o600
 
 
@@ -49,7 +53,7 @@ class DriverSpec(Model):
     @property
     def path(self) -> Path:
         """The spec's own file."""
-        return self.directory / "driver.json"
+        return self.directory / SPEC_FILE
 
     @property
     def application_directory(self) -> Path:
@@ -91,6 +95,11 @@ class DriverSpec(Model):
         content["config"] = json.loads(self.config.to_private_json())
         write_private(self.path, json.dumps(content).encode())
         return self.path
+
+    def forget(self) -> None:
+        """Remove the file: it holds secrets, and both of its readers have read it. A disk that fails keeps it."""
+        with contextlib.suppress(OSError):
+            self.path.unlink(missing_ok=True)
 
     @classmethod
     def read(cls, path: Path) -> DriverSpec:

@@ -249,7 +249,13 @@ class Submission(Record):
 
 
 class SubmissionStarted(Record):
-    """What the engine said when it took the submission."""
+    """What the engine said when it took the submission.
+
+    :param process_started: Seconds since 1970.
+    :param boot: Boot id of the host; empty in a record of an older release, as the next ones.
+    :param pid_namespace: Where *pid* is counted.
+    :param uid: User of the process.
+    """
 
     kind: ClassVar[str] = "submission-started"
 
@@ -257,6 +263,9 @@ class SubmissionStarted(Record):
     pid: int
     process_started: float
     log: str
+    boot: str = ""
+    pid_namespace: str = ""
+    uid: int | None = None
 
 
 class SubmissionExit(Record):

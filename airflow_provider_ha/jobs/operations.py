@@ -24,6 +24,7 @@ from airflow_provider_ha.coordination.records import create_once, read_record
 from airflow_provider_ha.errors import JobStateError, RecordCorruptError
 from airflow_provider_ha.jobs.model import Operation, OperationKind, OperationState, RunResult
 from airflow_provider_ha.jobs.runs import RunStore, RunView, live
+from airflow_provider_ha.redaction import public
 
 
 log = logging.getLogger(__name__)
@@ -235,7 +236,7 @@ def _answered(
     result: Mapping[str, Any] | None = None,
     error: str = "",
 ) -> Operation:
-    update = {"state": state, "result": dict(result or {}), "error": error, "finished_at": at}
+    update = {"state": state, "result": dict(result or {}), "error": public(error), "finished_at": at}
     return operation.model_copy(update=update)
 
 

@@ -12,6 +12,7 @@ import fcntl
 import glob
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +25,7 @@ PREPARED = ".prepared-"
 REMOVED = ".removed"
 PRIVATE_FILE = 0o600
 PRIVATE_DIRECTORY = 0o700
+_PERMISSIONS = 0o777
 COPY_BUFFER = 1024 * 1024
 _FICLONE = 0x40049409  # of linux/fs.h; the same on every architecture that Spark runs on
 
@@ -118,6 +120,38 @@ def make_directories(path: Path) -> None:
             if not directory.is_dir():
                 raise NotADirectoryError(errno.ENOTDIR, "a file is in the way", str(directory)) from None
         flush_directory(directory.parent)
+
+
+def private_directories(path: Path) -> None:
+    """Create a directory and its parents for their owner only, without a flush; existing ones are fine.
+
+    ``Path.mkdir(parents=True, mode=...)`` gives the mode to the last one only.
+
+    :raises NotADirectoryError: A file is in the way.
+    """
+    try:
+        path.mkdir(PRIVATE_DIRECTORY)
+    except FileNotFoundError:
+        private_directories(path.parent)
+        path.mkdir(PRIVATE_DIRECTORY, exist_ok=True)
+    except FileExistsError:
+        if not path.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, "a file is in the way", str(path)) from None
+
+
+def directories_as_above(path: Path) -> None:
+    """Create a directory and its parents, each with the mode of the one above it: no wider than what is there.
+
+    :raises NotADirectoryError: A file is in the way.
+    """
+    try:
+        path.mkdir(stat.S_IMODE(path.parent.stat().st_mode) & _PERMISSIONS)
+    except FileNotFoundError:
+        directories_as_above(path.parent)
+        directories_as_above(path)
+    except FileExistsError:
+        if not path.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, "a file is in the way", str(path)) from None
 
 
 def flush(stream: IO[bytes]) -> None:

@@ -15,7 +15,7 @@ from airflow_provider_ha.checkpoints.model import QueryCut
 from airflow_provider_ha.checkpoints.proof.scratch import scratch
 from airflow_provider_ha.errors import ObjectMissingError, StorageUnavailableError
 from airflow_provider_ha.jobs.model import Blob
-from airflow_provider_ha.storage.durable import PRIVATE_DIRECTORY
+from airflow_provider_ha.storage.durable import private_directories
 from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.submit.prove import DEFAULT_DEADLINE, DEFAULT_HEAP, Application, Progress, Proof, prove
 from airflow_provider_ha.submit.prove_application import application_of
@@ -48,7 +48,7 @@ def proof_place(job: JobContext) -> Iterator[Path]:
     """
     parent = job.config.work_path / PROOFS
     try:
-        parent.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
+        private_directories(parent)
     except OSError as error:
         raise StorageUnavailableError(
             f"cannot make {parent}: {error.strerror}", next_step="Look at the rights and the space of the work root"

@@ -8,6 +8,7 @@ may lead.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
@@ -23,9 +24,10 @@ from airflow_provider_ha.errors import (
     OutcomeUnknownError,
     VersionConflictError,
 )
-from airflow_provider_ha.jobs.driver_spec import DriverSpec
+from airflow_provider_ha.jobs.driver_spec import SPEC_FILE, DriverSpec
 from airflow_provider_ha.jobs.model import GraphPointer, LeaderInfo, Run, Submission, SubmissionExit
 from airflow_provider_ha.jobs.runs import SubmissionView
+from airflow_provider_ha.redaction import public
 from airflow_provider_ha.submit.context import JobContext, who
 
 
@@ -128,12 +130,14 @@ def launch(job: JobContext, run: Run, submission: Submission) -> None:
         python=sys.executable,
         spark_home=os.environ.get("SPARK_HOME"),
     )
+    _forget_secrets_of_earlier(job, run, submission)
     try:
         started = job.engine.launch(spec)
     except HaError as error:
+        spec.forget()
         refused = SubmissionExit(
             code=NOT_LAUNCHED,
-            reason=f"it could not be launched: {error}",
+            reason=public(f"it could not be launched: {error}"),
             outage=error.retryable,
             at=job.clock.now(),
         )
@@ -141,6 +145,14 @@ def launch(job: JobContext, run: Run, submission: Submission) -> None:
         raise
     job.journal.started(run.number, submission, started)
     create_once(job.coordinator, job.paths.submission_started(run.number, submission.attempt), started)
+
+
+def _forget_secrets_of_earlier(job: JobContext, run: Run, submission: Submission) -> None:
+    """Remove the spec file of a submission that was given up, whose processes did not remove it: one died unproven."""
+    if submission.attempt > 1:
+        earlier = job.config.work_path / job.keys.application(run.number, submission.attempt - 1)
+        with contextlib.suppress(OSError):
+            (earlier / SPEC_FILE).unlink(missing_ok=True)
 
 
 def _on_its_way(view: SubmissionView) -> bool:

@@ -15,12 +15,15 @@ import psutil
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.driver_spec import OWNER_ONLY, SUBMISSION_VARIABLE, DriverSpec
 from airflow_provider_ha.jobs.model import SubmissionStarted
+from airflow_provider_ha.storage.durable import make_directories
 from airflow_provider_ha.storage.outage import is_outage, unavailable
+from airflow_provider_ha.submit.this_host import boot_id, pid_namespace, sees_processes_of_others
 
 
 log = logging.getLogger(__name__)
 
 SUPERVISOR_MODULE = "airflow_provider_ha.driver.supervisor"
+_CLOCK_SECONDS = 60.0  # by which the clock may be set between two looks at one process
 
 # What a driver needs of its host. Everything else stays here: an Airflow worker's environment holds connections,
 # passwords and tokens, and whatever a driver inherits its Python workers inherit as well.
@@ -49,7 +52,7 @@ class LocalEngine:
         :raises StorageUnavailableError: The work root is full, or does not answer.
         """
         try:
-            spec.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_directories(spec.directory)
             spec.write()
             output = os.open(spec.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, OWNER_ONLY)
         except OSError as error:
@@ -91,8 +94,34 @@ class LocalEngine:
         return None
 
     def is_gone(self, submission_id: str, started: SubmissionStarted) -> bool:
-        """Whether no process with this id is left; only known when it was started on this host."""
-        return started.host == socket.gethostname() and not any(_processes_of(submission_id))
+        """Whether no process with this id is left. What may not be looked at is unknown, and not gone.
+
+        It is known only where it was started: on this host since its last boot, and in this PID namespace.
+        """
+        here = (socket.gethostname(), started.boot and boot_id(), started.pid_namespace and pid_namespace())
+        if here != (started.host, started.boot, started.pid_namespace):
+            return False
+        if started.uid != os.geteuid() and not sees_processes_of_others():
+            return False
+        return not any(_may_be_of(process, submission_id, started) for process in psutil.process_iter())
+
+
+def _may_be_of(process: psutil.Process, submission_id: str, started: SubmissionStarted) -> bool:
+    """Whether a process belongs to a submission, or may belong to it as far as this user can see."""
+    try:
+        return process.environ().get(SUBMISSION_VARIABLE) == submission_id
+    except psutil.NoSuchProcess:
+        return False
+    except (psutil.AccessDenied, OSError):
+        pass
+    try:
+        if process.create_time() < started.process_started - _CLOCK_SECONDS:
+            return False
+        return started.uid is None or process.uids().real == started.uid
+    except psutil.NoSuchProcess:
+        return False
+    except (psutil.AccessDenied, OSError):
+        return True
 
 
 def _processes_of(submission_id: str) -> Iterator[psutil.Process]:
@@ -101,12 +130,18 @@ def _processes_of(submission_id: str) -> Iterator[psutil.Process]:
             if process.environ().get(SUBMISSION_VARIABLE) == submission_id:
                 yield process
         except (psutil.NoSuchProcess, psutil.AccessDenied, OSError):  # noqa: PERF203  # each process may vanish
-            continue  # another user's, or gone: not ours
+            continue  # another user's, or gone: not to be adopted
 
 
 def _started(process: psutil.Process, driver_log: Path) -> SubmissionStarted:
     return SubmissionStarted(
-        host=socket.gethostname(), pid=process.pid, process_started=process.create_time(), log=str(driver_log)
+        host=socket.gethostname(),
+        pid=process.pid,
+        process_started=process.create_time(),
+        log=str(driver_log),
+        boot=boot_id(),
+        pid_namespace=pid_namespace(),
+        uid=process.uids().real,
     )
 
 

@@ -271,10 +271,12 @@ def test_a_supervisor_that_was_killed_with_its_driver_is_noticed_on_its_own_host
     wait_until(lambda: helpers.pid_in(job, "driver.pid"), timeout=20, what="the driver")
     helpers.kill_all(job)
     wait_until(lambda: not helpers.drivers(job), timeout=5, what="its death")
+    assert (helpers.directory(job) / "driver.json").exists()
 
     recovered = recover(job, by="test")
 
     assert (recovered.attempt, recovered.created) == (2, True)
+    assert not (helpers.directory(job) / "driver.json").exists()  # no process is left that could remove its secrets
 
 
 def test_a_run_that_uses_up_its_attempts_fails_and_nobody_recovers_it(job: JobContext, script: Path) -> None:

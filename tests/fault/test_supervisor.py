@@ -182,11 +182,14 @@ def test_a_supervisor_that_comes_after_the_first_one_starts_nothing(
 ) -> None:
     """A wrapper that tries again would have a driver lead whose death is on record already."""
     start("wait")
+    spec = helpers.directory(job) / "driver.json"
+    copy = spec.read_bytes()
     os.kill(pids(job)["python"], signal.SIGKILL)
     first = wait_until(lambda: exit_of(job), timeout=10, what="the exit")
     supervisor = pids(job)["supervisor"]
     wait_until(lambda: not helpers.alive(supervisor), timeout=10, what="the end of the first supervisor")
     before = pids(job)
+    spec.write_bytes(copy)  # the first one has removed it
 
     second = supervise(job)
 
@@ -312,3 +315,22 @@ def _tree(coordinator: Coordinator, path: str) -> Iterator[str]:
     yield path + coordinator.get(path).data.decode()
     for name in coordinator.children(path):
         yield from _tree(coordinator, f"{path}/{name}")
+
+
+def test_the_connection_s_secrets_are_gone_with_the_exit(job: JobContext, start: Callable[[str], None]) -> None:
+    start("die")
+    wait_until(lambda: exit_of(job), timeout=20, what="the exit")
+
+    assert not (helpers.directory(job) / "driver.json").exists()
+
+
+def test_the_reason_of_an_exit_holds_no_password(
+    job: JobContext, start: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SPARK_HOME", f"{tmp_path}/x?password=hunter2")
+
+    start("wait")
+    found = wait_until(lambda: exit_of(job), timeout=20, what="the exit")
+
+    assert "password=***" in found.reason
+    assert "hunter2" not in found.reason

@@ -14,7 +14,7 @@ import airflow_provider_ha
 
 
 PACKAGE = Path(airflow_provider_ha.__file__).parent
-SHARED = {"errors", "records", "names", "clock", "config", "timings", "_version"}
+SHARED = {"errors", "records", "names", "clock", "config", "timings", "redaction", "_version"}
 AIRFLOW_FACING = {"hooks", "operators", "sensors", "triggers", "get_provider_info"}
 
 # Layer -> layers that it may import. Arrows point down only.

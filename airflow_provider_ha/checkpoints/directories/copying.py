@@ -10,7 +10,7 @@ from pathlib import Path
 
 from airflow_provider_ha.checkpoints.directories.digests import digest_of
 from airflow_provider_ha.checkpoints.model import Algorithm, ManifestFile
-from airflow_provider_ha.storage.durable import flush, reflink
+from airflow_provider_ha.storage.durable import directories_as_above, flush, reflink
 from airflow_provider_ha.storage.outage import outages
 
 
@@ -24,7 +24,7 @@ def copy_file(source: Path, target: Path, algorithm: Algorithm | None = Algorith
     :raises StorageUnavailableError: One of the two file systems does not answer.
     """
     with outages(f"copied to {target}", source):
-        target.parent.mkdir(parents=True, exist_ok=True)
+        directories_as_above(target.parent)
         with source.open("rb") as reader, target.open("x+b") as writer:
             if reflink(reader, writer):
                 copied = digest_of(writer, algorithm=algorithm)

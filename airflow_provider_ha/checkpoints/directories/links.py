@@ -18,7 +18,12 @@ from typing import TypeAlias
 
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.errors import ObjectExistsError
-from airflow_provider_ha.storage.durable import flush_directory
+from airflow_provider_ha.storage.durable import (
+    PRIVATE_DIRECTORY,
+    directories_as_above,
+    flush_directory,
+    private_directories,
+)
 from airflow_provider_ha.storage.outage import is_outage, outages, unavailable
 
 
@@ -29,17 +34,21 @@ StrPath: TypeAlias = "str | os.PathLike[str]"
 
 
 @contextmanager
-def building(target: Path) -> Iterator[Path]:
+def building(target: Path, *, private: bool = True) -> Iterator[Path]:
     """Yield a hidden directory that becomes *target*, flushed to disk, when the block ends without an error.
 
+    :param private: Whether it is for its owner only; else the process decides (umask): others may read an output.
     :raises ObjectExistsError: *target* exists.
     :raises StorageUnavailableError: The file system does not answer, in the block or here.
     """
     with outages("made", target):
         _refuse_existing(target)
-        target.parent.mkdir(parents=True, exist_ok=True)
         hidden = target.parent / f".{target.name}.{new_id()}.tmp"
-        hidden.mkdir()
+        if private:
+            private_directories(target.parent)
+            hidden.mkdir(PRIVATE_DIRECTORY)
+        else:
+            hidden.mkdir(parents=True)
         try:
             yield hidden
             flush_tree(hidden)
@@ -62,7 +71,7 @@ def linked(source: StrPath, target: StrPath) -> bool:
             os.link(source, target)
         except FileNotFoundError:
             # Of either: only the first file of a directory finds the directory missing.
-            Path(target).parent.mkdir(parents=True, exist_ok=True)
+            directories_as_above(Path(target).parent)
             os.link(source, target)
     except OSError as error:
         # EXDEV: another device. EMLINK: some file systems allow few names per file; EPERM: some allow none.
@@ -95,7 +104,7 @@ def write_aside(path: Path, data: bytes) -> None:
     :raises StorageUnavailableError: The file system does not answer.
     """
     with outages("written", path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        directories_as_above(path.parent)
         aside = path.parent / f".{path.name}.{new_id()}.tmp"
         try:
             with aside.open("xb") as writer:

@@ -125,7 +125,7 @@ class FileSinkLog:
         if batch < 0:
             return
         names = CompactibleLog(source.parent, source.name).closure(batch)
-        with building(target / LOG) as log:
+        with building(target / LOG, private=False) as log:
             for name in names:
                 data = read(source.parent, name) if mode == "continue" else EMPTY_ENTRY
                 write_aside(log / Path(name).name, data)

@@ -31,7 +31,7 @@ def directory_attempt(target: Path) -> Iterator[Path]:
     """
     with storage_errors(f"cannot make {target}"), ExitStack() as held:
         check_target(target)
-        with building(target) as hidden:
+        with building(target, private=False) as hidden:
             held.enter_context(_locked(os.open(hidden, os.O_RDONLY | os.O_DIRECTORY)))
             yield hidden
 

@@ -24,6 +24,7 @@ from airflow_provider_ha.checkpoints.portable.tar_headers import MemberReader, r
 from airflow_provider_ha.checkpoints.retained.restorable import problems
 from airflow_provider_ha.checkpoints.retained.savepoint_files import MANIFEST
 from airflow_provider_ha.errors import RecordCorruptError, StorageUnavailableError
+from airflow_provider_ha.storage.durable import directories_as_above
 
 
 # About 200,000 files. It is the one part of an archive that is taken into memory.
@@ -130,7 +131,7 @@ def _read_all(reader: MemberReader) -> bytes:
 
 
 def _write(reader: MemberReader, path: Path, name: str, expected: ManifestFile) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    directories_as_above(path.parent)
     with path.open("xb") as writer:
         found = digest_of(reader, writer.write, algorithm=expected.digested_by)
         writer.flush()

@@ -15,7 +15,7 @@ from airflow_provider_ha.checkpoints.format.releases import release
 from airflow_provider_ha.checkpoints.format.state import StateReader
 from airflow_provider_ha.checkpoints.proof.scratch import check_space
 from airflow_provider_ha.errors import CheckpointMissingError, StorageUnavailableError
-from airflow_provider_ha.storage.durable import COPY_BUFFER, reflink
+from airflow_provider_ha.storage.durable import COPY_BUFFER, private_directories, reflink
 
 
 def copy_closure(directory: Path, batch: int, target: Path) -> int:
@@ -51,7 +51,7 @@ def copy_closure(directory: Path, batch: int, target: Path) -> int:
 
 def _copy(source: Path, target: Path) -> None:
     """Copy through one open file: what is renamed over it meanwhile does not matter. No flush: it is thrown away."""
-    target.parent.mkdir(parents=True, exist_ok=True)
+    private_directories(target.parent)
     with source.open("rb") as reader, target.open("xb") as writer:
         if not reflink(reader, writer):
             shutil.copyfileobj(reader, writer, COPY_BUFFER)

@@ -27,7 +27,6 @@ _ALLOWED = frozenset(
         "broker.address.ttl",
         "client.dns.lookup",
         "connections.max.idle.ms",
-        "enable.sasl.oauthbearer.unsecure.jwt",
         "enable.ssl.certificate.verification",
         "https.ca.location",
         "https.ca.pem",

@@ -93,6 +93,7 @@ def test_script_that_raises_fails_without_a_result(job: ManagedJob) -> None:
     assert code == ExitCode.FAILED
     assert job.result(run) is None
     assert "no such table" in job.failure(run)
+    assert not (job.directory(run, 1) / "driver.json").exists()  # its secrets were read, and no supervisor was there
     assert job.coordinator.find(job.paths.job_graph) is not None
 
 

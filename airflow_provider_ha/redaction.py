@@ -1,0 +1,102 @@
+"""Secrets in texts that leave a process: reasons, messages and errors that end up in ZooKeeper, files and task logs.
+
+A script's exception holds what the script gave to a library: a JDBC URL with its password, an option, a token. Two
+things are replaced: values that this process knows to be secret, and what stands where secrets stand.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from urllib.parse import quote, quote_plus
+
+from pydantic import BaseModel, SecretStr
+
+
+HIDDEN = "***"
+_LOOKED_AT = 50_000  # characters: a reason keeps 2000 of them
+_SHORT = 6  # characters: a shorter secret is replaced only where it stands alone, else it would take words apart
+_WORDS = (
+    r"pass(?:word|wd|phrase)|pwd|secret|token|credentials?|signature"
+    r"|(?:access|account|api|private|secret|shared)[._-]?key|(?<![a-z])sig"
+)
+_VALUE = r"(?:\"[^\"]*\"|'[^']*'|\{[^}]*\}|[^\s&;\"'}\]]+)"
+_SPACE = r"\s{0,9}"
+_EQUALS, _COLON = rf"[\"']?{_SPACE}={_SPACE}", rf"[\"']{_SPACE}:{_SPACE}"
+_FLAG = rf"(?<![\w-])--?[\w-]{{0,40}}(?:{_WORDS})[\w.-]{{0,40}}"
+_PATTERNS = (
+    # scheme://user:password@host
+    (re.compile(r"(://[^\s:/@]*:)[^\s/?#]*(?=@)"), rf"\1{HIDDEN}"),
+    # jdbc:oracle:thin:user/password@host
+    (re.compile(r"(?i)(jdbc:oracle:[a-z]+:[^\s/@]+/)[^\s@]+(?=@)"), rf"\1{HIDDEN}"),
+    # -----BEGIN PRIVATE KEY----- ... -----END
+    (
+        re.compile(r"(-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----).*?(?=-----END|\Z)", re.DOTALL),
+        rf"\1{HIDDEN}",
+    ),
+    # Authorization: Bearer eyJ..., Authorization: AWS4-HMAC-SHA256 ...
+    (re.compile(r"(?i)(authorization[\"']?\s*[:=]\s*[\"']?)[^\"'\r\n]+"), rf"\1{HIDDEN}"),
+    (re.compile(r"(?i)(\bbearer\s+)[\w.~+/=-]{8,}"), rf"\1{HIDDEN}"),
+    # password=..., spark.hadoop.fs.s3a.secret.key=..., "password": "...", X-Amz-Signature=...
+    (re.compile(rf"(?i)((?:{_WORDS})[\w.-]{{0,80}}(?:{_EQUALS}|{_COLON})){_VALUE}"), rf"\1{HIDDEN}"),
+    # A word and its value, as people write it
+    (re.compile(rf"(?i)((?:pass(?:word|wd|phrase)|pwd|secret){_SPACE}:{_SPACE}){_VALUE}"), rf"\1{HIDDEN}"),
+    # --password ..., ['--password', '...']
+    (re.compile(rf"(?i)({_FLAG}(?:[\"'],{_SPACE}[\"']|\s{{1,9}})){_VALUE}"), rf"\1{HIDDEN}"),
+    # Names of keys of AWS
+    (re.compile(r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"), HIDDEN),
+)
+_SECRET_NAME = re.compile(rf"(?i){_WORDS}")
+# Names that speak of a secret and hold none: fs.s3a.aws.credentials.provider, spark.security.credentials.hive.enabled
+_NO_SECRET = ("provider", "enabled", "class", "type", "algorithm", "file", "path", "location")
+_PLAIN_VALUES = frozenset({"true", "false"})
+_known: set[str] = set()
+
+
+def redact(text: str, secrets: Iterable[str] = ()) -> str:
+    """Return *text* without secrets; long texts are cut. Pure.
+
+    :param secrets: Values that are secret wherever they stand, also as a part of a URL.
+    """
+    text = text[:_LOOKED_AT]
+    forms = {form for secret in secrets if secret for form in (secret, quote(secret, safe=""), quote_plus(secret))}
+    for form in sorted(forms, key=len, reverse=True):
+        if len(form) >= _SHORT:
+            text = text.replace(form, HIDDEN)
+        else:
+            text = re.sub(rf"(?<!\w){re.escape(form)}(?!\w)", HIDDEN, text)
+    for pattern, replaced in _PATTERNS:
+        text = pattern.sub(replaced, text)
+    return text
+
+
+def secrets_of(model: BaseModel) -> set[str]:
+    """Return every secret value of a model and of the models in it; of ``user:password`` the password as well."""
+    found: set[str] = set()
+    for name in type(model).model_fields:
+        value = getattr(model, name)
+        if isinstance(value, SecretStr):
+            whole = value.get_secret_value()
+            found |= {whole, whole.partition(":")[2]} if name.endswith("_auth") else {whole}
+        elif isinstance(value, BaseModel):
+            found |= secrets_of(value)
+    return found - {""}
+
+
+def secret_values(named: Mapping[str, str]) -> set[str]:
+    """Return the values of a conf or an environment whose names say that they are secret."""
+    return {
+        value
+        for name, value in named.items()
+        if value and value not in _PLAIN_VALUES and _SECRET_NAME.search(name) and not name.lower().endswith(_NO_SECRET)
+    }
+
+
+def remember(secrets: Iterable[str]) -> None:
+    """Hide these values from now on in every text that this process makes public."""
+    _known.update(secrets)
+
+
+def public(text: str) -> str:
+    """Return *text* as it may leave this process: without secrets, those of :func:`remember` included."""
+    return redact(text, _known)

@@ -1,0 +1,158 @@
+"""Whether a submission's processes are gone: what this user or container may not see is unknown, and not gone."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from airflow_provider_ha.clock import new_id
+from airflow_provider_ha.jobs.driver_spec import SUBMISSION_VARIABLE
+from airflow_provider_ha.jobs.model import SubmissionStarted
+from airflow_provider_ha.submit import local
+from airflow_provider_ha.submit.local import LocalEngine
+from airflow_provider_ha.submit.this_host import boot_id, pid_namespace
+from airflow_provider_ha.testing.waiting import wait_until
+
+
+ROOT, NOBODY, WITHOUT_PROCESSES = 0, 65534, 65533
+as_root = pytest.mark.skipif(os.geteuid() != ROOT, reason="only root can become another user")
+
+
+@pytest.fixture
+def submission_id() -> str:
+    return new_id()
+
+
+@pytest.fixture
+def process(submission_id: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A process of a submission, by this user."""
+    found = subprocess.Popen(["sleep", "600"], env={**os.environ, SUBMISSION_VARIABLE: submission_id})
+    wait_until(lambda: "sleep" in psutil.Process(found.pid).cmdline()[:1], timeout=10, what="the process")
+    yield found
+    found.kill()
+    found.wait()
+
+
+def record(process: subprocess.Popen[bytes]) -> SubmissionStarted:
+    return local._started(psutil.Process(process.pid), Path("driver.log"))
+
+
+def as_nobody(submission_id: str, started: SubmissionStarted) -> bool:
+    """Ask as another user, in a child."""
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+            os._exit(int(LocalEngine().is_gone(submission_id, started)))
+        finally:
+            os._exit(99)
+    _, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    assert code in (0, 1)
+    return bool(code)
+
+
+def test_a_process_that_lives_is_not_gone_and_one_that_ended_is(
+    submission_id: str, process: subprocess.Popen[bytes]
+) -> None:
+    started = record(process)
+    alive = LocalEngine().is_gone(submission_id, started)
+
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+
+    assert not alive
+    assert LocalEngine().is_gone(submission_id, started)
+
+
+@as_root
+def test_a_process_of_another_user_is_unknown(submission_id: str, process: subprocess.Popen[bytes]) -> None:
+    assert not as_nobody(submission_id, record(process))
+
+
+@as_root
+def test_a_record_of_an_older_release_does_not_hide_a_process_of_another_user(
+    submission_id: str, process: subprocess.Popen[bytes]
+) -> None:
+    old = record(process).model_copy(update={"boot": "", "pid_namespace": "", "uid": None})
+
+    assert not as_nobody(submission_id, old)
+
+
+@as_root
+def test_processes_of_users_who_cannot_have_started_it_do_not_hide_its_end(
+    submission_id: str, process: subprocess.Popen[bytes]
+) -> None:
+    """Another user's service that was started later is on every host."""
+    ended = record(process).model_copy(update={"uid": WITHOUT_PROCESSES})
+
+    assert as_nobody(submission_id, ended)
+
+
+@pytest.mark.parametrize("elsewhere", [{"host": "another"}, {"boot": "another"}, {"pid_namespace": "pid:[1]"}], ids=str)
+def test_where_it_was_not_started_nothing_is_known(
+    submission_id: str, process: subprocess.Popen[bytes], elsewhere: dict[str, str]
+) -> None:
+    started = record(process)
+    process.kill()
+    process.wait()
+
+    assert LocalEngine().is_gone(submission_id, started)
+    assert not LocalEngine().is_gone(submission_id, started.model_copy(update=elsewhere))
+
+
+def test_a_proc_that_hides_the_processes_of_others_answers_nothing_about_them(
+    submission_id: str, process: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = record(process)
+    process.kill()
+    process.wait()
+    monkeypatch.setattr(local, "sees_processes_of_others", lambda: False)
+
+    assert LocalEngine().is_gone(submission_id, started)  # one's own are always listed
+    assert not LocalEngine().is_gone(submission_id, started.model_copy(update={"uid": NOBODY}))
+
+
+def test_another_pid_namespace_with_the_name_of_this_host_knows_nothing(
+    submission_id: str, process: subprocess.Popen[bytes]
+) -> None:
+    """Two containers with the network of their host: the second sees none of the processes of the first."""
+    inside = ["unshare", "--pid", "--fork", "--mount-proc"]
+    if (
+        shutil.which("unshare") is None
+        or subprocess.run([*inside, "true"], check=False, capture_output=True).returncode
+    ):
+        pytest.skip("this host does not let a test make a PID namespace")
+    program = (
+        "import sys; from airflow_provider_ha.submit.local import LocalEngine; "
+        "from airflow_provider_ha.jobs.model import SubmissionStarted; "
+        "print(LocalEngine().is_gone(sys.argv[1], SubmissionStarted.from_bytes(sys.argv[2].encode(), source='test')))"
+    )
+
+    asked = subprocess.run(
+        [*inside, sys.executable, "-c", program, submission_id, record(process).to_bytes().decode()],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert asked.stdout.strip() == "False"
+
+
+def test_a_submission_says_where_its_process_is_counted(process: subprocess.Popen[bytes]) -> None:
+    started = record(process)
+
+    assert (started.host, started.boot, started.uid) == (socket.gethostname(), boot_id(), os.getuid())
+    assert started.pid_namespace == pid_namespace()
+    assert started.pid_namespace.startswith("pid:[")

@@ -1,0 +1,122 @@
+"""Secrets do not leave a process in the text of an error; what a reader needs to find the fault stays."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.redaction import redact, secret_values, secrets_of
+
+
+SECRET = "hunter2-Xy%7"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "jdbc:postgresql://db:5432/prod?user=app&password={}&ssl=true",
+        "jdbc:sqlserver://db;user=sa;password={};encrypt=true",
+        "jdbc:sqlserver://db;user=sa;Password={{{}}};encrypt=true",
+        "jdbc:oracle:thin:scott/{}@//db:1521/prod",
+        "postgres://app:{}@db:5432/prod",
+        "https://:{}@host/path",
+        "options: {{'dbtable': 't', 'password': '{}'}}",
+        'body {{"client_secret": "{}", "x": 1}}',
+        "spark.hadoop.fs.s3a.secret.key={} is wrong",
+        "AWS_SECRET_ACCESS_KEY={}",
+        "https://x.blob.core.windows.net/c?sv=2024&sig={}&se=2026",
+        "https://bucket.s3.amazonaws.com/k?X-Amz-Credential=a&X-Amz-Signature={}",
+        "AccountName=a;AccountKey={};EndpointSuffix=core.windows.net",
+        "fs.azure.account.key.acc.dfs.core.windows.net = {}",
+        "Authorization: Bearer {}",
+        "authorization: AWS4-HMAC-SHA256 Credential=x, Signature={}",
+        "called with ['--db-password', '{}', '--since', 'now']",
+        "main.py --password {} --since now",
+        "pwd: {}",
+        "-Djavax.net.ssl.keyStorePassword={}",
+        "-----BEGIN RSA PRIVATE KEY-----\nMII{}\nAB\n-----END RSA PRIVATE KEY-----",
+        "oauth token={}",
+        'passphrase = "{}"',
+    ],
+)
+def test_what_stands_where_secrets_stand_is_hidden(text: str) -> None:
+    said = redact(text.format(SECRET))
+
+    assert SECRET not in said
+    assert "***" in said
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "query 'hourly' failed: [TABLE_OR_VIEW_NOT_FOUND] The table or view `t` cannot be found. SQLSTATE: 42P01",
+        "the script writes to the relative path 'out'; here that is /data/jobs/x/submissions/1-1/app/files/out",
+        "java.io.FileNotFoundException: file:/data/in/2026-11-22T10:00:00/part-0.json does not exist",
+        "hdfs://namenode:8020/data/part@v1 is not there",
+        "ZooKeeper at zk1:2181,zk2:2181 did not answer",
+        "[PARSE_SYNTAX_ERROR] Syntax error at or near 'from': unexpected token 'from'",
+        "the checkpoint 1b4f0e9851971998e732078544c96b36c3d01ced is bad",
+        "connection refused: localhost/127.0.0.1:5432, user app",
+        "signal 9, exit code -9",
+    ],
+)
+def test_what_a_reader_needs_stays(text: str) -> None:
+    assert redact(text) == text
+
+
+def test_the_rest_of_a_url_stays() -> None:
+    assert redact("postgres://app:pw12345@db:5432/prod is down") == "postgres://app:***@db:5432/prod is down"
+
+
+@pytest.mark.parametrize("text", ["wrong: {}", "user={}x", "https://h/p?q={}", "{}"])
+def test_a_known_secret_is_hidden_wherever_it_stands(text: str) -> None:
+    assert SECRET not in redact(text.format(SECRET), [SECRET])
+
+
+def test_a_known_secret_is_hidden_in_a_url_as_well() -> None:
+    assert "p%40ss%2Fword" not in redact("GET /x?q=p%40ss%2Fword", ["p@ss/word"])
+
+
+def test_a_short_secret_does_not_take_words_apart() -> None:
+    assert redact("abc: cab abcd", ["abc"]) == "***: cab abcd"
+
+
+def test_the_secrets_of_a_connection_are_known_with_the_password_alone() -> None:
+    config = HaConfig.build(
+        zookeeper="zk:2181",
+        storage_root="file:///data",
+        digest_auth="user:zk-secret",
+        sasl_auth="user:sasl-secret",
+        tls={"key_password": "tls-secret"},
+        s3={"access_key": "key", "secret_key": "s3-secret"},
+    )
+
+    found = secrets_of(config)
+
+    assert {"zk-secret", "user:zk-secret", "sasl-secret", "tls-secret", "s3-secret", "key"} <= found
+
+
+def test_a_conf_names_its_secrets() -> None:
+    conf = {
+        "spark.hadoop.fs.s3a.secret.key": "a",
+        "spark.ssl.keyPassword": "b",
+        "spark.app.name": "c",
+        "DB_TOKEN": "d",
+        "spark.hadoop.fs.s3a.aws.credentials.provider": "org.apache.Provider",
+        "spark.security.credentials.hive": "false",
+    }
+
+    assert secret_values(conf) == {"a", "b", "d"}
+
+
+@pytest.mark.parametrize(
+    "text", ["a" * 2_000_000, "password" * 200_000, "://a:" * 200_000, "-" * 1_000_000, "{" * 1_000_000]
+)
+def test_a_long_text_takes_no_long_time(text: str) -> None:
+    began = time.monotonic()
+
+    redact(text)
+
+    assert time.monotonic() - began < 5
