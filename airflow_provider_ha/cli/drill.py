@@ -44,7 +44,7 @@ def run_drill(
 ) -> None:
     """Rehearse a restore on this host: verify, copy, load and start the newest savepoint, with no sink.
 
-    The job does not notice. Each phase is told on stderr when it begins.
+    The job does not notice. Each phase prints a line on stderr when it begins.
 
     Exit 0: Spark goes on from it, within the limits; 1: it does not; 2: it gave no answer.
     """

@@ -27,7 +27,7 @@ from airflow_provider_ha.jobs.driver_spec import write_private
 log = logging.getLogger(__name__)
 
 _DYING_SECONDS = 1.0
-# Up to here Spark is busy with its own start, and half of that is the second compiler, whose code pays off later.
+# Up to so many bytes Spark is busy with its own start, where the work of the second compiler does not pay off.
 _SMALL = 64 << 20
 _QUICK_START = "-XX:TieredStopAtLevel=1"
 

@@ -87,7 +87,7 @@ def prove_cut(
     :param directory: One directory per query: a pin or a savepoint.
     :param place: Where copies are made, and removed.
     :param application: Starts the queries; ``None`` when only their state is to be loaded.
-    :param progress_to: Is told what is being done, with the query's name.
+    :param progress_to: Receives what is being done, with the query's name.
     :raises StorageUnavailableError: A copy could not be made.
     """
 

@@ -87,7 +87,7 @@ def covering(root: Path, place: Path, tell: Callable[[str], None], workers: int 
 
     :param root: The repository.
     :param place: Where the records are.
-    :param tell: Is told how far it is.
+    :param tell: Receives how far it is.
     :param workers: Test processes; 0 for none beside pytest's own.
     """
     place.mkdir(parents=True, exist_ok=True)

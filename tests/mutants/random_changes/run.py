@@ -3,7 +3,7 @@
 Each is tried on a copy, with the quick tests that execute its line. The same seed chooses the same changes; results are
 kept in ``build/mutants/random.json``, so a run that was interrupted goes on, and a survivor is tried again once the
 tests have changed. Exit code 0 only when none is left: each survivor is killed by a new test, removed with the code
-that nobody needs, or listed in ``equivalent.toml`` with its reason.
+that is not needed, or listed in ``equivalent.toml`` with its reason.
 """
 
 from __future__ import annotations

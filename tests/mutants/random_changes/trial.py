@@ -58,7 +58,7 @@ class Trial(BaseModel):
 
     @property
     def left(self) -> bool:
-        """Whether somebody has to look into it."""
+        """Whether it still needs a test, or a reason."""
         return self.fate in (Fate.SURVIVED, Fate.NOT_COVERED)
 
 
