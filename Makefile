@@ -28,8 +28,9 @@ test-long: venv ## Run what takes longer: a real Airflow, real kills, full matri
 	{ $(BIN)/pytest -m "(long or system) and not apart" --timeout 1800 -n $(WORKERS) --dist loadfile --no-loadscope-reorder; \
 	others=$$?; wait $$apart; of_apart=$$?; cat build/apart.log; exit $$((others + of_apart)); }
 
-mutants: venv ## Break the package, one guard at a time, and see a test fail (ONLY=pattern)
-	@$(BIN)/python -m tests.mutants.run $(if $(ONLY),--only '$(ONLY)')
+mutants: venv ## Break the package, one guard at a time, and see a test fail (ONLY=pattern), or at random (RANDOM=n SEED=s)
+	@$(if $(RANDOM),nice -n 19 $(BIN)/python -m tests.mutants.random_changes.run --number $(RANDOM) --seed $(or $(SEED),1),\
+	$(BIN)/python -m tests.mutants.run) $(if $(ONLY),--only '$(ONLY)')
 
 lint: venv ## Check style and spelling
 	@$(BIN)/ruff check .

@@ -44,7 +44,9 @@ def run_drill(
 ) -> None:
     """Rehearse a restore on this host: verify, copy, load and start the newest savepoint, with no sink.
 
-    The job does not notice. Exit 0: Spark goes on from it, within the limits; 1: it does not; 2: it gave no answer.
+    The job does not notice. Each phase prints a line on stderr when it begins.
+
+    Exit 0: Spark goes on from it, within the limits; 1: it does not; 2: it gave no answer.
     """
     with cluster(context, as_json=as_json) as client:
         request = DrillRequest(
@@ -54,7 +56,7 @@ def run_drill(
             limits=Limits(max_age=max_age, max_duration=max_duration),
             options=ProofOptions(start=not load_only, heap=heap, deadline=deadline),
         )
-        done = drill(client.context(job_id), request)
+        done = drill(client.context(job_id), request, lambda line: console.err.print(line, markup=False))
     if as_json:
         console.print_json(done)
     else:
@@ -106,9 +108,11 @@ def _print(done: Drill) -> None:
     for reason in done.reasons:
         console.out.print(f"- {reason}", markup=False)
     console.print_table(("STEP", "SECONDS"), [*done.seconds.items(), ("total", done.total_seconds)], empty="")
-    console.print_table(("QUERY", "BATCH", "LOADED", "STARTED", "ROWS"), _queries(done), empty="Spark was not asked")
+    console.print_table(
+        ("QUERY", "BATCH", "LOADED", "STARTED", "PARTITIONS", "ROWS"), _queries(done), empty="Spark was not asked"
+    )
 
 
 def _queries(done: Drill) -> Iterator[tuple[object, ...]]:
     for name, query in done.queries.items():
-        yield name, query.batch, query.loaded, query.started, query.state_rows
+        yield name, query.batch, query.loaded, query.started, query.partitions, query.state_rows

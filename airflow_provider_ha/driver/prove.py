@@ -27,6 +27,9 @@ from airflow_provider_ha.jobs.driver_spec import write_private
 log = logging.getLogger(__name__)
 
 _DYING_SECONDS = 1.0
+# Up to so many bytes Spark is busy with its own start, where the work of the second compiler does not pay off.
+_SMALL = 64 << 20
+_QUICK_START = "-XX:TieredStopAtLevel=1"
 
 
 class Voice:
@@ -69,9 +72,9 @@ def prove(request: ProofRequest, voice: Voice) -> None:
     os.environ["PYSPARK_SUBMIT_ARGS"] = f'--properties-file "{request.scratch / "spark.properties"}" pyspark-shell'
     jvm = gateway()
     keep_at_home(jvm, {key: value for key, value in properties.items() if key in forced(request)})
-    if request.readings:
-        session = _session()
-        voice.say(Answer(event=Event.SPARK))
+    session = _session() if request.readings else None
+    voice.say(Answer(event=Event.SPARK))
+    if session is not None:
         load_state(session, request, voice.say)
         session.stop()
     if request.application is not None and not voice.refused:
@@ -101,8 +104,10 @@ def spark_properties(request: ProofRequest) -> dict[str, str]:
     application, temporary = request.application, request.scratch / "spark"
     temporary.mkdir(exist_ok=True)
     values = dict(application.conf) if application else {}
-    options = f'{values.get("spark.driver.extraJavaOptions", "")} -Djava.io.tmpdir="{temporary}"'
-    values["spark.driver.extraJavaOptions"] = options.strip()
+    said = values.get("spark.driver.extraJavaOptions", "")
+    quick = f"{_QUICK_START} " if request.size <= _SMALL else ""
+    # Of two options that say the same thing the JVM takes the last one: the application's.
+    values["spark.driver.extraJavaOptions"] = f'{quick}{said} -Djava.io.tmpdir="{temporary}"'.strip()
     lists = {
         "spark.submit.pyFiles": application.py_files if application else (),
         "spark.files": application.files if application else (),

@@ -35,12 +35,15 @@ class DrilledQuery(Model):
     :param loaded: ``proven``, ``refuted``, ``unknown``, ``nothing`` (the query has no state) or ``not_asked``.
     :param started: The same, of the start of the job's own application.
     :param state_rows: Rows of state that Spark read.
+    :param partitions: Partitions of state that Spark loaded, each with a store of its own: what the time of ``load``
+        depends on when the state is small. 0 in records of earlier releases.
     """
 
     batch: int
     loaded: str
     started: str
     state_rows: int = 0
+    partitions: int = 0
 
 
 class Drill(Record):
@@ -51,7 +54,8 @@ class Drill(Record):
     :param cut: Query -> N.
     :param size: Bytes of its files.
     :param age_seconds: Its age when the drill began: what a disaster at that moment would have cost (RPO).
-    :param seconds: Step -> seconds: ``choose``, ``verify``, ``fetch``, ``copy``, ``load``, ``start``.
+    :param seconds: Step -> seconds: ``choose``, ``verify``, ``fetch``, ``copy``, ``spark``, ``load``, ``start``. In
+        records of earlier releases the start of Spark is part of ``load``.
     :param total_seconds: From the choice to the first batch that Spark committed on it (RTO, on one host).
     :param reasons: Why the verdict is not PASSED, each as a sentence without a final stop.
     :param spark_version: The release that was asked.

@@ -80,7 +80,7 @@ class SparkHaRestoreDrillOperator(SparkHaBaseOperator):
         with airflow_errors():
             request = self.request(request_id(context))
         with self.client() as client:
-            done = drill(client.context(self.job_id), request)
+            done = drill(client.context(self.job_id), request, self.log.info)
         self.log.info("%s", drill_text(done))
         if done.verdict.value == "PASSED":
             return drill_json(done)
@@ -120,5 +120,9 @@ def drill_text(done: Drill) -> str:
     head = f"{done.source}, {done.age_seconds:.0f} s old, {done.size} bytes: {done.verdict.value}"
     reasons = "".join(f"\n- {reason}" for reason in done.reasons)
     steps = table(("step", "seconds"), [*done.seconds.items(), ("total", done.total_seconds)])
-    rows = [(name, query.batch, query.loaded, query.started, query.state_rows) for name, query in done.queries.items()]
-    return f"{head}{reasons}\n{steps}\n{table(('query', 'batch', 'loaded', 'started', 'rows of state'), rows)}"
+    queries = [
+        (name, query.batch, query.loaded, query.started, query.partitions, query.state_rows)
+        for name, query in done.queries.items()
+    ]
+    columns = ("query", "batch", "loaded", "started", "partitions", "rows of state")
+    return f"{head}{reasons}\n{steps}\n{table(columns, queries)}"

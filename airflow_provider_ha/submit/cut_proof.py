@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.model import QueryCut
@@ -86,8 +87,13 @@ def prove_cut(
     :param directory: One directory per query: a pin or a savepoint.
     :param place: Where copies are made, and removed.
     :param application: Starts the queries; ``None`` when only their state is to be loaded.
+    :param progress_to: Receives what is being done, with the query's name.
     :raises StorageUnavailableError: A copy could not be made.
     """
+
+    def named(query: str, now: Progress) -> None:
+        progress_to(replace(now, query=query))
+
     return {
         query: prove(
             directory / query,
@@ -97,7 +103,7 @@ def prove_cut(
             scratch_directory=place,
             heap=options.heap,
             deadline=options.deadline,
-            progress_to=progress_to,
+            progress_to=partial(named, query),
         )
         for query, part in queries.items()
         if part.batch >= 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -30,6 +30,7 @@ from airflow_provider_ha.errors import (
 from airflow_provider_ha.jobs.drills import Drill, DrilledQuery, DrillStore
 from airflow_provider_ha.submit.context import JobContext, who
 from airflow_provider_ha.submit.cut_proof import ProofOptions, fetch, proof_place, prove_cut
+from airflow_provider_ha.submit.drill_phases import Phases
 from airflow_provider_ha.submit.drill_verdict import Limits, decide
 from airflow_provider_ha.submit.held import held, pointer_path
 from airflow_provider_ha.submit.restore import savepoint_store, select_checkpoint
@@ -71,9 +72,10 @@ class _Found:
     proofs: Mapping[str, Proof] = field(default_factory=dict)
 
 
-def drill(job: JobContext, request: DrillRequest) -> Drill:
+def drill(job: JobContext, request: DrillRequest, tell: Callable[[str], None] = log.info) -> Drill:
     """Drill a job, or find again what the request's drill found out. Returns its record, whatever the verdict.
 
+    :param tell: Is given one line for each phase, when it begins.
     :raises UnknownJobError: There is no such job.
     :raises CheckpointMissingError: There is nothing to restore from.
     :raises StorageUnavailableError: Something could not be read, or the copy could not be made; nothing was recorded.
@@ -86,11 +88,12 @@ def drill(job: JobContext, request: DrillRequest) -> Drill:
         log.info("drill %s of job %s is over already: %s", drill_id, job.job_id, known.verdict.value)
         return known
     began, watch = job.clock.now(), Stopwatch(job.clock)
+    phases = Phases(watch, tell)
     choose = partial(_choose, job, request.want)
     with proof_place(job) as place, held(job, choose, by=f"drill {drill_id}") as name:
-        watch.begin("choose")
+        phases.begin("choose", name)
         selection = select_checkpoint(job, want=name, fallback=False, depth="quick")
-        found = _prove(job, request, selection, place, watch)
+        found = _prove(job, request, selection, place, phases)
         watch.end()
         if found.problems and job.coordinator.find(pointer_path(job.paths, name)) is None:
             raise StorageUnavailableError(f"{name} of job {job.job_id!r} was removed while it was drilled")
@@ -117,20 +120,20 @@ def _choose(job: JobContext, want: str) -> str:
     return f"{SAVEPOINT}-{listing.pointers[0].savepoint_id}"
 
 
-def _prove(job: JobContext, request: DrillRequest, selection: Selection, place: Path, watch: Stopwatch) -> _Found:
+def _prove(job: JobContext, request: DrillRequest, selection: Selection, place: Path, phases: Phases) -> _Found:
     chosen = selection.chosen
     if chosen is None:
         last = selection.candidates[-1]
         return _Found((f"{last.file or last.source}: {last.reason}",))
     directory = job.config.work_path / chosen.directory
     try:
-        watch.begin("verify")
+        phases.begin("verify", "every byte is compared with the manifest")
         damaged = _damaged(job, chosen, directory)
         if damaged:
             return _Found(damaged)
         application = None
         if request.options.start:
-            watch.begin("fetch")
+            phases.begin("fetch", "the application comes out of storage")
             application = fetch(job, chosen.graph, place / "application")
         proofs = prove_cut(
             directory,
@@ -138,7 +141,7 @@ def _prove(job: JobContext, request: DrillRequest, selection: Selection, place: 
             place,
             application=application,
             options=request.options,
-            progress_to=lambda now: watch.begin(now.step.value),
+            progress_to=phases.of_proof,
         )
     except _NOT_RESTORABLE as error:
         return _Found((error.message,))
@@ -185,4 +188,5 @@ def _query(proof: Proof, batch: int) -> DrilledQuery:
         loaded=proof.loading.outcome.value,
         started=proof.starting.outcome.value,
         state_rows=sum(sum(state.rows) for state in proof.state),
+        partitions=sum(len(state.rows) for state in proof.state),
     )

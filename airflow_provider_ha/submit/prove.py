@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -44,7 +44,8 @@ class ProofStep(str, Enum):
 
     VERIFY = "verify"
     COPY = "copy"
-    LOAD = "load"  # the start of Spark is part of it
+    SPARK = "spark"  # its JVM starts, with a session
+    LOAD = "load"
     START = "start"
 
 
@@ -56,12 +57,25 @@ class Progress:
     :param done: How many stores are verified, or readings done.
     :param of: How many there are; 0 while that is not known.
     :param step: What is being done, for programs.
+    :param query: Which query of a cut; empty where there is only one.
     """
 
     doing: str
     done: int = 0
     of: int = 0
     step: ProofStep = ProofStep.VERIFY
+    query: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """What Spark is given.
+
+    :param size: Bytes.
+    """
+
+    directory: Path
+    size: int
 
 
 def prove(
@@ -106,15 +120,16 @@ def prove(
         if chosen is None or copied is None:
             return _not_asked(directory, chosen, report, time.monotonic() - began)
         request = ProofRequest(
-            copy_directory=copied,
+            copy_directory=copied.directory,
             original=directory.absolute(),
             batch=chosen,
-            state_by_id=state_by_id(copied, chosen),
-            readings=readings(copied, chosen),
+            state_by_id=state_by_id(copied.directory, chosen),
+            readings=readings(copied.directory, chosen),
             query=query,
             application=application,
             scratch=place,
             heap=heap.lower(),
+            size=copied.size,
         )
         decision = _ask(request, deadline, env or {}, progress_to)
     return Proof(
@@ -133,7 +148,7 @@ def prove(
 
 def _copied(
     directory: Path, batch: int | None, sink: Directory | None, place: Path, progress_to: Callable[[Progress], None]
-) -> tuple[Report, int | None, Path | None]:
+) -> tuple[Report, int | None, _Copy | None]:
     """Verify, choose and copy; return the report, the batch and its copy: none where Spark is not to be asked.
 
     A running query may purge the batch before it is copied: then a newer one is chosen, unless it was asked for.
@@ -150,12 +165,13 @@ def _copied(
             return report, chosen, None
         progress_to(Progress(f"copying batch {chosen}", step=ProofStep.COPY))
         try:
-            copy_closure(directory, chosen, place / f"copy-{attempt}")
+            copied = place / f"copy-{attempt}"
+            size = copy_closure(directory, chosen, copied)
         except CheckpointMissingError:
             if batch is not None or attempt == ATTEMPTS:
                 raise
         else:
-            return report, chosen, place / f"copy-{attempt}"
+            return report, chosen, _Copy(copied, size)
     raise AssertionError("the last attempt returns or raises")
 
 
@@ -164,19 +180,23 @@ def _ask(
 ) -> Decision:
     if not request.readings and request.application is None:
         return decide(request, [], "")
-    progress_to(Progress("starting Spark", 0, len(request.readings), ProofStep.LOAD))
+    progress_to(Progress("starting Spark", 0, len(request.readings), ProofStep.SPARK))
     answers: list[Answer] = []
 
     def hear(answer: Answer) -> None:
         answers.append(answer)
-        done = sum(item.reading is not None for item in answers)
-        waits_for_start = done == len(request.readings) and request.application is not None
-        doing = "starting the query" if waits_for_start else "loading the state"
-        step = ProofStep.START if waits_for_start else ProofStep.LOAD
-        progress_to(Progress(doing, done, len(request.readings), step))
+        progress_to(after(request, answers))
 
     ending = run_child(Child(request, env), deadline, hear)
     return decide(request, answers, ending)
+
+
+def after(request: ProofRequest, answers: Sequence[Answer]) -> Progress:
+    """Return what the child does after these answers. Pure."""
+    done, of = sum(item.reading is not None for item in answers), len(request.readings)
+    if done == of and request.application is not None:
+        return Progress("starting the query", done, of, ProofStep.START)
+    return Progress("loading the state", done, of, ProofStep.LOAD)
 
 
 def _choose(directory: Path, report: Report, batch: int | None) -> int | None:

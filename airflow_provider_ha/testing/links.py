@@ -14,7 +14,9 @@ import struct
 import threading
 from collections.abc import Callable
 
+from airflow_provider_ha.coordination.ports import is_free
 from airflow_provider_ha.coordination.raw_socket import hang_up, receive
+from airflow_provider_ha.testing.gate import Gate
 
 
 _HOST = "127.0.0.1"
@@ -26,8 +28,9 @@ _PROTOCOLS = (-65536, -65535)
 class Link:
     """One direction: where one member connects to when it wants to reach another one.
 
-    While it is silent nothing is lost: what was under way arrives late, as TCP does it after a cut. Connections can
-    still be opened, as by a route whose far end does not answer.
+    It refuses connections while the other member does not listen, as the port of that member does. While it is silent
+    nothing is lost: what was under way arrives late, as TCP does it after a cut. Connections can still be opened, as by
+    a route whose far end does not answer.
 
     :param target: Port of the other member.
     :param way_back: Returns the port of the link in the other direction, for election connections.
@@ -38,20 +41,20 @@ class Link:
         self._way_back = way_back
         self._open = threading.Event()
         self._open.set()
-        self._closed = False
         self._lock = threading.Lock()
         self._sockets: list[socket.socket] = []
-        self._listener = socket.create_server((_HOST, 0))
+        self._gate = Gate(lambda: not self._open.is_set() or not is_free(self._target))
         threading.Thread(target=self._accept, name="ensemble-link", daemon=True).start()
 
     @property
     def port(self) -> int:
         """Where it listens."""
-        return int(self._listener.getsockname()[1])
+        return self._gate.port
 
     def silence(self) -> None:
         """Let nothing through, and keep every connection open."""
         self._open.clear()
+        self._gate.look()
 
     def heal(self) -> None:
         """Let everything through again, first of all what was held."""
@@ -59,19 +62,15 @@ class Link:
 
     def close(self) -> None:
         """Close every connection and stop listening."""
-        self._closed = True
+        self._gate.close()
         self._open.set()
         with self._lock:
-            ends, self._sockets = [self._listener, *self._sockets], []
+            ends, self._sockets = self._sockets, []
         for end in ends:
             hang_up(end)
 
     def _accept(self) -> None:
-        while not self._closed:
-            try:
-                near, _ = self._listener.accept()
-            except OSError:
-                return
+        while (near := self._gate.accept()) is not None:
             threading.Thread(target=self._connect, args=(near,), name="ensemble-link", daemon=True).start()
 
     def _connect(self, near: socket.socket) -> None:

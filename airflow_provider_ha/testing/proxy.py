@@ -18,11 +18,14 @@ from types import TracebackType
 
 from typing_extensions import Self
 
+from airflow_provider_ha.coordination.ports import is_free
 from airflow_provider_ha.coordination.raw_socket import hang_up, receive
+from airflow_provider_ha.testing.gate import Gate
 
 
 _log = logging.getLogger(__name__)
 
+_HOST = "127.0.0.1"
 _LENGTH = struct.Struct("!i")
 _XID_AND_TYPE = struct.Struct("!ii")
 _TRANSACTION = 14
@@ -35,7 +38,7 @@ class _Mode(Enum):
 
 
 class FaultProxy:
-    """Forwards connections to one server, until told otherwise.
+    """Forwards connections to one server, and refuses them while a server of this host does not listen.
 
     :param target: ``host:port`` of the server.
     """
@@ -43,19 +46,19 @@ class FaultProxy:
     def __init__(self, target: str) -> None:
         host, _, port = target.rpartition(":")
         self._target = (host, int(port))
-        self._listener = socket.create_server(("127.0.0.1", 0))
         self._mode = _Mode.FORWARD
         self._lock = threading.Lock()
         self._pairs: list[_Pair] = []
         self._ambush: _Ambush | None = None
         self._drop_replies = False
         self.hit = threading.Event()
+        self._gate = Gate(lambda: self._mode is not _Mode.CUT and (host != _HOST or not is_free(int(port))))
         threading.Thread(target=self._accept, name="fault-proxy", daemon=True).start()
 
     @property
     def hosts(self) -> str:
         """Connection string for the client: ``127.0.0.1:<port>``."""
-        return f"127.0.0.1:{self._listener.getsockname()[1]}"
+        return f"{_HOST}:{self._gate.port}"
 
     def heal(self) -> None:
         """Forward again. Connections that hung in a black hole stay dead; new ones work."""
@@ -64,12 +67,14 @@ class FaultProxy:
                 self._close_pairs()
             self._mode = _Mode.FORWARD
             self._drop_replies = False
+        self._gate.look()
 
     def cut(self) -> None:
         """Cut every connection and refuse new ones, until :meth:`heal`."""
         with self._lock:
             self._mode = _Mode.CUT
             self._close_pairs()
+        self._gate.look()
 
     def black_hole(self) -> None:
         """Swallow every byte in both directions and keep the connections open, until :meth:`heal`."""
@@ -104,8 +109,8 @@ class FaultProxy:
 
     def close(self) -> None:
         """Cut everything and stop listening."""
+        self._gate.close()
         self.cut()
-        hang_up(self._listener)
 
     def __enter__(self) -> Self:
         return self
@@ -116,12 +121,8 @@ class FaultProxy:
         self.close()
 
     def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return
-            if self._mode is _Mode.CUT:
+        while (client := self._gate.accept()) is not None:
+            if self._mode is _Mode.CUT:  # it came just before the cut
                 client.close()
                 continue
             try:

@@ -244,10 +244,12 @@ def test_a_lost_leadership_is_claimed_with_its_recovery(
     leader = another()
     take_lock(replace(job, coordinator=leader), 1)
     leader.close()  # its session ends without a release
+    waited: list[float] = []
 
-    recovered = recover(job, by="test")
+    recovered = recover(replace(job, sleep=waited.append), by="test")
 
     snapshot = job.snapshot()
+    assert waited == [0.05], "the delay of the restart strategy"
     assert (recovered.attempt, recovered.created) == (2, True)
     assert snapshot.recovery is not None
     assert (snapshot.recovery.lost_epoch, snapshot.recovery.attempt) == (1, 2)

@@ -31,6 +31,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
 BATCH = 9
 ROOT = Path(__file__).resolve().parents[2]
 KEYS, OPEN_WINDOWS = 3, 2  # after that batch
+PARTITIONS = 2
 OPTIONS = ProofOptions(heap="512m", deadline=600.0)
 
 
@@ -64,13 +65,18 @@ def ask() -> DrillRequest:
 def test_spark_goes_on_from_the_savepoint_with_the_jobs_own_application_and_without_its_sink(
     job: Job, context: JobContext, tmp_path: Path
 ) -> None:
-    done = drill(context, ask())
+    told: list[str] = []
+
+    done = drill(context, ask(), told.append)
 
     assert (done.verdict, done.reasons) == (DrillVerdict.PASSED, ())
     query = done.queries[QUERY]
     assert (query.batch, query.loaded, query.started) == (BATCH, "proven", "proven")
     assert query.state_rows == OPEN_WINDOWS * KEYS
-    assert list(done.seconds) == ["choose", "verify", "fetch", "copy", "load", "start"]
+    assert query.partitions == PARTITIONS
+    assert list(done.seconds) == ["choose", "verify", "fetch", "copy", "spark", "load", "start"]
+    assert list(dict.fromkeys(line.partition(":")[0] for line in told)) == list(done.seconds)
+    assert f"load: query '{QUERY}', loading the state" in told
     assert min(done.seconds.values()) > 0
     assert done.total_seconds == pytest.approx(sum(done.seconds.values()), abs=0.01)
     assert not (tmp_path / "out").exists()

@@ -48,8 +48,8 @@ class Bench:
 
     def control(self, name: str, tests: list[str]) -> set[str]:
         """Those of the tests that pass on an unchanged copy."""
-        copy = self._copy(f"control-{os.getpid()}-{name}")  # two runs may go on beside each other
-        testimony = self._pytest(copy, tests, self._limit * len(tests))
+        copy = self.copy(f"control-{os.getpid()}-{name}")  # two runs may go on beside each other
+        testimony = self.pytest(copy, tests, self._limit * len(tests))
         passed = set() if testimony is None else {test for test in tests if testimony.passed(test)}
         if len(passed) == len(tests):
             shutil.rmtree(copy)
@@ -59,9 +59,9 @@ class Bench:
         found = (self._root / mutant.file).read_text(encoding="utf-8").count(mutant.old)
         if found != 1:
             return (Outcome.AMBIGUOUS if found else Outcome.NOT_FOUND), f"{mutant.file}: {found} times"
-        copy = self._copy(mutant.id)
+        copy = self.copy(mutant.id)
         _change(copy / mutant.file, mutant)
-        testimony = self._pytest(copy, ["-x", mutant.test], self._limit)
+        testimony = self.pytest(copy, ["-x", mutant.test], self._limit)
         if testimony is None:
             return Outcome.TIMEOUT, f"more than {self._limit:g} s"
         outcome, detail = judge(mutant, testimony, copy)
@@ -69,7 +69,8 @@ class Bench:
             shutil.rmtree(copy)  # what was not killed stays for whoever looks into it
         return outcome, detail
 
-    def _copy(self, name: str) -> Path:
+    def copy(self, name: str) -> Path:
+        """Return a fresh copy of the package and of its tests."""
         copy = (self._place / name).resolve()
         shutil.rmtree(copy, ignore_errors=True)
         copy.mkdir(parents=True)
@@ -85,7 +86,7 @@ class Bench:
         return copy
 
     @staticmethod
-    def _pytest(copy: Path, arguments: list[str], limit: float) -> Testimony | None:
+    def pytest(copy: Path, arguments: list[str], limit: float) -> Testimony | None:
         """``None`` when it did not end in time."""
         told = copy / "witness.json"
         environment = os.environ | {

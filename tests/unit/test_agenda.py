@@ -66,3 +66,14 @@ def test_a_job_that_is_gone_is_forgotten_also_while_it_is_looked_at() -> None:
     agenda.touch("flights")
 
     assert agenda.take() == []
+
+
+def test_the_end_of_a_look_wakes_the_waiter() -> None:
+    agenda = Agenda(HeldClock())
+    agenda.expect(["flights"])
+    agenda.take()
+    agenda.changed.clear()
+
+    agenda.done("flights", 5.0)
+
+    assert agenda.changed.is_set()

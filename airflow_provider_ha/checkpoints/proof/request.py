@@ -74,6 +74,7 @@ class ProofRequest(Model):
     :param scratch: Spark's temporary files.
     :param heap: Of the JVM, as ``1g``.
     :param cores: Threads of Spark.
+    :param size: Bytes of the copy.
     """
 
     copy_directory: Path
@@ -86,3 +87,4 @@ class ProofRequest(Model):
     scratch: Path
     heap: str
     cores: int = 2
+    size: int = 0

@@ -72,6 +72,15 @@ def test_what_is_the_jobs_comes_along_by_links(savepoint: Path, tmp_path: Path) 
     assert inodes(tmp_path / "e1") <= inodes(savepoint)
 
 
+def test_the_batch_after_the_cut_is_planned_afresh(tmp_path: Path) -> None:
+    live = copy_live(tmp_path / "live")
+
+    prepare_restore(live, plan(Owner.JOB), tmp_path / "e1")
+
+    assert (live / QUERY / "offsets" / str(BATCH + 1)).exists()
+    assert not (tmp_path / "e1" / QUERY / "offsets" / str(BATCH + 1)).exists()
+
+
 def test_what_is_adopted_is_copied_even_when_it_is_claimed(savepoint: Path, tmp_path: Path) -> None:
     """Until the fork is done it is the user's, who may go on with it when the restore fails."""
     adopted = AdoptedCheckpoint(path=str(savepoint / QUERY), query_id="q", planned=BATCH, committed=BATCH)

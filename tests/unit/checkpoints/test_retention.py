@@ -10,6 +10,7 @@ from airflow_provider_ha.checkpoints.model import CheckpointKind, CheckpointPoin
 from airflow_provider_ha.checkpoints.retained.retention import (
     SavepointRetention,
     floors,
+    outlived,
     replayable,
     superfluous,
     superfluous_savepoints,
@@ -42,6 +43,11 @@ def pointers(*numbers: int) -> list[CheckpointPointer]:
 )
 def test_the_oldest_go_except_what_is_read_and_the_newest(keep: int, leased: set[int], removed: list[int]) -> None:
     assert [pointer.number for pointer in superfluous(pointers(4, 3, 2, 1), keep, leased)] == removed
+
+
+@pytest.mark.parametrize(("newer", "keep", "gone"), [(0, 0, False), (1, 0, True), (1, 2, False), (2, 2, True)])
+def test_what_a_run_has_claimed_goes_with_the_oldest_checkpoint_that_stays(newer: int, keep: int, gone: bool) -> None:
+    assert outlived(pointers(*range(newer)), keep) is gone
 
 
 def test_a_payload_is_needed_while_an_older_cut_would_replay_it() -> None:

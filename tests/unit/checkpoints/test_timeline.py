@@ -26,6 +26,12 @@ def test_a_later_epoch_that_planned_afresh_ends_the_older_timeline() -> None:
     assert told(history) == ["a 0", "a 1", "a 2", "b 3", "b 4"]
 
 
+def test_what_only_the_older_timeline_knows_of_the_turn_is_given_up() -> None:
+    history = merge({1: record("a", 0, 3), 2: [*record("a", 0, 0), *record("b", 2, 2)]})
+
+    assert told(history) == ["a 0", "b 2"], "batch 1 may have been planned afresh as well"
+
+
 def test_a_fresh_run_leaves_nothing_of_the_runs_before_it() -> None:
     assert told(merge({1: record("a", 0, 6), 2: record("b", 0, 1)})) == ["b 0", "b 1"]
 

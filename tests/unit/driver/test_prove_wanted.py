@@ -55,6 +55,17 @@ def test_a_name_that_is_asked_for_decides_alone() -> None:
     assert not is_wanted(request(query="late"), WriterNotes(name="counts", options=elsewhere))
 
 
+@pytest.mark.parametrize(("size", "quick"), [(46 << 10, True), (1 << 30, False)])
+def test_the_jvm_of_a_small_proof_starts_quickly_and_says_what_the_application_says_after_it(
+    size: int, quick: bool, tmp_path: Path
+) -> None:
+    asked = request(tmp_path, conf={"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=4"})
+
+    options = spark_properties(asked.model_copy(update={"size": size}))["spark.driver.extraJavaOptions"].split()
+
+    assert options[:-1] == ["-XX:TieredStopAtLevel=1"] * quick + ["-XX:TieredStopAtLevel=4"]
+
+
 def test_no_application_leaves_this_host_or_the_scratch_directory(tmp_path: Path) -> None:
     conf = {"spark.master": "spark://prod:7077", "spark.local.dir": "/data", "spark.sql.extensions": "io.x.Y"}
     values = spark_properties(request(tmp_path, conf=conf))

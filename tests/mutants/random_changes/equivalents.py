@@ -1,0 +1,45 @@
+"""Changes that change nothing that a test could see, as ``equivalent.toml`` lists them: each with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tests.mutants.catalogue import tomllib
+from tests.mutants.random_changes.changes import Change
+
+
+LIST = Path(__file__).with_name("equivalent.toml")
+
+
+class Equivalent(BaseModel):
+    """Some changes of one line of text.
+
+    :param file: Path from the root of the repository.
+    :param line: The line, without its indentation.
+    :param kind: What is done to it, as in the table of a run; empty for all of it.
+    :param why: Why no test can see it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    file: str = Field(pattern=r"^airflow_provider_ha/.*\.py$")
+    line: str = Field(min_length=1)
+    kind: str = ""
+    why: str = Field(min_length=1)
+
+    def covers(self, change: Change) -> bool:
+        """Whether a change is one of these."""
+        return (change.file, change.line) == (self.file, self.line) and self.kind in ("", change.kind)
+
+
+def equivalents(file: Path = LIST) -> list[Equivalent]:
+    """Read the list."""
+    return [Equivalent(**table) for table in tomllib.loads(file.read_text(encoding="utf-8")).get("equivalent", [])]
+
+
+def reason(change: Change, known: Sequence[Equivalent]) -> str | None:
+    """Return why no test can see a change; ``None`` when it is to be tried."""
+    return next((one.why for one in known if one.covers(change)), None)

@@ -1,0 +1,63 @@
+"""The phases of a drill: told once when they begin, and timed."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider_ha.checkpoints.proof.answers import Answer, Event
+from airflow_provider_ha.checkpoints.proof.request import Application, ProofRequest, Reading
+from airflow_provider_ha.submit.drill_phases import Phases
+from airflow_provider_ha.submit.prove import Progress, ProofStep, after
+from airflow_provider_ha.submit.stopwatch import Stopwatch
+from tests.coordination_helpers import HeldClock
+
+
+READING = Reading(operator=0, store="default", partitions=2)
+UP, LOADED = Answer(event=Event.SPARK), Answer(event=Event.LOADED, reading=READING, rows=(1, 2))
+
+
+def test_each_phase_is_timed_and_told_once() -> None:
+    clock, told = HeldClock(), list[str]()
+    watch = Stopwatch(clock)
+    phases = Phases(watch, told.append)
+
+    phases.begin("choose", "savepoint-s1")
+    clock.time += 1
+    for _ in range(2):
+        phases.of_proof(Progress("loading the state", step=ProofStep.LOAD, query="orders"))
+        clock.time += 2
+    watch.end()
+
+    assert told == ["choose: savepoint-s1", "load: query 'orders', loading the state"]
+    assert watch.seconds == {"choose": 1.0, "load": 4.0}
+
+
+@pytest.mark.parametrize(
+    ("readings", "starts", "answers", "step"),
+    [
+        ((READING,), True, [UP], ProofStep.LOAD),
+        ((READING,), True, [UP, LOADED], ProofStep.START),
+        ((READING,), False, [UP, LOADED], ProofStep.LOAD),
+        ((), True, [UP], ProofStep.START),
+    ],
+)
+def test_the_answers_of_the_child_say_which_step_goes_on(
+    readings: tuple[Reading, ...],
+    starts: bool,
+    answers: list[Answer],
+    step: ProofStep,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    place = tmp_path_factory.getbasetemp()
+    request = ProofRequest(
+        copy_directory=place,
+        original=place,
+        batch=1,
+        state_by_id=False,
+        readings=readings,
+        application=Application(script=place / "app.py") if starts else None,
+        scratch=place,
+        heap="1g",
+    )
+
+    assert after(request, answers).step is step

@@ -1,0 +1,198 @@
+"""What is refused, found and left out between a request and its run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from datetime import datetime, timezone
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from airflow_provider_ha.checkpoints.model import CheckpointKind, CheckpointPointer, QueryCut, QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.proof.answers import Answer, Event
+from airflow_provider_ha.checkpoints.proof.request import ProofRequest
+from airflow_provider_ha.checkpoints.restore import bare
+from airflow_provider_ha.checkpoints.restore.drains import drain_directory, newest_drain
+from airflow_provider_ha.checkpoints.restore.surroundings import Surroundings, _with_table
+from airflow_provider_ha.checkpoints.retained.rebuilt import FoundCheckpoint
+from airflow_provider_ha.clock import SystemClock
+from airflow_provider_ha.coordination.paths import ClusterPaths
+from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError
+from airflow_provider_ha.jobs import artifacts
+from airflow_provider_ha.jobs.driver_spec import SUBMISSION_VARIABLE
+from airflow_provider_ha.jobs.model import Blob, QueryStatus
+from airflow_provider_ha.pointers.to_delete import ToDelete
+from airflow_provider_ha.storage.blobs import put_blob
+from airflow_provider_ha.storage.local import LocalStore
+from airflow_provider_ha.submit import cut_proof, proof_child, prove, restore
+from airflow_provider_ha.submit.client import JobClient
+from airflow_provider_ha.submit.local import SUPERVISOR_MODULE, LocalEngine
+from airflow_provider_ha.submit.rebuild.evidence import JobEvidence, _graphs
+from airflow_provider_ha.submit.rebuild.plan import _run_of_checkpoints
+from airflow_provider_ha.submit.requests import RestoreRequest, SubmitRequest
+
+
+NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
+PATHS = ClusterPaths("spark-ha", "default")
+DIGEST, ABSENT = "a" * 64, "b" * 64
+
+
+def a_job(job_id: str = "ours") -> Any:
+    """A job's context of which only the name is used; the coordinator finds nothing."""
+    coordinator = SimpleNamespace(find=lambda path: None)
+    return SimpleNamespace(job_id=job_id, coordinator=coordinator, paths=PATHS.job(job_id))
+
+
+def test_a_client_refuses_a_request_for_another_job(tmp_path: Path) -> None:
+    request = SubmitRequest(job_id="other", request_id="r", application=str(tmp_path / "app.py"))
+
+    with pytest.raises(ConfigurationError, match="for job 'other', not for 'ours'"):
+        JobClient(a_job()).submit(request)
+
+
+def test_a_checkpoint_of_another_job_that_is_always_removed_first_ends_the_choice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    chosen = SimpleNamespace(name="checkpoint-1")
+    monkeypatch.setattr(restore, "select_checkpoint", lambda *_, **__: SimpleNamespace(require=lambda: chosen))
+    reading: Any = SimpleNamespace(hold=lambda source, found: None)
+
+    with pytest.raises(CheckpointMissingError, match="removed faster than they can be verified"):
+        restore._choose(a_job(), a_job("theirs"), RestoreRequest(job_id="ours", request_id="r"), reading)
+
+
+def test_a_supervisor_that_runs_is_found_with_its_log(tmp_path: Path) -> None:
+    arguments = [sys.executable, "-c", "input()", SUPERVISOR_MODULE, str(tmp_path / "spec.json")]
+    environment = os.environ | {SUBMISSION_VARIABLE: tmp_path.name}
+    with subprocess.Popen(arguments, env=environment, stdin=subprocess.PIPE) as process:
+        found = LocalEngine().find(tmp_path.name)
+        process.kill()
+
+    assert found is not None
+    assert (found.pid, found.log) == (process.pid, str(tmp_path / "driver.log"))
+
+
+def test_a_query_that_has_committed_its_first_batch_is_proven_and_one_without_a_batch_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cut_proof, "prove", lambda directory, **_: directory.name)
+    cut = {
+        name: QueryCut(batch=batch, sink=QuerySink(kind=SinkKind.OTHER)) for name, batch in (("first", 0), ("none", -1))
+    }
+
+    proofs = cut_proof.prove_cut(tmp_path, cut, tmp_path, application=None, options=cut_proof.ProofOptions())
+
+    assert proofs == {"first": "first"}
+
+
+def test_only_the_graphs_that_are_there_are_evidence(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "store")
+    (tmp_path / "graph").write_bytes(b"graph")
+    sha256, size = put_blob(store, tmp_path / "graph")
+
+    assert list(_graphs(store, {sha256, ABSENT})) == [Blob(sha256=sha256, size=size)]
+
+
+def test_one_checkpoint_is_enough_to_know_of_a_run() -> None:
+    pointer = CheckpointPointer(
+        number=4,
+        epoch=2,
+        run=3,
+        reason=CheckpointKind.PERIODIC,
+        payload="p",
+        sha256="d",
+        size=1,
+        cut={"q": 1},
+        created_at=NOW,
+    )
+    evidence = JobEvidence("ours", checkpoints=(FoundCheckpoint(pointer, DIGEST, pinned=True),))
+
+    assert _run_of_checkpoints(evidence, 3).graph == Blob(sha256=DIGEST, size=0)
+
+
+def test_a_blob_has_no_negative_size() -> None:
+    with pytest.raises(ValidationError):
+        Blob(sha256=DIGEST, size=-1)
+
+
+def test_a_query_has_replayed_nothing_unless_it_says_so() -> None:
+    assert QueryStatus(planned=1, committed=1).replayed == 0
+
+
+def test_an_application_that_becomes_unreadable_during_the_upload_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "app.py").touch()
+
+    def fail(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(artifacts, "put_blob", fail)
+
+    with pytest.raises(ConfigurationError, match=r"app\.py"):
+        artifacts.upload_application(LocalStore(tmp_path / "store"), application=tmp_path / "app.py")
+
+
+def test_the_list_of_deletions_is_made_once() -> None:
+    made: list[str] = []
+    coordinator: Any = SimpleNamespace(ensure=made.append)
+    entries = ToDelete(coordinator, PATHS.job("ours"), clock=SystemClock())
+
+    entries.entry("checkpoint-1")
+    entries.entry("checkpoint-2")
+
+    assert made == [PATHS.to_delete]
+
+
+@pytest.mark.parametrize(("batch", "gone"), [(0, True), (-1, False)])
+def test_a_table_that_is_not_there_is_gone_once_a_batch_was_committed(batch: int, gone: bool, tmp_path: Path) -> None:
+    around = _with_table(Surroundings(), tmp_path, str(tmp_path / "table"), batch)
+
+    assert (around.sink_gone, around.table_batch) == (gone, -1)
+
+
+@pytest.mark.parametrize(("batch", "said"), [(None, "has no batch that"), (7, "has no batch 7 that")])
+def test_the_batch_that_was_asked_for_is_named_when_it_is_not_there(batch: int | None, said: str) -> None:
+    report: Any = SimpleNamespace(findings=())
+
+    with pytest.raises(CheckpointMissingError, match=said):
+        bare._chosen(Path("checkpoint"), report, (), batch)
+
+
+def test_the_newest_fork_of_a_drain_is_the_one_that_was_made_last(tmp_path: Path) -> None:
+    older, newer = drain_directory(tmp_path / "e2"), drain_directory(tmp_path / "e1")
+    for made_at, fork in enumerate((older, newer), start=1):
+        fork.mkdir()
+        os.utime(fork, (made_at, made_at))
+
+    assert newest_drain(tmp_path / "e3") == newer
+
+
+@pytest.mark.parametrize(("newest", "chosen"), [(5, 5), (None, 7)])
+def test_the_newest_restorable_batch_is_proven_else_the_last_committed_one(
+    newest: int | None, chosen: int, tmp_path: Path
+) -> None:
+    batches = [SimpleNamespace(batch=batch) for batch in (5, 6, 7, 8)]
+    report: Any = SimpleNamespace(findings=(), batches=batches, latest_restorable=newest, committed=7)
+
+    assert prove._choose(tmp_path, report, None) == chosen
+
+
+def test_a_child_that_says_that_it_is_done_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "child.py").write_text(
+        f"import time\nprint({Answer(event=Event.DONE).model_dump_json()!r}, flush=True)\ntime.sleep(600)\n"
+    )
+    monkeypatch.setattr(proof_child, "PROGRAM", "child")
+    request = ProofRequest(
+        copy_directory=tmp_path, original=tmp_path, batch=1, state_by_id=False, scratch=tmp_path, heap="1g"
+    )
+    heard: list[Event] = []
+
+    ending = proof_child.run_child(proof_child.Child(request), 100.0, lambda answer: heard.append(answer.event))
+
+    assert (ending, heard) == ("", [Event.DONE])
