@@ -30,7 +30,7 @@ class StartLedger:
 
     @property
     def names(self) -> frozenset[str]:
-        """Names of the queries that the run's script has started, in whatever epoch."""
+        """Names of the queries that the run's script has started, in any of its epochs."""
         return frozenset(self._now.sinks)
 
     def note(self, name: str, sink: QuerySink) -> None:

@@ -44,6 +44,6 @@ while True:
             if Path(gates, "again").exists():
                 Path(gates, "again").unlink()
                 query.stop()
-    except Exception as error:  # noqa: BLE001  # the common loop: whatever it was, the query is started again
+    except Exception as error:  # noqa: BLE001  # the common loop: it starts the query again after any error
         print(f"started again after: {error}", flush=True)  # for the driver's log
         time.sleep(0.5)

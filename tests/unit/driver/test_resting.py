@@ -48,7 +48,7 @@ def origin_of(
 
 
 def not_asked() -> Mapping[str, QuerySink]:
-    raise AssertionError("nobody has to read a checkpoint")
+    raise AssertionError("no checkpoint has to be read")
 
 
 def the_only(origin: Origin, started: StartedQueries | None = None) -> RestingQuery:
