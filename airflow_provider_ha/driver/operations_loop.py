@@ -97,7 +97,7 @@ class OperationsLoop:
             self._try(partial(self._forget, operation), f"operation {operation.operation_id} could not be forgotten")
 
     def _read(self, operation_id: str) -> Operation | None:
-        """Read one operation; ``None`` for one that is forgotten, or whose node nobody can read."""
+        """Read one operation; ``None`` for one that is forgotten, or whose node cannot be read."""
         try:
             return self._final.get(operation_id) or operations.read(self.coordinator, self.paths, operation_id)
         except RecordCorruptError as error:

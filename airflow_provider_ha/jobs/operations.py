@@ -117,7 +117,7 @@ def list_operations(coordinator: Coordinator, paths: JobPaths) -> list[Operation
 
 
 def open_cancels(coordinator: Coordinator, paths: JobPaths, run: int) -> list[Operation]:
-    """Return the cancels of *run* that nobody has answered. A node that cannot be read hides no other."""
+    """Return the cancels of *run* that have no answer. A node that cannot be read hides no other."""
     found = []
     for operation_id in coordinator.children(paths.operations):
         try:
