@@ -71,7 +71,7 @@ def carry_out_cancel(spec: DriverSpec) -> None:
 def clean_up(spec: DriverSpec, *, on_lost: Callable[[str], Any]) -> None:
     """Remove what the run has left when its result is DIRTY. What fails stays, for the next leader of the job.
 
-    :param on_lost: Called from another thread when the lock is lost meanwhile; ends the process, so that nothing more
+    :param on_lost: Called from another thread when the lock is lost during that; ends the process, so that nothing more
         is removed.
     """
     try:

@@ -248,7 +248,7 @@ def test_step_of_the_wall_clock_ages_no_answer() -> None:
 
 
 class _SteppedClock:
-    """A wall clock that somebody sets, beside a boot-time clock that goes on."""
+    """A wall clock that an operator sets, beside a boot-time clock that goes on."""
 
     def __init__(self) -> None:
         self.begin = SystemClock().now()
