@@ -27,6 +27,7 @@ with DAG(
         "job_id": Param("flight_delays", type="string", description="Job to end"),
         "mode": Param("suspend", type="string", enum=["suspend", "terminate", "cancel"]),
         "savepoint": Param(default=False, type="boolean", description="Take a savepoint too (not with cancel)"),
+        "force": Param(default=False, type="boolean", description="End it although it belongs to another DAG"),
     },
 ) as dag:
 
@@ -40,7 +41,13 @@ with DAG(
         job_id="{{ params.job_id }}",
         mode="{{ params.mode }}",
         savepoint="{{ params.savepoint }}",
+        force="{{ params.force }}",
         wait_timeout=timedelta(minutes=30),
     )
-    cancel = SparkHaCancelOperator(task_id="cancel", job_id="{{ params.job_id }}", wait_timeout=timedelta(minutes=30))
+    cancel = SparkHaCancelOperator(
+        task_id="cancel",
+        job_id="{{ params.job_id }}",
+        force="{{ params.force }}",
+        wait_timeout=timedelta(minutes=30),
+    )
     choose() >> [stop, cancel]

@@ -263,3 +263,12 @@ def type_in(lines: str, spark_ha: Any) -> None:
         command, *words = line.split()
         assert command == "spark-ha"
         assert spark_ha(*words)[0] == 0, line
+
+
+def test_what_a_session_with_two_passwords_makes_admits_both(config: HaConfig) -> None:
+    with session(config, NEW, OLD) as both:
+        both.ensure(base(config))
+
+    for digest in (OLD, NEW):
+        with session(config, digest) as one:
+            assert one.get(base(config)).data == b""

@@ -23,7 +23,7 @@ from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.coordination.session_close import close_session
 from airflow_provider_ha.coordination.tick import check_tick, server_tick
 from airflow_provider_ha.errors import ConfigurationError, NotConnectedError
-from airflow_provider_ha.hooks.connection import config_of
+from airflow_provider_ha.hooks.connection import config_of, secrets_of
 from airflow_provider_ha.submit.tree import read_tree, walk
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.conftest import FAST
@@ -396,6 +396,22 @@ def test_credentials_without_tls_warn_once_and_never_show_the_password(
     warnings = [record.getMessage() for record in caplog.records if "without TLS" in record.getMessage()]
     assert len(warnings) == 1
     assert SASL_PASSWORD not in warnings[0]
+
+
+def test_the_second_credentials_of_a_connection_are_secrets_and_arrive() -> None:
+    connection = SimpleNamespace(conn_id="ha", host="zk", port=None, login="etl", password="new")
+    extra = {"storage_root": "file:///nowhere", "digest_auth_also": "etl:old"}
+
+    also = config_of(connection, extra).digest_auth_also
+
+    assert also is not None
+    assert also.get_secret_value() == "etl:old"
+    assert {"etl:old", "old", "new"} <= set(secrets_of(connection, extra))
+
+
+def test_second_credentials_without_first_ones_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="give the first one as digest_auth"):
+        HaConfig.build(zookeeper="zk", storage_root="file:///nowhere", digest_auth_also="etl:old")
 
 
 def test_credentials_with_tls_do_not_warn(secured: SecuredZooKeeper, caplog: pytest.LogCaptureFixture) -> None:

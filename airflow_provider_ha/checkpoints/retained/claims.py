@@ -149,8 +149,11 @@ class Claims:
     def _directory_mark(self, claims: PointerStore[Claim], found: Found[Claim], what: str) -> Callable[[Commit], None]:
         """The claim stays and says that it is given up: it is what allows the removal."""
         given_up = found.record.model_copy(update={"given_up": True})
-        entry = self._to_delete.entry(what, adopted=tuple(found.record.adopted.values()))
-        return lambda commit: claims.replace(commit, found, given_up, None, entry)
+        adopted = tuple(found.record.adopted.values())
+        # The entry is made with the mark: it says when, and a claim that is never given up makes none.
+        return lambda commit: claims.replace(
+            commit, found, given_up, None, self._to_delete.entry(what, adopted=adopted)
+        )
 
     def _claims_of(self, run: int) -> PointerStore[Claim]:
         return PointerStore(self._coordinator, self._paths.run(run), Claim, to_delete=self._to_delete)
