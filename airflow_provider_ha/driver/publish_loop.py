@@ -10,7 +10,7 @@ from airflow_provider_ha.driver.job_writer import JobWriter
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.publisher import Publisher
 from airflow_provider_ha.driver.queries import QueryRegistry
-from airflow_provider_ha.driver.removal_loop import RemovalLoop
+from airflow_provider_ha.driver.removal_loop import Clean, RemovalLoop
 from airflow_provider_ha.errors import HaError, LeadershipError
 from airflow_provider_ha.jobs.model import JobState
 
@@ -24,6 +24,7 @@ class PublishLoop:
     """Ticks until the process ends. What storage or ZooKeeper refuse is tried again; the status says so meanwhile.
 
     :param failed: Called with the error of a thread that cannot go on.
+    :param clean: What the thread that removes does in a turn.
     """
 
     def __init__(
@@ -33,13 +34,15 @@ class PublishLoop:
         registry: QueryRegistry,
         lifecycle: Lifecycle,
         failed: Callable[[BaseException], None],
+        *,
+        clean: Clean,
     ) -> None:
         self._publisher = publisher
         self._writer = writer
         self._registry = registry
         self._lifecycle = lifecycle
         self._failed = failed
-        self._removal = RemovalLoop(publisher.clean_up, failed)
+        self._removal = RemovalLoop(clean, failed)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="publisher", daemon=True)
 
