@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from airflow_provider_ha.checkpoints.directories.places import is_s3
+from airflow_provider_ha.checkpoints.retained.collector import MANY
 from airflow_provider_ha.cli import console, drill, savepoint_files, savepoint_import, savepoint_s3
 from airflow_provider_ha.cli.requests import WaitSeconds, await_operation, operation_id, who
 from airflow_provider_ha.cli.savepoint_target import SavepointOf
@@ -42,6 +43,7 @@ def list_savepoints(context: typer.Context, job_id: JobId, as_json: AsJson = Fal
         job = client.job(job_id)
         job.snapshot()  # an unknown job is an error, not an empty list
         listing = job.savepoints.list()
+        recorded = job.checkpoints.recorded() if listing.pointers else 0
     if as_json:
         console.print_json(
             {"job_id": job_id, "savepoints": list(listing.pointers), "unreadable": list(listing.unreadable)}
@@ -63,6 +65,12 @@ def list_savepoints(context: typer.Context, job_id: JobId, as_json: AsJson = Fal
         ),
         empty=f"job {job_id} has no savepoint",
     )
+    if recorded > MANY:
+        oldest = min(listing.pointers, key=lambda pointer: pointer.created_at)
+        console.err.print(
+            f"warning: the records of {recorded} checkpoints are kept for exact replay, by savepoint "
+            f"{oldest.savepoint_id} above all: dispose of what is not needed any more"
+        )
     console.print_unreadable(listing.unreadable)
 
 

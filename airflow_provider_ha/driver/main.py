@@ -20,6 +20,7 @@ from airflow_provider_ha.clock import Clock, SystemClock, new_id
 from airflow_provider_ha.coordination.records import read_record
 from airflow_provider_ha.driver import context
 from airflow_provider_ha.driver.batch_writes import refuse_relative_writes
+from airflow_provider_ha.driver.cleaning import Cleaning
 from airflow_provider_ha.driver.ending import Ending
 from airflow_provider_ha.driver.exit_codes import ExitCode
 from airflow_provider_ha.driver.failure import reserve
@@ -31,6 +32,7 @@ from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.operations_loop import Handlers, OperationsLoop
 from airflow_provider_ha.driver.origin import Origin
 from airflow_provider_ha.driver.parts import Parts
+from airflow_provider_ha.driver.past_attempts import PastAttempts
 from airflow_provider_ha.driver.patches import Patches
 from airflow_provider_ha.driver.publish_loop import PublishLoop
 from airflow_provider_ha.driver.publisher import Provenance, Publisher
@@ -214,7 +216,13 @@ class Driver:
             writer=writer,
             publisher=publisher,
             publishing=PublishLoop(
-                publisher, writer, registry, lifecycle, self._exit.thread_failed, settled=ledger.complete
+                publisher,
+                writer,
+                registry,
+                lifecycle,
+                self._exit.thread_failed,
+                settled=ledger.complete,
+                clean=self._cleaning().turn,
             ),
             patches=Patches(lifecycle, registry, starter),
             calls=calls,
@@ -226,6 +234,20 @@ class Driver:
                 RunStore(led.coordinator, led.paths), led.leadership, self._checkpoints, self._work_path, origin.key
             ),
         )
+
+    def _cleaning(self) -> Cleaning:
+        led = self._led
+        past = PastAttempts(
+            coordinator=led.coordinator,
+            paths=led.paths,
+            keys=self._keys,
+            work_path=self._work_path,
+            leadership=led.leadership,
+            journal=JobJournal(led.store, self._keys),
+            options=led.graph.options,
+            own=(led.run.number, self._spec.attempt),
+        )
+        return Cleaning(self._checkpoints, led.leadership, self._clock, past.clear)
 
     def _operations(self, parts: Parts, ending: Ending) -> OperationsLoop:
         store = SavepointStore(self._led.coordinator, self._led.paths, self._keys, self._work_path, clock=self._clock)

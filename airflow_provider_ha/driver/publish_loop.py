@@ -10,7 +10,7 @@ from airflow_provider_ha.driver.job_writer import JobWriter
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.publisher import Publisher
 from airflow_provider_ha.driver.queries import QueryRegistry
-from airflow_provider_ha.driver.removal_loop import RemovalLoop
+from airflow_provider_ha.driver.removal_loop import Clean, RemovalLoop
 from airflow_provider_ha.errors import HaError, LeadershipError
 from airflow_provider_ha.jobs.model import JobState
 
@@ -25,6 +25,7 @@ class PublishLoop:
 
     :param failed: Called with the error of a thread that cannot go on.
     :param settled: Called when the script has started what it wants to start; again and again.
+    :param clean: What the thread that removes does in a turn.
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class PublishLoop:
         failed: Callable[[BaseException], None],
         *,
         settled: Callable[[], None],
+        clean: Clean,
     ) -> None:
         self._publisher = publisher
         self._writer = writer
@@ -43,7 +45,7 @@ class PublishLoop:
         self._settled = settled
         self._lifecycle = lifecycle
         self._failed = failed
-        self._removal = RemovalLoop(publisher.clean_up, failed)
+        self._removal = RemovalLoop(clean, failed)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="publisher", daemon=True)
 

@@ -110,7 +110,7 @@ class Publisher:
 
         :raises LeadershipError: This process may no longer write for the job.
         """
-        self._store.clean_up(self._leadership)
+        self._store.work_off(self._leadership)
 
     def record(self) -> None:
         """Remember new batches of all queries."""

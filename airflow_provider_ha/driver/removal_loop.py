@@ -17,14 +17,18 @@ log = logging.getLogger(__name__)
 RETRY_SECONDS = 30.0
 
 
-class RemovalLoop:
-    """Cleans up when it is woken, and again every half a minute while something is left.
+Clean = Callable[[Callable[[], bool]], bool]
+"""Removes what is superfluous, as long as what it is given says that it may; returns whether it is done for now."""
 
-    :param clean: Removes what is superfluous.
+
+class RemovalLoop:
+    """Cleans up when it is woken, and again every half a minute; at once while something is left to do.
+
+    :param clean: Removes what is superfluous. It is asked to come back when the loop is woken or stopped.
     :param failed: Called with the error of a thread that cannot go on.
     """
 
-    def __init__(self, clean: Callable[[], None], failed: Callable[[BaseException], None]) -> None:
+    def __init__(self, clean: Clean, failed: Callable[[BaseException], None]) -> None:
         self._clean = clean
         self._failed = failed
         self._wake = threading.Event()
@@ -48,20 +52,26 @@ class RemovalLoop:
 
     def _run(self) -> None:
         try:
+            done = True
             while True:
-                self._wake.wait(RETRY_SECONDS)
+                if done:
+                    self._wake.wait(RETRY_SECONDS)
                 self._wake.clear()
                 last = self._stopping.is_set()
-                self._turn()
+                done = self._turn()
                 if last:
                     return
         except BaseException as error:  # noqa: BLE001  # a leader that is none any more has to hear of it
             self._failed(error)
 
-    def _turn(self) -> None:
+    def _undisturbed(self) -> bool:
+        return not (self._wake.is_set() or self._stopping.is_set())
+
+    def _turn(self) -> bool:
         try:
-            self._clean()
+            return self._clean(self._undisturbed)
         except LeadershipError:
             raise
         except (HaError, OSError) as error:
             log.warning("old checkpoints could not be removed; they stay on the list: %s", error)
+            return True

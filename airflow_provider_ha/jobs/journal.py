@@ -9,6 +9,8 @@ which one counted. Checkpoints and savepoints need no entry: their payloads and 
 from __future__ import annotations
 
 import logging
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -20,6 +22,8 @@ from airflow_provider_ha.storage.store import ObjectStore
 
 
 log = logging.getLogger(__name__)
+_ATTEMPT = re.compile(r"(\d+)-(\d+)-")
+_EPOCH = re.compile(r"e(\d+)\.json")
 
 
 class SubmissionEntry(Record):
@@ -149,6 +153,27 @@ class JobJournal:
             except RecordCorruptError as error:
                 unreadable.append(UnreadableEntry(info.key, error.message))
         return entries, unreadable
+
+    def forget(self, forgotten: Callable[[int, int], bool], *, before_epoch: int) -> Iterator[None]:
+        """Remove entries that no rebuild needs any more; yields after each.
+
+        :param forgotten: Whether ZooKeeper was made to forget that attempt of that run.
+        :param before_epoch: Working directories of earlier epochs are forgotten.
+        :raises StorageError: Storage could not be read or written.
+        """
+        for kind in ("submission", "started"):
+            prefix = f"{self._keys.journals}{kind}/"
+            for key in [info.key for info in self._store.list(prefix)]:
+                found = _ATTEMPT.match(key.removeprefix(prefix))
+                if found and forgotten(int(found[1]), int(found[2])):
+                    self._store.delete(key)
+                    yield
+        prefix = f"{self._keys.journals}generation/"
+        for key in [info.key for info in self._store.list(prefix)]:
+            written = _EPOCH.fullmatch(key.removeprefix(prefix))
+            if written and int(written[1]) < before_epoch:
+                self._store.delete(key)
+                yield
 
     def _entry(self, kind: str, key: str) -> Entry:
         record = _KINDS.get(kind)

@@ -163,7 +163,12 @@ def view_of_run(coordinator: Coordinator, paths: JobPaths, number: int, seen: Se
     later = coordinator.read(Reads((*nodes, result)))
     return RunView(
         run=Run.from_bytes(seen.there(paths.run(number)).data, source=paths.run(number)),
-        submissions=tuple(_submission(paths, number, attempt, later) for attempt in attempts),
+        # One that is not there any more was forgotten by the leader after its name was read: it is long over.
+        submissions=tuple(
+            _submission(paths, number, attempt, later)
+            for attempt in attempts
+            if later.nodes[paths.submission(number, attempt)] is not None
+        ),
         result=decode(later.nodes[result], RunResult),
     )
 

@@ -100,7 +100,8 @@ class _Taker:
             except ConfigurationError as error:
                 self._problem(f"job {job_id}", error.message)
                 continue
-            for prefix in (job.payloads, job.journals):
+            # Archives after payloads: an archive is complete before the first payload that it holds goes.
+            for prefix in (job.payloads, job.archive_heads, job.journals):
                 for info in self._store.list(prefix):
                     self._read_object(info.key)
             for directory in _visible(self._work_path / job.base / "savepoints"):

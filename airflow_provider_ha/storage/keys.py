@@ -42,6 +42,29 @@ class JobKeys:
         """Payload of one checkpoint."""
         return f"{self.payloads}{number:019d}-e{epoch}.json"
 
+    @property
+    def archives(self) -> str:
+        """Prefix of the archives: each holds the records of many payloads that no pointer refers to any more."""
+        return f"{self.base}/checkpoints/archives/"
+
+    @property
+    def archive_heads(self) -> str:
+        """Prefix of what says which archives there are and what is in them."""
+        return f"{self.archives}heads/"
+
+    def archive_head(self, name: str) -> str:
+        """What says what is in one archive; written after its data, removed before it."""
+        return f"{self.archive_heads}{name}.json"
+
+    @property
+    def archive_data(self) -> str:
+        """Prefix of the data of the archives."""
+        return f"{self.archives}data/"
+
+    def archive(self, name: str) -> str:
+        """Data of one archive."""
+        return f"{self.archive_data}{name}.json"
+
     def pin(self, number: int, epoch: int) -> str:
         """Directory of a pinned checkpoint: one directory per query below it."""
         return f"{self.pins}{number:019d}-e{epoch}"

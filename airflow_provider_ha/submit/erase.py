@@ -146,7 +146,7 @@ def _owned_by_users(client: HaClient, jobs: list[JobContext]) -> _Kept:
         names = job.coordinator.children(job.paths.savepoints)
         if directories or names:
             # The payloads hold the boundaries of later batches: without them a restore could not repeat these exactly.
-            prefixes += [f"{job.keys.base}/savepoints/", job.keys.payloads]
+            prefixes += [f"{job.keys.base}/savepoints/", job.keys.payloads, job.keys.archives]
         for directory in directories:
             blobs |= _named_by(job, parse_manifest(directory, manifest_bytes(directory)).graph)
     return _Kept(frozenset(map(keys.blob, blobs)), tuple(prefixes))

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind, CheckpointPointer, Savepoint
+from airflow_provider_ha.checkpoints.retained.history import PayloadHistory
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, SetData
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
@@ -166,6 +167,13 @@ def named_by_payload(house: House) -> tuple[set[str], Callable[[], object]]:
     return digests, lambda: house.store.delete(key)
 
 
+def named_by_archive(house: House) -> tuple[set[str], Callable[[], object]]:
+    graph, digests = house.graph("archive")
+    history = PayloadHistory(house.store, house.keys)
+    name = history.archive([checkpoint(graph.sha256)])
+    return digests, lambda: history.drop(name)
+
+
 def named_by_manifest(house: House) -> tuple[set[str], Callable[[], object]]:
     graph, digests = house.graph("manifest")
     house.manifest.parent.mkdir(parents=True)
@@ -186,7 +194,15 @@ def named_by_journal(house: House) -> tuple[set[str], Callable[[], object]]:
     return digests, lambda: house.store.delete(entry.key)
 
 
-NAMING = [named_by_run, named_by_plan, named_by_pointer, named_by_payload, named_by_manifest, named_by_journal]
+NAMING = [
+    named_by_run,
+    named_by_plan,
+    named_by_pointer,
+    named_by_payload,
+    named_by_archive,
+    named_by_manifest,
+    named_by_journal,
+]
 
 
 def test_only_what_nothing_names_is_garbage(house: House) -> None:

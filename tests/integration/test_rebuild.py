@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.checkpoints.retained.history import PayloadHistory
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
@@ -209,6 +210,21 @@ def test_a_payload_without_its_pin_is_no_checkpoint_any_more(
 
     assert found.checkpoints == (1, 3)
     assert found.counter == 3
+    driver.leadership.release()
+
+
+def test_runs_epochs_and_numbers_that_only_an_archive_tells_of_are_not_given_out_again(
+    config: HaConfig, coordinator: Coordinator, tmp_path: Path
+) -> None:
+    driver = running_job(config, coordinator, tmp_path)
+    history = PayloadHistory(driver.context.store, driver.context.keys)
+    old = [driver.payload(number, number, None).model_copy(update={"run": 7, "epoch": 90}) for number in (50, 51)]
+    history.archive(old)
+
+    (found,) = plan(config, coordinator).jobs
+
+    assert (found.highest_epoch, found.counter, found.checkpoints) == (90, 51, (1, 2, 3))
+    assert found.states[7] is JobState.FAILED
     driver.leadership.release()
 
 

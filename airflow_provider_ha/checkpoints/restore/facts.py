@@ -26,6 +26,10 @@ from airflow_provider_ha.checkpoints.retained.timeline import merge
 from airflow_provider_ha.errors import CheckpointCorruptError
 
 
+# Epoch -> batch -> number of the payload that records it, and what it records.
+_Recorded = dict[int, dict[int, tuple[int, BatchEntry]]]
+
+
 @dataclass(frozen=True, slots=True)
 class LastDirectory:
     """The working directory of the job's last epoch.
@@ -105,17 +109,16 @@ def gather_facts(
     :param last: Last working directory of the source job; ``None`` when it never had one.
     :raises StorageUnavailableError: Something could not be read.
     """
-    known = sorted(payloads, key=lambda payload: payload.number)
+    recorded, newest = _recorded(payloads, chosen.queries)
     directory = resolve(last.path) if last is not None else None
     carried = read_carried(directory) if directory is not None else {}
-    complete = _complete(directory, known)
+    complete = _complete(directory, newest)
     drain = newest_drain(last.path) if last is not None else None
     facts = {}
     for query, cut in chosen.queries.items():
         recordings: dict[int, dict[int, BatchEntry]] = {chosen.epoch: {entry.batch: entry for entry in cut.entries}}
-        for payload in known:
-            entries = payload.queries[query].entries if query in payload.queries else ()
-            recordings.setdefault(payload.epoch, {}).update({entry.batch: entry for entry in entries})
+        for epoch, entries in recorded.pop(query).items():
+            recordings.setdefault(epoch, {}).update({batch: entry for batch, (_, entry) in entries.items()})
         planned = [batch for entries in recordings.values() for batch in entries]
         if last is not None and directory is not None and directory.is_dir():
             found = {entry.batch: entry for entry in readable(directory / query)}
@@ -190,11 +193,31 @@ def _drained(cut: QueryCut, batch: int) -> UnfinishedDrain:
     return UnfinishedDrain(batch, cut.sink.path, FileSinkLog(local_path(cut.sink.path)).digest(batch))
 
 
-def _complete(directory: Path | None, payloads: list[Checkpoint]) -> bool:
+def _recorded(
+    payloads: Iterable[Checkpoint], queries: Iterable[str]
+) -> tuple[dict[str, _Recorded], tuple[int, int, CheckpointKind] | None]:
+    """Return what *payloads* record of *queries*, and number, epoch and kind of the newest one; keeps nothing else.
+
+    What a later checkpoint of an epoch records of a batch is more than what an earlier one did.
+    """
+    recorded: dict[str, _Recorded] = {query: {} for query in queries}
+    newest: tuple[int, int, CheckpointKind] | None = None
+    for payload in payloads:
+        if newest is None or (payload.number, payload.epoch) >= newest[:2]:
+            newest = payload.number, payload.epoch, payload.reason
+        for query in recorded.keys() & payload.queries.keys():
+            entries = recorded[query].setdefault(payload.epoch, {})
+            for entry in payload.queries[query].entries:
+                if entry.batch not in entries or entries[entry.batch][0] <= payload.number:
+                    entries[entry.batch] = payload.number, entry
+    return recorded, newest
+
+
+def _complete(directory: Path | None, newest: tuple[int, int, CheckpointKind] | None) -> bool:
     if directory is not None and directory.is_dir():
         return True
     # A sharp checkpoint has nothing in flight, and the job has ended with it.
-    return bool(payloads) and payloads[-1].reason is CheckpointKind.STOP
+    return newest is not None and newest[2] is CheckpointKind.STOP
 
 
 def _holds_log(directory: Path, batch: int) -> bool:

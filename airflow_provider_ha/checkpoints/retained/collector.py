@@ -1,8 +1,11 @@
-"""Removes payloads and pins that no pointer refers to and no restore could need.
+"""Removes payloads and pins that no pointer refers to and no restore could need, and archives what stays for long.
 
 Invariant: only what is known to be needless goes. While one pointer cannot be read, its cut is unknown and every
 payload stays; a payload that cannot be read stays as well (contract 6). Numbers above the counter belong to a
 checkpoint that is just being made. What is on the list of deletions is left to who works it off: it may be leased.
+
+A collection is one pass over everything; it can be interrupted after each step and goes on with the next call, under
+the bounds that hold then.
 """
 
 from __future__ import annotations
@@ -12,14 +15,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointPointer, SavepointPointer
+from airflow_provider_ha.checkpoints.model import CheckpointPointer, SavepointPointer
+from airflow_provider_ha.checkpoints.retained.collection import Bounds, Collection
+from airflow_provider_ha.checkpoints.retained.history import PayloadHistory
 from airflow_provider_ha.checkpoints.retained.listing import Listing, read_listing
-from airflow_provider_ha.checkpoints.retained.retention import floors, replayable
+from airflow_provider_ha.checkpoints.retained.retention import floors, oldest_below
+from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.counter import read_counter
+from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.coordination.node_names import is_checkpoint, is_plain, node_number
 from airflow_provider_ha.coordination.paths import CHECKPOINT_DIGITS, JobPaths
-from airflow_provider_ha.errors import RecordCorruptError, StorageError
 from airflow_provider_ha.pointers.store import PointerStore
 from airflow_provider_ha.pointers.to_delete import thing_of, waiting
 from airflow_provider_ha.records import Record
@@ -30,26 +36,59 @@ from airflow_provider_ha.storage.store import ObjectStore
 
 log = logging.getLogger(__name__)
 P = TypeVar("P", bound=Record)
+MANY = 10_000  # payloads that one savepoint keeps: a day at a checkpoint every ten seconds
 
 
 class PayloadCollector:
-    """Collector of one job; remembers how far each payload reaches, so that it reads each one once.
+    """Collector of one job. For one thread at a time.
 
     :param work_path: Directory of the pins of the cluster.
     """
 
     def __init__(
-        self, coordinator: Coordinator, store: ObjectStore, paths: JobPaths, keys: JobKeys, work_path: Path
+        self,
+        coordinator: Coordinator,
+        store: ObjectStore,
+        paths: JobPaths,
+        keys: JobKeys,
+        work_path: Path,
+        *,
+        clock: Clock,
     ) -> None:
         self._coordinator = coordinator
-        self._store = store
         self._paths = paths
-        self._keys = keys
         self._pins = (work_path / keys.pin(0, 0)).parent
-        self._reach: dict[str, dict[str, int]] = {}
+        self._collection = Collection(PayloadHistory(store, keys), clock)
+        self._steps: Iterator[None] | None = None
+        self._holder: SavepointPointer | None = None
+        self._warned: tuple[str, int] = ("", 0)
 
-    def collect(self) -> None:
-        """Remove what nothing needs; what cannot be removed now is tried again the next time."""
+    def collect(self, leadership: Leadership, go_on: Callable[[], bool]) -> bool:
+        """Remove what nothing needs, and archive; what cannot be removed now is tried again the next time.
+
+        :param go_on: Asked after each step; when it says no, the next call goes on from there.
+        :returns: Whether the pass is over.
+        :raises LeadershipError: This process may no longer write for the job.
+        :raises StorageUnavailableError: Storage could not be read; the next call begins a new pass.
+        """
+        count, named, bounds = self._look()
+        if self._steps is None:
+            self._collect_pins(count, named)
+        else:
+            leadership.prove()  # the last proof was before the interruption
+        steps, self._steps = self._steps or self._collection.steps(leadership), None  # an error ends a pass
+        if bounds is None:
+            return True
+        self._collection.bounds = bounds
+        for _ in steps:
+            if not go_on():
+                self._steps = steps
+                return False
+        self._warn(self._collection.kept)
+        return True
+
+    def _look(self) -> tuple[int, set[int], Bounds | None]:
+        """Return the counter, the numbers that something refers to, and what may go: ``None`` when that is unknown."""
         count = read_counter(self._coordinator, self._paths.checkpoint_id_counter)
         checkpoints = self._listing(self._paths.checkpoints, CheckpointPointer, is_checkpoint)
         savepoints = self._listing(self._paths.savepoints, SavepointPointer, is_plain)
@@ -57,11 +96,24 @@ class PayloadCollector:
         named |= {int(pointer.name) for pointer in checkpoints.unreadable}
         # After the pointers: one that is marked meanwhile is in the first answer or in this one.
         named |= self._doomed()
-        self._collect_pins(count, named)
         if checkpoints.unreadable or savepoints.unreadable or not checkpoints.pointers:
-            return
+            return count, named, None
         cuts = [pointer.cut for pointer in checkpoints] + [pointer.cut for pointer in savepoints]
-        self._collect_payloads(min(count, min(named) - 1), floors(cuts))
+        self._holder = oldest_below(savepoints.pointers, floors(pointer.cut for pointer in checkpoints))
+        return count, named, Bounds(min(count, min(named) - 1), floors(cuts))
+
+    def _warn(self, kept: int) -> None:
+        """Say which savepoint keeps very many payloads, again whenever there are as many more."""
+        holder = self._holder.savepoint_id if self._holder is not None else ""
+        if kept >= MANY and holder and (holder, kept // MANY) != self._warned:
+            self._warned = holder, kept // MANY
+            log.warning(
+                "savepoint %s of job %s keeps the records of %d checkpoints after it, which an exact replay from it "
+                "needs; dispose of it when you do not need it any more",
+                holder,
+                self._paths.job_id,
+                kept,
+            )
 
     def _listing(self, parent: str, record_type: type[P], is_ours: Callable[[str], bool]) -> Listing[P]:
         return read_listing(PointerStore(self._coordinator, parent, record_type, is_ours=is_ours), newest=lambda _: 0)
@@ -82,27 +134,3 @@ class PayloadCollector:
                     remove_tree(pin)
                 except OSError as error:
                     log.warning("pin %s could not be removed: %s", pin, error)
-
-    def _collect_payloads(self, last: int, floor: dict[str, int]) -> None:
-        for key in self._payload_keys(last):
-            try:
-                if not replayable(self._reach_of(key), floor):
-                    self._store.delete(key)
-            except (RecordCorruptError, StorageError) as error:  # noqa: PERF203  # one bad payload keeps no other
-                log.warning("payload %s stays: %s", key, error)
-
-    def _payload_keys(self, last: int) -> Iterator[str]:
-        for info in self._store.list(self._keys.payloads):
-            name = info.key.removeprefix(self._keys.payloads)[:CHECKPOINT_DIGITS]
-            number = node_number(name, digits=CHECKPOINT_DIGITS)
-            if number is not None and number <= last:
-                yield info.key
-
-    def _reach_of(self, key: str) -> dict[str, int]:
-        if key not in self._reach:
-            checkpoint = Checkpoint.from_bytes(self._store.read(key), source=key)
-            self._reach[key] = {
-                query: max((entry.batch for entry in part.entries), default=-1)
-                for query, part in checkpoint.queries.items()
-            }
-        return self._reach[key]

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointPointer, SavepointPointer
+from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind, CheckpointPointer, SavepointPointer
+from airflow_provider_ha.checkpoints.retained.history import PayloadHistory
 from airflow_provider_ha.checkpoints.retained.savepoint_files import (
     check_files,
     manifest_bytes,
@@ -82,7 +83,7 @@ def checkpoint_pointer(key: str, data: bytes) -> tuple[CheckpointPointer, Checkp
 def find_checkpoints(
     store: ObjectStore, keys: JobKeys, work_path: Path, problems: list[str]
 ) -> Iterator[FoundCheckpoint]:
-    """Yield every payload that can be read, ascending by number and epoch.
+    """Yield every payload that can be read, ascending by number and epoch, then what is known of the archived ones.
 
     :param problems: Gets a sentence for each that cannot be read.
     :raises StorageUnavailableError: Storage could not be read: a part is never passed off as the whole.
@@ -101,6 +102,33 @@ def find_checkpoints(
             problems.append(error.message)
             continue
         yield FoundCheckpoint(pointer, checkpoint.graph, pinned)
+    yield from _archived(PayloadHistory(store, keys), keys, problems)
+
+
+def _archived(history: PayloadHistory, keys: JobKeys, problems: list[str]) -> Iterator[FoundCheckpoint]:
+    """Yield the first and the last checkpoint of each epoch and graph in each archive; no pointer can refer to one."""
+    for name in history.archives():
+        try:
+            head = history.head(name)
+        except ObjectMissingError:
+            continue  # collected since the names were read
+        except RecordCorruptError as error:
+            problems.append(error.message)
+            continue
+        for span in head.spans:
+            for number, at in {span.first: span.first_at, span.last: span.last_at}.items():
+                pointer = CheckpointPointer(
+                    number=number,
+                    epoch=span.epoch,
+                    run=span.run,
+                    reason=CheckpointKind.PERIODIC,
+                    payload=keys.archive(name.text),
+                    sha256=head.sha256,
+                    size=head.size,
+                    cut={},
+                    created_at=at,
+                )
+                yield FoundCheckpoint(pointer, span.graph, pinned=False)
 
 
 def _pin(work_path: Path, keys: JobKeys, key: str, payload: str) -> Path:

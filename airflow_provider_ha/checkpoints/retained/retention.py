@@ -104,5 +104,23 @@ def floors(cuts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def replayable(highest: Mapping[str, int], floor: Mapping[str, int]) -> bool:
-    """Whether a restore could need a payload whose entries reach *highest* (query -> batch)."""
-    return any(batch > floor[query] for query, batch in highest.items() if query in floor)
+    """Whether a restore could need a payload whose entries reach *highest* (query -> batch).
+
+    The batch of the lowest cut itself is never replayed, but needed all the same: where an older epoch recorded another
+    batch of that number, its later ones belong to a timeline that was given up (``timeline``). Without that record they
+    would be replayed.
+    """
+    return any(batch >= floor[query] for query, batch in highest.items() if query in floor)
+
+
+def oldest_below(savepoints: Iterable[SavepointPointer], floor: Mapping[str, int]) -> SavepointPointer | None:
+    """Return the oldest savepoint that keeps payloads which no checkpoint needs; ``None`` when there is none.
+
+    :param floor: That of the checkpoints.
+    """
+
+    def below(cut: Mapping[str, int]) -> bool:
+        return any(batch < floor.get(query, batch) for query, batch in cut.items())
+
+    keeping = (pointer for pointer in savepoints if below(pointer.cut))
+    return min(keeping, key=lambda pointer: pointer.created_at, default=None)

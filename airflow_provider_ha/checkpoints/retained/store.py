@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointPointer
 from airflow_provider_ha.checkpoints.retained.claims import Claims
 from airflow_provider_ha.checkpoints.retained.collector import PayloadCollector
+from airflow_provider_ha.checkpoints.retained.history import PayloadHistory
 from airflow_provider_ha.checkpoints.retained.listing import Listing, read_listing
 from airflow_provider_ha.checkpoints.retained.pointers import (
     Recovered,
@@ -40,7 +41,6 @@ from airflow_provider_ha.errors import (
     CheckpointMissingError,
     NodeExistsError,
     ObjectExistsError,
-    RecordCorruptError,
 )
 from airflow_provider_ha.pointers.payloads import Payloads
 from airflow_provider_ha.pointers.removal import Remover, WorkedOff
@@ -52,6 +52,7 @@ from airflow_provider_ha.storage.store import ObjectStore
 
 
 log = logging.getLogger(__name__)
+COLLECTION_SECONDS = 5.0  # of one turn of a collection, and of the one at the end of a run
 
 
 class CheckpointStore:
@@ -93,8 +94,10 @@ class CheckpointStore:
         self._remover = Remover(
             coordinator, paths.cluster, work_path, objects=store, clock=self._clock, adopted=self.claims.remove
         )
-        self._collector = PayloadCollector(coordinator, store, paths, keys, work_path)
+        self._history = PayloadHistory(store, keys)
+        self._collector = PayloadCollector(coordinator, store, paths, keys, work_path, clock=self._clock)
         self._cleaning = threading.Lock()
+        self._collecting = threading.Lock()
         self._closed = False
 
     @property
@@ -148,15 +151,20 @@ class CheckpointStore:
         return recovered(self._pointers.load())
 
     def payloads(self) -> Iterator[Checkpoint]:
-        """Yield every payload in storage, also of checkpoints whose pointers are gone; damaged ones are logged.
+        """Yield every payload in storage, also of checkpoints whose pointers are gone, archived or not.
+
+        Damaged ones are logged and left out.
 
         :raises StorageUnavailableError: Storage could not be read.
         """
-        for info in self._store.list(self._keys.payloads):
-            try:
-                yield Checkpoint.from_bytes(self._store.read(info.key), source=info.key)
-            except RecordCorruptError as error:  # noqa: PERF203  # one bad payload hides no other
-                log.warning("payload is left out: %s", error)
+        return self._history.checkpoints()
+
+    def recorded(self) -> int:
+        """Return how many checkpoints storage has the records of; reads names only.
+
+        :raises StorageUnavailableError: Storage could not be read.
+        """
+        return self._history.count()
 
     def latest_number(self) -> int | None:
         """Return the number of the newest checkpoint, readable or not; ``None`` when there is none."""
@@ -227,16 +235,36 @@ class CheckpointStore:
         return len(self._to_delete.waiting())
 
     def clean_up(self, leadership: Leadership) -> WorkedOff:
-        """Work off the job's list of deletions, then remove payloads and pins that nothing needs. Repeatable.
+        """Work off the job's list of deletions, then collect to the end. Repeatable.
 
         What cannot be removed, or is being read, stays on the list for the next time, or the next leader.
 
         :raises LeadershipError: This process may no longer write for the job.
         """
+        report = self.work_off(leadership)
+        self._collect(leadership, lambda: True)
+        return report
+
+    def work_off(self, leadership: Leadership) -> WorkedOff:
+        """Work off the job's list of deletions. Waits for no collection.
+
+        :raises LeadershipError: This process may no longer write for the job.
+        """
         with self._cleaning:
-            report = self._remover.work_off(leadership.commit, job_id=self._paths.job_id)
-            self._collector.collect()
-            return report
+            return self._remover.work_off(leadership.commit, job_id=self._paths.job_id)
+
+    def collect(self, leadership: Leadership, go_on: Callable[[], bool]) -> bool:
+        """Remove payloads and pins that nothing needs, and archive payloads that have to stay for long.
+
+        :param go_on: Asked after each small step; when it says no, the next call goes on from there.
+        :returns: Whether nothing is left to do.
+        :raises LeadershipError: This process may no longer write for the job.
+        """
+        return self._closed or self._collect(leadership, lambda: not self._closed and go_on())
+
+    def _collect(self, leadership: Leadership, go_on: Callable[[], bool]) -> bool:
+        with self._collecting:
+            return self._collector.collect(leadership, go_on)
 
     def shutdown(self, leadership: Leadership, *, terminal: bool, retained: bool = True) -> None:
         """Close the store: nothing is added any more. What goes depends on how the job ended (C5).
@@ -253,7 +281,9 @@ class CheckpointStore:
             pointers = self.list().pointers
             leased = self._leased(pointers)
             self._mark(leadership, [pointer for pointer in reversed(pointers) if pointer.number not in leased])
-        self.clean_up(leadership)
+        self.work_off(leadership)
+        deadline = self._clock.lease_time() + COLLECTION_SECONDS
+        self._collect(leadership, lambda: self._clock.lease_time() < deadline)
 
     def _leased(self, pointers: Iterable[CheckpointPointer]) -> set[int]:
         return {

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from airflow_provider_ha.checkpoints.retained.history import PayloadHistory
 from airflow_provider_ha.checkpoints.retained.rebuilt import (
     FoundCheckpoint,
     FoundSavepoint,
@@ -36,7 +37,7 @@ class JobEvidence:
     """What storage says about a job.
 
     :param entries: The journal of its runs.
-    :param checkpoints: Every payload that can be read.
+    :param checkpoints: Every payload that can be read, and the ends of what is archived, ascending by number and epoch.
     :param graphs: Job graphs that a checkpoint names and that are there, by digest.
     :param highest_epoch: Highest epoch in any name or record; 0 for none.
     :param highest_number: Highest checkpoint number in any name; 0 for none.
@@ -77,7 +78,8 @@ def gather(config: HaConfig, store: ObjectStore, job_id: str) -> JobEvidence:
     keys, problems = JobKeys(job_id), list[str]()
     entries, unreadable = JobJournal(store, keys).read()
     problems += [entry.reason for entry in unreadable]
-    checkpoints = tuple(find_checkpoints(store, keys, config.work_path, problems))
+    payloads = find_checkpoints(store, keys, config.work_path, problems)
+    checkpoints = tuple(sorted(payloads, key=lambda item: (item.pointer.number, item.pointer.epoch)))
     savepoints = tuple(find_savepoints(keys, config.work_path, problems))
     numbered = list(_numbered(config.work_path, store, keys))
     epochs = [epoch for _, epoch in numbered]
@@ -106,6 +108,7 @@ def _numbered(work_path: Path, store: ObjectStore, keys: JobKeys) -> Iterator[tu
     for name in names:
         if found := _NUMBERED.match(name):
             yield int(found[1]), int(found[2])
+    yield from ((archive.last, archive.epoch) for archive in PayloadHistory(store, keys).archives())
 
 
 def _written_by_epoch(store: ObjectStore, keys: JobKeys) -> Iterator[str]:

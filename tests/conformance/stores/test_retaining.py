@@ -62,7 +62,7 @@ def test_a_savepoint_is_never_subsumed(job: Job) -> None:
 
     assert (pointers(job), pins(job)) == ([3], [3])
     assert savepoints(job) == ["mine"]
-    assert payloads(job) == [2, 3]
+    assert payloads(job) == [1, 2, 3]
 
 
 @flink(

@@ -13,6 +13,7 @@ from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, SetData
 from airflow_provider_ha.driver import publisher as publishing
+from airflow_provider_ha.driver.cleaning import Cleaning
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.origin import Origin, OriginKind
 from airflow_provider_ha.driver.publish_loop import PublishLoop
@@ -170,7 +171,16 @@ def test_the_loop_removes_what_is_old_beside_its_ticks_and_at_its_end(job: Job, 
     job.checkpoints.subsume(job.leadership, 1)
     failed: list[BaseException] = []
     writer = SimpleNamespace(set_state=lambda *_: None, publish_status=lambda _: None)
-    loop = PublishLoop(publisher, writer, publisher._registry, Lifecycle(), failed.append, settled=lambda: None)
+    cleaning = Cleaning(job.checkpoints, job.leadership, SystemClock(), lambda: iter(()))
+    loop = PublishLoop(
+        publisher,
+        writer,
+        publisher._registry,
+        Lifecycle(),
+        failed.append,
+        settled=lambda: None,
+        clean=cleaning.turn,
+    )
 
     loop.start()
     wait_until(lambda: numbers(job) == [3] and not job.pin_path(2).exists(), timeout=20, what="the removal")

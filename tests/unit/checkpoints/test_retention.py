@@ -55,7 +55,12 @@ def test_a_payload_is_needed_while_an_older_cut_would_replay_it() -> None:
 
     assert floor == {"q": 3, "late": 9}
     assert replayable({"q": 4}, floor)
-    assert not replayable({"q": 3, "late": 9, "gone": 50}, floor)
+    assert not replayable({"q": 2, "late": 8, "gone": 50}, floor)
+
+
+def test_the_record_of_the_oldest_cut_itself_is_needed() -> None:
+    """Without it nothing shows that another epoch's later batches belong to a timeline that was given up."""
+    assert replayable({"q": 3}, floors([{"q": 3}]))
 
 
 def savepoint(name: str, *, days: int, claimed_by: int | None = None) -> SavepointPointer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 from airflow_provider_ha.driver.removal_loop import RemovalLoop
 from airflow_provider_ha.errors import LeadershipLostError, StorageUnavailableError
@@ -18,10 +19,12 @@ class Cleaning:
         self.failed: list[BaseException] = []
         self.loop = RemovalLoop(self.clean, self.failed.append)
 
-    def clean(self) -> None:
+    def clean(self, go_on: Callable[[], bool]) -> bool:
+        del go_on
         self.turns += 1
         if self.errors:
             raise self.errors.pop(0)
+        return True
 
 
 def test_it_cleans_at_the_start_when_it_is_woken_and_at_the_end() -> None:
@@ -60,7 +63,7 @@ def test_a_leader_that_is_none_any_more_hears_of_it() -> None:
 def test_a_removal_that_takes_long_holds_nobody_up() -> None:
     """Fails when waking waits for the turn that is under way."""
     going_on = threading.Event()
-    loop = RemovalLoop(lambda: going_on.wait(10) and None, lambda _: None)
+    loop = RemovalLoop(lambda _: going_on.wait(10), lambda _: None)
     loop.start()
 
     loop.wake()

@@ -1,0 +1,214 @@
+"""One pass over the payloads of a job: what no restore can need goes, what has to stay for long is archived.
+
+Invariant: an archive is written and read back before the first of its payloads goes, so a crash leaves both, and the
+next pass removes the payloads that the archive holds. The leadership is proven before removals: storage itself knows no
+fence.
+
+The batches of one epoch ascend, so its first payload that is needed ends the search. A pass reads one payload of each
+epoch, and the head of each archive, once.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from itertools import islice
+
+from airflow_provider_ha.checkpoints.model import Checkpoint
+from airflow_provider_ha.checkpoints.retained.archives import ArchiveName, chunks, reach_of, stripped
+from airflow_provider_ha.checkpoints.retained.history import PayloadHistory, PayloadName
+from airflow_provider_ha.checkpoints.retained.retention import replayable
+from airflow_provider_ha.clock import Clock
+from airflow_provider_ha.coordination.leadership import Leadership
+from airflow_provider_ha.errors import ObjectMissingError, RecordCorruptError, StorageUnavailableError
+
+
+log = logging.getLogger(__name__)
+LEFTOVER_AGE = timedelta(hours=24)  # as of blobs: longer than anybody takes from the data of an archive to its head
+_NAMES_AT_A_TIME = 1000
+_REMOVALS_PER_PROOF = 100
+_UNAVAILABLE = 2  # payloads of a pass that could not be read: one bad one keeps no other, but then storage is away
+
+Item = PayloadName | ArchiveName
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What may go.
+
+    :param last: Highest number that nothing refers to and that is not being made.
+    :param floor: Query -> lowest batch of all cuts that can be restored.
+    """
+
+    last: int
+    floor: dict[str, int]
+
+
+@dataclass(slots=True)
+class _Found:
+    """What is there; ordered, and each can be taken out at once."""
+
+    payloads: dict[PayloadName, None] = field(default_factory=dict)
+    archives: dict[ArchiveName, None] = field(default_factory=dict)
+
+    def discard(self, item: Item) -> None:
+        self.payloads.pop(item, None) if isinstance(item, PayloadName) else self.archives.pop(item, None)
+
+    def holds(self, item: Item) -> bool:
+        return item in (self.payloads if isinstance(item, PayloadName) else self.archives)
+
+    @property
+    def count(self) -> int:
+        """How many payloads there are, in archives or not."""
+        return len(self.payloads) + sum(archive.count for archive in self.archives)
+
+
+class Collection:
+    """The passes over one job's payloads; remembers how far each thing reaches, so that it is read once.
+
+    :ivar bounds: To be set before a pass begins or goes on.
+    :ivar kept: How many payloads stayed below the last number, after a pass.
+    """
+
+    def __init__(self, history: PayloadHistory, clock: Clock) -> None:
+        self.bounds = Bounds(0, {})
+        self.kept = 0
+        self._history = history
+        self._clock = clock
+        self._reach: dict[Item, dict[str, int]] = {}
+        self._unavailable = 0
+
+    def steps(self, leadership: Leadership) -> Iterator[None]:
+        """Yield after each step of a pass; a step is one request or a thousand names.
+
+        :raises LeadershipError: This process may no longer write for the job; nothing was removed after that.
+        :raises StorageUnavailableError: Storage could not be read or written; what was archived stays so.
+        """
+        found, self._unavailable = _Found(), 0
+        yield from self._name(found)
+        self._reach = {item: reach for item, reach in self._reach.items() if found.holds(item)}
+        yield from self._settle(leadership, found)
+        yield from self._remove_needless(leadership, found)
+        yield from self._archive(leadership, found)
+        self.kept = found.count
+        yield from self._remove_leftovers(leadership)
+
+    def _name(self, found: _Found) -> Iterator[None]:
+        payloads = self._history.payloads()
+        while names := list(islice(payloads, _NAMES_AT_A_TIME)):
+            found.payloads.update((payload, None) for payload in names if payload.number <= self.bounds.last)
+            yield
+        found.archives.update((archive, None) for archive in self._history.archives())
+        yield
+
+    def _settle(self, leadership: Leadership, found: _Found) -> Iterator[None]:
+        """Remove the payloads that an archive holds: its writer died before it could."""
+        payloads = list(found.payloads)
+        for archive in found.archives:
+            first = bisect_left(payloads, archive.first, key=_number)
+            inside = payloads[first : bisect_right(payloads, archive.last, key=_number)]
+            twins = {payload: twin for payload in inside if (twin := self._read(payload)) is not None}
+            yield
+            if not twins:
+                continue
+            try:
+                held = {(each.number, each.epoch): each for each in self._history.content(archive)}
+            except (RecordCorruptError, ObjectMissingError) as error:
+                log.warning("the payloads of archive %s stay: %s", archive.text, error)
+                continue
+            yield
+            same = [each for each, twin in twins.items() if stripped(twin) == held.get((each.number, each.epoch))]
+            yield from self._remove(leadership, found, same)
+
+    def _remove_needless(self, leadership: Leadership, found: _Found) -> Iterator[None]:
+        needless: list[Item] = []
+        ended: set[int] = set()  # epochs of which something is needed, and so everything after it
+        items: list[Item] = [*found.archives, *found.payloads]
+        for item in items:
+            if isinstance(item, PayloadName) and item.epoch in ended:
+                continue
+            reach = self._reach_of(item)
+            yield
+            if reach is None:
+                continue
+            if not replayable(reach, self.bounds.floor):
+                needless.append(item)
+            elif isinstance(item, PayloadName):
+                ended.add(item.epoch)
+        yield from self._remove(leadership, found, needless)
+
+    def _remove(self, leadership: Leadership, found: _Found, items: Iterable[Item]) -> Iterator[None]:
+        for position, item in enumerate(items):
+            if position % _REMOVALS_PER_PROOF == 0:
+                leadership.prove()
+            if isinstance(item, PayloadName):
+                self._history.delete(item)
+            else:
+                self._history.drop(item)
+            found.discard(item)
+            yield
+
+    def _archive(self, leadership: Leadership, found: _Found) -> Iterator[None]:
+        payloads = list(found.payloads)
+        for part in chunks([payload.size for payload in payloads]):
+            read: dict[PayloadName, Checkpoint] = {}
+            for payload in payloads[part]:
+                checkpoint = self._read(payload)
+                if checkpoint is not None:
+                    read[payload] = checkpoint
+                yield
+            if len(read) > 1:
+                leadership.prove()
+                found.archives[self._history.archive(list(read.values()))] = None
+                yield
+                yield from self._remove(leadership, found, read)
+
+    def _remove_leftovers(self, leadership: Leadership) -> Iterator[None]:
+        """Remove old data without a head: who wrote it died in between, or could not remove it."""
+        leftovers = self._history.leftovers(before=self._clock.now() - LEFTOVER_AGE)
+        yield
+        for archive in leftovers:
+            leadership.prove()
+            self._history.drop(archive)
+            yield
+
+    def _reach_of(self, item: Item) -> dict[str, int] | None:
+        """Return query -> highest batch that *item* has a record of; ``None`` when that is not known."""
+        if item not in self._reach:
+            if isinstance(item, PayloadName):
+                payload = self._read(item)
+                reach = None if payload is None else reach_of(payload)
+            else:
+                reach = self._head(item)
+            if reach is None:
+                return None
+            self._reach[item] = reach
+        return self._reach[item]
+
+    def _head(self, archive: ArchiveName) -> dict[str, int] | None:
+        try:
+            return self._history.head(archive).reach
+        except (RecordCorruptError, ObjectMissingError) as error:
+            log.warning("archive %s stays: %s", archive.text, error)
+        return None
+
+    def _read(self, payload: PayloadName) -> Checkpoint | None:
+        try:
+            return self._history.read(payload)
+        except RecordCorruptError as error:
+            log.warning("payload stays: %s", error)
+        except ObjectMissingError:
+            pass  # another leader has archived or removed it
+        except StorageUnavailableError as error:
+            self._unavailable += 1
+            if self._unavailable > _UNAVAILABLE:
+                raise
+            log.warning("payload stays: %s", error)
+        return None
+
+
+def _number(payload: PayloadName) -> int:
+    return payload.number

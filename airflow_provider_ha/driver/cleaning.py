@@ -1,0 +1,74 @@
+"""What the removal thread does in one turn: deletions first, and a little of everything that can wait.
+
+Invariant: what is marked for deletion is worked off at every turn, before anything else, also when that fails: it
+holds disk space, and too much of it stops publication. Everything else is done for a few seconds at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+
+from airflow_provider_ha.checkpoints.retained.store import COLLECTION_SECONDS, CheckpointStore
+from airflow_provider_ha.clock import Clock
+from airflow_provider_ha.coordination.leadership import Leadership
+from airflow_provider_ha.errors import HaError, LeadershipError
+
+
+log = logging.getLogger(__name__)
+COLLECTION_INTERVAL = 600.0  # seconds between two collections
+RETRY_SECONDS = 60.0  # before a collection that failed is tried again
+
+
+class Cleaning:
+    """The turns of one driver. For one thread.
+
+    :param past: Begins to remove what earlier submissions have left, and yields after each step.
+    """
+
+    def __init__(
+        self, store: CheckpointStore, leadership: Leadership, clock: Clock, past: Callable[[], Iterator[None]]
+    ) -> None:
+        self._store = store
+        self._leadership = leadership
+        self._clock = clock
+        self._past: Iterator[None] = past()
+        self._due = clock.lease_time()
+
+    def turn(self, go_on: Callable[[], bool]) -> bool:
+        """Work off the list of deletions, then do what is due, while *go_on* says so and for a few seconds at most.
+
+        :returns: Whether nothing is left that could be done now.
+        :raises LeadershipError: This process may no longer write for the job.
+        :raises HaError, OSError: Something could not be removed; it is tried again.
+        """
+        self._store.work_off(self._leadership)
+        deadline = self._clock.lease_time() + COLLECTION_SECONDS
+
+        def more() -> bool:
+            return go_on() and self._clock.lease_time() < deadline
+
+        return not go_on() or (self._clear_past(more) and self._collect(more))
+
+    def _clear_past(self, more: Callable[[], bool]) -> bool:
+        try:
+            for _ in self._past:
+                if not more():
+                    return False
+        except LeadershipError:
+            raise
+        except (HaError, OSError) as error:
+            log.warning("what earlier submissions have left stays; the next driver tries again: %s", error)
+        return True
+
+    def _collect(self, more: Callable[[], bool]) -> bool:
+        if self._clock.lease_time() < self._due:
+            return True
+        try:
+            done = self._store.collect(self._leadership, more)
+        except HaError:
+            self._due = self._clock.lease_time() + RETRY_SECONDS
+            raise
+        if done:
+            self._due = self._clock.lease_time() + COLLECTION_INTERVAL
+        return done

@@ -1,0 +1,155 @@
+"""Removes what submissions have left that are over: their directories, and at last what ZooKeeper knows of them.
+
+Invariants: a submission is over when its supervisor has proven that all its processes are dead; what cannot be read is
+no proof, so everything of that submission stays. The newest ones stay in any case, for a person who looks for the
+reason of a loss at night, and for the count of attempts (``submit.restart``): no more than *restart_attempts* of them
+can follow each other without a driver that lived. A submission is forgotten only after its directory is gone.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from airflow_provider_ha.coordination.coordinator import Coordinator, Delete
+from airflow_provider_ha.coordination.leadership import Leadership
+from airflow_provider_ha.coordination.node_names import node_numbers
+from airflow_provider_ha.coordination.paths import JobPaths
+from airflow_provider_ha.coordination.reads import Reads
+from airflow_provider_ha.errors import RecordCorruptError
+from airflow_provider_ha.jobs.journal import JobJournal
+from airflow_provider_ha.jobs.model import HaOptions, SubmissionExit
+from airflow_provider_ha.jobs.runs import decode
+from airflow_provider_ha.storage.durable import REMOVED, remove_tree
+from airflow_provider_ha.storage.keys import JobKeys
+
+
+log = logging.getLogger(__name__)
+DIRECTORIES = 10  # that stay, of the job
+ATTEMPTS = 50  # that ZooKeeper knows, of each run: enough for the longest delay before a restart
+_AT_A_TIME = 50
+_DIRECTORY = re.compile(r"(\d+)-(\d+)")
+_REMAINS = re.compile(rf"\.(\d+-\d+)\.[0-9a-f]+{re.escape(REMOVED)}")
+
+T = TypeVar("T")
+Attempt = tuple[int, int]
+"""Run and attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class PastAttempts:
+    """What is left of the earlier submissions of one job.
+
+    :param own: The submission of this driver.
+    """
+
+    coordinator: Coordinator
+    paths: JobPaths
+    keys: JobKeys
+    work_path: Path
+    leadership: Leadership
+    journal: JobJournal
+    options: HaOptions
+    own: Attempt
+
+    def clear(self) -> Iterator[None]:
+        """Remove what is over; yields after each step.
+
+        :raises LeadershipError: This process may no longer write for the job.
+        :raises HaError, OSError: Something could not be read or removed.
+        """
+        yield from self._remove_directories()
+        present = self._present()
+        yield
+        yield from self._forget_attempts(present)
+        yield from self._forget_recoveries()
+
+        def forgotten(run: int, attempt: int) -> bool:
+            known = present.get(run, [])
+            return bool(known) and attempt < known[-1] - self._kept and attempt not in known
+
+        yield from self.journal.forget(forgotten, before_epoch=self.leadership.epoch - ATTEMPTS)
+
+    @property
+    def _kept(self) -> int:
+        return max(ATTEMPTS, self.options.restart_attempts + 2)
+
+    @property
+    def _parent(self) -> Path:
+        return (self.work_path / self.keys.application(0, 0)).parent
+
+    def _remove_directories(self) -> Iterator[None]:
+        names = [path.name for path in self._parent.iterdir()] if self._parent.is_dir() else []
+        for part in _parts(superfluous(names, self.own)):
+            for attempt in self._over(part):
+                self.leadership.prove()
+                log.info("the directory of submission %d of run %d is removed", attempt[1], attempt[0])
+                remove_tree(self._directory(attempt))
+                yield
+        for name in names:
+            remains = _REMAINS.fullmatch(name)
+            if remains and not (self._parent / remains[1]).exists():
+                remove_tree(self._parent / remains[1])  # its remover died
+                yield
+
+    def _directory(self, attempt: Attempt) -> Path:
+        return self.work_path / self.keys.application(*attempt)
+
+    def _over(self, attempts: Sequence[Attempt]) -> list[Attempt]:
+        """Return those of *attempts* whose processes are proven dead."""
+        exits = {attempt: self.paths.submission_exit(*attempt) for attempt in attempts}
+        seen = self.coordinator.read(Reads(tuple(exits.values())))
+        over = []
+        for attempt, path in exits.items():
+            try:
+                if decode(seen.nodes[path], SubmissionExit) is not None:
+                    over.append(attempt)
+            except RecordCorruptError as error:  # noqa: PERF203  # one bad record keeps no other
+                log.warning("submission %d of run %d stays: %s", attempt[1], attempt[0], error)
+        return over
+
+    def _present(self) -> dict[int, list[int]]:
+        """Return run -> the attempts that ZooKeeper knows, ascending."""
+        runs = node_numbers(self.coordinator.children(self.paths.runs), parent=self.paths.runs)
+        parents = {run: self.paths.submissions(run) for run in runs}
+        seen = self.coordinator.read(Reads((), tuple(parents.values()))) if parents else None
+        if seen is None:
+            return {}
+        return {run: node_numbers(seen.lists[path], parent=path) for run, path in parents.items()}
+
+    def _forget_attempts(self, present: dict[int, list[int]]) -> Iterator[None]:
+        old = [(run, attempt) for run, attempts in present.items() for attempt in attempts[: -self._kept]]
+        for part in _parts(old):
+            over = [attempt for attempt in self._over(part) if not self._directory(attempt).exists()]
+            nodes = {self.paths.submission(*attempt): attempt for attempt in over}
+            seen = self.coordinator.read(Reads((), tuple(nodes)))
+            doomed = [Delete(f"{path}/{name}") for path in nodes for name in seen.lists[path]]
+            self.leadership.commit(*doomed, *map(Delete, nodes))
+            for run, attempt in over:
+                present[run].remove(attempt)
+            yield
+
+    def _forget_recoveries(self) -> Iterator[None]:
+        epochs = node_numbers(self.coordinator.children(self.paths.recoveries), parent=self.paths.recoveries)
+        old = [epoch for epoch in epochs if epoch < self.leadership.epoch - ATTEMPTS]
+        for part in _parts(old):
+            self.leadership.commit(*(Delete(self.paths.recovery(epoch)) for epoch in part))
+            yield
+
+
+def superfluous(names: Sequence[str], own: Attempt) -> list[Attempt]:
+    """Return the submissions, oldest first, whose directories can go once they are over. Pure.
+
+    :param names: What is in the directory of the submissions.
+    :param own: The submission that asks.
+    """
+    found = sorted((int(match[1]), int(match[2])) for name in names if (match := _DIRECTORY.fullmatch(name)))
+    return [attempt for attempt in found[:-DIRECTORIES] if attempt != own]
+
+
+def _parts(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    return (items[start : start + _AT_A_TIME] for start in range(0, len(items), _AT_A_TIME))

@@ -1,0 +1,185 @@
+"""What a leader removes of earlier submissions, on a real ZooKeeper and real directories."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, SetData
+from airflow_provider_ha.driver import past_attempts
+from airflow_provider_ha.driver.past_attempts import DIRECTORIES, PastAttempts, superfluous
+from airflow_provider_ha.errors import LeadershipError
+from airflow_provider_ha.jobs.journal import JobJournal
+from airflow_provider_ha.jobs.model import Generation, HaOptions
+from airflow_provider_ha.jobs.runs import RunStore, reads_of_run, view_of_run
+from tests.checkpoint_helpers import Job, led_job
+from tests.jobs_helpers import a_run, a_start, a_submission, an_exit
+
+
+@pytest.fixture
+def job(config: HaConfig, coordinator: Coordinator) -> Iterator[Job]:
+    with led_job(config, coordinator) as led:
+        yield led
+
+
+def submitted(job: Job, attempts: int, *, over: bool = True) -> Path:
+    """Make run 1 with so many submissions, all but the newest proven dead; returns the parent of their directories."""
+    runs, journal = RunStore(job.coordinator, job.paths), JobJournal(job.objects, job.keys)
+    job.coordinator.commit(runs.create_op(a_run()), Create(job.paths.submissions(1)))
+    parent = (job.config.work_path / job.keys.application(1, 1)).parent
+    for attempt in range(1, attempts + 1):
+        journal.submission(a_run(), a_submission(attempt))
+        journal.started(1, a_submission(attempt), a_start())
+        job.coordinator.commit(
+            Create(job.paths.submission(1, attempt), a_submission(attempt).to_bytes()),
+            Create(job.paths.submission_started(1, attempt), a_start().to_bytes()),
+        )
+        if over and attempt < attempts:
+            job.coordinator.commit(Create(job.paths.submission_exit(1, attempt), an_exit().to_bytes()))
+        (parent / f"1-{attempt}" / "jars").mkdir(parents=True)
+        (parent / f"1-{attempt}" / "driver.log").write_text("lost")
+    return parent
+
+
+def clear(job: Job, own: int) -> None:
+    past = PastAttempts(
+        coordinator=job.coordinator,
+        paths=job.paths,
+        keys=job.keys,
+        work_path=job.config.work_path,
+        leadership=job.leadership,
+        journal=JobJournal(job.objects, job.keys),
+        options=HaOptions(restart_attempts=3),
+        own=(1, own),
+    )
+    for _ in past.clear():
+        pass
+
+
+def attempts_in(parent: Path) -> list[int]:
+    return sorted(int(path.name.partition("-")[2]) for path in parent.iterdir())
+
+
+def known(job: Job) -> list[int]:
+    view = RunStore(job.coordinator, job.paths).get(1)
+    return [each.submission.attempt for each in view.submissions]
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep five attempts in ZooKeeper, as many as three restarts need."""
+    monkeypatch.setattr(past_attempts, "ATTEMPTS", 2)
+
+
+def test_directories_of_submissions_that_are_over_go_but_the_last_ten(job: Job) -> None:
+    parent = submitted(job, 14)
+
+    clear(job, own=14)
+
+    assert attempts_in(parent) == list(range(5, 15))
+
+
+def test_the_directory_of_a_submission_that_is_not_proven_dead_stays(job: Job) -> None:
+    """[review B5] Its processes may still write there, or be what a person looks for."""
+    parent = submitted(job, 14)
+    job.coordinator.commit(Delete(job.paths.submission_exit(1, 2)))
+
+    clear(job, own=14)
+
+    assert attempts_in(parent) == [2, *range(5, 15)]
+
+
+def test_a_proof_that_cannot_be_read_is_none(job: Job) -> None:
+    parent = submitted(job, 14)
+    job.coordinator.commit(SetData(job.paths.submission_exit(1, 3), b"garbage"))
+
+    clear(job, own=14)
+
+    assert attempts_in(parent) == [3, *range(5, 15)]
+
+
+def test_a_submission_that_zookeeper_does_not_know_is_not_over(job: Job) -> None:
+    """After ZooKeeper's data was lost and rebuilt, nothing tells whether its processes are dead."""
+    parent = submitted(job, 12)
+    (parent / "0-1").mkdir()
+
+    clear(job, own=12)
+
+    assert (parent / "0-1").is_dir()
+
+
+def test_a_deposed_leader_removes_no_directory(job: Job) -> None:
+    parent = submitted(job, 14)
+    job.coordinator.commit(SetData(job.paths.epoch, b"another leader"))
+
+    with pytest.raises(LeadershipError):
+        clear(job, own=14)
+
+    assert attempts_in(parent) == list(range(1, 15))
+
+
+def test_remains_of_a_removal_that_was_killed_go(job: Job) -> None:
+    parent = submitted(job, 1)
+    (parent / ".1-0.0123abcd.removed").mkdir()
+
+    clear(job, own=1)
+
+    assert [path.name for path in parent.iterdir()] == ["1-1"]
+
+
+def test_own_directory_never_goes_whatever_its_number() -> None:
+    names = [f"1-{attempt}" for attempt in range(1, DIRECTORIES + 4)]
+
+    assert superfluous([*names, "notes", ".1-9.ab.removed"], own=(1, 2)) == [(1, 1), (1, 3)]
+
+
+def test_zookeeper_and_the_journal_forget_what_is_long_over(job: Job, few: None) -> None:
+    submitted(job, 18)
+
+    clear(job, own=18)
+
+    assert known(job) == list(range(9, 19)[-10:])  # as long as their directories are there
+    names = [info.key.rpartition("/")[2] for info in job.objects.list(job.keys.journals)]
+    assert {int(name.split("-")[1]) for name in names} == set(known(job))
+
+
+def test_what_is_not_proven_dead_is_not_forgotten(job: Job, few: None) -> None:
+    submitted(job, 18)
+    job.coordinator.commit(Delete(job.paths.submission_exit(1, 2)))
+
+    clear(job, own=18)
+
+    assert known(job) == [2, *range(9, 19)]
+    assert len(list(job.objects.list(job.keys.journal("submission", "1-2-").removesuffix(".json")))) == 1
+
+
+def test_old_recoveries_and_generations_are_forgotten(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    epoch = job.leadership.epoch
+    monkeypatch.setattr(past_attempts, "ATTEMPTS", 0)
+    submitted(job, 1)
+    for lost in (epoch - 1, epoch):
+        job.coordinator.commit(Create(job.paths.recovery(lost)))
+        generation = Generation(run=1, epoch=lost, directory="d")
+        JobJournal(job.objects, job.keys).generation(generation)
+
+    clear(job, own=1)
+
+    assert job.coordinator.children(job.paths.recoveries) == [str(epoch)]
+    assert [info.key for info in job.objects.list(f"{job.keys.journals}generation/")] == [
+        job.keys.journal("generation", f"e{epoch}")
+    ]
+
+
+def test_a_submission_that_is_forgotten_while_a_run_is_read_is_left_out(job: Job) -> None:
+    """Fails when a snapshot ends with an error because the leader cleaned up between two of its reads."""
+    submitted(job, 3)
+    seen = job.coordinator.read(reads_of_run(job.paths, 1))
+    old = job.paths.submission(1, 1)
+    job.coordinator.commit(Delete(f"{old}/exit"), Delete(f"{old}/started"), Delete(old))
+
+    view = view_of_run(job.coordinator, job.paths, 1, seen)
+
+    assert [each.submission.attempt for each in view.submissions] == [2, 3]
