@@ -39,6 +39,12 @@ def session(config: HaConfig, digest: str | None = None, also: str | None = None
     coordinator.close()
 
 
+@pytest.fixture(autouse=True)
+def open_root(config: HaConfig, coordinator: KazooCoordinator) -> None:
+    """The tests of a process share a server: who makes its root node with credentials locks all others out."""
+    coordinator.ensure(f"/{config.root}")
+
+
 @pytest.fixture
 def credentials(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Set the credentials of the command; ``None`` for none."""
@@ -209,8 +215,6 @@ def test_the_steps_of_the_page_change_the_password_and_the_job_goes_on(
     """Word for word what the page says; at every step the running leader publishes, and the command sees the job."""
     both, repair_both, new, repair_new = blocks_of_the_change()
     assert [both[0], repair_both[0], new[0], repair_new[0]] == ["text", "bash", "text", "bash"]
-    with session(config) as anyone:
-        anyone.ensure("/" + config.root)
     credentials(OLD)
 
     with driver(config, OLD) as old_driver:
