@@ -5,7 +5,7 @@ would commit the batch in flight (design, contract 8).
 
 Invariant: nothing that raises or hangs keeps the process alive. A full disk, a pipe without a reader, a network mount
 that does not answer, a lock of ``logging`` or of ``sys.stdout`` that another thread holds: all of these are met on the
-way out, and on the same day. So the JVM is killed first, each word is said by a thread of its own, all of them together
+way out, and on the same day. So the JVM is killed first, each word has its own thread, all of them together
 have a few seconds, and ``os._exit`` comes in a ``finally``.
 """
 
@@ -110,7 +110,7 @@ class Exit:
 
 
 def _say(words: Sequence[Callable[[], None]], seconds: float) -> None:
-    """Say each of *words* in a thread of its own, where it may fail; return when all are said, or after *seconds*."""
+    """Say each of *words* in its own thread, where it may fail; return when all are said, or after *seconds*."""
     end = time.monotonic() + seconds
     speakers = []
     for word in words:

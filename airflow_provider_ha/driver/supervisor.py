@@ -75,11 +75,11 @@ class Ending:
 def main(arguments: list[str]) -> int:
     """Run the submission of the spec file in *arguments*. Returns 0 once its exit is written."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    stop, lock = _StopFlag(), None
+    stop = _StopFlag()
     try:
         spec = DriverSpec.read(Path(arguments[0]))
         remember(secrets_of(spec.config))
-        lock = lock_directory(spec)
+        lock_directory(spec)  # for as long as this process lives
     except ConfigurationError as error:
         log.error("%s", error)  # noqa: TRY400  # the message says all
         return REFUSED
@@ -95,8 +95,6 @@ def main(arguments: list[str]) -> int:
     stop.raised = 0  # that one was obeyed; another one means: do not wait for ZooKeeper any longer
     if not report(spec, ending, stop):
         return 1
-    if lock is not None:
-        os.close(lock)
     after_death.clean_up(spec, on_lost=_give_up)
     return 0
 

@@ -22,7 +22,7 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 def lock_directory(spec: DriverSpec) -> int:
     """Lock the submission's directory for this supervisor; returns the descriptor that holds the lock.
 
-    The kernel frees the lock with the process; children do not inherit the descriptor.
+    The descriptor may stay open: the kernel frees the lock with the process, and children do not inherit it.
 
     :raises ConfigurationError: Another supervisor has it or had it, or it cannot be locked.
     :raises StorageUnavailableError: There is no room for the lock file: no supervisor was here before.

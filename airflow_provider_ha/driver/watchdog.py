@@ -22,7 +22,7 @@ _JUST_AFTER = 0.01  # seconds: a look at the very end of the lease could still f
 
 
 class Watchdog:
-    """Watches over one driver in a thread of its own, which ends with the process.
+    """Watches over one driver in its own thread, which ends with the process.
 
     Made before the driver connects to anything: the parent of that moment is the JVM. When the JVM has died even
     earlier, the driver finds nothing to connect to once it leads, and ends by that.

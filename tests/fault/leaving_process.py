@@ -89,7 +89,7 @@ def fail(*_: object, **__: object) -> Any:
 
 
 def no_trouble(_: Path) -> None:
-    """Only print something that nobody has flushed, also under PYTHONUNBUFFERED."""
+    """Only print something, without a flush, also under PYTHONUNBUFFERED."""
     sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115  # a descriptor has no path
     sys.stdout.write("pending")
 
@@ -115,7 +115,7 @@ def stdout_full(_: Path) -> None:
 
 
 def stdout_held(_: Path) -> None:
-    """A thread of the script writes for ever, and holds the lock of the buffer."""
+    """A thread of the script writes without an end, and holds the lock of the buffer."""
     os.dup2(clogged_pipe(), 1)
     written = sys.stdout
     in_background(lambda: written.write("x" * 1_000_000))
@@ -166,7 +166,7 @@ OF_MAIN = {interrupted.__name__: interrupted}  # signals are for the main thread
 
 
 def clogged_pipe() -> int:
-    _, writer = os.pipe()  # the reader stays open, and nobody reads
+    _, writer = os.pipe()  # the reader stays open and does not read
     os.set_blocking(writer, False)
     try:
         while True:
@@ -276,7 +276,7 @@ def jvm(case: Case, directory: Path) -> int:
             python(case, directory)
         finally:
             os._exit(99)
-    # Whoever is being killed must not reap: the code of its child would be lost. From select it never comes back.
+    # A process that is being killed must not reap: the code of its child would be lost. From select it never returns.
     select.select([os.pidfd_open(child)], [], [])
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 

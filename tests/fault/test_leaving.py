@@ -1,4 +1,4 @@
-"""A driver that must end does end, whatever is broken around it, in whichever thread it notices (contract 8)."""
+"""A driver that must end does end, with everything broken around it, in each of its threads (contract 8)."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def expected(case: Case) -> tuple[int, int]:
 
 @pytest.mark.parametrize("trouble", TROUBLES)
 @pytest.mark.parametrize("way", WAYS)
-def test_a_driver_ends_whatever_is_broken(quick: dict[Case, Outcome], way: str, trouble: str) -> None:
+def test_a_driver_ends_under_every_trouble(quick: dict[Case, Outcome], way: str, trouble: str) -> None:
     case = Case(ROLE_OF[way], way, trouble)
 
     assert codes(quick[case]) == expected(case)

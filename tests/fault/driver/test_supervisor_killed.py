@@ -1,4 +1,4 @@
-"""The supervisor of a real driver is killed: nothing of the driver may outlive it, whatever its script waits for."""
+"""The supervisor of a real driver is killed: nothing of the driver may outlive it, also under a script that sleeps."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def test_the_session_that_leads_is_left_for_the_supervisor_not_the_one_that_wait
         job.paths,
         timings=job.config.timings,
         clock=job.clock,
-        describe=lambda _: b"somebody",
+        describe=lambda _: b"holder",
         timeout=5,
     )
     holder.start_heartbeats(lambda _: None)

@@ -41,7 +41,7 @@ def test_the_reason_is_for_its_owner_only(tmp_path: Path) -> None:
 
 
 def test_a_reason_that_cannot_be_written_or_said_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever leaves it is about to end the process, and has to get there."""
+    """The thread that leaves it is about to end the process, and has to get there."""
     with Path("/dev/full").open("w", encoding="utf-8", buffering=1) as full:
         monkeypatch.setattr(sys, "stderr", full)
         write_failure(tmp_path / "nowhere", ExitCode.FAILED, "the cause")
@@ -73,7 +73,7 @@ def test_a_full_disk_keeps_no_reason_from_being_written(tmp_path: Path) -> None:
     mount = f"mount -t tmpfs -o size=1m tmpfs {tmp_path} && "
     command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
     if subprocess.run([*command, mount + "true"], capture_output=True, check=False).returncode != 0:
-        pytest.skip("this host lets nobody mount a file system of his own")
+        pytest.skip("this host does not let a user mount a file system")
 
     run = subprocess.run(
         [*command, mount + f"exec {sys.executable} -c '{ON_A_FULL_DISK}' {tmp_path}"],

@@ -1,4 +1,4 @@
-"""Killing a process tree, with a real child of a process of its own: everything below that process is killed."""
+"""Killing a process tree, from a separate process: everything below that process is killed."""
 
 from __future__ import annotations
 
