@@ -69,13 +69,10 @@ def test_a_query_that_the_script_stopped_is_started_again_and_the_output_is_exac
     (job.gates / "again").touch()
     job.await_alive(lambda: starts(job) == 2, "the second start")
     job.stream.feed(2)
+
     job.await_read(1)
 
-    stop = job.stop("terminate")  # the script starts its query again whenever it has ended, also while it is drained
-
-    assert job.await_result().state is JobState.FINISHED
-    assert job.operation(stop).state is OperationState.COMPLETED
-    assert job.stream.windows() == job.stream.expected_windows(job.stream.files)
+    stop_and_compare(job)
 
 
 def test_a_name_that_changes_with_every_start_is_refused_after_a_loss(job: SupervisedJob) -> None:
