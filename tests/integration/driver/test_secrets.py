@@ -142,7 +142,7 @@ def test_a_failed_run_leaves_no_secret_and_nothing_open(connection: HaConfig, pl
     assert open_to_others == []
     if os.geteuid() == 0:  # only root can look as another user
         looked = subprocess.run(
-            ["find", str(connection.work_path)],
+            ["find", str(place)],
             capture_output=True,
             text=True,
             check=False,
@@ -151,4 +151,4 @@ def test_a_failed_run_leaves_no_secret_and_nothing_open(connection: HaConfig, pl
             group=NOBODY,
             extra_groups=[],
         )
-        assert looked.stdout.split() == [str(connection.work_path)]
+        assert looked.stdout.split() == [str(place), f"{place}/work"]
