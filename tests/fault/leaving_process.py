@@ -211,7 +211,7 @@ def watched(case: Case, way_out: Exit) -> None:
 
 def by_publisher(end: Callable[[BaseException], None]) -> None:
     lifecycle = SimpleNamespace(stopping=threading.Event())
-    loop: Any = PublishLoop(SimpleNamespace(tick=fail, clean_up=no_trouble), None, None, lifecycle, end)  # type: ignore[arg-type]
+    loop: Any = PublishLoop(SimpleNamespace(tick=fail), None, None, lifecycle, end, settled=no_trouble, clean=None)  # type: ignore[arg-type]
     loop._thread.start()
 
 

@@ -79,7 +79,9 @@ def loop_of(job: Job, disk: SmallDisk, died: list[BaseException]) -> PublishLoop
         run=1,
         clock=clock,
     )
-    return PublishLoop(publisher, writer, registry, Lifecycle(), died.append)
+    return PublishLoop(
+        publisher, writer, registry, Lifecycle(), died.append, settled=lambda: None, clean=lambda _: True
+    )
 
 
 def message(job: Job) -> str:

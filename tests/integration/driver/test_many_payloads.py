@@ -99,7 +99,15 @@ class Recovered:
         )
         writer = SimpleNamespace(set_state=lambda *_: None, publish_status=self._seen)
         cleaning = Cleaning(self.checkpoints, self.job.leadership, clock, lambda: iter(()))
-        return PublishLoop(publisher, writer, registry, Lifecycle(), self.failed.append, clean=cleaning.turn)
+        return PublishLoop(
+            publisher,
+            writer,
+            registry,
+            Lifecycle(),
+            self.failed.append,
+            settled=lambda: None,
+            clean=cleaning.turn,
+        )
 
     def _seen(self, number: int | None) -> None:
         """Called after each tick; as soon as a checkpoint is there the next batch is committed."""

@@ -88,8 +88,16 @@ def test_the_loop_notes_that_the_script_is_set_up_and_names_what_it_has_not_star
     said: list[tuple[JobState, str]] = []
     settled: list[bool] = []
     writer: Any = SimpleNamespace(set_state=lambda *words: said.append(words), publish_status=lambda _: None)
-    publisher: Any = SimpleNamespace(tick=lambda: None, latest=None, clean_up=lambda: None)
-    loop = PublishLoop(publisher, writer, registry, Lifecycle(), said.append, settled=lambda: settled.append(True))
+    publisher: Any = SimpleNamespace(tick=lambda: None, latest=None)
+    loop = PublishLoop(
+        publisher,
+        writer,
+        registry,
+        Lifecycle(),
+        said.append,
+        settled=lambda: settled.append(True),
+        clean=lambda _: True,
+    )
 
     loop.tick()
     assert (said, settled) == ([], [])
