@@ -29,6 +29,7 @@ from airflow_provider_ha.driver.resting import RestingQuery, described
 from airflow_provider_ha.driver.spark_conf import check_location, check_master, fit_state_format
 from airflow_provider_ha.driver.start_ledger import StartLedger, check_new_name
 from airflow_provider_ha.driver.stopper import has_ended
+from airflow_provider_ha.driver.undo_drain import undo_drain
 from airflow_provider_ha.driver.writer_notes import SinkSpec, check_options, checked_name, notes, sink_spec
 from airflow_provider_ha.errors import (
     ApplicationRefusedError,
@@ -212,7 +213,7 @@ class QueryStarter:
         reached = -1
         if checked.sink.kind is SinkKind.FILE and checked.sink.path is not None:
             self._seed(checked.name, checked.sink.path)
-            self._undo_drain(checked.name, checked.sink.path)
+            undo_drain(self._origin, checked.name, checked.sink.path)
             reached = FileSinkLog(checked.sink.path).max_batch()
         if checked.sink.table is not None:
             reached = self._in_table(checked.name, checked.sink.table)
@@ -246,20 +247,6 @@ class QueryStarter:
             )
         mode = OutputMode.FRESH if plan.sink_gone else self._origin.output  # the old files are gone with it
         FileSinkLog.seed(target, plan.batch, mode.value, source)
-
-    def _undo_drain(self, name: str, path: Path) -> None:
-        """Set aside what an unfinished drain of the previous epoch wrote.
-
-        Only the drain can have written it: the batch was planned in its fork and in no other directory.
-        """
-        if self._origin.drain is None:
-            return
-        batch, sink_log = progress(self._origin.drain / name).planned, FileSinkLog(path)
-        if batch != progress(self._origin.directory / name).planned + 1 or sink_log.max_batch() != batch:
-            return
-        digest = sink_log.digest(batch)
-        if digest is not None and sink_log.set_aside(batch, digest):
-            log.warning("query %s: batch %d of an unfinished drain was set aside in %s", name, batch, path)
 
     def _replay(self, checked: CheckedWriter, steps: tuple[ReplayStep, ...]) -> bool:
         """Execute recorded batches one by one, then give the writer its own sink and trigger back.
