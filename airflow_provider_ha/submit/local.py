@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +24,8 @@ from airflow_provider_ha.submit.this_host import boot_id, pid_namespace, sees_pr
 log = logging.getLogger(__name__)
 
 SUPERVISOR_MODULE = "airflow_provider_ha.driver.supervisor"
+# A process that begins or ends may be closed to every look for a moment, also to its own user.
+_TRANSIENT_SECONDS, _LOOK_SECONDS = 0.5, 0.05
 _CLOCK_SECONDS = 60.0  # by which the clock may be set between two looks at one process
 
 # What a driver needs of its host. Everything else stays here: an Airflow worker's environment holds connections,
@@ -103,11 +106,20 @@ class LocalEngine:
             return False
         if started.uid != os.geteuid() and not sees_processes_of_others():
             return False
-        return not any(_may_be_of(process, submission_id, started) for process in psutil.process_iter())
+        suspects = list(psutil.process_iter())
+        end = time.monotonic() + _TRANSIENT_SECONDS
+        while suspects:
+            found = {process: _is_of(process, submission_id, started) for process in suspects}
+            suspects = [process for process, answer in found.items() if answer is None]
+            if any(found.values()) or (suspects and time.monotonic() > end):
+                return False
+            if suspects:
+                time.sleep(_LOOK_SECONDS)
+        return True
 
 
-def _may_be_of(process: psutil.Process, submission_id: str, started: SubmissionStarted) -> bool:
-    """Whether a process belongs to a submission, or may belong to it as far as this user can see."""
+def _is_of(process: psutil.Process, submission_id: str, started: SubmissionStarted) -> bool | None:
+    """Whether a process belongs to a submission; ``None`` when it may, and this user cannot see it."""
     try:
         return process.environ().get(SUBMISSION_VARIABLE) == submission_id
     except psutil.NoSuchProcess:
@@ -117,11 +129,11 @@ def _may_be_of(process: psutil.Process, submission_id: str, started: SubmissionS
     try:
         if process.create_time() < started.process_started - _CLOCK_SECONDS:
             return False
-        return started.uid is None or process.uids().real == started.uid
+        return None if started.uid is None or process.uids().real == started.uid else False
     except psutil.NoSuchProcess:
         return False
     except (psutil.AccessDenied, OSError):
-        return True
+        return None
 
 
 def _processes_of(submission_id: str) -> Iterator[psutil.Process]:

@@ -156,3 +156,28 @@ def test_a_submission_says_where_its_process_is_counted(process: subprocess.Pope
     assert (started.host, started.boot, started.uid) == (socket.gethostname(), boot_id(), os.getuid())
     assert started.pid_namespace == pid_namespace()
     assert started.pid_namespace.startswith("pid:[")
+
+
+def test_a_process_that_is_closed_to_every_look_for_a_moment_does_not_count(
+    submission_id: str, process: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one between its fork and its exec: it belongs to another program, and the next look says so."""
+    started = record(process).model_copy(update={"uid": None})
+    process.kill()
+    process.wait()
+    looks = iter([True, True])
+    environ, create_time = psutil.Process.environ, psutil.Process.create_time
+
+    def closed_at_first(self: psutil.Process) -> dict[str, str]:
+        if self.pid == os.getpid() and next(looks, False):
+            raise psutil.AccessDenied(self.pid)
+        return environ(self)
+
+    monkeypatch.setattr(psutil.Process, "environ", closed_at_first)
+    monkeypatch.setattr(
+        psutil.Process,
+        "create_time",
+        lambda self: started.process_started if self.pid == os.getpid() else create_time(self),
+    )
+
+    assert LocalEngine().is_gone(submission_id, started)
