@@ -105,13 +105,6 @@ class Publisher:
             self._refuse_backlog()
             return self.publish(CheckpointKind.PERIODIC)
 
-    def clean_up(self) -> None:
-        """Remove the files of what was marked for deletion. Takes its time, and never delays :meth:`publish`.
-
-        :raises LeadershipError: This process may no longer write for the job.
-        """
-        self._store.work_off(self._leadership)
-
     def record(self) -> None:
         """Remember new batches of all queries."""
         with self._lock:

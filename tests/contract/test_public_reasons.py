@@ -40,7 +40,7 @@ def writer(config: HaConfig, coordinator: Coordinator, paths: JobPaths) -> JobWr
     submit(coordinator, paths)
     coordinator.commit(Create(paths.job_graph, GraphPointer(graph=BLOB, run=1).to_bytes()))
     store = open_store(config)
-    nothing_started: Any = SimpleNamespace(started=[])
+    nothing_started: Any = SimpleNamespace(started=[], resting=[])
     return JobWriter(
         coordinator=coordinator,
         paths=paths,

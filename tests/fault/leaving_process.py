@@ -230,7 +230,7 @@ def by_operations_worker(end: Callable[[BaseException], None]) -> None:
 
 
 def operations(end: Callable[[BaseException], None], coordinator: Any) -> OperationsLoop:
-    anything: Any = SimpleNamespace(operations="/operations", savepoint=fail, now=lambda: None)
+    anything: Any = SimpleNamespace(operations="/operations", savepoint=fail, now=lambda: None, lease_time=lambda: 0.0)
     lifecycle: Any = SimpleNamespace(leaving=threading.Event(), stopping=threading.Event())
     return OperationsLoop(coordinator, anything, anything, lifecycle, anything, 1, anything, end)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 
@@ -21,7 +22,7 @@ def test_the_lease_clock_counts_suspended_time(monkeypatch: pytest.MonkeyPatch) 
 
 
 def started_on(host: str) -> SubmissionStarted:
-    return SubmissionStarted(host=host, pid=1, process_started=1.0, log="driver.log")
+    return SubmissionStarted(host=host, pid=1, process_started=time.time(), log="driver.log", uid=os.geteuid())
 
 
 def test_what_was_started_on_another_host_is_not_known_to_be_gone() -> None:

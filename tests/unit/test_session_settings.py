@@ -131,5 +131,8 @@ def test_the_fields_of_a_connection_reach_the_session() -> None:
     assert "key-secret" not in repr(config)
 
 
-def test_without_the_tls_box_the_other_tls_fields_say_nothing() -> None:
-    assert config_of(*connection(tls_check_hostname=True, tls_ca_file="ca.pem")).tls is None
+def test_tls_fields_without_the_tls_box_mean_tls() -> None:
+    config = config_of(*connection(tls_check_hostname=True, tls_ca_file="ca.pem"))
+
+    assert config.tls is not None
+    assert config.tls.ca_file == "ca.pem"

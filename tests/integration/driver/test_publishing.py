@@ -71,7 +71,7 @@ def test_a_new_checkpoint_marks_the_old_ones_and_removes_no_file(job: Job, publi
 
     assert (numbers(job), job.checkpoints.waiting()) == ([2], 1)
     assert job.pin_path(1).is_dir()
-    publisher.clean_up()
+    job.checkpoints.work_off(job.leadership)
     assert (job.pin_path(1).exists(), job.checkpoints.waiting()) == (False, 0)
 
 
@@ -96,7 +96,7 @@ def test_publication_pauses_while_too_many_wait_to_be_removed(
     with pytest.raises(CheckpointError, match="2 old checkpoints and savepoints wait"):
         publisher.tick()
     assert numbers(job) == [3]
-    publisher.clean_up()
+    job.checkpoints.work_off(job.leadership)
     made = publisher.tick()
 
     assert made is not None
@@ -127,7 +127,7 @@ def test_a_claim_is_made_with_the_first_checkpoint_and_outlived_by_as_many_as_ar
     publisher.publish(CheckpointKind.PERIODIC)
 
     assert len(job.savepoints.list()) == 0
-    publisher.clean_up()
+    job.checkpoints.work_off(job.leadership)
     assert not job.savepoints.directory("mine").exists()
     publisher_of(job, live, plan).publish(CheckpointKind.PERIODIC)  # the next epoch has nothing to claim
     assert numbers(job) == [2]
