@@ -13,7 +13,7 @@ import types
 from datetime import datetime, timezone
 from enum import Enum
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
@@ -50,6 +50,8 @@ def _value(name: str, wanted: Any) -> Any:  # noqa: PLR0911  # one line per kind
     if wanted in _SIMPLE:
         return _SIMPLE[wanted]
     origin, arguments = get_origin(wanted), get_args(wanted)
+    if origin is Annotated:
+        return _value(name, arguments[0])
     if origin is Literal:
         return arguments[0]
     if origin in (Union, types.UnionType):

@@ -44,9 +44,9 @@ def _probe() -> socket.socket:
     others = range(_LOWEST, _first_outgoing())
     for port in random.sample(others, min(len(others), _TRIES)):
         with suppress(OSError):
-            return _bound(port)
+            return _held(port)
     # This host gives all of them to outgoing connections, or somebody listens on each.
-    return _bound(0)
+    return _held(0)
 
 
 def _first_outgoing() -> int:
@@ -55,13 +55,23 @@ def _first_outgoing() -> int:
     return _DEFAULT_OUTGOING
 
 
+def _held(port: int) -> socket.socket:
+    """Bind a port and listen: until one of them listens, two sockets may be bound to one port (``SO_REUSEADDR``)."""
+    probe = _bound(port)
+    try:
+        probe.listen()
+    except BaseException:
+        probe.close()
+        raise
+    return probe
+
+
 def _bound(port: int) -> socket.socket:
     probe = socket.socket()
     try:
         # As servers do: a connection that has just ended is not in the way.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind((_HOST, port))
-        probe.listen()  # two sockets with that option may be bound to one port until one of them listens
     except BaseException:
         probe.close()
         raise

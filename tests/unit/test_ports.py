@@ -37,6 +37,16 @@ def test_a_port_with_a_listener_is_not_free() -> None:
         assert not is_free(port)
 
 
+def test_a_look_at_a_port_does_not_keep_its_server_from_listening() -> None:
+    """A gate looks fifty times a second; a look that listened itself would make the server's own listen fail."""
+    with socket.socket() as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.bind(("127.0.0.1", free_port()))
+
+        with ports._bound(server.getsockname()[1]):
+            server.listen()
+
+
 def test_where_the_system_takes_all_ports_one_of_those_is_given(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
