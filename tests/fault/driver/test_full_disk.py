@@ -1,0 +1,89 @@
+"""A real driver on a disk that is really full: it lives, says why it takes no checkpoint, and goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ha.cli.job import _document
+from airflow_provider_ha.clock import new_id
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.jobs.model import HaOptions, JobState
+from airflow_provider_ha.testing.waiting import wait_until
+from tests.conftest import FAST
+from tests.driver_helpers import APPS, PATIENCE
+from tests.full_disk import SmallDisk, small_disk
+from tests.submit_helpers import alive
+from tests.supervised_job import SupervisedJob
+
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.long]
+Gated = Callable[..., SupervisedJob]
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    with small_disk(tmp_path / "work", size="64m", inodes=5000) as mounted:
+        yield mounted
+
+
+@pytest.fixture
+def config(zookeeper: str, tmp_path: Path, disk: SmallDisk) -> HaConfig:
+    """A cluster whose work root is a disk of its own, without the storage."""
+    return HaConfig.build(
+        zookeeper=zookeeper,
+        storage_root=f"file://{tmp_path}/storage",
+        work_root=disk.path.as_uri(),
+        cluster_id=f"c-{new_id()[:12]}",
+        timings=FAST,
+    )
+
+
+def message(job: SupervisedJob) -> str:
+    return str(_document(job.job.snapshot())["message"])
+
+
+def test_disk_that_is_full_at_a_pin_ends_no_driver_and_the_checkpoint_follows(
+    gated: Gated, disk: SmallDisk, tmp_path: Path
+) -> None:
+    job = gated("rows")
+    job.options = HaOptions(checkpoint_interval=30, restart_delay=0)
+    job.stream.feed(1)
+    job.submit_script(APPS / "timed.py", [str(job.stream.source), str(tmp_path / "notes")])
+    job.await_alive(lambda: job.job.snapshot().latest_checkpoint == 1, "the first checkpoint")
+    driver = job.driver()
+    job.stream.feed(1)
+    job.await_committed(1, 1)
+
+    assert job.job.snapshot().latest_checkpoint == 1
+    disk.fill_inodes()  # before the next checkpoint is due, and after the commit that it is for
+    wait_until(lambda: "No space left on device" in message(job), timeout=PATIENCE, what="the reason in the status")
+    assert job.job.snapshot().latest_checkpoint == 1
+    disk.free()
+
+    job.await_alive(lambda: job.job.snapshot().latest_checkpoint == 2, "the next checkpoint")
+    assert all(alive(process.pid) for process in driver[:1])  # the JVM
+    assert job.job.snapshot().epoch == 1
+    wait_until(lambda: message(job) == "", timeout=PATIENCE, what="a status without a reason")
+
+
+def test_driver_whose_storage_is_away_before_its_script_begins_counts_as_no_attempt(
+    gated: Gated, config: HaConfig, tmp_path: Path
+) -> None:
+    job = gated("rows")
+    job.stream.feed(1)
+    generations = tmp_path / "storage" / config.cluster_id / "jobs" / job.job_id / "journal" / "generation"
+    generations.parent.mkdir(parents=True)
+    generations.write_text("no directory: nothing can be written below it")
+
+    job.submit_script(APPS / "timed.py", [str(job.stream.source), str(tmp_path / "notes")])
+    job.await_lost()
+
+    told = wait_until(lambda: _document(job.job.snapshot())["outage"], timeout=PATIENCE, what="the outage")
+    assert "none counts as an attempt" in told
+    assert "could not be created" in told or "could not be written" in told
+    generations.unlink()
+    job.recover()
+    job.await_alive(lambda: job.job.snapshot().state is JobState.RUNNING, "RUNNING")
