@@ -239,7 +239,7 @@ class HaConfig(BaseModel):
 def tls_of(switch: Any, settings: dict[str, Any], name: str) -> dict[str, Any] | None:
     """Return the TLS options that are meant; ``None`` for a connection in clear. A switch left out never means clear.
 
-    :param switch: Whether to talk TLS, as somebody wrote it; empty when it was left out.
+    :param switch: Whether to talk TLS, as the user wrote it; empty when it was left out.
     :param settings: The other TLS options.
     :param name: What the switch is called, for the error.
     :raises ConfigurationError: The switch is off and there are options, or it is neither on nor off.

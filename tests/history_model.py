@@ -156,7 +156,7 @@ class RecordedJob:
         self.savepoints.append(self._chosen("savepoint", str(len(self.savepoints)), cuts, self.leader.epoch))
 
     def dispose(self, which: int) -> None:
-        """Remove a savepoint, but not while the run has no checkpoint of its own: it may have begun from that one."""
+        """Remove a savepoint, but not while the run has no own checkpoint: it may have begun from that one."""
         if self.savepoints and self.retained and self.retained[-1].epoch == self.leader.epoch:
             self.savepoints.pop(which % len(self.savepoints))
 

@@ -16,7 +16,7 @@ from airflow_provider_ha.errors import CoordinationError
 
 
 _AT_ONCE = 500  # nodes per round trip
-_PASSES = 20  # of a repair: nodes that others make meanwhile are found by the next one
+_PASSES = 20  # of a repair: nodes that others make in the same time are found by the next one
 
 Permission = tuple[str, str, int]  # scheme, id, bits
 
@@ -51,7 +51,7 @@ class AclSession(Protocol):
         """Return the ACLs of the nodes that exist, in one round trip."""
 
     def put(self, nodes: Sequence[NodeAcl]) -> None:
-        """Give nodes what is wanted, where the server lets us and nobody else has set it meanwhile."""
+        """Give nodes what is wanted, where the server lets us and no other client has set it since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def check(session: AclSession, base: str) -> AclReport:
 def repair(session: AclSession, base: str, *, done: Callable[[int], None] = lambda _: None) -> AclReport:
     """Give *base* and everything below it what our credentials would give. Repeatable; goes on after a crash.
 
-    Looks again until a whole pass finds nothing that it may change: others go on creating nodes meanwhile.
+    Looks again until a whole pass finds nothing that it may change: others go on creating nodes.
 
     :param done: Called with how many nodes were looked at so far.
     :raises NotConnectedError: ZooKeeper does not answer; what was put right stays right.

@@ -48,7 +48,7 @@ class Moment:
 class Lease:
     """Deadline = time at which the last but one acknowledged heartbeat was *sent* + T - margin, on the boot-time clock.
 
-    The boot-time clock stands still while a hypervisor pauses the machine, and the session runs out meanwhile. What can
+    The boot-time clock stands still while a hypervisor pauses the machine, and the session runs out. What can
     be seen of that afterwards is a wall clock that was set forward. It may also be a plain correction of that clock, so
     it ends no lease, but it is doubt: until two heartbeats that were sent after the jump are acknowledged, each
     acknowledged heartbeat is good for one interval and one timeout only.

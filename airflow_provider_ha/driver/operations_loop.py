@@ -114,7 +114,7 @@ class OperationsLoop:
         return operation.operation is not OperationKind.SAVEPOINT or self.handlers.ready()
 
     def _forget(self, operation: Operation) -> None:
-        """Forget an answer that nobody asks for any more: a schedule that asks every hour would fill the node."""
+        """Forget an answer that is no longer asked for: a schedule that asks every hour would fill the node."""
         self.leadership.commit(operations.forget_op(self.paths, operation))
         log.info("operation %s is forgotten", operation.operation_id)
 

@@ -28,7 +28,7 @@ def lock_directory(spec: DriverSpec) -> int:
     :raises StorageUnavailableError: There is no room for the lock file: no supervisor was here before.
     """
     path = spec.directory / LOCK_FILE
-    next_step = "Let the job be recovered (spark-ha recover): each attempt is a submission of its own"
+    next_step = "Let the job be recovered (spark-ha recover): each attempt is a separate submission"
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, OWNER_ONLY)
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

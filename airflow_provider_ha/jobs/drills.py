@@ -35,7 +35,7 @@ class DrilledQuery(Model):
     :param loaded: ``proven``, ``refuted``, ``unknown``, ``nothing`` (the query has no state) or ``not_asked``.
     :param started: The same, of the start of the job's own application.
     :param state_rows: Rows of state that Spark read.
-    :param partitions: Partitions of state that Spark loaded, each with a store of its own: what the time of ``load``
+    :param partitions: Partitions of state that Spark loaded, each with its own store: what the time of ``load``
         depends on when the state is small. 0 in records of earlier releases.
     """
 

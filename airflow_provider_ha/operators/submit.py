@@ -51,7 +51,7 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
     :param force: Act although the job belongs to another DAG (``job_owner`` of the operator that submitted it).
     :param when_killed: What a user's mark-failed or mark-success of the waiting task does to the job: ``"detach"``
         (nothing), ``"stop_with_checkpoint"`` or ``"cancel"``. A clear never touches it: the next try attaches again.
-    :param restart_attempts: How often a lost driver is submitted again before the run fails; -1 for ever.
+    :param restart_attempts: How often a lost driver is submitted again before the run fails; -1 for no limit.
     :param restart_delay: Time before the first of these; doubles with each.
     :param checkpoint_interval: Time between two checkpoints.
     :param retained_checkpoints: How many completed checkpoints are kept; at least 1.

@@ -1,4 +1,4 @@
-"""Whose job it is: an id that the job's newest run names, so that nobody else stops it by mistake.
+"""Whose job it is: an id that the job's newest run names, so that no other DAG stops it by mistake.
 
 This is no security. Who can reach the cluster can force everything, and an owner is a text that anybody can claim. It
 keeps a copied DAG, or a command in the wrong shell, from ending the stream of another team.
@@ -25,7 +25,7 @@ class Acting:
 
 
 def owner_of_job(job: JobContext) -> str | None:
-    """Return who owns the job, by its newest run; ``None`` when nobody does, or it has no run.
+    """Return the owner of the job, by its newest run; ``None`` when it has no owner or no run.
 
     :raises RecordCorruptError: Its newest run cannot be read.
     """
@@ -34,17 +34,17 @@ def owner_of_job(job: JobContext) -> str | None:
 
 
 def refuse_others(job: JobContext, acting: Acting, what: str) -> None:
-    """See that the job is nobody's, or the acting one's, or that the act is forced; call it before anything changes.
+    """Check that the job has no owner, or the acting one, or that the act is forced; call it before anything changes.
 
     :param what: What is asked for, for the error: ``"stop"``.
-    :raises JobStateError: The job belongs to somebody else; names the owner.
+    :raises JobStateError: The job belongs to another owner, which the error names.
     """
     if acting.force:
         return
     owner = owner_of_job(job)
     if owner is None or owner == acting.owner:
         return
-    by = f"DAG {acting.owner!r}" if acting.owner else "somebody without a DAG"
+    by = f"DAG {acting.owner!r}" if acting.owner else "a caller without a DAG"
     raise JobStateError(
         f"{what} of job {job.job_id!r} is refused: the job belongs to {owner!r}, and {by} asks",
         next_step=f"Let {owner!r} do it, or force it: force=True in an operator, --force on the command line",

@@ -49,7 +49,7 @@ class LocalEngine:
         self.launch_seconds = launch_seconds
 
     def launch(self, spec: DriverSpec) -> SubmissionStarted:
-        """Start the supervisor, detached: in a session of its own, without our files and our environment.
+        """Start the supervisor, detached: in its own session, without our files and our environment.
 
         :raises ConfigurationError: The directory of the submission cannot be made.
         :raises StorageUnavailableError: The work root is full, or does not answer.

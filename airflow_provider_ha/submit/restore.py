@@ -91,7 +91,7 @@ def restore_job(job: JobContext, request: RestoreRequest) -> SubmittedRun:
             start = _start(job, plan, request.output)
             graph = _graph(job, request, chosen)
             reading.planned(start.plan)
-            return Prepared(graph=graph, start=start, owner=owner_of_job(job))  # a restore gives it to nobody else
+            return Prepared(graph=graph, start=start, owner=owner_of_job(job))  # a restore keeps the owner
 
         return submit_run(job, request.request_id, prepare)
 

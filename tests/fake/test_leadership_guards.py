@@ -116,7 +116,7 @@ def prove_twice(ensemble: FakeEnsemble, leadership: Leadership) -> None:
 def test_a_leader_whose_machine_was_paused_soon_stops_believing_in_its_lease(
     ensemble: FakeEnsemble, session: FakeCoordinator
 ) -> None:
-    """Paused by its hypervisor for longer than T, with a network that is away afterwards: nobody tells it."""
+    """Paused by its hypervisor for longer than T, with a network that is away afterwards: no message reaches it."""
     clock = GuestClock(ensemble.clock)
     leadership = lead(ensemble, session, clock)
     prove_twice(ensemble, leadership)
@@ -167,7 +167,7 @@ def test_a_session_that_another_server_granted_for_less_shortens_the_lease(
 def test_a_session_that_was_granted_for_less_before_the_heartbeats_began_shortens_the_lease(
     ensemble: FakeEnsemble, session: FakeCoordinator
 ) -> None:
-    """Nobody listens to the session's state between the grant and the first heartbeat."""
+    """Nothing listens to the session's state between the grant and the first heartbeat."""
     leadership = lead(ensemble, session)
     prove_twice(ensemble, leadership)
     full = leadership.lease_left()

@@ -175,7 +175,7 @@ class Interrupted(KazooAcls):
 
 
 class Stubborn(KazooAcls):
-    """Everything it sets is set back by somebody at once."""
+    """Another client sets back everything it sets, at once."""
 
     def put(self, nodes: Any) -> None:
         del nodes

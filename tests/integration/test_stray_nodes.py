@@ -134,7 +134,7 @@ def test_a_lease_that_cannot_be_read_still_protects(job: Job) -> None:
 
 
 def test_the_driver_takes_up_what_is_asked_of_it(job: Job) -> None:
-    """A stop has to work, whatever lies beside it: also a node with a possible name and nothing in it."""
+    """A stop has to work with anything beside it: also a node with a possible name and nothing in it."""
     job.coordinator.commit(Create(job.paths.operation("aaa"), b""), Create(job.paths.operation("aab"), b"{}"))
     asked = ask(job, "a-cancel")
     another = asked.model_copy(update={"operation_id": "elsewhere"})

@@ -31,7 +31,7 @@ _LZ4_RATIO, _SNAPPY_RATIO = 255, 22
 
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _ZSTD_PIECE = 256 * 1024
-# Zstandard has no ratio of its own: a block of zeros takes four bytes. Keys and values of a state reach a few hundred.
+# Zstandard states no ratio: a block of zeros takes four bytes. Keys and values of a state reach a few hundred.
 _ZSTD_RATIO, _ZSTD_ALWAYS = 1032, 1 << 30
 
 _SNAPPY_MAGIC = b"\x82SNAPPY\x00"

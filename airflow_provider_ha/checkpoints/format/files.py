@@ -173,7 +173,7 @@ def read(directory: Directory, name: str) -> bytes:
 
 
 def _whole(file: io.FileIO, name: str, expected: int) -> bytes:
-    """Read to the end: a file that grows meanwhile is bounded as well."""
+    """Read to the end: a file that grows in the process is bounded as well."""
     pieces, length = [], 0
     while piece := file.read(max(expected + 1 - length, _PIECE)):
         pieces.append(piece)

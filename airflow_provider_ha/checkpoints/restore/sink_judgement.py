@@ -32,7 +32,7 @@ def judge_file_sink(facts: QueryFacts, drained: Drained | None, top: int, judgem
     :param top: Last batch that is replayed with its recorded boundaries.
     """
     if facts.cut.sink.path is None:
-        return {}  # restored from another job, and stopped before its script named an output of its own
+        return {}  # restored from another job, and stopped before its script named its own output
     if facts.sink_gone:
         _judge_missing_output(facts, judgement)
         return {}

@@ -1,4 +1,4 @@
-"""The payloads of a job in storage: each as an object of its own, or together with others in an archive.
+"""The payloads of a job in storage: each as a separate object, or together with others in an archive.
 
 Invariant: payloads are named first and archives afterwards. An archive is complete before the first of its payloads
 goes, so a reader who misses a payload finds the archive; what is in both counts once. What is damaged is left out and
@@ -33,7 +33,7 @@ _PAYLOAD = re.compile(rf"(\d{{{CHECKPOINT_DIGITS}}})-e(\d+)\.json")
 
 
 class PayloadName(NamedTuple):
-    """One payload that is an object of its own.
+    """One payload that is a separate object.
 
     :param size: Bytes.
     """
@@ -72,7 +72,7 @@ class PayloadHistory:
                     yield checkpoint
 
     def payloads(self) -> Iterator[PayloadName]:
-        """Yield what is an object of its own, ascending by number."""
+        """Yield the payloads that are separate objects, ascending by number."""
         for info in self._store.list(self._keys.payloads):
             found = _PAYLOAD.fullmatch(info.key.removeprefix(self._keys.payloads))
             if found:
@@ -90,7 +90,7 @@ class PayloadHistory:
         return sum(1 for _ in self.payloads()) + sum(archive.count for archive in self.archives())
 
     def read(self, payload: PayloadName) -> Checkpoint:
-        """Return a payload that is an object of its own.
+        """Return a payload that is a separate object.
 
         :raises RecordCorruptError: It is not what its writer wrote.
         :raises ObjectMissingError: It is not there.
@@ -100,7 +100,7 @@ class PayloadHistory:
         return Checkpoint.from_bytes(self._store.read(key), source=key)
 
     def delete(self, payload: PayloadName) -> None:
-        """Remove a payload that is an object of its own."""
+        """Remove a payload that is a separate object."""
         self._store.delete(self._keys.payload(payload.number, payload.epoch))
 
     def head(self, name: ArchiveName) -> ArchiveHead:

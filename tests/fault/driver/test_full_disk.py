@@ -31,7 +31,7 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
 
 @pytest.fixture
 def config(zookeeper: str, tmp_path: Path, disk: SmallDisk) -> HaConfig:
-    """A cluster whose work root is a disk of its own, without the storage."""
+    """A cluster whose work root is a separate disk, without the storage."""
     return HaConfig.build(
         zookeeper=zookeeper,
         storage_root=f"file://{tmp_path}/storage",

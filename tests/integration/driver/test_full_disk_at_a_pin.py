@@ -37,7 +37,7 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
 
 @pytest.fixture
 def config(zookeeper: str, tmp_path: Path, disk: SmallDisk) -> HaConfig:
-    """A cluster whose work root is a disk of its own."""
+    """A cluster whose work root is a separate disk."""
     return HaConfig.build(
         zookeeper=zookeeper,
         storage_root=f"file://{tmp_path}/storage",

@@ -1,4 +1,4 @@
-"""Whatever is archived and removed: every cut that can be restored gets the plan that it would have had without."""
+"""Archives and removals change no plan: every cut that can be restored gets the plan that it would have had without."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def test_a_zstandard_frame_that_claims_a_window_of_two_gigabytes_is_refused() ->
 
 def test_a_zstandard_stream_that_unpacks_without_end_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = zstandard.ZstdCompressor().compress(bytes(8 << 20))
-    assert len(decoded(stream)) == 8 << 20  # below the limit, whatever its ratio
+    assert len(decoded(stream)) == 8 << 20  # below the limit, with any ratio
     monkeypatch.setattr(codecs, "_ZSTD_ALWAYS", 1 << 20)
     with pytest.raises(NotLookedIntoError, match=f"it has {len(stream)} bytes and unpacks to more than 1048576"):
         decoded(stream)

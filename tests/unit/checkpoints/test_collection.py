@@ -188,7 +188,7 @@ def test_a_pass_can_be_interrupted_after_every_step(job: RecordedJob) -> None:
 
     taken = sum(1 for _ in islice(steps, 1000))
 
-    assert taken > 8 * 2  # each of eight payloads is read, and removed, in a step of its own
+    assert taken > 8 * 2  # each of eight payloads is read, and removed, in its own step
     assert job.leader.proofs >= 4  # before each archive, and before its payloads go
 
 
