@@ -16,6 +16,14 @@ from tests.supervised_job import SupervisedJob
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
 
 
+def is_executor(process: psutil.Process) -> bool:
+    """Whether it is one; the JVM also has children that have ended by now."""
+    try:
+        return "CoarseGrainedExecutorBackend" in " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return False
+
+
 def test_no_executor_of_a_local_cluster_outlives_the_proof_of_death(gated: Callable[..., SupervisedJob]) -> None:
     job = gated()
     job.master = "local-cluster[1,2,512]"
@@ -24,9 +32,7 @@ def test_no_executor_of_a_local_cluster_outlives_the_proof_of_death(gated: Calla
     job.submit()
     job.await_committed(1, 0)
     jvm, *_ = job.driver()
-    executors = [
-        process.pid for process in job.driver() if "CoarseGrainedExecutorBackend" in " ".join(process.cmdline())
-    ]
+    executors = [process.pid for process in job.driver() if is_executor(process)]
     assert executors
 
     psutil.Process(jvm.pid).kill()
