@@ -45,7 +45,7 @@ from airflow_provider_ha.driver.spark_conf import conf_of_script, gateway, prepa
 from airflow_provider_ha.driver.start_ledger import StartLedger
 from airflow_provider_ha.driver.start_point import prepare_start
 from airflow_provider_ha.driver.stop_job import MainThread, StopJob
-from airflow_provider_ha.driver.undo_drain import undo_drain
+from airflow_provider_ha.driver.undo_drain import undo_drains
 from airflow_provider_ha.driver.watchdog import Watchdog
 from airflow_provider_ha.errors import (
     ApplicationRefusedError,
@@ -185,9 +185,7 @@ class Driver:
         # A restored cut is whole; a loss may have come before the script had started all its queries.
         complete = ledger.before.complete or origin.plan is not None
         expected = expected_queries(origin, ledger.before, self._published_sinks)
-        for query in expected:
-            if query.sink_log is not None:
-                undo_drain(origin, query.name, query.sink_log)  # a stop may come before the script starts it
+        undo_drains(origin, expected)
         registry.expect(expected, complete=complete)
         jvm = gateway()
         self._exit.owns_jvm(int(jvm.java.lang.ProcessHandle.current().pid()))

@@ -6,14 +6,23 @@ Invariant: only the drain can have written it: the batch was planned in its fork
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.directories.sinks import FileSinkLog
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.driver.origin import Origin
+from airflow_provider_ha.driver.resting import RestingQuery
 
 
 log = logging.getLogger(__name__)
+
+
+def undo_drains(origin: Origin, queries: Iterable[RestingQuery]) -> None:
+    """Take it back for each query at rest: a stop may come before the script starts it, and drains it again."""
+    for query in queries:
+        if query.sink_log is not None:
+            undo_drain(origin, query.name, query.sink_log)
 
 
 def undo_drain(origin: Origin, name: str, path: Path) -> None:
