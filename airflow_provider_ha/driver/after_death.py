@@ -11,8 +11,6 @@ The clean-up follows the exit record, and may take its time: nothing waits for i
 from __future__ import annotations
 
 import logging
-import os
-import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -26,6 +24,7 @@ from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.coordination.records import read_record
 from airflow_provider_ha.driver.housekeeping import Housekeeping
 from airflow_provider_ha.driver.job_writer import JobWriter
+from airflow_provider_ha.driver.lead import leader_info
 from airflow_provider_ha.driver.queries import QueryRegistry
 from airflow_provider_ha.errors import (
     HaError,
@@ -39,7 +38,7 @@ from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
 from airflow_provider_ha.jobs.journal import JobJournal
-from airflow_provider_ha.jobs.model import Generation, JobState, LeaderInfo, Operation, QueryStatus, Status
+from airflow_provider_ha.jobs.model import Generation, JobState, Operation, QueryStatus, Status
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.open import open_store
@@ -148,23 +147,12 @@ def _lock(
 ) -> Leadership:
     clock = SystemClock()
 
-    def describe(epoch: int) -> bytes:
-        here = LeaderInfo(
-            epoch=epoch,
-            run=spec.run,
-            attempt=spec.attempt,
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            since=clock.now(),
-        )
-        return here.to_bytes()
-
     return acquire(
         coordinator,
         _paths(spec),
         timings=spec.config.timings,
         clock=clock,
-        describe=describe,
+        describe=lambda epoch: leader_info(spec, epoch, clock).to_bytes(),
         timeout=timeout,
         admit=admit,
     )

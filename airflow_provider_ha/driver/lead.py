@@ -63,7 +63,7 @@ def lead(spec: DriverSpec, clock: Clock) -> Led:
         paths,
         timings=spec.config.timings,
         clock=clock,
-        describe=lambda epoch: _leader_info(spec, epoch, clock).to_bytes(),
+        describe=lambda epoch: leader_info(spec, epoch, clock).to_bytes(),
         timeout=None,
         admit=lambda: check_admission(runs.get(spec.run), graphs.pointer(), spec.attempt),
     )
@@ -90,7 +90,8 @@ def check_admission(view: RunView, pointer: GraphPointer | None, attempt: int) -
         raise JobStateError(f"the job's graph pointer is {pointer and pointer.run}, not that of run {number}")
 
 
-def _leader_info(spec: DriverSpec, epoch: int, clock: Clock) -> LeaderInfo:
+def leader_info(spec: DriverSpec, epoch: int, clock: Clock) -> LeaderInfo:
+    """Return what this process says of itself as the leader of a submission's job."""
     return LeaderInfo(
         epoch=epoch,
         run=spec.run,
