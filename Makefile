@@ -1,6 +1,6 @@
 # Every target brings its own environment along: a clean clone needs Python 3.10 or newer and Java 17 or newer.
 .DEFAULT_GOAL := help
-.PHONY: help venv demo demo-stop test test-long mutants lint format types docs bench clean
+.PHONY: help venv demo demo-stop test test-long mutants proof lint format types docs bench clean
 
 BIN := build/venv/bin
 # Half of a test's time is waiting for a session to expire or for Spark to start, so two at a time use two cores well.
@@ -31,6 +31,9 @@ test-long: venv ## Run what takes longer: a real Airflow, real kills, full matri
 mutants: venv ## Break the package, one guard at a time, and see a test fail (ONLY=pattern), or at random (RANDOM=n SEED=s)
 	@$(if $(RANDOM),nice -n 19 $(BIN)/python -m tests.mutants.random_changes.run --number $(RANDOM) --seed $(or $(SEED),1),\
 	$(BIN)/python -m tests.mutants.run) $(if $(ONLY),--only '$(ONLY)')
+
+proof: venv ## Run what takes hours (SUITE=name); it can be interrupted, and writes docs/reference/proofs.md
+	@$(BIN)/python -m tests.proofs.run $(SUITE)
 
 lint: venv ## Check style and spelling
 	@$(BIN)/ruff check .
