@@ -23,6 +23,7 @@ from airflow_provider_ha.coordination.election import acquire
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.jobs.jobs import create_job
+from benchmarks.shared import quick
 
 
 ROUNDS = 500
@@ -38,6 +39,7 @@ def microseconds(write: Callable[[], object]) -> float:
 
 def main() -> None:
     """Measure and print."""
+    rounds = 10 if quick(__doc__ or "") else ROUNDS
     with tempfile.TemporaryDirectory() as folder, EmbeddedZooKeeper(Path(folder) / "zk") as server:
         config = HaConfig.build(zookeeper=server.hosts, storage_root=f"file://{folder}/storage")
         coordinator = KazooCoordinator.connect(config)
@@ -60,7 +62,7 @@ def main() -> None:
         leadership.start_heartbeats(lambda _: None)
         pairs = [
             (microseconds(lambda: leadership.commit(SetData(paths.status, PAYLOAD))), microseconds(baseline))
-            for _ in range(ROUNDS)
+            for _ in range(rounds)
         ]
         leadership.release()
         coordinator.close()

@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -17,6 +18,7 @@ from rich.table import Table
 
 from airflow_provider_ha.checkpoints.directories.pins import pin
 from airflow_provider_ha.checkpoints.format.layout import progress
+from benchmarks.shared import quick
 from tests import corpus
 
 
@@ -32,18 +34,19 @@ def milliseconds(work: Callable[[], object]) -> float:
 
 def main() -> None:
     """Measure and print."""
+    rounds = 3 if quick(__doc__ or "") else ROUNDS
     with tempfile.TemporaryDirectory() as folder:
         live = Path(folder) / "live"
         corpus.checkpoint_copy("rocksdb2", live / "query")
         cut = {"query": progress(live / "query").committed}
         pairs = []
-        for number in range(ROUNDS):
+        for number in range(rounds):
             target = Path(folder) / f"pin-{number}"
             copy = Path(folder) / f"copy-{number}"
             pairs.append(
                 (
-                    milliseconds(lambda target=target: pin(live, target, cut)),
-                    milliseconds(lambda copy=copy: subprocess.run(["cp", "-al", str(live), str(copy)], check=True)),  # noqa: S607  # coreutils
+                    milliseconds(partial(pin, live, target, cut)),
+                    milliseconds(partial(subprocess.run, ["cp", "-al", str(live), str(copy)], check=True)),
                 )
             )
         files = sum(1 for path in (Path(folder) / "pin-0").rglob("*") if path.is_file())

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.format.object_tree import ObjectTree
-from airflow_provider_ha.checkpoints.verification.verify import verify
+from airflow_provider_ha.checkpoints.verification.verify import Depth, verify
 from airflow_provider_ha.storage.s3_reader import S3Reader
 from benchmarks.clones import cloned, lengthened
 from benchmarks.shared import median, quick, show
@@ -66,7 +66,7 @@ def seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - begin
 
 
-def check(s3: S3Access, bucket: str, endpoint: str, depth: str, versions: int) -> None:
+def check(s3: S3Access, bucket: str, endpoint: str, depth: Depth, versions: int) -> None:
     """Verify; what is measured must have been whole."""
     found = ObjectTree(S3Reader(f"s3://{bucket}/{PREFIX}", s3.options(endpoint)))
     report = verify(found, depth=depth, spark_version=RELEASE)
@@ -80,7 +80,7 @@ def listed(s3: S3Access, bucket: str) -> int:
     return sum(len(page.get("Contents", ())) for page in pages)
 
 
-def counted(s3: S3Access, bucket: str, depth: str, names: list[str], versions: int) -> tuple[str, ...]:
+def counted(s3: S3Access, bucket: str, depth: Depth, names: list[str], versions: int) -> tuple[str, ...]:
     """Return the row of one depth: what had to be asked for, and what was."""
     with noting_proxy(s3.endpoint) as (endpoint, asked):
         check(s3, bucket, endpoint, depth, versions)
@@ -98,7 +98,8 @@ def main() -> None:
         checkpoint = cloned("hdfs", Path(folder) / "many", partitions)
         lengthened(checkpoint, versions)
         names = uploaded(s3, bucket, checkpoint)
-        requests = [counted(s3, bucket, depth, names, versions) for depth in ("quick", "full")]
+        depths: tuple[Depth, ...] = ("quick", "full")
+        requests = [counted(s3, bucket, depth, names, versions) for depth in depths]
         pairs = [
             (
                 seconds(lambda: listed(s3, bucket)),

@@ -14,20 +14,21 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from pathlib import Path
+from unittest.mock import patch
 
 from airflow_provider_ha.checkpoints.directories import taking
 from airflow_provider_ha.checkpoints.directories.digest_cache import CACHE
-from airflow_provider_ha.checkpoints.directories.digests import Reader
+from airflow_provider_ha.checkpoints.directories.digests import Reader, digest_of
 from airflow_provider_ha.checkpoints.model import ManifestFile, Savepoint
 from airflow_provider_ha.checkpoints.portable.standalone import Source, take
-from benchmarks.clones import lengthened
+from benchmarks.clones import cloned, lengthened
 from benchmarks.shared import median, quick, show
 from benchmarks.verification import (
     RELEASE,
     VERSIONS,
-    cloned,
     files_of,
     forget,
     read_once,
@@ -81,8 +82,8 @@ def against_cp(name: str, checkpoint: Path, folder: Path, rounds: int) -> tuple[
         command = ["cp", "-al", str(closure), str(copy)]
         pairs.append(
             (
-                seconds(lambda command=command: subprocess.run(command, check=True)),
-                seconds(lambda to=to: save(checkpoint, to, digests=False)),
+                seconds(partial(subprocess.run, command, check=True)),
+                seconds(partial(save, checkpoint, to, digests=False)),
             )
         )
         shutil.rmtree(to)
@@ -103,7 +104,7 @@ def against_reading(name: str, checkpoint: Path, folder: Path, rounds: int) -> l
             to = place_for(folder) / "sp"
             works: tuple[Callable[[], object], ...] = (
                 lambda: read_once(files),
-                lambda to=to: save(checkpoint, to, digests=True),
+                partial(save, checkpoint, to, digests=True),
             )
             times = []
             for work in works:
@@ -121,19 +122,15 @@ def second(name: str, checkpoint: Path, folder: Path) -> tuple[str, ...]:
     """Return the row of the savepoint after one more batch."""
     place = place_for(folder)
     read: list[int] = []
-    real = taking.digest_of
 
     def counting(reader: Reader) -> ManifestFile:
-        found = real(reader)
+        found = digest_of(reader)
         read.append(found.size)
         return found
 
     first = save(checkpoint, place / "first", digests=True, batch=LAST - 1)
-    taking.digest_of = counting  # type: ignore[assignment]  # counts, and does what it did
-    try:
+    with patch.object(taking, "digest_of", counting):  # counts, and does what it did
         made = save(checkpoint, place / "second", digests=True, batch=LAST)
-    finally:
-        taking.digest_of = real
     new = sum(file.size for path, file in made.files.items() if path not in first.files)
     written = sum(path.stat().st_size for path in (place / "second" / "manifest.json", place / CACHE))
     return name, f"{new / MB:.2f} MB", f"{sum(read) / MB:.2f} MB", f"{written / MB:.2f} MB"
@@ -182,8 +179,8 @@ def main() -> None:
     columns = ("digested for the first time", "bytes", "read once", "savepoint", "ratio")
     show(f"median of {rounds}", columns, digested)
     show("the next savepoint", ("after one more batch", "new in it", "read", "written beside links"), nexts)
-    columns = ("peak memory", f"{large / 32 / MB:.0f} MB", f"{large / MB:.0f} MB", "growth")
-    show("of a process that makes a digested savepoint", columns, peaks)
+    sizes_of = ("peak memory", f"{large / 32 / MB:.0f} MB", f"{large / MB:.0f} MB", "growth")
+    show("of a process that makes a digested savepoint", sizes_of, peaks)
 
 
 if __name__ == "__main__":

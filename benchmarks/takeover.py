@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 from kazoo.client import KazooClient  # noqa: TID253  # the baseline is kazoo itself
 
@@ -53,6 +53,7 @@ class Victim:
             cwd=root,
             env={"PYTHONPATH": root},
         )
+        self._words = cast("IO[str]", self.process.stdout)  # it is a pipe
 
     @property
     def paths(self) -> JobPaths:
@@ -61,14 +62,14 @@ class Victim:
 
     def credentials(self) -> SessionCredentials:
         """Wait until it leads; returns its session."""
-        facts = json.loads(self.process.stdout.readline())
+        facts = json.loads(self._words.readline())
         return SessionCredentials(facts["session"], bytes.fromhex(facts["password"]))
 
     def kill(self) -> None:
         """Kill it, and wait for the proof."""
         self.process.kill()
         self.process.wait()
-        self.process.stdout.close()
+        self._words.close()
 
 
 class Candidate:

@@ -124,7 +124,7 @@ def check(checkpoint: Path, processes: int = 1) -> None:
         raise RuntimeError(f"{checkpoint} is not whole: {report.findings}")
 
 
-def seconds(work: Callable[[], None]) -> float:
+def seconds(work: Callable[[], object]) -> float:
     """Return how long one call takes."""
     begin = time.perf_counter()
     work()
@@ -178,8 +178,8 @@ def main() -> None:
             peaks.append((shape, f"{small:.0f} MB", f"{all_of_it:.0f} MB", f"{all_of_it - small:+.1f} MB"))
     columns = ("checkpoint", "files", "bytes", "read once", "one process", "ratio", f"{cores()} processes", "ratio")
     show(f"full verification, median of {rounds}", columns, rows)
-    columns = ("checkpoint", f"{large / 32 / MB:.0f} MB", f"{large / MB:.0f} MB", "growth")
-    show("peak memory of a process that verifies a checkpoint", columns, peaks)
+    sizes_of = ("checkpoint", f"{large / 32 / MB:.0f} MB", f"{large / MB:.0f} MB", "growth")
+    show("peak memory of a process that verifies a checkpoint", sizes_of, peaks)
 
 
 if __name__ == "__main__":
