@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import TypeVar
 
 import pytest
 
@@ -150,6 +150,9 @@ def test_a_jump_never_makes_a_lease_longer(lease: Lease, clock: HeldClock) -> No
     assert lease.left() <= 0.5
 
 
+T = TypeVar("T")
+
+
 class Interrupted(HeldClock):
     """The process is stopped for some seconds between its looks at the two clocks, once."""
 
@@ -161,7 +164,7 @@ class Interrupted(HeldClock):
     def now(self) -> datetime:
         return self._after(super().now())
 
-    def _after(self, seen: Any) -> Any:
+    def _after(self, seen: T) -> T:
         self.time, self.stopped = self.time + self.stopped, 0.0
         return seen
 

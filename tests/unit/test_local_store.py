@@ -90,8 +90,17 @@ def test_a_writer_that_is_killed_leaves_the_old_object_whole(tmp_path: Path) -> 
 def test_an_object_is_flushed_before_it_gets_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     events: list[str] = []
     real_fsync, real_link = os.fsync, os.link
-    monkeypatch.setattr(os, "fsync", lambda fd: (events.append("fsync"), real_fsync(fd))[1])
-    monkeypatch.setattr(os, "link", lambda *args: (events.append("link"), real_link(*args))[1])
+
+    def fsync(fd: int) -> None:
+        events.append("fsync")
+        real_fsync(fd)
+
+    def link(source: str, target: str) -> None:
+        events.append("link")
+        real_link(source, target)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "link", link)
 
     LocalStore(tmp_path).create("a", b"1")
 

@@ -85,7 +85,7 @@ def test_a_query_that_has_committed_its_first_batch_is_proven_and_one_without_a_
         name: QueryCut(batch=batch, sink=QuerySink(kind=SinkKind.OTHER)) for name, batch in (("first", 0), ("none", -1))
     }
 
-    proofs = cut_proof.prove_cut(tmp_path, cut, tmp_path, application=None, options=cut_proof.ProofOptions())
+    proofs: Any = cut_proof.prove_cut(tmp_path, cut, tmp_path, application=None, options=cut_proof.ProofOptions())
 
     assert proofs == {"first": "first"}
 

@@ -117,7 +117,8 @@ def test_a_finished_run_is_the_result_of_the_task() -> None:
 
 @pytest.mark.parametrize(("name", "value"), [("wait_for", "ever"), ("when_killed", "kill")])
 def test_a_word_that_is_unknown_fails_before_anything_is_opened(name: str, value: str) -> None:
-    submit = SparkHaSubmitOperator(task_id="t", job_id="flights", application="app.py", **{name: value})
+    option: dict[str, Any] = {name: value}
+    submit = SparkHaSubmitOperator(task_id="t", job_id="flights", application="app.py", **option)
 
     with pytest.raises(AirflowFailException, match=value):
         submit.execute(context())
@@ -200,12 +201,10 @@ def test_a_submission_starts_from_a_path_with_the_verdicts_that_are_accepted() -
 def test_remote_executors_are_allowed_only_by_name() -> None:
     asked: list[Any] = []
     job: Any = SimpleNamespace(submit=asked.append)
-    for named in ({}, {"allow_remote_executors": True}):
+    options: tuple[dict[str, Any], ...] = ({}, {"allow_remote_executors": True})
+    for named in options:
         SparkHaSubmitOperator(task_id="t", job_id="j", application="app.py", **named).start(job, "r")
-    restores = [
-        SparkHaRestoreOperator(task_id="t", job_id="j", **named).restore_request("r")
-        for named in ({}, {"allow_remote_executors": True})
-    ]
+    restores = [SparkHaRestoreOperator(task_id="t", job_id="j", **named).restore_request("r") for named in options]
 
     assert [request.options.allow_remote_executors for request in asked] == [False, True]
     assert [request.allow_remote_executors for request in restores] == [False, True]

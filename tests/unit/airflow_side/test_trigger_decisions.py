@@ -26,15 +26,15 @@ def view(number: int = 1, *, result: Any = None, dead: bool = False) -> RunView:
 
 
 def snapshot(**values: Any) -> JobSnapshot:
-    defaults = {"job_id": "flights", "run": view(), "epoch": 1, "epoch_zxid": 11}
+    defaults: dict[str, Any] = {"job_id": "flights", "run": view(), "epoch": 1, "epoch_zxid": 11}
     return JobSnapshot(**(defaults | values))
 
 
 LED = snapshot(leader=a_leader(), status=a_status(), checkpoint_numbers=(4, 5), checkpoint_counter=5)
 
 
-def status_of(event: Any) -> str | None:
-    return event and event["status"]
+def status_of(event: dict[str, Any] | None) -> str | None:
+    return str(event["status"]) if event else None
 
 
 def test_running_needs_a_leader_of_this_run_and_its_own_word() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import cramjam
 import pytest
@@ -17,7 +17,7 @@ from airflow_provider_ha.checkpoints.format.codecs import decode
 from tests.state_files import LZ4_END, lz4_block, lz4_stream, lzf_stream, snappy_stream
 
 
-STREAMS = {
+STREAMS: dict[str, Callable[[bytes], bytes]] = {
     "lz4": lz4_stream,
     "snappy": lambda content: snappy_stream(content[:100], content[100:]),
     "zstd": zstandard.ZstdCompressor().compress,

@@ -103,7 +103,7 @@ def test_the_digests_of_two_manifests_spare_reading(tmp_path: Path) -> None:
     names = list(side.state)
     digests = {name: ManifestFile(size=side.state[name], sha256="1" * 64) for name in names}
     other = replace(side, digests=digests | {names[0]: ManifestFile(size=side.state[names[0]], sha256="2" * 64)})
-    shutil.rmtree(side.directory / "state")  # so that it cannot be read
+    shutil.rmtree(tmp_path / "a" / "state")  # so that it cannot be read
 
     found = compare_query(replace(side, digests=digests), other)
 
@@ -142,14 +142,14 @@ def test_where_two_manifests_cannot_be_compared_the_bytes_are(
     a, b, name = in_two_places(tmp_path, digest_a=digest_a, digest_b=digest_b)
     assert compare_query(a, b).same
 
-    (b.directory / name).write_bytes((a.directory / name).read_bytes()[::-1])
+    (tmp_path / "b" / name).write_bytes((tmp_path / "a" / name).read_bytes()[::-1])
 
     assert list(compare_query(a, b).state.changed) == [name]
 
 
 def test_state_that_is_gone_by_the_time_it_is_compared_is_not_the_same(tmp_path: Path) -> None:
     a, b, _ = in_two_places(tmp_path, digest_a=undigested, digest_b=undigested)
-    shutil.rmtree(b.directory / "state")
+    shutil.rmtree(tmp_path / "b" / "state")
 
     with pytest.raises(StorageUnavailableError, match="cannot compare"):
         compare_query(a, b)

@@ -17,13 +17,16 @@ from typing import Any
 import google_crc32c
 import pytest
 
-from airflow_provider_ha.checkpoints.directories import taking
+from airflow_provider_ha.checkpoints.directories import links, taking
+from airflow_provider_ha.checkpoints.directories.copying import copy_file
 from airflow_provider_ha.checkpoints.directories.digest_cache import CACHE, DigestCache, KnownDigests
+from airflow_provider_ha.checkpoints.directories.digests import digest_of
 from airflow_provider_ha.checkpoints.directories.taking import Linking
 from airflow_provider_ha.checkpoints.model import Algorithm, ManifestFile, Savepoint
 from airflow_provider_ha.checkpoints.portable import standalone
 from airflow_provider_ha.checkpoints.portable.directory import judge, read_savepoint
 from airflow_provider_ha.checkpoints.portable.standalone import Source, take
+from airflow_provider_ha.checkpoints.retained.savepoint_files import write_manifest
 from airflow_provider_ha.errors import CheckpointCorruptError, ConfigurationError
 from tests import corpus
 from tests.portable_helpers import QUERY, checkpoint, names_in, write_batch
@@ -49,10 +52,9 @@ class Reads:
 def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
     """Count what goes through the one place that digests a link."""
     counted = Reads()
-    real = taking.digest_of
 
     def counting(reader: Any) -> ManifestFile:
-        found = real(reader)
+        found = digest_of(reader)
         counted.sizes.append(found.size)
         return found
 
@@ -230,10 +232,9 @@ def test_what_is_digested_is_the_link_not_what_came_to_the_name_since(
     """Another attempt renames its file over the name between the link and the digest."""
     source = tmp_path / "4.delta"
     source.write_bytes(b"state")
-    real = taking.linked
 
     def then_replaced(source: Path, target: Path) -> bool:
-        done = real(source, target)
+        done = links.linked(source, target)
         renamed_over(source)
         return done
 
@@ -320,13 +321,12 @@ def test_what_could_not_be_linked_is_copied_and_read_again(
     live: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between two file systems, on a disk that gives back other bytes than were written."""
-    real = standalone.write_manifest
 
     def no_link(*_: object) -> None:
         raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
 
     def on_a_bad_disk(directory: Path, made: Savepoint) -> None:
-        real(directory, made)
+        write_manifest(directory, made)
         path = directory / QUERY / "metadata"
         path.write_bytes(path.read_bytes()[::-1])
 
@@ -343,14 +343,13 @@ def test_a_manifest_has_the_sizes_of_the_files_that_came(
     live: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another attempt may write a file again between the look at the closure and the copy."""
-    real = taking.copy_file
 
     def after_another_attempt(source: Path, target: Path) -> ManifestFile:
         if source.name == "metadata":
             shutil.copy(source, tmp_path / "aside")
             (tmp_path / "aside").write_text(source.read_text() + "\n")
             (tmp_path / "aside").rename(source)
-        return real(source, target)
+        return copy_file(source, target)
 
     monkeypatch.setattr(taking, "copy_file", after_another_attempt)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import google_crc32c
@@ -23,6 +24,7 @@ from tests.portable_helpers import QUERY, savepoint
 
 
 FILE = f"{QUERY}/offsets/2"
+Kind = Callable[[bytes], ManifestFile]  # says of a file's bytes what a manifest says
 
 
 def crc32c_of(data: bytes) -> ManifestFile:
@@ -33,7 +35,7 @@ def size_of(data: bytes) -> ManifestFile:
     return ManifestFile(size=len(data))
 
 
-def described_by(kind, place: Path) -> tuple[Path, Savepoint]:  # noqa: ANN001  # one of the two above
+def described_by(kind: Kind, place: Path) -> tuple[Path, Savepoint]:
     """Make a savepoint whose manifest says of its files what *kind* says."""
     directory, made = savepoint(place)
     files = {name: kind((directory / name).read_bytes()) for name in made.files}
@@ -50,7 +52,7 @@ def change(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [crc32c_of, size_of])
-def test_a_savepoint_comes_back_whatever_its_digests_are(kind, tmp_path: Path) -> None:  # noqa: ANN001  # a function
+def test_a_savepoint_comes_back_whatever_its_digests_are(kind: Kind, tmp_path: Path) -> None:
     directory, made = described_by(kind, tmp_path)
 
     export(directory, made, tmp_path / "sp.tar")

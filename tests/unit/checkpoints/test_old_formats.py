@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.format.codecs import decode
-from airflow_provider_ha.checkpoints.verification.verify import verify
+from airflow_provider_ha.checkpoints.verification.verify import Depth, verify
 from tests.damage import remove
 from tests.old_formats import BATCHES, RELEASES, damages_of, partition_of, write_checkpoint
 from tests.releases.damages import NothingToDamageError
@@ -20,7 +20,7 @@ each_release = pytest.mark.parametrize("release", RELEASES)
 @each_release
 @pytest.mark.parametrize("judged_as", ["itself", "3.5.9", "4.2.0", "4.3.0"])
 @pytest.mark.parametrize("depth", ["quick", "full"])
-def test_what_an_old_release_wrote_raises_no_alarm(depth: str, judged_as: str, release: str, tmp_path: Path) -> None:
+def test_what_an_old_release_wrote_raises_no_alarm(depth: Depth, judged_as: str, release: str, tmp_path: Path) -> None:
     checkpoint = write_checkpoint(release, tmp_path)
     report = verify(checkpoint, depth=depth, spark_version=release if judged_as == "itself" else judged_as)
     assert (report.startable, report.findings) == (True, ())

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.checkpoints.model import Savepoint
 from airflow_provider_ha.checkpoints.portable import standalone
 from airflow_provider_ha.checkpoints.portable.directory import judge, read_savepoint
 from airflow_provider_ha.checkpoints.portable.standalone import ATTEMPTS, Source, take
+from airflow_provider_ha.checkpoints.retained.savepoint_files import write_manifest
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.errors import (
     CheckpointCorruptError,
@@ -33,7 +36,7 @@ class PurgingClock(SystemClock):
     def __init__(self, live: Path, times: int) -> None:
         self.live, self.times, self.newest = live, times, 2
 
-    def now(self):  # noqa: ANN201  # as the real one
+    def now(self) -> datetime:
         if self.times > 0:
             self.times -= 1
             self.newest += 1
@@ -84,7 +87,7 @@ def test_the_cut_of_several_queries_is_chosen_before_the_first_copy(live: Path, 
     downstream = checkpoint(tmp_path / "live" / "down", range(2))
 
     class Advancing(SystemClock):
-        def now(self):  # noqa: ANN202  # as the real one
+        def now(self) -> datetime:
             write_batch(downstream, 2)
             return super().now()
 
@@ -145,14 +148,13 @@ def test_a_damaged_checkpoint_is_not_saved(live: Path, tmp_path: Path) -> None:
 
 def test_a_copy_that_is_torn_is_never_complete(live: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The disk gives back other bytes than were written: found by reading them again, and tried again."""
-    written = []
+    written: list[Path] = []
 
-    def on_a_bad_disk(directory: Path, made: object) -> None:
-        standalone_write(directory, made)
+    def on_a_bad_disk(directory: Path, made: Savepoint) -> None:
+        write_manifest(directory, made)
         written.append(directory)
         (directory / QUERY / "commits" / "2").write_text("v1\n{}")
 
-    standalone_write = standalone.write_manifest
     monkeypatch.setattr(standalone, "write_manifest", on_a_bad_disk)
 
     with pytest.raises(CheckpointCorruptError, match="commits/2"):

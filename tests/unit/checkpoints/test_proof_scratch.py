@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import time
 from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.proof import scratch as module
 from airflow_provider_ha.checkpoints.proof.scratch import PREFIX, check_space, scratch
 from airflow_provider_ha.errors import ConfigurationError, StorageUnavailableError
 
@@ -78,4 +78,4 @@ def test_a_directory_that_is_not_there_is_refused(tmp_path: Path) -> None:
 def test_a_copy_that_could_fill_the_disk_is_refused(tmp_path: Path) -> None:
     check_space(tmp_path, 1)
     with pytest.raises(StorageUnavailableError, match="--scratch"):
-        check_space(tmp_path, module.shutil.disk_usage(tmp_path).free // 2)
+        check_space(tmp_path, shutil.disk_usage(tmp_path).free // 2)

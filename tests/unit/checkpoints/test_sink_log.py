@@ -27,6 +27,12 @@ def log(tmp_path: Path) -> FileSinkLog:
     return FileSinkLog(tmp_path / "out")
 
 
+def digest_of(log: FileSinkLog, batch: int) -> str:
+    digest = log.digest(batch)
+    assert digest is not None
+    return digest
+
+
 def names(path: Path) -> list[str]:
     return sorted(item.name for item in (path / LOG).iterdir() if not item.name.startswith("."))
 
@@ -49,7 +55,7 @@ def test_a_hole_in_the_closure_is_damage(log: FileSinkLog) -> None:
 
 
 def test_exactly_the_named_last_entry_is_set_aside_once(log: FileSinkLog) -> None:
-    digest = log.digest(22)
+    digest = digest_of(log, 22)
 
     assert log.set_aside(22, digest)
     assert not log.set_aside(22, digest)
@@ -67,7 +73,7 @@ def test_an_entry_with_other_content_stays(log: FileSinkLog) -> None:
 
 def test_an_entry_that_others_follow_stays(log: FileSinkLog) -> None:
     with pytest.raises(RestoreRefusedError):
-        log.set_aside(21, log.digest(21))
+        log.set_aside(21, digest_of(log, 21))
 
     assert log.max_batch() == 22
 
@@ -77,7 +83,7 @@ def test_a_compact_entry_stays_when_the_one_before_it_is_gone(log: FileSinkLog) 
         (log.path / LOG / name).unlink()
 
     with pytest.raises(CheckpointCorruptError):
-        log.set_aside(19, log.digest(19))
+        log.set_aside(19, digest_of(log, 19))
 
     assert log.max_batch() == 19
 

@@ -14,7 +14,9 @@ def entries(first: int, last: int) -> list[BatchEntry]:
     return [BatchEntry(batch=batch, offsets=f"entry {batch}") for batch in range(first, last + 1)]
 
 
-def steps(planned: int, committed: int, sink_max: int, recorded: list[BatchEntry] | None = None) -> list[tuple]:
+def steps(
+    planned: int, committed: int, sink_max: int, recorded: list[BatchEntry] | None = None
+) -> list[tuple[int, str, bool]]:
     decided = decide_start(Progress(planned, committed), recorded or [], sink_max)
     return [(step.batch, step.into, step.entry is not None) for step in decided]
 

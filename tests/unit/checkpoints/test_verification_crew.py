@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -56,11 +56,10 @@ def all_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
 def started(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many processes each pool was made of."""
     found: list[int] = []
-    make = crew.ProcessPoolExecutor
 
     def making(count: int, **kwargs: Any) -> Executor:
         found.append(count)
-        return make(count, **kwargs)
+        return ProcessPoolExecutor(count, **kwargs)
 
     monkeypatch.setattr(crew, "ProcessPoolExecutor", making)
     return found
@@ -132,7 +131,7 @@ def test_a_file_whose_process_was_killed_is_looked_into_here(tmp_path: Path) -> 
 def test_helpers_that_die_before_they_know_all_files_leave_them_to_this_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Dying(crew.ProcessPoolExecutor):
+    class Dying(ProcessPoolExecutor):
         def submit(self, *words: Any, **named: Any) -> Future[Any]:
             asked = super().submit(*words, **named)
             for child in multiprocessing.active_children():

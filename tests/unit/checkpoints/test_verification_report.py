@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -78,7 +77,7 @@ def test_people_read_the_batches_the_findings_and_each_meaning_once(printed: io.
         for n in range(3)
     )
     batches = tuple(verdicts((4, ()), (5, (CUT,))))
-    print_report(Path("/data/c"), Report(startable=False, restorable=[4], findings=findings, batches=batches))
+    print_report("/data/c", Report(startable=False, restorable=[4], findings=findings, batches=batches))
 
     text = printed.getvalue()
     assert "Spark cannot start from /data/c as it stands" in text

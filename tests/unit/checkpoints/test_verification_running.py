@@ -10,6 +10,7 @@ import pytest
 from airflow_provider_ha.checkpoints.format.files import read_text
 from airflow_provider_ha.checkpoints.format.layout import OFFSETS
 from airflow_provider_ha.checkpoints.format.metadata_log import read_offsets
+from airflow_provider_ha.checkpoints.format.tree import Directory
 from airflow_provider_ha.checkpoints.verification.codes import Code
 from airflow_provider_ha.checkpoints.verification.logs import read_log
 from airflow_provider_ha.checkpoints.verification.report import Report
@@ -57,10 +58,11 @@ def test_damage_that_stays_is_believed_although_the_query_goes_on() -> None:
     assert len(given) == 3
 
 
-def purge_then(read: Callable[[Path, int], object]) -> Callable[[Path, int], object]:
+def purge_then(read: Callable[[Directory, int], object]) -> Callable[[Directory, int], object]:
     """Purge batch 0 after its name was read and before its entry is."""
 
-    def reader(directory: Path, batch: int) -> object:
+    def reader(directory: Directory, batch: int) -> object:
+        assert isinstance(directory, Path)
         (directory / OFFSETS / "0").unlink(missing_ok=True)
         return read(directory, batch)
 
@@ -71,7 +73,7 @@ def purge_then(read: Callable[[Path, int], object]) -> Callable[[Path, int], obj
     "read", [read_offsets, lambda directory, batch: read_text(directory, f"{OFFSETS}/{batch}")], ids=["entry", "file"]
 )
 def test_an_entry_that_is_purged_while_it_is_read_was_never_there(
-    read: Callable[[Path, int], object], tmp_path: Path
+    read: Callable[[Directory, int], object], tmp_path: Path
 ) -> None:
     directory = write_log(tmp_path / "c", offsets=[0, 1, 2], commits=[0, 1, 2])
     entries, log = read_log(directory, OFFSETS, Code.OFFSETS_MISSING, Code.OFFSETS_CORRUPT, purge_then(read))

@@ -39,7 +39,11 @@ def raising(*errors: HaError) -> tuple[Callable[[], None], list[str]]:
 def test_write_that_was_not_sent_is_sent_again_without_reading_back() -> None:
     write, calls = raising(NotConnectedError("away"), NotConnectedError("away"))
 
-    persist(write, written=lambda: bool(calls.append("read")), lease_left=lambda: 1.0, what="it")
+    def written() -> bool:
+        calls.append("read")
+        return False
+
+    persist(write, written=written, lease_left=lambda: 1.0, what="it")
 
     assert calls == ["write", "write", "write"]
 

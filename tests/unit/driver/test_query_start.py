@@ -38,11 +38,13 @@ class Started:
         """Return calls that start a query which commits a batch at once."""
 
         def start(writer: Any, _: str | None) -> SimpleNamespace:
-            commit(directory / notes(writer).name)
+            name = notes(writer).name
+            assert name is not None
+            commit(directory / name)
+            handle = SimpleNamespace(runId=len(self.handles), isActive=True, exception=lambda: None)
             thread = SimpleNamespace(isAlive=lambda: handle.isActive, join=lambda _: None)
             execution = SimpleNamespace(queryExecutionThread=lambda: thread)
-            jvm = SimpleNamespace(streamingQuery=lambda: execution)
-            handle = SimpleNamespace(runId=len(self.handles), isActive=True, exception=lambda: None, _jsq=jvm)
+            handle._jsq = SimpleNamespace(streamingQuery=lambda: execution)
             self.handles.append(handle)
             return handle
 

@@ -18,6 +18,7 @@ from airflow_provider_ha.driver.queries import QueryRegistry
 from airflow_provider_ha.driver.resting import RestingQuery
 from airflow_provider_ha.driver.start_ledger import StartLedger
 from airflow_provider_ha.driver.stop_job import StopFailedError, stop_all
+from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.model import JobState
 
 
@@ -52,7 +53,7 @@ def test_the_end_of_a_script_drops_only_what_the_run_never_started_and_says_so(
         origin=SimpleNamespace(plans={"started-before": None, "never-started": None}),
     )
     way_out = MagicMock(leave=MagicMock(side_effect=SystemExit))
-    monkeypatch.setattr(ending.operations, "list_operations", lambda *_: [])
+    monkeypatch.setattr(operations, "list_operations", lambda *_: [])
 
     with pytest.raises(SystemExit):
         ending.Ending(MagicMock(), MagicMock(), way_out, parts)._finish()
@@ -85,7 +86,7 @@ def test_a_stop_does_not_go_on_while_a_query_is_being_started(
 
 
 def test_the_loop_notes_that_the_script_is_set_up_and_names_what_it_has_not_started(registry: QueryRegistry) -> None:
-    said: list[tuple[JobState, str]] = []
+    said: list[object] = []
     settled: list[bool] = []
     writer: Any = SimpleNamespace(set_state=lambda *words: said.append(words), publish_status=lambda _: None)
     publisher: Any = SimpleNamespace(tick=lambda: None, latest=None)

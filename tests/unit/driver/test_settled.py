@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
+from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.driver.queries import SETTLE_SECONDS, QueryRegistry, StartedQuery
 from airflow_provider_ha.driver.query_start import WriterCalls
 from airflow_provider_ha.driver.resting import RestingQuery
 from airflow_provider_ha.driver.writer_notes import SinkSpec
 
 
-class HeldClock:
+class HeldClock(SystemClock):
     """A clock that the test moves."""
 
     def __init__(self) -> None:

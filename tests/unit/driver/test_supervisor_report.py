@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from airflow_provider_ha.driver import supervisor
+from airflow_provider_ha.driver import after_death, supervisor
 from airflow_provider_ha.errors import NotConnectedError
 
 
@@ -26,7 +26,7 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             raise NotConnectedError("nobody answers")
 
     monkeypatch.setattr(supervisor, "_end_session", end_session)
-    monkeypatch.setattr(supervisor.after_death, "carry_out_cancel", lambda spec: calls.append("cancel"))
+    monkeypatch.setattr(after_death, "carry_out_cancel", lambda spec: calls.append("cancel"))
     monkeypatch.setattr(supervisor, "_write_exit", lambda spec, ending: calls.append("exit"))
     monkeypatch.setattr("airflow_provider_ha.driver.supervisor.time.sleep", lambda seconds: None)
     return calls
