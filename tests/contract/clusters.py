@@ -17,7 +17,9 @@ from airflow_provider_ha.testing.waiting import wait_until
 class Cluster(Protocol):
     """One ensemble, and one session of it whose connection a test can break: ``fragile``."""
 
-    fragile: Coordinator
+    @property
+    def fragile(self) -> Coordinator:
+        """The session whose connection can be broken."""
 
     def connect(self, *, session_timeout: float | None = None) -> Coordinator:
         """Open another session."""

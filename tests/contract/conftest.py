@@ -52,7 +52,7 @@ def coordinator(backend: str, config: HaConfig, ensemble: FakeEnsemble) -> Itera
 @pytest.fixture
 def cluster(backend: str, config: HaConfig, ensemble: FakeEnsemble) -> Iterator[Cluster]:
     """The backend, with what can go wrong with it."""
-    cluster = FakeCluster(config, ensemble) if backend == "fake" else RealCluster(config)
+    cluster: Cluster = FakeCluster(config, ensemble) if backend == "fake" else RealCluster(config)
     yield cluster
     cluster.close()
 
@@ -72,4 +72,5 @@ def real() -> Iterator[S3Access]:
 @pytest.fixture(params=["moto", "real"])
 def s3(request: pytest.FixtureRequest) -> S3Access:
     """An S3 server."""
-    return request.getfixturevalue(request.param)
+    access: S3Access = request.getfixturevalue(request.param)
+    return access

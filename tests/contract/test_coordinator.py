@@ -231,7 +231,8 @@ def test_a_lost_connection_fires_the_watches_because_they_are_gone(cluster: Clus
 
 
 def test_a_dropped_connection_comes_back_with_the_same_session(cluster: Cluster, base: str) -> None:
-    session, states = cluster.fragile, []
+    session = cluster.fragile
+    states: list[SessionState] = []
     session.add_state_listener(states.append)
     before = session.session
 
@@ -246,7 +247,8 @@ def test_a_dropped_connection_comes_back_with_the_same_session(cluster: Cluster,
 def test_a_session_that_was_ended_is_lost_and_another_one_follows(
     cluster: Cluster, coordinator: Coordinator, base: str
 ) -> None:
-    session, states = cluster.fragile, []
+    session = cluster.fragile
+    states: list[SessionState] = []
     session.commit(Create(f"{base}/own", ephemeral=True))
     session.add_state_listener(states.append)
     before = session.session
@@ -325,7 +327,10 @@ def outcome_of(coordinator: Coordinator, ops: list[Op]) -> object:
 
 def random_ops(chance: random.Random, base: str) -> list[Op]:
     """Return a transaction about few nodes, so that it often meets another one."""
-    version = lambda: chance.choice([-1, -1, 0, 1, 2])  # noqa: E731  # a new one for each operation
+
+    def version() -> int:
+        return chance.choice([-1, -1, 0, 1, 2])  # a new one for each operation
+
     makers: list[Callable[[str], Op]] = [
         lambda path: Check(path, version()),
         lambda path: Create(path, b"c", ephemeral=chance.random() < 0.2),

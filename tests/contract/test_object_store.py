@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -52,7 +53,7 @@ def test_of_racing_creations_exactly_one_wins(store: ObjectStore) -> None:
             return
         winners.append(number)
 
-    run_at_once([lambda number=number: create(number) for number in range(8)])
+    run_at_once([partial(create, number) for number in range(8)])
 
     assert len(winners) == 1
     assert store.read("race/key") == str(winners[0]).encode()

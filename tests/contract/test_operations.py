@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
@@ -112,7 +113,7 @@ def test_an_answer_that_comes_with_the_result_is_never_seen_as_abandoned(
         taken = operations.claim(leadership, paths, ask(coordinator, paths))
         answer = operations.completed_op(paths, taken, result={}, at=NOON)
         ops = (answer, RunStore(coordinator, paths).result_op(1, a_result()))
-        watched = Meanwhile(coordinator, lambda ops=ops, leader=leadership: leader.commit(*ops), before_read=position)
+        watched = Meanwhile(coordinator, partial(leadership.commit, *ops), before_read=position)
 
         found = operations.read(watched, paths, "op-1")
 

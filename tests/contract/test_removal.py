@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -138,7 +139,7 @@ def test_a_lease_is_taken_although_the_node_of_the_leases_goes_at_that_moment(jo
                 self.removed = True
                 job.coordinator.commit(Delete(parent))
 
-        def __getattr__(self, name: str) -> object:
+        def __getattr__(self, name: str) -> Any:
             return getattr(job.coordinator, name)
 
     hold(Meanwhile(), job.paths, "checkpoint-1", holder="a restore", seconds=60, clock=job.clock)

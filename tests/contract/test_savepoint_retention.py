@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.retained import savepoints as store_module
-from airflow_provider_ha.checkpoints.retained.retention import SavepointRetention
+from airflow_provider_ha.checkpoints.retained.retention import SavepointRetention, superfluous_savepoints
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Op, SetData
 from airflow_provider_ha.coordination.leases import ReaderLease, hold
@@ -110,11 +110,10 @@ def test_a_reader_that_comes_after_the_decision_is_no_reason_to_fail(
 ) -> None:
     """The savepoint that was just made is complete: that an older one could not be removed must not spoil it."""
     one_a_day(job, wall, 3)
-    decide = store_module.superfluous_savepoints
 
     def with_a_reader(*arguments: Any, **options: Any) -> object:
         reading(job, "s1", wall)
-        return decide(*arguments, **options)
+        return superfluous_savepoints(*arguments, **options)
 
     monkeypatch.setattr(store_module, "superfluous_savepoints", with_a_reader)
 

@@ -30,8 +30,8 @@ class LosesAnswers:
         self._inner = inner
         self._lose = True
 
-    def commit(self, *ops: Op) -> list[int]:
-        versions = self._inner.commit(*ops)
+    def commit(self, *ops: Op, timeout: float | None = None) -> list[int]:
+        versions = self._inner.commit(*ops, timeout=timeout)
         if self._lose:
             self._lose = False
             raise OutcomeUnknownError("the answer was lost")

@@ -43,7 +43,8 @@ _read = Record.from_bytes.__func__  # type: ignore[attr-defined]  # of the class
 
 @functools.lru_cache(maxsize=10_000)
 def _remembered(kind: type[Record], data: bytes, source: str) -> Record:
-    return _read(kind, data, source=source)
+    found: Record = _read(kind, data, source=source)
+    return found
 
 
 def remembered(kind: type[Record], data: bytes, *, source: str) -> Record:

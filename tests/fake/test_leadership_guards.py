@@ -191,9 +191,13 @@ def test_a_leader_whose_heartbeats_fail_unexpectedly_hears_that_it_is_none(
     def out_of_memory(*ops: Op, timeout: float | None = None) -> list[int]:
         raise MemoryError
 
+    def lost(reason: str) -> None:
+        reasons.append(reason)
+        told.set()
+
     monkeypatch.setattr(session, "commit", out_of_memory)
 
-    leadership.start_heartbeats(lambda reason: (reasons.append(reason), told.set()))  # type: ignore[func-returns-value]
+    leadership.start_heartbeats(lost)
 
     assert told.wait(5)
     assert "MemoryError" in reasons[0]

@@ -26,6 +26,7 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._die_with_parent import die_with_parent
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.election import Leadership, acquire
+from airflow_provider_ha.coordination.lease import Moment
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.driver.lead import check_admission
 from airflow_provider_ha.errors import (
@@ -141,7 +142,7 @@ class Driver:
         lease = leadership._lease
         acknowledge = lease.acknowledge
 
-        def noted(sent_at: float) -> None:
+        def noted(sent_at: Moment) -> None:
             acknowledge(sent_at)
             self.history.note("lease", epoch=self.epoch, until=lease.deadline)
 

@@ -59,8 +59,7 @@ def stopped(config: HaConfig, coordinator: KazooCoordinator, tmp_path: Path) -> 
     """A leader that is frozen when its result is made and not sent; nothing of its own will tell it."""
     paths = job_paths(config)
     submit_job(config, coordinator, paths)
-    options = {"job_id": paths.job_id, "attempt": 1, "freeze": True, "blind": True}
-    process = JobProcess(config, tmp_path, "stopped", **options)
+    process = JobProcess(config, tmp_path, "stopped", job_id=paths.job_id, attempt=1, freeze=True, blind=True)
     process.await_events("committed", 2)
     process.signal(signal.SIGTERM)
     process.await_event("frozen")
@@ -214,7 +213,12 @@ def test_what_is_asked_for_after_the_session_is_never_queued(config: HaConfig, q
     """Fails without comparing sessions: in the new session the write would be sent, and only the fence be left."""
     queued.reconnect()
     sent: list[object] = []
-    queued.session.commit = lambda *ops, **options: sent.append(ops)  # type: ignore[method-assign]
+
+    def send(*ops: Op, timeout: float | None = None) -> list[int]:
+        sent.append(ops)
+        return []
+
+    queued.session.commit = send  # type: ignore[method-assign]  # nothing is to come so far
 
     with pytest.raises(LeadershipLostError, match="has ended"):
         queued.leadership.commit(SetData(job_paths(config).heartbeat, b""))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from time import monotonic
 
 import pytest
 
-from airflow_provider_ha.testing.ensemble import EmbeddedEnsemble
+from airflow_provider_ha.testing.ensemble import EmbeddedEnsemble, Member
 from airflow_provider_ha.testing.waiting import wait_until
 
 
@@ -23,6 +24,10 @@ def ensemble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedEnsem
         yield ensemble
 
 
+def lead_and_follow(members: list[Member]) -> bool:
+    return sorted(member.mode for member in members) == ["follower", "leader"]
+
+
 def test_every_election_after_a_kill_of_the_leader_ends_with_its_first_round(
     ensemble: EmbeddedEnsemble, tell: Callable[[str], None]
 ) -> None:
@@ -34,7 +39,7 @@ def test_every_election_after_a_kill_of_the_leader_ends_with_its_first_round(
         killed.kill()
         began = monotonic()
         wait_until(
-            lambda others=others: sorted(member.mode for member in others) == ["follower", "leader"],
+            partial(lead_and_follow, others),
             timeout=60,
             what="a leader and a follower",
         )

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,12 +42,13 @@ class LeaderProcess:
             env={"PYTHONPATH": str(ROOT)},
         )
         facts = self.next_words()
-        self.epoch = facts["epoch"]
+        self.epoch: int = facts["epoch"]
         self.credentials = SessionCredentials(facts["session"], bytes.fromhex(facts["password"]))
 
-    def next_words(self) -> dict[str, object]:
+    def next_words(self) -> dict[str, Any]:
         assert self.process.stdout is not None
-        return json.loads(self.process.stdout.readline() or '{"silent": true}')
+        words: dict[str, Any] = json.loads(self.process.stdout.readline() or '{"silent": true}')
+        return words
 
     def end(self) -> None:
         self.process.kill()

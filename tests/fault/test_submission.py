@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from airflow_provider_ha.coordination.coordinator import Coordinator, Op
 from airflow_provider_ha.coordination.election import Leadership
 from airflow_provider_ha.errors import ConfigurationError, JobStateError, OutcomeUnknownError
 from airflow_provider_ha.jobs.driver_spec import DriverSpec
-from airflow_provider_ha.jobs.model import JobState, OperationState, SubmissionStarted
+from airflow_provider_ha.jobs.model import JobState, OperationState, SubmissionExit, SubmissionStarted
 from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.submit.intervene import cancel, conclude, fail, take_lock
 from airflow_provider_ha.submit.local import LocalEngine
@@ -41,8 +42,8 @@ class CrashingCoordinator:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._session, name)
 
-    def commit(self, *ops: Op) -> list[int]:
-        versions = self._session.commit(*ops)
+    def commit(self, *ops: Op, timeout: float | None = None) -> list[int]:
+        versions = self._session.commit(*ops, timeout=timeout)
         self._left -= 1
         if self._left == 0:
             raise Crash
@@ -52,9 +53,9 @@ class CrashingCoordinator:
 class UnansweredCoordinator(CrashingCoordinator):
     """A real session that loses the answer to its n-th transaction."""
 
-    def commit(self, *ops: Op) -> list[int]:
+    def commit(self, *ops: Op, timeout: float | None = None) -> list[int]:
         try:
-            return super().commit(*ops)
+            return super().commit(*ops, timeout=timeout)
         except Crash:
             raise OutcomeUnknownError("the answer was lost") from None
 
@@ -110,7 +111,11 @@ def lose(job: JobContext, attempt: int) -> None:
     pid = wait_until(lambda: helpers.pid_in(job, "driver.pid", attempt=attempt), timeout=20, what="the driver")
     assert pid
     os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: job.runs.get(1).submissions[attempt - 1].exit, timeout=10, what="the exit")
+    wait_until(lambda: exit_of(job, attempt), timeout=10, what="the exit")
+
+
+def exit_of(job: JobContext, attempt: int) -> SubmissionExit | None:
+    return job.runs.get(1).submissions[attempt - 1].exit
 
 
 # Crash point -> how the submitter crashes there, and which submission then runs.
@@ -284,7 +289,7 @@ def test_a_supervisor_that_was_killed_with_its_driver_is_noticed_on_its_own_host
 def test_a_run_that_uses_up_its_attempts_fails_and_nobody_recovers_it(job: JobContext, script: Path) -> None:
     helpers.submit(job, script, mode="die")
     for attempt in (1, 2):
-        wait_until(lambda attempt=attempt: job.runs.get(1).submissions[attempt - 1].exit, timeout=20, what="the exit")
+        wait_until(partial(exit_of, job, attempt), timeout=20, what="the exit")
         recover(job, by="test")
     wait_until(lambda: job.runs.get(1).submissions[2].exit, timeout=20, what="the exit")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -51,10 +52,7 @@ def started(job: JobContext, tmp_path: Path) -> dict[str, int]:
     helpers.submit(job, helpers.script(tmp_path), mode="lead")
     wait_until(lambda: job.coordinator.find(job.paths.leader), timeout=20, what="the leader")
     names = {"jvm": "jvm.pid", "python": "driver.pid", "worker": "worker.pid"}
-    return {
-        role: wait_until(lambda name=name: helpers.pid_in(job, name), timeout=20, what=name)
-        for role, name in names.items()
-    }
+    return {role: wait_until(partial(helpers.pid_in, job, name), timeout=20, what=name) for role, name in names.items()}
 
 
 def ask(job: JobContext) -> Operation:

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -77,7 +78,7 @@ def pids(job: JobContext) -> dict[str, int]:
     """Wait until the whole tree is up, and return it."""
     names = {"jvm": "jvm.pid", "python": "driver.pid", "worker": "worker.pid"}
     for name in names.values():
-        wait_until(lambda name=name: helpers.pid_in(job, name), timeout=20, what=name)
+        wait_until(partial(helpers.pid_in, job, name), timeout=20, what=name)
     tree = {role: helpers.pid_in(job, name) or 0 for role, name in names.items()}
     started = job.runs.get(1).submissions[0].started
     assert started is not None

@@ -114,7 +114,7 @@ class HeldTask:
         """Wait until try *attempt* is at *point*; return the id of its process."""
         sign = self._sign(point, attempt, "pid")
         what = f"try {attempt} of {self.task_id} to be {point}"
-        return int(wait_until(lambda: sign.exists() and sign.read_text(), timeout=PATIENCE, what=what))
+        return int(wait_until(lambda: sign.read_text() if sign.exists() else None, timeout=PATIENCE, what=what))
 
     def passed(self, point: str, attempt: int) -> bool:
         """Whether try *attempt* came past *point*."""

@@ -217,7 +217,7 @@ def test_a_wait_that_is_called_off_while_it_is_granted_ends_and_leaves_nothing(
             close_session(config, own.session)  # granted, called off and expired at one time
         return versions
 
-    own.commit = meanwhile  # type: ignore[method-assign,assignment]
+    own.commit = meanwhile  # type: ignore[method-assign]
     done: list[Leadership | str] = []
 
     def contend() -> None:

@@ -22,7 +22,8 @@ from tests.jobs_helpers import BLOB
 
 def take(job: Job, count: int) -> list[int]:
     """Take numbers as a leader does: read, raise, and try again when somebody was faster."""
-    path, taken = job.paths.checkpoint_id_counter, []
+    path = job.paths.checkpoint_id_counter
+    taken: list[int] = []
     while len(taken) < count:
         node = job.coordinator.find(path)
         value = counter_value(node) + 1
@@ -109,7 +110,7 @@ def test_an_end_without_zookeeper_is_an_error_and_can_be_repeated(stage: Stage, 
             raise NotConnectedError("no server answered")
 
     with pytest.raises(NotConnectedError):
-        job.checkpoints.shutdown(Away(), terminal=True, retained=False)
+        job.checkpoints.shutdown(Away(), terminal=True, retained=False)  # type: ignore[arg-type]  # what is used of one
     assert isinstance(job.coordinator, FakeCoordinator)
     stage.ensemble.disconnect(job.coordinator, seconds=60)
     with pytest.raises((NotConnectedError, LeadershipError)):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.jobs.model import JobState, OperationState
+from airflow_provider_ha.jobs.runs import RunView
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.driver_helpers import APPS, PATIENCE
 from tests.submit_helpers import alive
@@ -27,6 +28,12 @@ def started(gated: Gated, tmp_path: Path) -> tuple[SupervisedJob, Path]:
     job.await_committed(1, 3)
     job.await_alive(lambda: job.job.snapshot().latest_checkpoint is not None, "a checkpoint")
     return job, notes
+
+
+def run_of(job: SupervisedJob) -> RunView:
+    run = job.job.snapshot().run
+    assert run is not None
+    return run
 
 
 def calls(notes: Path) -> list[float]:
@@ -51,7 +58,7 @@ def test_nothing_is_committed_or_called_after_canceled_however_slow_the_clean_up
     driver = job.driver()
 
     cancel = job.job.request_cancel(operation_id="cancel", requested_by="test").operation_id
-    found = wait_until(lambda: job.job.snapshot().run.result, timeout=PATIENCE, what="CANCELED", interval=0.005)
+    found = wait_until(lambda: run_of(job).result, timeout=PATIENCE, what="CANCELED", interval=0.005)
 
     assert not any(alive(process.pid) for process in driver)
     result = job.await_result()
@@ -74,12 +81,15 @@ def test_cancel_while_the_storage_does_not_answer_holds_once_it_does(gated: Gate
     results.parent.mkdir(parents=True, exist_ok=True)
     results.write_text("no directory: nothing can be written below it")
     driver = job.driver()
-    supervisor_log = Path(job.job.snapshot().run.newest.started.log).with_name("supervisor.log")
+    newest = run_of(job).newest
+    assert newest is not None
+    assert newest.started is not None
+    supervisor_log = Path(newest.started.log).with_name("supervisor.log")
 
     cancel = job.job.request_cancel(operation_id="cancel", requested_by="test").operation_id
     wait_until(lambda: not any(alive(process.pid) for process in driver), timeout=PATIENCE, what="the driver's end")
     wait_until(lambda: supervisor_log.read_text().count("trying again") >= 3, timeout=PATIENCE, what="three tries")
-    assert job.job.snapshot().run.result is None
+    assert run_of(job).result is None
     assert job.operation(cancel).state is OperationState.RUNNING
     results.unlink()
 

@@ -36,10 +36,11 @@ def test_no_executor_of_a_local_cluster_outlives_the_proof_of_death(gated: Calla
     assert executors
 
     psutil.Process(jvm.pid).kill()
-    run = wait_until(
-        lambda: (run := job.job.snapshot().run) and run.newest and run.newest.exit, timeout=PATIENCE, what="the exit"
+    exited = wait_until(
+        lambda: run.newest.exit if (run := job.job.snapshot().run) and run.newest else None,
+        timeout=PATIENCE,
+        what="the exit",
     )
 
-    assert run
-    assert set(executors) <= set(run.pids)
+    assert set(executors) <= set(exited.pids)
     assert [pid for pid in executors if alive(pid)] == []

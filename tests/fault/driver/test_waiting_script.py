@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -42,9 +43,13 @@ def lead_on(job: SupervisedJob, epoch: int) -> int:
     for _ in range(4):
         newest = cuts(job)[0].get(first, -1)
         job.stream.feed(1)
-        job.await_alive(lambda newest=newest: cuts(job)[0].get(first, -1) > newest, "a newer checkpoint")
+        job.await_alive(partial(goes_beyond, job, first, newest), "a newer checkpoint")
     assert job.progress(epoch, second).committed == stands, "the second query was started"
     return stands
+
+
+def goes_beyond(job: SupervisedJob, query: str, batch: int) -> bool:
+    return cuts(job)[0].get(query, -1) > batch
 
 
 def cuts(job: SupervisedJob) -> list[dict[str, int]]:
