@@ -135,7 +135,8 @@ def test_an_ensemble_that_does_not_answer_leaves_the_question_open(
     spark_ha: Any, credentials: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     credentials(NEW)
-    monkeypatch.setattr(KazooCoordinator.connect.__func__, "__kwdefaults__", {"timeout": 0.2})
+    connect = vars(KazooCoordinator)["connect"].__func__
+    monkeypatch.setattr(connect, "__kwdefaults__", {"timeout": 0.2})
 
     assert spark_ha("--zookeeper", "127.0.0.1:1", "acl", "check")[0] == 2
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.checkpoints.directories.archive import readable
 from airflow_provider_ha.checkpoints.directories.sinks import FileSinkLog
 from airflow_provider_ha.checkpoints.model import RestorePlan, Verdict
 from airflow_provider_ha.checkpoints.restore import adopt as adopting
@@ -150,11 +151,10 @@ def test_what_cannot_be_restored_is_refused_with_its_reason(
 def test_a_query_that_goes_on_is_not_adopted(
     copy: JobContext, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = adopting.readable
 
     def meanwhile(directory: Path, **values: Any) -> Any:
         (elsewhere / "commits" / str(LAST)).write_text("v1\n{}")
-        return read(directory, **values)
+        return readable(directory, **values)
 
     monkeypatch.setattr(adopting, "readable", meanwhile)
 

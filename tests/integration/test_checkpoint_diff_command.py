@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.checkpoints.comparison.compare import compare
 from airflow_provider_ha.checkpoints.directories.pins import pin
 from airflow_provider_ha.checkpoints.retained.pointers import lease_name
 from airflow_provider_ha.cli import checkpoint_diff
@@ -40,7 +41,6 @@ def test_checkpoints_and_savepoints_of_a_job_are_compared_under_leases(
     job: Job, spark_ha: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = []
-    compare = checkpoint_diff.compare
 
     def looking(*sides: Any) -> Any:
         names = (lease_name(1), lease_name(2), "savepoint-s1")

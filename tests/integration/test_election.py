@@ -251,7 +251,8 @@ def test_nothing_is_sent_once_the_lease_is_over(
 def test_a_leadership_does_not_outlive_its_session(
     config: HaConfig, coordinator: KazooCoordinator, paths: JobPaths
 ) -> None:
-    leadership, reasons = lead(config, coordinator), []
+    leadership = lead(config, coordinator)
+    reasons: list[str] = []
     leadership.start_heartbeats(reasons.append)
     before = coordinator.session
     assert before is not None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, SetData
+from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, Node, SetData
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.errors import NotConnectedError
 from airflow_provider_ha.jobs.graph_watcher import GraphListener, GraphWatcher
@@ -51,7 +51,7 @@ class Deaf:
         self._inner = inner
         self.asked = 0
 
-    def find(self, path: str, **_: object) -> object:
+    def find(self, path: str, **_: object) -> Node | None:
         return self._inner.find(path)
 
     def children(self, path: str, **_: object) -> list[str]:
@@ -71,8 +71,10 @@ def watch(coordinator: Coordinator, cluster_paths: ClusterPaths, told: Told) -> 
     """Start a watcher whose poll never comes in a test, so that only the watches tell."""
     started: list[GraphWatcher] = []
 
-    def start(session: Coordinator = coordinator, **options: object) -> GraphWatcher:
-        watcher = GraphWatcher(session, cluster_paths, told.listener, **({"poll_seconds": 600.0} | options))
+    def start(
+        session: Coordinator = coordinator, *, known: Mapping[str, int] | None = None, poll_seconds: float = 600.0
+    ) -> GraphWatcher:
+        watcher = GraphWatcher(session, cluster_paths, told.listener, known=known, poll_seconds=poll_seconds)
         watcher.start()
         started.append(watcher)
         return watcher
@@ -231,7 +233,7 @@ def test_what_could_not_be_read_stays_to_be_read(
     coordinator: Coordinator, cluster_paths: ClusterPaths, job: JobPaths, told: Told
 ) -> None:
     persist(coordinator, job)
-    watcher = GraphWatcher(Deaf(coordinator), cluster_paths, told.listener)
+    watcher = GraphWatcher(Deaf(coordinator), cluster_paths, told.listener)  # type: ignore[arg-type]  # it only reads
 
     with pytest.raises(NotConnectedError):
         watcher.look()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -250,7 +251,7 @@ def test_a_selection_passes_over_a_checkpoint_whose_payload_leads_elsewhere(
     assert "is refused" in selection.candidates[0].reason
 
 
-def never(directory: Path) -> None:
+def never(directory: Path) -> NoReturn:
     raise AssertionError(f"{directory} was read")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.model import CheckpointKind
+from airflow_provider_ha.checkpoints.model import CheckpointKind, CheckpointPointer
 from airflow_provider_ha.checkpoints.restore.select import select
 from airflow_provider_ha.checkpoints.retained.working_directories import superfluous_directories
 from airflow_provider_ha.clock import SystemClock
@@ -107,7 +107,9 @@ def test_payloads_and_pins_with_stray_names_stay(job: Job) -> None:
 
 def test_no_stray_is_listed_as_a_checkpoint_or_a_savepoint(job: Job) -> None:
     for listing, names in ((job.checkpoints.list(), [1]), (job.savepoints.list(), ["mine"])):
-        found = [getattr(pointer, "number", None) or pointer.savepoint_id for pointer in listing]
+        found = [
+            pointer.number if isinstance(pointer, CheckpointPointer) else pointer.savepoint_id for pointer in listing
+        ]
         assert (found, listing.unreadable) == (names, ())
 
 

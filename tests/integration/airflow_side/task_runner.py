@@ -11,7 +11,8 @@ from airflow.sdk.exceptions import TaskDeferred
 def run_task(operator: Any, context: dict[str, Any], *, seconds: float = 60.0) -> tuple[Any, list[dict[str, Any]]]:
     """Return the task's result and the events that it was resumed with."""
     events: list[dict[str, Any]] = []
-    method, kwargs = "execute", {}
+    method = "execute"
+    kwargs: dict[str, Any] = {}
     while True:
         try:
             return getattr(operator, method)(context, **kwargs), events

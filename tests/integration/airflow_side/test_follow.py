@@ -142,11 +142,11 @@ def test_a_new_try_overtakes_the_trigger_of_the_old_one_before_it_looks_for_the_
     new = following(when_killed="cancel")
     attach, killed = new.attach, []
 
-    def attach_while_the_old_one_is_killed(client: Any, task: Any, request: str) -> int:
+    def attach_while_the_old_one_is_killed(client: Any, context: Any, request: str) -> int:
         killed.append(release(coordinator, paths, request, old.claim))
-        return attach(client, task, request)
+        return attach(client, context, request)
 
-    new.attach = attach_while_the_old_one_is_killed
+    new.attach = attach_while_the_old_one_is_killed  # type: ignore[method-assign]  # and then does what it did
     trigger = deferral(new, context(ti_id="try-2")).trigger
 
     assert killed == [False]

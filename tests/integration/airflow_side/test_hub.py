@@ -29,7 +29,7 @@ NEVER = 600.0  # a poll that no test waits for: what passes was woken by a watch
 
 
 async def first_event(trigger: Any) -> dict[str, Any]:
-    events = [event.payload async for event in trigger.run()]
+    events: list[dict[str, Any]] = [event.payload async for event in trigger.run()]
     assert len(events) == 1
     return events[0]
 

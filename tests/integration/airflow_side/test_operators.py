@@ -82,7 +82,7 @@ def test_a_new_try_overtakes_the_trigger_of_the_old_one_before_it_looks_for_the_
         killed.append(release(coordinator, paths, request, old.claim))
         return start(job, request)
 
-    new.start = start_while_the_old_one_is_killed
+    new.start = start_while_the_old_one_is_killed  # type: ignore[method-assign]  # and then does what it did
     deferral(new, context(ti_id="try-2"))
 
     assert killed == [False]

@@ -169,7 +169,7 @@ def test_what_a_reader_takes_at_the_last_moment_is_kept_although_its_pointer_goe
         job.add(number, number, number)
     reader = Reader(job, "checkpoint-1")
 
-    assert job.checkpoints.retain(reader, 2) == (1,)
+    assert job.checkpoints.retain(reader, 2) == (1,)  # type: ignore[arg-type]  # what is used of a leadership
 
     assert (numbers(job), pins(job, 1), job.checkpoints.waiting()) == ([3, 2], [True], 1)
     # Neither the pin nor the payload is taken for something that nobody names.

@@ -120,19 +120,19 @@ def test_file_system_without_links_is_no_outage(number: int, tmp_path: Path, mon
     assert target.read_text() == "x"
 
 
-def _missing(directory: Path) -> object:
-    return links.link(directory / "nothing", directory / "target")
+def _missing(directory: Path) -> None:
+    links.link(directory / "nothing", directory / "target")
 
 
-def _exists(directory: Path) -> object:
+def _exists(directory: Path) -> None:
     (directory / "one").write_text("x")
     (directory / "two").write_text("x")
-    return links.link(directory / "one", directory / "two")
+    links.link(directory / "one", directory / "two")
 
 
-def _file_in_the_way(directory: Path) -> object:
+def _file_in_the_way(directory: Path) -> None:
     (directory / "file").write_text("x")
-    return links.write_aside(directory / "file" / "below", b"x")
+    links.write_aside(directory / "file" / "below", b"x")
 
 
 @pytest.mark.parametrize(

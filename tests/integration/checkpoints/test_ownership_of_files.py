@@ -41,7 +41,7 @@ def plan(owner: Owner, **values: object) -> RestorePlan:
         age_seconds=0,
         created_at=datetime(2026, 1, 1, tzinfo=timezone.utc),
         owner=owner,
-        **values,  # type: ignore[arg-type]
+        **values,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -25,13 +26,17 @@ pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
 SAVEPOINTS = 5
 
 
+def goes_beyond(checkpoint: Path, batch: int) -> bool:
+    return progress(checkpoint).committed > batch
+
+
 def test_savepoints_of_running_queries_are_whole_and_exact(tmp_path: Path) -> None:
     made: dict[Path, Savepoint] = {}
     with running_queries.running(tmp_path) as place:
         for number in range(SAVEPOINTS):
             before = max((part.queries["down"].batch for part in made.values()), default=5)
             wait_until(
-                lambda before=before: progress(place / "live" / "down").committed > before,
+                partial(goes_beyond, place / "live" / "down", before),
                 timeout=300,
                 what=f"a batch after {before}",
             )

@@ -108,8 +108,8 @@ def test_a_release_does_with_damage_what_the_verdict_for_it_says(spark: Spark, t
             cases.append((shape, copy))
             verdicts.append(report.startable)
     outcomes = judge(spark, spark, cases, tmp_path)
-    found = disagreements(names, verdicts, outcomes)
-    assert unexpected(found, CAUTIOUS.get(spark.version, ())) + unseen == []
+    differing = disagreements(names, verdicts, outcomes)
+    assert unexpected(differing, CAUTIOUS.get(spark.version, ())) + unseen == []
 
 
 def unexpected(found: list[str], known: tuple[str, ...]) -> list[str]:

@@ -13,6 +13,7 @@ from airflow_provider_ha.checkpoints.restore.select import Selection, select
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, SetData
 from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError, StorageUnavailableError
+from airflow_provider_ha.storage.local import LocalStore
 from tests.checkpoint_helpers import AT, Job, led_job
 from tests.recorded_job import QUERY, recorded_job
 
@@ -107,7 +108,7 @@ def test_a_file_system_that_is_not_mounted_stops_the_selection(job: Job) -> None
 
 
 def test_a_file_that_cannot_be_read_stops_the_selection(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Unreadable(type(job.objects)):
+    class Unreadable(LocalStore):
         def read(self, key: str) -> bytes:
             raise StorageUnavailableError(f"{key}: input/output error")
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.checkpoints.verification.findings import Finding
 from airflow_provider_ha.checkpoints.verification.verify import verify
 from airflow_provider_ha.testing.waiting import wait_until
 
@@ -46,7 +47,8 @@ def test_no_look_at_a_running_query_finds_damage(tmp_path: Path) -> None:
     environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": str(ROOT)}
     with (tmp_path / "log").open("wb") as log:
         query = subprocess.Popen([sys.executable, __file__, str(tmp_path)], env=environment, stdout=log, stderr=log)
-    alarms, looks, seen = [], 0, set()
+    alarms: list[Finding] = []
+    looks, seen = 0, set[int]()
     try:
         wait_until((tmp_path / "checkpoint" / "commits" / "0").exists, timeout=120, what="a first batch")
         while query.poll() is None:

@@ -21,6 +21,7 @@ from airflow_provider_ha.pointers.to_delete import ToDelete
 from airflow_provider_ha.storage import keys
 from airflow_provider_ha.submit import attend
 from airflow_provider_ha.submit.attend import Attendant, Attended, Outcome, Patience
+from airflow_provider_ha.submit.cleanup import clean_up
 from airflow_provider_ha.submit.cluster import ClusterLeader
 from airflow_provider_ha.submit.context import JobContext
 from tests.cluster_helpers import Cluster
@@ -319,7 +320,6 @@ def test_a_disk_that_fails_one_job_does_not_keep_the_leader_from_the_others(
 ) -> None:
     cluster.ended("flights")
     cluster.ended("trains")
-    clean_up = attend.clean_up
 
     def fails_for_flights(job: JobContext) -> tuple[int, ...]:
         if job.job_id == "flights":

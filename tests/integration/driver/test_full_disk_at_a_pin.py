@@ -23,8 +23,9 @@ from airflow_provider_ha.driver.writer_notes import SinkSpec
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
 from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.jobs.model import HaOptions, Status
-from tests.checkpoint_helpers import JOB, Job, led_job
+from tests.checkpoint_helpers import Job, led_job
 from tests.conftest import FAST
+from tests.coordination_helpers import JOB
 from tests.full_disk import SmallDisk, small_disk
 from tests.portable_helpers import QUERY, checkpoint
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -230,10 +231,10 @@ def test_a_savepoint_that_is_asked_for_too_early_waits_until_it_can_be_whole(job
 
 
 def _loop(job: Job, *, ready: bool = True) -> OperationsLoop:
-    def unexpected(*_: object) -> dict[str, object]:
+    def unexpected(*_: object) -> NoReturn:
         raise AssertionError("nothing is to be done")
 
-    handlers = Handlers(lambda: ready, unexpected, unexpected, unexpected, unexpected, unexpected)  # type: ignore[arg-type]
+    handlers = Handlers(lambda: ready, unexpected, unexpected, unexpected, unexpected, unexpected)
     return OperationsLoop(
         coordinator=job.coordinator,
         paths=job.paths,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,8 @@ from airflow_provider_ha.jobs.model import HaOptions
 from airflow_provider_ha.storage.store import ObjectStore
 from airflow_provider_ha.testing.waiting import wait_until
 from tests import versitygw
-from tests.checkpoint_helpers import JOB, Job, led_job
+from tests.checkpoint_helpers import Job, led_job
+from tests.coordination_helpers import JOB
 from tests.recorded_job import copy_live
 from tests.s3_server import real_server
 from tests.written_query import WrittenQuery, payload
@@ -97,7 +99,7 @@ class Recovered:
             work_path=self.job.config.work_path,
             clock=clock,
         )
-        writer = SimpleNamespace(set_state=lambda *_: None, publish_status=self._seen)
+        writer: Any = SimpleNamespace(set_state=lambda *_: None, publish_status=self._seen)
         cleaning = Cleaning(self.checkpoints, self.job.leadership, clock, lambda: iter(()))
         return PublishLoop(
             publisher,
@@ -153,7 +155,8 @@ def test_a_recovery_with_250_000_kept_payloads_publishes_within_two_intervals(
     job: Job, place: str, tmp_path: Path, request: pytest.FixtureRequest, tell: Callable[[str], None]
 ) -> None:
     """[review B3] Fails when a collection reads everything first: after eleven checkpoints none is published."""
-    driver = Recovered(job, *request.getfixturevalue(place), tmp_path, count=250_000, interval=3.0)
+    store, fill = request.getfixturevalue(place)
+    driver = Recovered(job, store, fill, tmp_path, count=250_000, interval=3.0)
 
     driver.publish(MAX_WAITING * 2)
     driver.loop.stop()

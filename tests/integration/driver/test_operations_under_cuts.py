@@ -229,7 +229,12 @@ def test_operation_that_nobody_can_read_keeps_no_other_from_being_done(stage: St
 
 def test_stop_that_cannot_be_meant_never_claims_the_end_of_the_run(stage: Stage) -> None:
     claims: list[bool] = []
-    stage.loop.lifecycle.claim_end = lambda: bool(claims.append(True))  # type: ignore[method-assign]
+
+    def claim_end() -> bool:
+        claims.append(True)
+        return False
+
+    stage.loop.lifecycle.claim_end = claim_end  # type: ignore[method-assign]  # it is never to be called
 
     stage.ask("op", OperationKind.STOP, mode="gently")
 

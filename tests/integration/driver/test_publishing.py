@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,8 @@ from airflow_provider_ha.errors import CheckpointError, LeadershipError
 from airflow_provider_ha.jobs.model import HaOptions
 from airflow_provider_ha.pointers.ownership import ClaimMode, Owner
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.checkpoint_helpers import AT, JOB, Job, led_job
+from tests.checkpoint_helpers import AT, Job, led_job
+from tests.coordination_helpers import JOB
 from tests.recorded_job import QUERY, copy_live
 
 
@@ -170,7 +172,7 @@ def test_the_loop_removes_what_is_old_beside_its_ticks_and_at_its_end(job: Job, 
         job.add(number, number)
     job.checkpoints.subsume(job.leadership, 1)
     failed: list[BaseException] = []
-    writer = SimpleNamespace(set_state=lambda *_: None, publish_status=lambda _: None)
+    writer: Any = SimpleNamespace(set_state=lambda *_: None, publish_status=lambda _: None)
     cleaning = Cleaning(job.checkpoints, job.leadership, SystemClock(), lambda: iter(()))
     loop = PublishLoop(
         publisher,

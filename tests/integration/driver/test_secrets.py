@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -59,7 +60,7 @@ def connection(
     request: pytest.FixtureRequest, zookeeper: str, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[HaConfig]:
     """A cluster with passwords; its records lie beside the working directories, or on S3."""
-    common = {"zookeeper": zookeeper, "digest_auth": f"user:{SECRETS['zookeeper']}", "timings": FAST}
+    common: dict[str, Any] = {"zookeeper": zookeeper, "digest_auth": f"user:{SECRETS['zookeeper']}", "timings": FAST}
     monkeypatch.setenv("SPARK_HA_DIGEST_AUTH", common["digest_auth"])
     cluster = f"c-{new_id()[:12]}"
     if request.param == "file":
@@ -115,10 +116,10 @@ def test_a_failed_run_leaves_no_secret_and_nothing_open(connection: HaConfig, pl
             failed_run(client)
         finally:
             submit_helpers.kill_all(client.job("leaks")._job)
-    options = ("--zookeeper", connection.zookeeper, "--storage-root", connection.storage_root)
-    options += ("--cluster-id", connection.cluster_id)
+    options = ["--zookeeper", connection.zookeeper, "--storage-root", connection.storage_root]
+    options += ["--cluster-id", connection.cluster_id]
     if connection.work_root:
-        options += ("--work-root", connection.work_root)
+        options += ["--work-root", connection.work_root]
     shown = CliRunner().invoke(app, [*options, "job", "show", "leaks"], obj=Target())
     session = KazooCoordinator.connect(connection)
     nodes = everything(session, f"/{connection.root}/{connection.cluster_id}")

@@ -26,7 +26,8 @@ from airflow_provider_ha.driver.stop_job import MainThread, StopJob
 from airflow_provider_ha.driver.writer_notes import SinkSpec
 from airflow_provider_ha.errors import CheckpointError, OperationFailedError
 from airflow_provider_ha.jobs.model import HaOptions, Operation, OperationKind
-from tests.checkpoint_helpers import JOB, Job, led_job
+from tests.checkpoint_helpers import Job, led_job
+from tests.coordination_helpers import JOB
 from tests.recorded_job import QUERY, copy_live, copy_output
 
 
@@ -138,7 +139,7 @@ def test_a_cut_is_taken_again_when_a_query_begins_to_be_started_meanwhile(
     def begin_once() -> None:
         poll()
         if LATE not in registry.begun:
-            original = registry.__class__.members.fget
+            original = vars(QueryRegistry)["members"].fget
             seen = original(registry)
             registry.begin(RestingQuery(LATE, live / LATE, elsewhere))
             answers = iter([seen])
@@ -190,4 +191,4 @@ def test_no_checkpoint_is_without_a_query_of_which_nothing_tells_where_it_writes
     registry.add(StartedQuery(LATE, SimpleNamespace(), SinkSpec(SinkKind.OTHER, "noop"), live / LATE))
     made = publisher.tick()
     assert made is not None
-    assert (made.number, made.queries.keys()) == (1, {QUERY, LATE})
+    assert (made.number, set(made.queries)) == (1, {QUERY, LATE})
