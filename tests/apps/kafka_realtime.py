@@ -52,7 +52,7 @@ def run(spark: SparkSession, kafka: tuple[str, str, str], batches: int, checkpoi
     if checkpoint.name.startswith("state"):
         rows = rows.dropDuplicates(["value"])
     query = (
-        rows.writeStream.format("kafka")
+        rows.writeStream.format("kafka")  # type: ignore[call-overload]  # pyspark names no realTime in its overloads
         .outputMode("update")
         .option("kafka.bootstrap.servers", servers)
         .option("topic", target)

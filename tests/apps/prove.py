@@ -6,7 +6,7 @@
 import sys
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 
 source, checkpoint, trace, kind = sys.argv[1:]
@@ -14,7 +14,7 @@ spark = SparkSession.builder.appName("prove").master("local[1]").getOrCreate()
 lines = spark.readStream.schema("key string, value long").option("maxFilesPerTrigger", 1).json(source)
 
 
-def leave_trace(frame, batch):  # noqa: ANN001, ANN201  # Spark's signature
+def leave_trace(frame: DataFrame, batch: int) -> None:
     """What a foreachBatch sink does."""
     Path(trace, f"batch-{batch}").write_text(str(frame.count()))
 

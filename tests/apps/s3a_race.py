@@ -23,7 +23,8 @@ def main(conf: Path, uri: str) -> None:
     for name, value in json.loads(conf.read_text(encoding="utf-8")).items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
-    jvm, hadoop = spark._jvm, spark._jsc.hadoopConfiguration()  # there is no other way to Hadoop
+    jvm: Any = spark._jvm  # there is no other way to Hadoop
+    hadoop = spark._jsc.hadoopConfiguration()
     folder = jvm.org.apache.hadoop.fs.Path(uri)
     files = folder.getFileSystem(hadoop)
     files.mkdirs(folder)

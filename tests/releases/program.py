@@ -10,14 +10,15 @@ import time
 from pathlib import Path
 from typing import Any
 
-from queries import COMPLETE, configure, record, record_endless, run, session, writer
+# It lies beside this program: other releases of Spark run both without the rest of the repository.
+from queries import COMPLETE, configure, record, record_endless, run, session, writer  # type: ignore[import-not-found]
 
 
 def judge(spark: Any, task: Any) -> Any:
     """Go on from a checkpoint over what is new; return the rows, of the last batch where each has all of them."""
     if task["kind"] in {"continuous", "async"}:
         return judge_endless(spark, task)
-    found = []
+    found: list[dict[str, Any]] = []
 
     def keep(frame: Any, _batch: Any) -> None:
         rows = [row.asDict() for row in frame.collect()]
@@ -43,9 +44,11 @@ def newest(task: Any) -> int:
 
 def main(verb: Any, tasks: Any) -> None:
     """Do every task; of a query that fails, the failure is the answer."""
-    spark, known = session(), set()
+    spark = session()
+    known: set[str] = set()
     for task in tasks:
-        answer, begun = {"error": None, "rows": []}, time.time()
+        answer: dict[str, Any] = {"error": None, "rows": []}
+        begun = time.time()
         configure(spark, task, known)
         try:
             answer["rows"] = (record if verb == "make" else judge)(spark, task) or []

@@ -11,13 +11,13 @@ import argparse
 import json
 from pathlib import Path
 
-import from_wheel
-import from_zip
-import sibling
+import from_wheel  # type: ignore[import-not-found]  # a test packs it into a wheel
+import from_zip  # type: ignore[import-not-found]  # the same, into a zip
+import sibling  # type: ignore[import-not-found]  # lies beside this file, which Spark runs as a script
 from pyspark import SparkFiles
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # everybody's name for it
-from reports.names import NAME_OF_SIBLING_PACKAGE
+from reports.names import NAME_OF_SIBLING_PACKAGE  # type: ignore[import-not-found]  # the same
 
 
 def jar_resource(spark: SparkSession, name: str) -> str:
