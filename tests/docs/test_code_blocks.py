@@ -14,11 +14,11 @@ import sys
 from pathlib import Path
 
 import pytest
-import tomllib
 from typer.testing import CliRunner
 
 from airflow_provider_ha.cli.app import app
 from tests.docs.blocks import Block, blocks_of
+from tests.mutants.catalogue import read_toml
 
 
 ROOT = Path(__file__).parents[2]
@@ -96,7 +96,7 @@ def assert_make_targets(targets: list[str], where: str) -> None:
 
 
 def assert_extras(requirement: str, where: str) -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    project = read_toml(ROOT / "pyproject.toml")["project"]
     name, _, extras = requirement.rstrip("]").partition("[")
     assert name == project["name"], where
     assert set(filter(None, extras.split(","))) <= set(project["optional-dependencies"]), where
@@ -104,7 +104,7 @@ def assert_extras(requirement: str, where: str) -> None:
 
 def assert_help_accepts(words: list[str], where: str) -> None:
     """The help of the very verb must name each option that the line uses."""
-    verbs = []
+    verbs: list[str] = []
     for word in words:
         if word.startswith("-") or len(verbs) == 2:
             break

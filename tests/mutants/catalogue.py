@@ -6,6 +6,7 @@ import hashlib
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -18,6 +19,11 @@ else:
 
 ROOT = Path(__file__).parents[2]
 LISTS = ROOT / "tests" / "mutants"
+
+
+def read_toml(file: Path) -> dict[str, Any]:
+    """Return what a TOML file says."""
+    return tomllib.loads(file.read_text(encoding="utf-8"))
 
 
 class CatalogueError(Exception):
@@ -67,6 +73,6 @@ def load(folder: Path = LISTS, lists: str = "*.toml") -> list[Mutant]:
 
 def _listed(file: Path) -> list[Mutant]:
     try:
-        return [Mutant(**table) for table in tomllib.loads(file.read_text(encoding="utf-8"))["mutant"]]
+        return [Mutant(**table) for table in read_toml(file)["mutant"]]
     except (ValueError, KeyError, TypeError) as error:
         raise CatalogueError(f"{file.name}: {error}") from error

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from tests.mutants.catalogue import ROOT, Mutant, load, tomllib
+from tests.mutants.catalogue import ROOT, Mutant, load, read_toml
 from tests.mutants.marked import Marked, marked_tests
 from tests.mutants.outcome import Result
 from tests.mutants.run import RESULTS, recall
@@ -56,7 +56,7 @@ def main() -> None:
 
 def cases() -> dict[int, str]:
     """Return entry -> test of Flink."""
-    listed = tomllib.loads(CASES.read_text(encoding="utf-8"))["cases"]
+    listed = read_toml(CASES)["cases"]
     return {int(entry): str(name) for entry, name in listed.items()}
 
 

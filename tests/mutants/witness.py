@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -20,7 +20,9 @@ _BROKEN = (ImportError, SyntaxError, NameError)
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Iterator[None]:
+def pytest_runtest_makereport(
+    call: pytest.CallInfo[None],
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Remember how each phase of each test ended, and by which kind of error."""
     report = yield
     error = "" if call.excinfo is None else f"{call.excinfo.typename}: {call.excinfo.value}"

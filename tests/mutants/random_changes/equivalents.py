@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tests.mutants.catalogue import tomllib
+from tests.mutants.catalogue import read_toml
 from tests.mutants.random_changes.changes import Change
 
 
@@ -37,7 +37,7 @@ class Equivalent(BaseModel):
 
 def equivalents(file: Path = LIST) -> list[Equivalent]:
     """Read the list."""
-    return [Equivalent(**table) for table in tomllib.loads(file.read_text(encoding="utf-8")).get("equivalent", [])]
+    return [Equivalent(**table) for table in read_toml(file).get("equivalent", [])]
 
 
 def reason(change: Change, known: Sequence[Equivalent]) -> str | None:
