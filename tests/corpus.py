@@ -15,7 +15,13 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+
+if TYPE_CHECKING:  # tests that need no Spark import this module
+    from pyspark.sql import DataFrame, SparkSession
 
 
 BATCHES = 9
@@ -117,7 +123,7 @@ def truth(shape: str) -> dict[str, int]:
     return dict(Counter("all" if shape == "hdfs-global" else str(row["key"]) for row in rows))
 
 
-def session(conf: dict[str, str] | None = None):  # noqa: ANN201  # pyspark is imported late
+def session(conf: dict[str, str] | None = None) -> SparkSession:
     """Start the one Spark session of this process: two threads, two partitions, nothing listening but loopback."""
     from pyspark.sql import SparkSession  # tests that need no Spark import this module
 
@@ -137,13 +143,13 @@ def session(conf: dict[str, str] | None = None):  # noqa: ANN201  # pyspark is i
     return made
 
 
-def configure(spark, shape: str) -> None:  # noqa: ANN001  # a Spark session
+def configure(spark: SparkSession, shape: str) -> None:
     """Set the session's conf to that of *shape*."""
     for key, value in (DEFAULTS | SHAPES[shape]).items():
         spark.conf.set(key, value)
 
 
-def frame(spark, shape: str, directory: Path):  # noqa: ANN001, ANN201  # Spark types
+def frame(spark: SparkSession, shape: str, directory: Path) -> DataFrame:
     """Return the streaming data frame of *shape* over the files of *directory*."""
     lines = spark.readStream.schema("key string, value long").option("maxFilesPerTrigger", 1).json(str(directory))
     if shape == "stateless":
@@ -154,7 +160,13 @@ def frame(spark, shape: str, directory: Path):  # noqa: ANN001, ANN201  # Spark 
     return lines.groupBy(*keys).count()
 
 
-def run(spark, shape: str, directory: Path, checkpoint: Path, on_batch=None) -> None:  # noqa: ANN001  # Spark types
+def run(
+    spark: SparkSession,
+    shape: str,
+    directory: Path,
+    checkpoint: Path,
+    on_batch: Callable[[DataFrame, int], None] | None = None,
+) -> None:
     """Run *shape* over what *directory* holds, to a batch boundary; errors of the query are raised.
 
     :param on_batch: A ``foreachBatch`` function; without it the rows go nowhere.

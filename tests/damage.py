@@ -84,7 +84,11 @@ def remove(pattern: str) -> Callable[[Path], None]:
 
 def empty(pattern: str) -> Callable[[Path], None]:
     """Cut a file to nothing."""
-    return lambda checkpoint: one(checkpoint, pattern).write_bytes(b"")
+
+    def apply(checkpoint: Path) -> None:
+        one(checkpoint, pattern).write_bytes(b"")
+
+    return apply
 
 
 def halve(pattern: str) -> Callable[[Path], None]:

@@ -158,7 +158,15 @@ def broker() -> Iterator[Kafka]:
         java = ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx384m", "-cp", f"{jars}/*"]
         log = Path(folder) / "log"
         with log.open("wb") as output:
-            formatted = [*java, "kafka.tools.StorageTool", "format", "-t", "c2Z2Y2t1cnNlc3Rlc3Rpbg", "-c", properties]
+            formatted = [
+                *java,
+                "kafka.tools.StorageTool",
+                "format",
+                "-t",
+                "c2Z2Y2t1cnNlc3Rlc3Rpbg",
+                "-c",
+                str(properties),
+            ]
             subprocess.run(formatted, check=True, stdout=output, stderr=output, timeout=120)
             process = subprocess.Popen([*java, "kafka.Kafka", properties], stdout=output, stderr=output)
         try:
@@ -189,8 +197,8 @@ def _resolve(target: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="resolve-", dir=CACHE) as folder:
         wanted = Path(folder) / "ivy.xml"
         wanted.write_text(IVY_FILE, encoding="utf-8")
-        command = ["java", "-XX:TieredStopAtLevel=1", "-cp", ivy, "org.apache.ivy.Main", "-cache", IVY_CACHE]
-        command += ["-ivy", wanted, "-confs", "broker", "spark", "-types", "jar", "bundle"]
+        command = ["java", "-XX:TieredStopAtLevel=1", "-cp", str(ivy), "org.apache.ivy.Main", "-cache", str(IVY_CACHE)]
+        command += ["-ivy", str(wanted), "-confs", "broker", "spark", "-types", "jar", "bundle"]
         command += ["-retrieve", f"{folder}/jars/[conf]/[artifact]-[revision].[ext]"]
         done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=RESOLVE_TIMEOUT)
         if done.returncode or not (Path(folder) / "jars" / "broker").exists():

@@ -41,7 +41,7 @@ def main(directory: Path) -> None:
     """Write every table, and one without checksums."""
     from pyspark.java_gateway import launch_gateway  # tests that only read the tables import this module
 
-    gateway = launch_gateway()
+    gateway = launch_gateway()  # type: ignore[no-untyped-call]  # pyspark has no types for it
     rocksdb = gateway.jvm.org.rocksdb
     rocksdb.RocksDB.loadLibrary()
     for table in {*TABLES, (5, "kNoChecksum", "LZ4", "kBinarySearch")}:

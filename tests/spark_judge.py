@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -40,7 +41,7 @@ def judge(cases: list[tuple[str, Path]], scratch: Path) -> list[str]:
     return [_outcome(answer, truth(shape)) for answer, (shape, _) in zip(answers, cases, strict=True)]
 
 
-def _outcome(answer: dict, truth: dict[str, int]) -> str:
+def _outcome(answer: dict[str, Any], truth: dict[str, int]) -> str:
     if answer["error"]:
         return f"failed: {answer['error']}"
     return "right" if answer["counts"] == truth else f"wrong: {answer['counts']} instead of {truth}"
@@ -53,12 +54,12 @@ def main(request: Path) -> None:
     spark = session()
     place = corpus()
     for case in json.loads(request.read_text()):
-        shape, counts, error = case["shape"], {}, None
+        shape, counts, error = case["shape"], Counter[str](), None
         configure(spark, shape)
 
-        def keep(frame, _batch, shape=shape, counts=counts) -> None:  # noqa: ANN001  # Spark's signature
+        def keep(frame: Any, _batch: int, shape: str = shape, counts: Counter[str] = counts) -> None:
             rows = [row.asDict() for row in frame.collect()]
-            found = Counter()
+            found = Counter[str]()
             for row in rows:
                 found[row.get("key", "all")] += row.get("count", 1)
             if rows or shape not in {"stateless", "rocksdb2-join"}:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import repeat
 from pathlib import Path
 
@@ -125,7 +125,7 @@ class _Pipe(io.RawIOBase):
         return data
 
 
-def zip_stream(members: dict[str, Iterable[bytes]]) -> Iterator[bytes]:
+def zip_stream(members: Mapping[str, Iterable[bytes]]) -> Iterator[bytes]:
     """Yield a zip as Java's ZipOutputStream writes it."""
     pipe = _Pipe()
     with zipfile.ZipFile(pipe, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:

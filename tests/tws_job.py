@@ -96,7 +96,7 @@ def _session() -> Any:
 
 def _run(spark: Any, source: Path, checkpoint: Path) -> dict[str, int]:
     from pyspark.sql import Row  # as above
-    from pyspark.sql.streaming import StatefulProcessor
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
     class Count(StatefulProcessor):
         def init(self, handle: Any) -> None:

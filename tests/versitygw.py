@@ -59,7 +59,7 @@ def versitygw(*, iam: bool = False) -> Iterator[str]:
         for name in ("data", "iam", "sidecar"):
             (Path(folder) / name).mkdir()
         port = free_port()
-        command = [program, "--port", f"127.0.0.1:{port}", "--quiet"]
+        command: list[str | Path] = [program, "--port", f"127.0.0.1:{port}", "--quiet"]
         command += ["--iam-dir", f"{folder}/iam"] if iam else []
         command += ["posix", "--sidecar", f"{folder}/sidecar", f"{folder}/data"]
         environment = {**os.environ, "ROOT_ACCESS_KEY": ROOT_ACCESS_KEY, "ROOT_SECRET_KEY": ROOT_SECRET_KEY}
@@ -78,7 +78,7 @@ def add_user(endpoint: str, access_key: str, secret_key: str) -> None:
     """Make a user who may nothing by himself, on a server with users."""
     user = ["create-user", "--access", access_key, "--secret", secret_key, "--role", "user"]
     root = {"ADMIN_ACCESS_KEY": ROOT_ACCESS_KEY, "ADMIN_SECRET_KEY": ROOT_SECRET_KEY}
-    command = [binary(), "admin", "--endpoint-url", endpoint, *user]
+    command = [str(binary()), "admin", "--endpoint-url", endpoint, *user]
     subprocess.run(command, env={**os.environ, **root}, check=True, capture_output=True)
 
 
