@@ -86,7 +86,7 @@ class Pointers:
     def store(self, coordinator: Any = None, objects: Any = None) -> PointerStore[Note]:
         """Return the store, optionally over a session or storage that misbehaves."""
         coordinator = coordinator or self.coordinator
-        payloads = Payloads[Note](objects or self.objects, lambda note: Handle(note.key, note.sha256))
+        payloads: Payloads[Note] = Payloads(objects or self.objects, lambda note: Handle(note.key, note.sha256))
         return PointerStore(
             coordinator,
             self.paths.checkpoints,
