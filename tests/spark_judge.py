@@ -54,10 +54,11 @@ def main(request: Path) -> None:
     spark = session()
     place = corpus()
     for case in json.loads(request.read_text()):
-        shape, counts, error = case["shape"], Counter[str](), None
+        shape, error = case["shape"], None
+        counts: dict[str, int] = {}
         configure(spark, shape)
 
-        def keep(frame: Any, _batch: int, shape: str = shape, counts: Counter[str] = counts) -> None:
+        def keep(frame: Any, _batch: int, shape: str = shape, counts: dict[str, int] = counts) -> None:
             rows = [row.asDict() for row in frame.collect()]
             found = Counter[str]()
             for row in rows:
