@@ -21,6 +21,7 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
+from tests.proofs.kills import Kills
 from tests.proofs.page import write
 from tests.proofs.suite import Suite
 from tests.proofs.year import SimulatedYear
@@ -28,7 +29,7 @@ from tests.proofs.year import SimulatedYear
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "reference" / "proofs.md"
-SUITES: tuple[Suite, ...] = (SimulatedYear(),)
+SUITES: tuple[Suite, ...] = (SimulatedYear(), Kills())
 _INTERRUPTED = 130  # what a shell says of a program that Ctrl-C ended
 
 

@@ -19,7 +19,7 @@ from airflow_provider_ha.submit.client import HaClient
 from airflow_provider_ha.submit.requests import RestoreRequest, SubmitRequest
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.driver_helpers import APPS, CONF, PATIENCE, Stream
-from tests.supervised_job import SupervisedJob
+from tests.supervised_job import FAST_POLL, SupervisedJob
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1800)]
@@ -44,13 +44,17 @@ def run_plain_and_kill(stream: Stream, checkpoint: Path, batch: int) -> None:
         return entry.exists()
 
     try:
-        wait_until(written, timeout=PATIENCE, what=f"batch {batch} in the sink", interval=0.2)
+        wait_until(written, timeout=PATIENCE, what=f"batch {batch} in the sink", interval=FAST_POLL)
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    # The kill may have come after the commit: then the window is made by hand, as the kill would have left it.
-    for path in (checkpoint / "commits").glob(f"*{batch}*"):
-        path.unlink()
+    # The kill may have come after the commit, or in the next batch: then the window is made by hand, as an earlier kill
+    # would have left it.
+    for log, first in ((checkpoint / "commits", batch), (checkpoint / "offsets", batch + 1), (entry.parent, batch + 1)):
+        for path in log.iterdir():
+            number = path.name.strip(".").split(".")[0]
+            if number.isdigit() and int(number) >= first:
+                path.unlink()
 
 
 def _quoted(options: list[str]) -> list[str]:

@@ -46,7 +46,7 @@ def start(command: Sequence[str], *, home: Path, env: Mapping[str, str], log: Pa
 
 def of_home(home: Path) -> list[psutil.Process]:
     """Return every process of the demo in *home*, but never this one."""
-    return [process for process in psutil.process_iter() if process.pid != os.getpid() and _belongs(process, home)]
+    return [process for process in psutil.process_iter() if process.pid != os.getpid() and belongs(process, home)]
 
 
 def end_all(home: Path) -> list[int]:
@@ -55,7 +55,7 @@ def end_all(home: Path) -> list[int]:
     Drivers first: their supervisors still want to write down the end, and need ZooKeeper for it. Asks again until none
     is left, because a server that ends may still start something.
     """
-    _ask([process for process in of_home(home) if _is_driver(process)])
+    _ask([process for process in of_home(home) if is_of_a_driver(process)])
     _ask(of_home(home))
     killed: list[int] = []
     while remaining := of_home(home):
@@ -75,14 +75,16 @@ def _ask(asked: Sequence[psutil.Process]) -> None:
     psutil.wait_procs(asked, timeout=_GRACE_SECONDS)
 
 
-def _is_driver(process: psutil.Process) -> bool:
+def is_of_a_driver(process: psutil.Process) -> bool:
+    """Whether a process belongs to a submission: its supervisor, its JVM, or its Python."""
     try:
         return SUBMISSION_VARIABLE in process.environ()
     except (psutil.NoSuchProcess, psutil.AccessDenied, OSError):
         return False
 
 
-def _belongs(process: psutil.Process, home: Path) -> bool:
+def belongs(process: psutil.Process, home: Path) -> bool:
+    """Whether a process runs for the demo in *home*; one that is gone, or another user's, does not."""
     try:
         if process.status() == psutil.STATUS_ZOMBIE:
             return False
