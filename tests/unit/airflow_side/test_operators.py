@@ -151,7 +151,7 @@ def test_a_restore_refuses_a_verdict_that_does_not_exist() -> None:
 
 
 def test_options_that_were_not_given_keep_their_defaults_and_wrong_ones_are_named() -> None:
-    assert ha_options(restart_attempts=None).restart_attempts == 10
+    assert ha_options(restart_attempts=None).restart_attempts == -1
     with pytest.raises(ConfigurationError, match="retained_checkpoints"):
         ha_options(retained_checkpoints=0)
 
