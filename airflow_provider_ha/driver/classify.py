@@ -157,7 +157,8 @@ _OUTAGE_NAME = re.compile(
 _OUTAGE_WORDS = re.compile(
     r"(?i)\btime[ds]?[ -]?out\b|connection (?:was |is )?(?:refused|reset|closed|aborted|lost|broken|error)"
     r"|(?:could not|cannot|can't|failed to|unable to) (?:connect|establish|reach|obtain a new comm)"
-    r"|resolve (?:the )?(?:host|name|address)|unreachable|no route to host|broken pipe|name resolution|name or service not known|unknown host"
+    r"|resolve (?:the )?(?:host|name|address)|unreachable|no route to host|broken pipe|name resolution|unknown host"
+    r"|name or service not known"
     r"|service unavailable|temporarily unavailable|bad gateway|too many (?:requests|open files|connections)"
     r"|\b(?:http|status)\D{0,20}(?:408|425|429|5\d\d)\b|no space left|disk quota|read-only file system"
     r"|stale file handle|input/output error|out of memory|java heap space|gc overhead|cannot allocate memory|\boom\b"
