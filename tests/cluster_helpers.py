@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from datetime import timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -101,13 +101,12 @@ class Cluster:
         self.exit(job_id)
         return job
 
-    def exit(self, job_id: str, failure: Failure | None = None, *, ago: float = 0.0) -> None:
-        """Prove the newest submission of a job dead, since *ago* seconds."""
+    def exit(self, job_id: str, failure: Failure | None = None, *, at: datetime | None = None) -> None:
+        """Prove the newest submission of a job dead, since *at*."""
         job, view = self.context(job_id), self.context(job_id).runs.latest()
         assert view is not None
         assert view.newest is not None
-        at = SystemClock().now() - timedelta(seconds=ago)
-        gone = SubmissionExit(code=-9, reason="killed", log="/logs/driver.log", failure=failure, at=at)
+        gone = SubmissionExit(code=-9, reason="killed", failure=failure, at=at or SystemClock().now())
         path = job.paths.submission_exit(view.run.number, view.newest.submission.attempt)
         self.coordinator.commit(Create(path, gone.to_bytes()))
 

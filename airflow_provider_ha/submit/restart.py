@@ -85,14 +85,13 @@ def decide(snapshot: JobSnapshot, options: HaOptions, *, now: datetime, newest_i
     used = attempts_used(run.submissions, options, now)
     if not _met_outage(newest) and 0 <= options.restart_attempts <= used:
         return GiveUp(_given_up(run, newest, used))
-    wanted = delay(used + _outages_in_a_row(run.submissions, options), options)
-    if repeated is not None:
-        wanted = max(wanted, repeated.delay(options))
+    outages = _outages_in_a_row(run.submissions, options)
+    again = repeated.delay_left(options, now) if repeated is not None else 0.0
     led = snapshot.epoch_zxid > newest.created_zxid
     return Resubmit(
         attempt=newest.submission.attempt + 1,
         lost_epoch=snapshot.epoch if led and snapshot.recovery is None else None,
-        after=_delay_left(newest, wanted, now),
+        after=max(again, _delay_left(newest, used + outages, options, now)),
     )
 
 
@@ -154,7 +153,8 @@ def delay(used: int, options: HaOptions) -> float:
     return min(options.restart_delay * 2.0 ** min(used, 32), options.restart_delay_max)
 
 
-def _delay_left(newest: SubmissionView, wanted: float, now: datetime) -> float:
+def _delay_left(newest: SubmissionView, used: int, options: HaOptions, now: datetime) -> float:
+    wanted = delay(used, options)
     if newest.exit is None:
         return wanted
     # Clocks of two hosts differ: never wait longer than wanted, whatever they say.

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.errors import JobStateError
@@ -41,7 +42,8 @@ def fail(cluster: Cluster, failure: Failure, times: int, *, ago: float = 0.0, **
     for number in range(times):
         if number:
             recover(job, by="test", wait=False)
-        cluster.exit("flights", failure, ago=ago * (times - 1 - number))
+        at = SystemClock().now() - timedelta(seconds=ago * (times - 1 - number))
+        cluster.exit("flights", failure, at=at)
 
 
 def show(spark_ha: Any) -> dict[str, Any]:

@@ -186,3 +186,13 @@ def test_limit_can_be_switched_off() -> None:
 def test_option_that_means_nothing_is_refused_by_its_name(given: dict[str, float]) -> None:
     with pytest.raises(ConfigurationError, match=next(iter(given))):
         ha_options(**given)
+
+
+def test_what_has_passed_of_the_delay_is_not_waited_for_again() -> None:
+    history = History().repeat(MISTAKE, 4)
+    repeated = repeated_failure(history.views, OPTIONS)
+
+    assert repeated is not None
+    assert repeated.delay_left(OPTIONS, history.time + timedelta(seconds=30)) == 10
+    assert repeated.delay_left(OPTIONS, history.time + timedelta(seconds=3600)) == 0
+    assert repeated.delay_left(OPTIONS, history.time - timedelta(seconds=3600)) == 40

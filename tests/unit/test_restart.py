@@ -237,7 +237,7 @@ def test_delay_after_an_outage_begins_again_when_a_driver_has_lived_for_long() -
     decision = decide(snapshot(*views, epoch_zxid=20), OPTIONS, now=NOW)
 
     assert isinstance(decision, Resubmit)
-    assert decision.after == OPTIONS.restart_delay
+    assert decision.after <= OPTIONS.restart_delay
 
 
 def test_losses_before_a_long_life_that_an_outage_ended_are_not_counted() -> None:
