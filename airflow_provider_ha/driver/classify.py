@@ -174,7 +174,7 @@ _NETWORK = re.compile(
     r"|hdfs|http|httpcore|httpx|kafka|kazoo|mysql|oracledb|paramiko|psycopg2?|pymongo|pymysql|pyodbc|redis|requests"
     r"|s3fs|s3transfer|smtplib|socket|sqlalchemy|sqlite3|ssl|urllib3?|websockets?)(?:/|\.py$)"
 )
-_OURS = "/airflow_provider_ha/"
+_NEVER_ITS_OWN = re.compile(r"/airflow_provider_ha/|/py4j/|py4j-[^/]*\.zip/")  # a JVM that dies shows in py4j
 _WORKER = re.compile(r"pyspark(?:\.zip)?/(?:worker|daemon)\.py$")
 
 
@@ -220,7 +220,11 @@ def _is_of_the_query(link: Link) -> bool:
 
 
 def _is_mistake(link: Link, modules: Collection[str]) -> bool:
-    if link.name in _NO_APPLICATION or _through_a_connection(link.frames) or _OURS in link.frames[-1].path:
+    if (
+        link.name in _NO_APPLICATION
+        or _through_a_connection(link.frames)
+        or _NEVER_ITS_OWN.search(link.frames[-1].path)
+    ):
         return False
     if "." not in link.name:
         return link.name in _MISTAKES or _own(link.frames[-1])

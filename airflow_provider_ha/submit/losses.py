@@ -36,12 +36,18 @@ class LastFailure:
     log: str
 
     @property
+    def message(self) -> str:
+        """Return in one line what failed, and where."""
+        if self.failure is None:
+            return self.reason.partition("\n")[0]
+        where = f" in {self.failure.position}" if self.failure.batches else ""
+        return f"{self.failure.kind.value} {self.failure.error}{where}"
+
+    @property
     def sentence(self) -> str:
-        """Return it in one line."""
-        what = f"{self.failure.kind.value} {self.failure.error}" if self.failure is not None else self.reason
-        where = f" in {self.failure.position}" if self.failure is not None and self.failure.batches else ""
+        """Return the message with the attempt, and how often it has come."""
         often = f", {self.times} times since {self.since:%Y-%m-%d %H:%M:%S} UTC" if self.times > 1 else ""
-        return f"attempt {self.attempt}: {what}{where}{often}"
+        return f"attempt {self.attempt}: {self.message}{often}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +79,7 @@ class Losses:
             }
         fields = {"attempts": self.attempts, "failure": failure, "next_attempt_at": _text(self.next_attempt_at)}
         if last is not None and snapshot.state is JobState.LOST:
-            fields["message"] = last.reason
+            fields["message"] = last.message
         return fields
 
 

@@ -58,7 +58,8 @@ def test_lost_job_is_shown_with_its_failure_its_attempts_and_the_next_one(cluste
 
     document = show(spark_ha)
 
-    assert (document["state"], document["attempts"], document["message"]) == ("LOST", 3, "killed")
+    assert (document["state"], document["attempts"]) == ("LOST", 3)
+    assert document["message"] == "APPLICATION KeyError: 'price' in query 'rows' after batch 4"
     failure = document["failure"]
     assert {name: failure[name] for name in ("kind", "error_class", "message", "query", "batches", "attempt")} == {
         "kind": "APPLICATION",
@@ -103,6 +104,15 @@ def test_leader_that_vanished_is_shown_as_such(cluster: Cluster, spark_ha: Any) 
 
     assert "without a word from its supervisor" in document["message"]
     assert document["failure"]["attempt"] == 1
+
+
+def test_driver_that_was_killed_is_shown_with_what_its_supervisor_saw(cluster: Cluster, spark_ha: Any) -> None:
+    cluster.exited("flights")
+
+    document = show(spark_ha)
+
+    assert document["message"] == "killed"
+    assert (document["failure"]["kind"], document["failure"]["reason"]) == ("UNKNOWN", "killed")
 
 
 def test_job_that_never_failed_shows_none(cluster: Cluster, spark_ha: Any) -> None:

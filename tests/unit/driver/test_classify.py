@@ -143,10 +143,11 @@ def test_runtime_error_is_the_application_s_only_where_the_application_raises_it
     assert kind(in_batch(library)) is FailureKind.UNKNOWN
 
 
-def test_mistake_of_this_package_is_none_of_the_application() -> None:
-    ours = '  File "/venv/lib/python3.11/site-packages/airflow_provider_ha/driver/context.py", line 9, in f\n    x\n'
+@pytest.mark.parametrize("inner", ["airflow_provider_ha/driver/context.py", "py4j/clientserver.py"])
+def test_mistake_inside_this_package_or_py4j_is_none_of_the_application(inner: str) -> None:
+    frame = f'  File "/venv/lib/python3.11/site-packages/{inner}", line 9, in f\n    x\n'
 
-    assert kind(in_batch(ours + "TypeError: f() takes 1 argument")) is FailureKind.UNKNOWN
+    assert kind(in_batch(frame + "TypeError: f() takes 1 argument")) is FailureKind.UNKNOWN
 
 
 @pytest.mark.parametrize(
