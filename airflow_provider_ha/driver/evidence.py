@@ -43,7 +43,7 @@ def failure_of_driver(error: BaseException) -> Failure:
     kind = FailureKind.OUTAGE if retryable else FailureKind.UNKNOWN
     try:
         message = str(error)
-    except Exception:  # noqa: BLE001  # a text that cannot be made must not keep the process alive
+    except BaseException:  # noqa: BLE001  # a text that cannot be made must not keep the process alive
         message = ""
     return Failure(kind=kind, error_class=_name(error), message=_line(message, MESSAGE_LIMIT))
 
