@@ -156,6 +156,7 @@ CASES: dict[str, Callable[[Recorder], BaseException]] = {
     "application-cast": lambda r: r.ended(r.rows().selectExpr("cast(value as int)").writeStream.format("noop")),
     "application-analysis": lambda r: r.raised(lambda: r.rows().select("nope")),
     "application-parse": lambda r: r.raised(lambda: r.rows().selectExpr("value +* 1")),
+    "application-data-source": lambda r: r.raised(lambda: r.spark.readStream.format("none.such").load()),
     "outage-foreach-batch": lambda r: r.batches(lambda *_: _connect()),
     "outage-foreach-batch-wrapped": lambda r: r.batches(_wrapped),
     "outage-udf": lambda r: r.column(_in_worker),

@@ -81,6 +81,7 @@ _OF_PYSPARK = re.compile(
 )
 _OF_DATA = frozenset({"decimal.InvalidOperation", "decimal.DivisionByZero", "_pickle.PicklingError"})
 _OF_DATA_IN_A_WORKER = frozenset({"json.decoder.JSONDecodeError", "binascii.Error", "struct.error"})
+_MISSING_CLASS = frozenset({"ClassNotFoundException", "NoClassDefFoundError", "SparkClassNotFoundException"})  # a jar
 _WRAPPERS = frozenset(
     {
         "CapturedException",
@@ -125,6 +126,7 @@ _ROW_CONDITIONS = frozenset(
 _ANALYSIS = frozenset({"AnalysisException", "ExtendedAnalysisException", "ParseException"})
 # What a query names and does not find may lie on a file system, or in a catalog, that is away.
 _ABSENCE = re.compile(r"NOT_FOUND|NOT_EXIST|UNABLE_TO|CANNOT_|FAILED|INTERNAL|LOAD_|LOCATION|CATALOG|SCHEMA_INFER")
+_NO_SUCH_SOURCE = re.compile(r"(?i)failed to find (?:the )?data source")  # its jar is not shipped
 _ABSENT = re.compile(r"(?i)not exist|not found|no such|unable to|cannot be (?:read|found|loaded|inferred)|failed to")
 _OUTAGE_PACKAGES = (
     "com.amazonaws.",
@@ -205,7 +207,7 @@ def _sign(link: Link, modules: Collection[str]) -> _Sign:  # noqa: PLR0911  # on
         return _Sign.OUTAGE
     if link.short in _ANALYSIS:
         return _Sign.OUTAGE if link.condition == "PATH_NOT_FOUND" else _Sign.DOUBT
-    if link.condition in _ROW_CONDITIONS:
+    if link.condition in _ROW_CONDITIONS or link.short in _MISSING_CLASS:
         return _Sign.APPLICATION
     if link.short in _WRAPPERS:
         return _Sign.WRAPPER if not link.condition or link.condition in _WRAPPING_CONDITIONS else _Sign.DOUBT
@@ -214,6 +216,8 @@ def _sign(link: Link, modules: Collection[str]) -> _Sign:  # noqa: PLR0911  # on
 
 def _is_of_the_query(link: Link) -> bool:
     """Whether an analysis error is of what the query says, and not of something that it names and that is missing."""
+    if _NO_SUCH_SOURCE.search(link.message):
+        return True
     if link.condition and not link.condition.startswith("_LEGACY"):
         return _ABSENCE.search(link.condition) is None
     return _ABSENT.search(link.message) is None and _OUTAGE_WORDS.search(link.message) is None

@@ -51,14 +51,12 @@ class Failure(Model):
     @property
     def position(self) -> str:
         """Return for people where it failed."""
-        batches = self.batches or {}
+        batches = {name: batch for name, batch in (self.batches or {}).items() if batch >= 0}
         if self.query is not None:
-            committed = batches.get(self.query, -1)
-            where = f"query {self.query!r} after batch {committed}" if committed >= 0 else f"query {self.query!r}"
-            return where if committed >= 0 else f"{where} in its first batch"
-        if any(batch >= 0 for batch in batches.values()):
-            return "the script after " + ", ".join(f"batch {batch} of {name!r}" for name, batch in batches.items())
-        return "the script before any batch"
+            when = f"after batch {batches[self.query]}" if self.query in batches else "before its first batch"
+            return f"query {self.query!r} {when}"
+        after = ", ".join(f"batch {batch} of {name!r}" for name, batch in sorted(batches.items()))
+        return f"the script after {after}" if after else "the script before any batch"
 
     def repeats(self, other: Failure) -> bool:
         """Whether it is the same error at the same batch.

@@ -188,6 +188,8 @@ def test_broker_that_is_away_is_an_outage() -> None:
         ("[DATATYPE_MISMATCH.BINARY_OP_DIFF_TYPES] Cannot resolve", FailureKind.APPLICATION),
         ("[PATH_NOT_FOUND] Path does not exist: file:/data/in.", FailureKind.OUTAGE),
         ("[TABLE_OR_VIEW_NOT_FOUND] The table or view `t` cannot be found.", FailureKind.UNKNOWN),
+        ("Failed to find data source: kafka. Please deploy the application as per the deployment section of ...",
+         FailureKind.APPLICATION),
         ("[UNABLE_TO_INFER_SCHEMA] Unable to infer schema for JSON.", FailureKind.UNKNOWN),
         ("[_LEGACY_ERROR_TEMP_3102] Queries with streaming sources must be executed with writeStream.start()",
          FailureKind.APPLICATION),
@@ -202,6 +204,19 @@ def test_analysis_error_is_the_application_s_unless_something_is_missing(said: s
     )
 
     assert kind(text) is expected
+
+
+def test_class_that_no_jar_holds_is_a_missing_module() -> None:
+    text = (
+        "Traceback (most recent call last):\n"
+        '  File "/work/submissions/1-1/application/main.py", line 3, in <module>\n    f()\n'
+        "py4j.protocol.Py4JJavaError: An error occurred while calling o41.load.\n"
+        ": org.apache.spark.SparkClassNotFoundException: [DATA_SOURCE_NOT_FOUND] Failed to find the data source: x.\n"
+        "\tat org.apache.spark.sql.errors.QueryExecutionErrors$.dataSourceNotFoundError(QueryExecutionErrors.scala)\n"
+        "Caused by: java.lang.ClassNotFoundException: x.DefaultSource\n"
+    )
+
+    assert kind(text) is FailureKind.APPLICATION
 
 
 def test_data_that_cannot_be_decoded_is_certain_only_in_a_worker() -> None:
