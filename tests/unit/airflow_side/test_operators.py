@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -209,6 +210,16 @@ def test_remote_executors_are_allowed_only_by_name() -> None:
 
     assert [request.options.allow_remote_executors for request in asked] == [False, True]
     assert [request.allow_remote_executors for request in restores] == [False, True]
+
+
+def test_what_ends_a_run_is_the_dag_s_to_say() -> None:
+    asked: list[Any] = []
+    job: Any = SimpleNamespace(submit=asked.append)
+    thresholds = {"application_failures": 5, "application_failure_period": timedelta(hours=1)}
+
+    SparkHaSubmitOperator(task_id="t", job_id="j", application="app.py", **thresholds).start(job, "r")
+
+    assert (asked[0].options.application_failures, asked[0].options.application_failure_period) == (5, 3600.0)
 
 
 @pytest.mark.parametrize(("name", "value"), [("claim_mode", "LEGACY"), ("allow", ["MAYBE"])])
