@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 
 from airflow_provider_ha.errors import JobStateError
@@ -12,6 +15,7 @@ from airflow_provider_ha.jobs.model import HaOptions, JobState
 from airflow_provider_ha.submit.client import HaClient
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.driver_helpers import APPS, PATIENCE, Stream
+from tests.kafka_server import broker, connector_jars
 from tests.supervised_job import SupervisedJob
 
 
@@ -102,6 +106,39 @@ def test_source_whose_directory_is_away_for_several_attempts_ends_no_run(job: Su
     job.recover()
 
     job.await_committed(5, 2)
+    run = job.job.snapshot().run
+    assert run is not None
+    assert run.result is None
+
+
+@contextmanager
+def silent_broker() -> Iterator[None]:
+    """Freeze the broker that this process has started, for as long as the block lasts."""
+    (process,) = [child for child in psutil.Process().children() if "kafka.Kafka" in child.cmdline()]
+    process.suspend()
+    try:
+        yield
+    finally:
+        process.resume()
+
+
+def test_broker_that_is_silent_for_several_attempts_ends_no_run(job: SupervisedJob) -> None:
+    with broker() as kafka:
+        topic = kafka.new_topic()
+        kafka.add(topic, 10)
+        job.conf["spark.jars"] = connector_jars()
+        job.submit_script(APPS / "topic.py", [kafka.servers, topic])
+        job.await_committed(1, 0)
+
+        with silent_broker():
+            for attempt in (1, 2, 3):
+                assert await_failure(job, attempt).kind is FailureKind.OUTAGE
+                if attempt < 3:
+                    job.recover()
+        kafka.add(topic, 10)
+        job.recover()
+
+        job.await_committed(4, 1)
     run = job.job.snapshot().run
     assert run is not None
     assert run.result is None
