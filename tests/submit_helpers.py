@@ -107,10 +107,14 @@ def context(
 
 
 def request(
-    application: Path, *, request_id: str = "dag.task.run", mode: str = "wait", **values: object
+    application: Path,
+    *,
+    request_id: str = "dag.task.run",
+    mode: str = "wait",
+    options: HaOptions | None = None,
+    **values: object,
 ) -> SubmitRequest:
     """Return a request for the stand-in, with a secret in its conf and its arguments."""
-    options = HaOptions(restart_delay=0.05, restart_attempts=2)
     return SubmitRequest(
         job_id="flights",
         request_id=request_id,
@@ -118,7 +122,7 @@ def request(
         arguments=["--password", "argument-secret"],
         conf={"spark.hadoop.fs.s3a.secret.key": "conf-secret"},
         env={"STAND_IN": mode, "JOB_TOKEN": "env-secret"},
-        options=options,
+        options=options or HaOptions(restart_delay=0.05, restart_attempts=2),
         **values,  # type: ignore[arg-type]
     )
 

@@ -16,6 +16,7 @@ from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.names import check_job_id
 from airflow_provider_ha.submit.client import HaClient, JobClient
 from airflow_provider_ha.submit.job_owner import Acting
+from airflow_provider_ha.submit.losses import Losses, losses_of
 from airflow_provider_ha.submit.restart import outage_of
 
 
@@ -46,15 +47,19 @@ def list_jobs(context: typer.Context, as_json: AsJson = False) -> None:
 
 @app.command()
 def show(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
-    """Show one job: state, leader, run, queries, also those that its script has not started yet.
+    """Show one job: state, leader, run, last failure, next attempt, queries, also those that are not started yet.
 
     Exit 1: there is no such job.
     """
     with cluster(context, as_json=as_json) as client:
-        document = _document(client.job(job_id).snapshot())
+        job = client.job(job_id)
+        snapshot = job.snapshot()
+        losses = _losses(client, job, snapshot)
+        document = _document(snapshot) | losses.fields(snapshot)
     if as_json:
         console.print_json(document)
         return
+    document["failure"] = losses.last.sentence if losses.last is not None else None
     queries, not_started = document.pop("queries"), document.pop("not_started")
     console.print_fields(document)
     rows = [("yes", name, query) for name, query in queries.items()]
@@ -160,6 +165,15 @@ def _document(snapshot: JobSnapshot) -> dict[str, Any]:
         "queries": console.plain(snapshot.status.queries) if snapshot.status else {},
         "not_started": console.plain(snapshot.status.not_started) if snapshot.status else {},
     }
+
+
+def _losses(client: HaClient, job: JobClient, snapshot: JobSnapshot) -> Losses:
+    # The graph is in storage, which may be away: what ZooKeeper knows is shown all the same.
+    try:
+        options = job.graph(snapshot.run.run.graph).options if snapshot.run is not None else None
+    except HaError:
+        options = None
+    return losses_of(snapshot, options, now=client.clock.now())
 
 
 def _graph_document(job: JobClient, snapshot: JobSnapshot) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 from airflow_provider_ha.checkpoints.model import CheckpointKind
 from airflow_provider_ha.driver.drain_run import DrainStarter
+from airflow_provider_ha.driver.evidence import failure_of_driver, failure_of_run, own_modules
 from airflow_provider_ha.driver.exit_codes import ExitCode
 from airflow_provider_ha.driver.lead import Led
 from airflow_provider_ha.driver.leaving import Exit
@@ -52,7 +53,9 @@ class Ending:
             self._leave_finished()
         reason = failure or parts.registry.failure()
         if reason is not None:
-            self.way_out.leave(ExitCode.FAILED, reason)
+            modules = own_modules(self.led.graph)
+            told = failure_of_run(parts.script.error, parts.registry, modules=modules)
+            self.way_out.leave(ExitCode.FAILED, reason, failure=told)
         if not parts.registry.started:
             self._refuse(ApplicationRefusedError("the script ended without a streaming query"))
         self._finish()
@@ -96,7 +99,7 @@ class Ending:
             self.parts.writer.end(JobState.FAILED, reason=str(refusal))
             # At once: a query that was started before the refusal works until then. The supervisor cleans up.
             self.way_out.leave(ExitCode.REFUSED, str(refusal))
-        self.way_out.leave(ExitCode.FAILED, str(refusal))
+        self.way_out.leave(ExitCode.FAILED, str(refusal), failure=failure_of_driver(refusal))
 
     def _finish(self) -> NoReturn:
         """The script has ended well: a sharp checkpoint, and the run is finished.

@@ -17,13 +17,14 @@ from pathlib import Path
 
 from airflow_provider_ha.driver.exit_codes import ExitCode
 from airflow_provider_ha.jobs.driver_spec import OWNER_ONLY, write_private
+from airflow_provider_ha.jobs.failures import Failure
 from airflow_provider_ha.redaction import public
 
 
 FAILURE_FILE = "failure.json"
 RESERVE_FILE = "failure.reserve"
 REASON_LIMIT = 2000  # characters: the reason ends up in a znode and in a task's log
-ROOM = 32 * 1024  # bytes: a character takes 12 at most in JSON, and the code a few
+ROOM = 64 * 1024  # bytes: a character takes 12 at most in JSON, and the code a few
 
 _first = threading.Lock()  # threads may fail at the same moment
 
@@ -37,13 +38,18 @@ def reserve(directory: Path) -> None:
         write_private(directory / RESERVE_FILE, b" " * ROOM)
 
 
-def write_failure(directory: Path, code: ExitCode, reason: str) -> None:
+def write_failure(directory: Path, code: ExitCode, reason: str, failure: Failure | None = None) -> None:
     """Leave the reason without its secrets; the first one stays, because what follows a failure is only its echo.
 
     Never raises OSError.
+
+    :param failure: What the failure was, when the driver could tell.
     """
     reason = public(reason)
-    content = json.dumps({"code": int(code), "reason": reason[:REASON_LIMIT]}).encode()
+    told = {"code": int(code), "reason": reason[:REASON_LIMIT]}
+    if failure is not None:
+        told["failure"] = failure.model_dump(mode="json")
+    content = json.dumps(told).encode()
     try:
         with _first:
             if not (directory / FAILURE_FILE).exists():
@@ -77,5 +83,13 @@ def read_code(directory: Path) -> int | None:
     """Return the exit code that a driver left with its reason, or ``None``."""
     try:
         return int(json.loads((directory / FAILURE_FILE).read_bytes())["code"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def read_details(directory: Path) -> Failure | None:
+    """Return what the failure was, as the driver told it; ``None`` when it told nothing."""
+    try:
+        return Failure.model_validate(json.loads((directory / FAILURE_FILE).read_bytes())["failure"])
     except (OSError, ValueError, KeyError, TypeError):
         return None

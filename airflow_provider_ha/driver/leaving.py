@@ -22,9 +22,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from airflow_provider_ha.driver.evidence import failure_of_driver
 from airflow_provider_ha.driver.exit_codes import ExitCode
 from airflow_provider_ha.driver.failure import write_failure
 from airflow_provider_ha.errors import LeadershipError
+from airflow_provider_ha.jobs.failures import Failure
 
 
 log = logging.getLogger(__name__)
@@ -47,11 +49,19 @@ class Exit:
         """Remember the JVM, so that it can be killed when the leadership is lost."""
         self._jvm = pid if pid == os.getppid() else None  # in client mode spark-submit's JVM is our parent
 
-    def leave(self, code: ExitCode, reason: str = "", *, error: BaseException | None = None) -> NoReturn:
+    def leave(
+        self,
+        code: ExitCode,
+        reason: str = "",
+        *,
+        error: BaseException | None = None,
+        failure: Failure | None = None,
+    ) -> NoReturn:
         """End this process now; output that can be flushed is flushed.
 
         :param reason: Why, for the supervisor and the log; nothing is said of an end with ``DONE``.
         :param error: Goes into the log with its traceback.
+        :param failure: What the failure was, for the restart strategy.
         """
 
         def tell_log() -> None:
@@ -62,7 +72,7 @@ class Exit:
 
         def leave_reason() -> None:
             if code is not ExitCode.DONE:
-                write_failure(self._directory, code, reason)
+                write_failure(self._directory, code, reason, failure)
 
         def flush_output() -> None:
             sys.stdout.flush()
@@ -91,7 +101,8 @@ class Exit:
         """End this process because one of its threads cannot go on: half a driver would look like a whole one."""
         if isinstance(error, LeadershipError):
             self.leadership_lost(_text(error))
-        self.leave(ExitCode.FAILED, f"{type(error).__name__}: {_text(error)}", error=error)
+        reason = f"{type(error).__name__}: {_text(error)}"
+        self.leave(ExitCode.FAILED, reason, error=error, failure=failure_of_driver(error))
 
     def _kill_jvm(self) -> None:
         if self._jvm is not None and self._jvm == os.getppid():

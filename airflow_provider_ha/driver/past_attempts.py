@@ -76,7 +76,7 @@ class PastAttempts:
 
     @property
     def _kept(self) -> int:
-        return max(ATTEMPTS, self.options.restart_attempts + 2)
+        return max(ATTEMPTS, self.options.restart_attempts + 2, self.options.application_failures + 2)
 
     @property
     def _parent(self) -> Path:

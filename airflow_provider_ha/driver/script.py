@@ -23,9 +23,12 @@ class Script:
     def __init__(self, path: Path, arguments: Sequence[str]) -> None:
         self._path = path
         self._arguments = list(arguments)
+        self.error: BaseException | None = None
+        """What the last run raised, ``sys.exit`` with a failure included."""
 
     def run(self) -> str | None:
         """Run it on this thread; return why it failed, or ``None`` when it ended well (also with ``sys.exit(0)``)."""
+        self.error = None
         sys.argv = [str(self._path), *self._arguments]
         directory = str(self._path.parent)
         if sys.path[:1] != [directory]:
@@ -33,8 +36,12 @@ class Script:
         try:
             runpy.run_path(str(self._path), run_name="__main__")
         except SystemExit as error:
-            return None if error.code in (None, 0) else f"{self._path.name} ended with sys.exit({error.code!r})"
+            if error.code in (None, 0):
+                return None
+            self.error = error
+            return f"{self._path.name} ended with sys.exit({error.code!r})"
         except BaseException as error:  # noqa: BLE001  # whatever the script raised is how it ended
+            self.error = error
             traceback.print_exc()
             return f"{self._path.name} failed: {type(error).__name__}: {error}"
         return None

@@ -33,13 +33,14 @@ from airflow_provider_ha.coordination.records import create_once
 from airflow_provider_ha.coordination.session_close import close_session
 from airflow_provider_ha.driver import after_death, spark_submit
 from airflow_provider_ha.driver.exit_codes import ExitCode
-from airflow_provider_ha.driver.failure import read_code, read_failure
+from airflow_provider_ha.driver.failure import read_code, read_details, read_failure
 from airflow_provider_ha.driver.processes import DeathWatch, ProcessTree, become_subreaper
 from airflow_provider_ha.driver.room import require_room
 from airflow_provider_ha.driver.supervisor_lock import lock_directory
 from airflow_provider_ha.errors import ConfigurationError, HaError, StorageUnavailableError
 from airflow_provider_ha.jobs.artifacts import fetch_application
 from airflow_provider_ha.jobs.driver_spec import DriverSpec, read_session, write_private
+from airflow_provider_ha.jobs.failures import MESSAGE_LIMIT, Failure, FailureKind
 from airflow_provider_ha.jobs.model import JobGraph, SubmissionExit
 from airflow_provider_ha.redaction import public, remember, secret_values, secrets_of
 from airflow_provider_ha.storage.blobs import get_blob
@@ -216,6 +217,7 @@ def _write_exit(spec: DriverSpec, ending: Ending) -> None:
         reason=public(f"{told} ({ending.reason})" if told else ending.reason),
         log=str(spec.driver_log),
         outage=ending.outage or read_code(spec.directory) == ExitCode.OUTAGE,
+        failure=_failure(spec, told),
         at=SystemClock().now(),
     )
     coordinator = KazooCoordinator.connect(spec.config)
@@ -223,6 +225,14 @@ def _write_exit(spec: DriverSpec, ending: Ending) -> None:
         create_once(coordinator, paths.submission_exit(spec.run, spec.attempt), record)
     finally:
         coordinator.close()
+
+
+def _failure(spec: DriverSpec, reason: str | None) -> Failure | None:
+    """Return what the driver told of its failure. One that lost its leadership has met an outage of ZooKeeper."""
+    if read_code(spec.directory) == ExitCode.LEADERSHIP_LOST:
+        said = public(reason or "").partition("\n")[0][:MESSAGE_LIMIT]
+        return Failure(kind=FailureKind.OUTAGE, error_class=ExitCode.LEADERSHIP_LOST.name, message=said)
+    return read_details(spec.directory)
 
 
 def _not_started(error: Exception) -> Ending:

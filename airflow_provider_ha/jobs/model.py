@@ -6,8 +6,9 @@ from datetime import datetime
 from enum import Enum
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
+from airflow_provider_ha.jobs.failures import Failure, FailureKind
 from airflow_provider_ha.pointers.ownership import ClaimMode
 from airflow_provider_ha.records import Model, Record
 
@@ -59,11 +60,18 @@ class HaOptions(Model):
 
     :param checkpoint_interval: Seconds between two checkpoint pointers; batches in between are coalesced.
     :param retained_checkpoints: How many completed checkpoints are kept; at least 1.
-    :param restart_attempts: How often a lost driver is submitted again before the run fails; -1 for no limit. A
-        submission that an outage of storage or ZooKeeper keeps from running the script is not counted.
+    :param restart_attempts: How often a lost driver is submitted again before the run fails; -1, the default, for no
+        limit. A submission that met an outage (storage, a connection, memory, an executor, a broker, ZooKeeper) is not
+        counted.
     :param restart_delay: Seconds before the first re-submission; doubles with each, up to *restart_delay_max*.
     :param restart_delay_max: Upper bound of the delay in seconds.
     :param restart_reset_after: Seconds of life after which the counter of attempts begins again.
+    :param application_failures: How often the same error of the application at the same batch ends the run; -1 for
+        never.
+    :param application_failure_period: Seconds that have to lie between the first and the last of these at least.
+    :param application_delay: Seconds before the next submission once such an error has repeated; doubles each time, up
+        to *application_delay_max*.
+    :param application_delay_max: Upper bound of that delay in seconds.
     :param allow_new_queries: Whether the script may start queries of other names after a loss, in place of those that
         it had: a name with a time in it begins from nothing, and the query that it replaces stays behind.
     :param min_batches_to_retain: Spark's ``spark.sql.streaming.minBatchesToRetain``.
@@ -75,15 +83,26 @@ class HaOptions(Model):
 
     checkpoint_interval: float = Field(default=10.0, ge=0)
     retained_checkpoints: int = Field(default=3, ge=1)
-    restart_attempts: int = Field(default=10, ge=-1)
+    restart_attempts: int = Field(default=-1, ge=-1)
     restart_delay: float = Field(default=1.0, ge=0)
     restart_delay_max: float = Field(default=60.0, ge=0)
     restart_reset_after: float = Field(default=600.0, ge=0)
+    application_failures: int = Field(default=3)
+    application_failure_period: float = Field(default=600.0, ge=0)
+    application_delay: float = Field(default=10.0, ge=0)
+    application_delay_max: float = Field(default=300.0, ge=0)
     allow_new_queries: bool = False
     min_batches_to_retain: int = Field(default=100, ge=10)
     kafka_bootstrap: dict[str, str] = {}
     kafka_properties: str | None = None
     allow_remote_executors: bool = False
+
+    @field_validator("application_failures")
+    @classmethod
+    def _check_application_failures(cls, value: int) -> int:
+        if value != -1 and value < 2:  # noqa: PLR2004  # one failure has not repeated
+            raise ValueError("should be 2 or more, or -1 for never")
+        return value
 
 
 class JobGraph(Record):
@@ -201,6 +220,7 @@ class RunResult(Record):
     :param reason: For people.
     :param checkpoint: Number of the last checkpoint.
     :param drained: Query -> what the drain wrote, when the run was terminated.
+    :param failure: The error of the application that ended it.
     """
 
     kind: ClassVar[str] = "run-result"
@@ -211,6 +231,7 @@ class RunResult(Record):
     reason: str = ""
     checkpoint: int | None = None
     drained: dict[str, DrainedQuery] = {}
+    failure: Failure | None = None
     at: datetime
 
 
@@ -275,6 +296,7 @@ class SubmissionExit(Record):
     :param pids: Every process that could have written for the job, all gone.
     :param reason: For people, with the last lines that matter.
     :param outage: Whether storage or ZooKeeper kept it from running the script: such an end counts as no attempt.
+    :param failure: What the driver said of its failure; ``None`` for one that was killed, or ended without a word.
     """
 
     kind: ClassVar[str] = "submission-exit"
@@ -284,7 +306,13 @@ class SubmissionExit(Record):
     reason: str = ""
     log: str = ""
     outage: bool = False
+    failure: Failure | None = None
     at: datetime
+
+    @property
+    def met_outage(self) -> bool:
+        """Whether an outage ended it, before or while the script ran: it counts as no attempt."""
+        return self.outage or (self.failure is not None and self.failure.kind is FailureKind.OUTAGE)
 
 
 class Recovery(Record):

@@ -51,8 +51,13 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
     :param force: Act although the job belongs to another DAG (``job_owner`` of the operator that submitted it).
     :param when_killed: What a user's mark-failed or mark-success of the waiting task does to the job: ``"detach"``
         (nothing), ``"stop_with_checkpoint"`` or ``"cancel"``. A clear never touches it: the next try attaches again.
-    :param restart_attempts: How often a lost driver is submitted again before the run fails; -1 for no limit.
+    :param restart_attempts: How often a lost driver is submitted again before the run fails; no limit when left out.
+        What meets an outage is not counted.
     :param restart_delay: Time before the first of these; doubles with each.
+    :param application_failures: How often the same error of the application (a traceback of the script, an analysis
+        error, a missing module) at the same batch ends the run FAILED: 3 when left out, -1 for never.
+    :param application_failure_period: Time that has to lie between the first and the last of these: ten minutes when
+        left out.
     :param checkpoint_interval: Time between two checkpoints.
     :param retained_checkpoints: How many completed checkpoints are kept; at least 1.
     :param allow_new_queries: Whether the script may start queries of other names after a loss, in place of those that
@@ -107,6 +112,8 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
         allow: Sequence[str] = ("SAFE",),
         restart_attempts: int | None = None,
         restart_delay: float | timedelta | None = None,
+        application_failures: int | None = None,
+        application_failure_period: float | timedelta | None = None,
         checkpoint_interval: float | timedelta | None = None,
         retained_checkpoints: int | None = None,
         allow_new_queries: bool | None = None,
@@ -134,6 +141,8 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
         self.allow = allow
         self.restart_attempts = restart_attempts
         self.restart_delay = restart_delay
+        self.application_failures = application_failures
+        self.application_failure_period = application_failure_period
         self.checkpoint_interval = checkpoint_interval
         self.retained_checkpoints = retained_checkpoints
         self.allow_new_queries = allow_new_queries
@@ -162,6 +171,8 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
                 options=ha_options(
                     restart_attempts=self.restart_attempts,
                     restart_delay=self.restart_delay,
+                    application_failures=self.application_failures,
+                    application_failure_period=self.application_failure_period,
                     checkpoint_interval=self.checkpoint_interval,
                     retained_checkpoints=self.retained_checkpoints,
                     allow_new_queries=self.allow_new_queries,

@@ -16,6 +16,7 @@ from airflow_provider_ha.coordination.coordinator import Op
 from airflow_provider_ha.coordination.election import Leadership, acquire
 from airflow_provider_ha.errors import JobStateError, LeadershipUnavailableError
 from airflow_provider_ha.jobs import operations
+from airflow_provider_ha.jobs.failures import Failure
 from airflow_provider_ha.jobs.model import JobState, LeaderInfo, Operation, OperationKind, RunResult
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.submit.context import JobContext, who
@@ -34,10 +35,12 @@ def conclude(
     reason: str,
     by: str,
     operation: Operation | None = None,
+    failure: Failure | None = None,
 ) -> RunResult:
     """Write the result of the newest run, and remove its graph pointer, in one fenced transaction.
 
     :param operation: Completed in the same transaction.
+    :param failure: The error of the application that ends the run.
     :raises JobStateError: There is no live run, or somebody leads it.
     :raises LeadershipUnavailableError: Somebody became the leader meanwhile.
     """
@@ -55,6 +58,7 @@ def conclude(
             epoch=leadership.epoch,
             reason=f"{reason} ({who(by)})",
             checkpoint=snapshot.latest_checkpoint,
+            failure=failure,
             at=job.clock.now(),
         )
         job.journal.result(number, result)

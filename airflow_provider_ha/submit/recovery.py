@@ -44,7 +44,7 @@ def recover(job: JobContext, *, by: str, wait: bool = True, overdue: bool = Fals
             conclude(job, JobState.CANCELED, reason="canceled without a driver", by=by, operation=wanted)
             raise _over(job.job_id, job.runs.get(run.run.number))
         if isinstance(decision, GiveUp):
-            conclude(job, JobState.FAILED, reason=decision.reason, by=by)
+            conclude(job, JobState.FAILED, reason=decision.reason, by=by, failure=decision.failure)
             raise _failed(job.job_id, decision)
         if not isinstance(decision, Resubmit):
             attempt = ensure_submitted(job, run.run.number, by=by)

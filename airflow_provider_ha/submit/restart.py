@@ -1,11 +1,12 @@
 """The restart strategy: what a lost driver means for its run. Pure: a snapshot goes in, a decision comes out.
 
-The driver's code is not asked whether it should be started again: a script that cannot work writes its run's result,
-and a run with a result is never run again. What is left are losses, and those are counted.
+The driver's code is not asked whether it should be started again: a script that is refused writes its run's result,
+and a run with a result is never run again. An error of the application that repeats at the same batch ends the run
+(``submit.repeated``). What is left are losses, and those are counted where the job sets a limit.
 
-Invariant: a submission that an outage of storage or ZooKeeper kept from running the script is no loss of the job. It
-counts as no attempt, however often it happens, and only makes the delay grow: a disk that is full for an hour costs the
-hour, never the run.
+Invariant: a submission that met an outage is no loss of the job, whether storage or ZooKeeper kept it from running the
+script or the script met it later. It counts as no attempt, however often it happens, and only makes the delay grow: a
+disk that is full for an hour, or a broker that is away, costs the hour, never the run.
 """
 
 from __future__ import annotations
@@ -14,9 +15,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import takewhile
 
+from airflow_provider_ha.jobs.failures import Failure
 from airflow_provider_ha.jobs.model import HaOptions, JobState
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.submit.repeated import repeated_failure
+
+
+WITHOUT_A_WORD = "its leadership ended without a word from its supervisor"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +51,14 @@ class Resubmit:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """The run has used up its attempts.
+    """The run has used up its attempts, or its application fails again and again at the same batch.
 
     :param reason: For people.
+    :param failure: The error of the application.
     """
 
     reason: str
+    failure: Failure | None = None
 
 
 Decision = Keep | Over | Resubmit | GiveUp
@@ -71,15 +79,19 @@ def decide(snapshot: JobSnapshot, options: HaOptions, *, now: datetime, newest_i
     lost = snapshot.state is JobState.LOST or (newest_is_gone and snapshot.leader is None)
     if newest is None or not lost:
         return Keep()
+    repeated = repeated_failure(run.submissions, options)
+    if repeated is not None and repeated.ends_the_run(options):
+        return GiveUp(f"{repeated.reason} (log: {_log(newest)})", repeated.failure)
     used = attempts_used(run.submissions, options, now)
-    outages = trailing_outages(run.submissions)
-    if not outages and 0 <= options.restart_attempts <= used:
+    if not _met_outage(newest) and 0 <= options.restart_attempts <= used:
         return GiveUp(_given_up(run, newest, used))
+    outages = _outages_in_a_row(run.submissions, options)
+    again = repeated.delay_left(options, now) if repeated is not None else 0.0
     led = snapshot.epoch_zxid > newest.created_zxid
     return Resubmit(
         attempt=newest.submission.attempt + 1,
         lost_epoch=snapshot.epoch if led and snapshot.recovery is None else None,
-        after=_delay_left(newest, used + outages, options, now),
+        after=max(again, _delay_left(newest, used + outages, options, now)),
     )
 
 
@@ -90,22 +102,32 @@ def attempts_used(submissions: tuple[SubmissionView, ...], options: HaOptions, n
     """
     counted = 0
     for view in reversed(submissions):
-        if _met_outage(view):
-            continue
-        counted += 1
-        end = view.exit.at if view.exit is not None else now
-        if (
-            view.started is not None
-            and (end - view.submission.created_at).total_seconds() >= options.restart_reset_after
-        ):
+        long = _lived_long(view, options, now)
+        counted += long or not _met_outage(view)
+        if long:
             break
         now = view.submission.created_at
     return max(0, counted - 1)  # the first of them was no re-submission
 
 
+def _lived_long(view: SubmissionView, options: HaOptions, now: datetime) -> bool:
+    end = view.exit.at if view.exit is not None else now
+    lived = (end - view.submission.created_at).total_seconds()
+    return view.started is not None and lived >= options.restart_reset_after
+
+
+def _outages_in_a_row(submissions: tuple[SubmissionView, ...], options: HaOptions) -> int:
+    """Return how many of the newest submissions an outage ended, since a driver last lived for long."""
+
+    def short(view: SubmissionView) -> bool:
+        return _met_outage(view) and not _lived_long(view, options, view.submission.created_at)
+
+    return sum(1 for _ in takewhile(short, reversed(submissions)))
+
+
 def trailing_outages(submissions: tuple[SubmissionView, ...]) -> int:
     """Return how many of the newest submissions in a row an outage kept from running the script."""
-    return sum(1 for _ in takewhile(_met_outage, reversed(submissions)))
+    return sum(1 for _ in takewhile(_kept_from_running, reversed(submissions)))
 
 
 def outage_of(run: RunView) -> str:
@@ -118,8 +140,12 @@ def outage_of(run: RunView) -> str:
     return f"{count} launches since {since:%Y-%m-%d %H:%M:%S} UTC, none counts as an attempt: {newest.exit.reason}"
 
 
-def _met_outage(view: SubmissionView) -> bool:
+def _kept_from_running(view: SubmissionView) -> bool:
     return view.exit is not None and view.exit.outage
+
+
+def _met_outage(view: SubmissionView) -> bool:
+    return view.exit is not None and view.exit.met_outage
 
 
 def delay(used: int, options: HaOptions) -> float:
@@ -136,6 +162,9 @@ def _delay_left(newest: SubmissionView, used: int, options: HaOptions, now: date
 
 
 def _given_up(run: RunView, newest: SubmissionView, used: int) -> str:
-    last = newest.exit.reason if newest.exit is not None else "its leadership ended without a word from its supervisor"
-    log = newest.started.log if newest.started is not None else "no log"
-    return f"the driver of run {run.run.number} was lost {used + 1} times; the last time: {last} (log: {log})"
+    last = newest.exit.reason if newest.exit is not None else WITHOUT_A_WORD
+    return f"the driver of run {run.run.number} was lost {used + 1} times; the last time: {last} (log: {_log(newest)})"
+
+
+def _log(newest: SubmissionView) -> str:
+    return newest.started.log if newest.started is not None else "no log"

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.jobs.failures import Failure, FailureKind
 from airflow_provider_ha.jobs.model import (
     Blob,
     HaOptions,
@@ -28,6 +29,15 @@ from airflow_provider_ha.submit.restart import GiveUp, Keep, Over, Resubmit, att
 
 NOW = datetime(2013, 1, 1, 12, tzinfo=timezone.utc)
 OPTIONS = HaOptions(restart_attempts=2, restart_delay=1, restart_delay_max=60, restart_reset_after=600)
+MISTAKE = Failure(
+    kind=FailureKind.APPLICATION,
+    error_class="KeyError",
+    message="'price'",
+    query="rows",
+    batches={"rows": 4},
+    location="main.py:12 in write",
+)
+AWAY = Failure(kind=FailureKind.OUTAGE, error_class="TimeoutException", query="rows", batches={"rows": 4})
 RUN = Run(number=1, graph=Blob(sha256="0" * 64, size=1), start=StartPoint(), request_id="r", created_at=NOW)
 
 
@@ -197,3 +207,64 @@ def test_outage_that_is_waited_out_is_told_with_its_beginning_and_its_reason() -
     assert "2 launches since 2013-01-01 11:58:30 UTC" in told
     assert "No space left on device" in told
     assert outage_of(replace(run, submissions=(*run.submissions, submission(4, ended=False)))) == ""
+
+
+def failed(attempt: int, failure: Failure, *, died: float = 0, lived: float = 5) -> SubmissionView:
+    """A submission whose driver told why it failed, *died* seconds ago."""
+    view = submission(attempt, lived=lived, died=died)
+    assert view.exit is not None
+    return replace(view, exit=view.exit.model_copy(update={"failure": failure}))
+
+
+def test_outage_that_the_script_meets_uses_up_no_attempt_however_often() -> None:
+    views = tuple(failed(attempt, AWAY) for attempt in range(1, 40))
+
+    decision = decide(snapshot(*views, epoch_zxid=20), OPTIONS, now=NOW)
+
+    assert attempts_used(views, OPTIONS, NOW) == 0
+    assert decision == Resubmit(attempt=40, lost_epoch=1, after=60)
+
+
+def test_no_loss_ends_a_run_by_default() -> None:
+    views = tuple(submission(attempt) for attempt in range(1, 60))
+
+    assert isinstance(decide(snapshot(*views, epoch_zxid=20), HaOptions(), now=NOW), Resubmit)
+
+
+def test_delay_after_an_outage_begins_again_when_a_driver_has_lived_for_long() -> None:
+    views = (*(failed(attempt, AWAY) for attempt in range(1, 9)), failed(9, AWAY, lived=601))
+
+    decision = decide(snapshot(*views, epoch_zxid=20), OPTIONS, now=NOW)
+
+    assert isinstance(decision, Resubmit)
+    assert decision.after <= OPTIONS.restart_delay
+
+
+def test_losses_before_a_long_life_that_an_outage_ended_are_not_counted() -> None:
+    views = (submission(1), submission(2), failed(3, AWAY, lived=601), submission(4))
+
+    assert attempts_used(views, OPTIONS, NOW) == 1
+
+
+def test_error_of_the_application_that_repeats_ends_the_run_with_its_class_and_its_text() -> None:
+    views = (failed(1, MISTAKE, died=700), failed(2, MISTAKE, died=300), failed(3, MISTAKE))
+    unlimited = OPTIONS.model_copy(update={"restart_attempts": -1})
+
+    decision = decide(snapshot(*views, epoch_zxid=20), unlimited, now=NOW)
+
+    assert isinstance(decision, GiveUp)
+    assert decision.failure == MISTAKE
+    assert decision.reason == (
+        "KeyError: 'price': an error of the application, in query 'rows' after batch 4 at main.py:12 in write, 3 times "
+        "in 12 min (log: /log)"
+    )
+
+
+def test_error_that_has_repeated_waits_longer_than_the_restart_strategy_wants() -> None:
+    views = tuple(failed(attempt, MISTAKE) for attempt in range(1, 4))
+    unlimited = OPTIONS.model_copy(update={"restart_attempts": -1})
+
+    decision = decide(snapshot(*views, epoch_zxid=20), unlimited, now=NOW)
+
+    assert isinstance(decision, Resubmit)
+    assert decision.after == 2 * unlimited.application_delay

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -152,7 +153,7 @@ def test_a_restore_refuses_a_verdict_that_does_not_exist() -> None:
 
 
 def test_options_that_were_not_given_keep_their_defaults_and_wrong_ones_are_named() -> None:
-    assert ha_options(restart_attempts=None).restart_attempts == 10
+    assert ha_options(restart_attempts=None).restart_attempts == -1
     with pytest.raises(ConfigurationError, match="retained_checkpoints"):
         ha_options(retained_checkpoints=0)
 
@@ -208,6 +209,16 @@ def test_remote_executors_are_allowed_only_by_name() -> None:
 
     assert [request.options.allow_remote_executors for request in asked] == [False, True]
     assert [request.allow_remote_executors for request in restores] == [False, True]
+
+
+def test_what_ends_a_run_is_the_dag_s_to_say() -> None:
+    asked: list[Any] = []
+    job: Any = SimpleNamespace(submit=asked.append)
+    thresholds = {"application_failures": 5, "application_failure_period": timedelta(hours=1)}
+
+    SparkHaSubmitOperator(task_id="t", job_id="j", application="app.py", **thresholds).start(job, "r")
+
+    assert (asked[0].options.application_failures, asked[0].options.application_failure_period) == (5, 3600.0)
 
 
 @pytest.mark.parametrize(("name", "value"), [("claim_mode", "LEGACY"), ("allow", ["MAYBE"])])

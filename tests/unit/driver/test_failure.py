@@ -11,7 +11,16 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.driver.exit_codes import ExitCode
-from airflow_provider_ha.driver.failure import FAILURE_FILE, REASON_LIMIT, read_failure, reserve, write_failure
+from airflow_provider_ha.driver.failure import (
+    FAILURE_FILE,
+    REASON_LIMIT,
+    ROOM,
+    read_details,
+    read_failure,
+    reserve,
+    write_failure,
+)
+from airflow_provider_ha.jobs.failures import Failure
 
 
 def test_the_first_reason_of_a_failure_stays(tmp_path: Path) -> None:
@@ -83,3 +92,21 @@ def test_a_full_disk_keeps_no_reason_from_being_written(tmp_path: Path) -> None:
     )
 
     assert run.stdout.split("\n")[:2] == ["28", "the cause"]
+
+
+def test_what_the_failure_was_is_read_back_beside_the_longest_reason(tmp_path: Path) -> None:
+    reserve(tmp_path)
+    wide = "\N{GRINNING FACE}"
+    told = Failure(error_class=wide * 200, message=wide * 500, query="q", batches={"q": 4}, location=wide * 200)
+
+    write_failure(tmp_path, ExitCode.FAILED, wide * REASON_LIMIT, told)
+
+    assert read_details(tmp_path) == told
+    assert (tmp_path / FAILURE_FILE).stat().st_size < ROOM
+
+
+def test_failure_of_a_driver_of_an_older_release_has_no_details(tmp_path: Path) -> None:
+    write_failure(tmp_path, ExitCode.FAILED, "the cause")
+
+    assert read_details(tmp_path) is None
+    assert read_details(tmp_path / "nowhere") is None

@@ -1,0 +1,247 @@
+"""Whose error it is that made a driver fail. Pure: the text of an error goes in, a kind comes out.
+
+Invariant: ``APPLICATION`` is what is certain. One sign of an outage anywhere in the chain makes it an outage; one
+exception that could have come from one leaves it unknown: a library that reads what a server answers raises a
+``ValueError`` as well. Names and conditions are those of Spark 4 and of Python's own libraries.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import Enum
+
+from airflow_provider_ha.driver.error_text import Frame, Link, links
+from airflow_provider_ha.jobs.failures import FailureKind
+
+
+class _Sign(Enum):
+    APPLICATION = 1
+    OUTAGE = 2
+    DOUBT = 3
+    WRAPPER = 4  # says nothing: its cause does
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a text says.
+
+    :param link: The exception that tells; ``None`` when the text names none.
+    """
+
+    kind: FailureKind
+    link: Link | None = None
+
+    @property
+    def location(self) -> str:
+        """Innermost line of the application: ``main.py:12 in write``; empty without one."""
+        frames = self.link.frames if self.link is not None else ()
+        own = next((frame for frame in reversed(frames) if _own(frame)), None)
+        if own is None:
+            return ""
+        return f"{own.path.rpartition('/')[2]}:{own.line}" + (f" in {own.function}" if own.function else "")
+
+
+# Raised by a mistake in code, or by a row that the code does not expect: no server's absence raises them by itself.
+_MISTAKES = frozenset(
+    {
+        "ArithmeticError",
+        "AssertionError",
+        "AttributeError",
+        "FloatingPointError",
+        "ImportError",
+        "IndentationError",
+        "IndexError",
+        "KeyError",
+        "LookupError",
+        "ModuleNotFoundError",
+        "NameError",
+        "NotImplementedError",
+        "OverflowError",
+        "RecursionError",
+        "StopIteration",
+        "SyntaxError",
+        "TabError",
+        "TypeError",
+        "UnboundLocalError",
+        "UnicodeDecodeError",
+        "UnicodeEncodeError",
+        "UnicodeError",
+        "UnicodeTranslateError",
+        "ValueError",
+        "ZeroDivisionError",
+    }
+)
+_ANYTHING = frozenset({"Exception", "RuntimeError"})  # libraries raise them for everything: only the application's own
+_NO_APPLICATION = frozenset({"BaseException", "SystemExit", "KeyboardInterrupt", "GeneratorExit", "SystemError"})
+_OF_PYSPARK = re.compile(
+    r"pyspark\.errors\.exceptions\.base\.PySpark"
+    r"(?:Value|Type|Index|Attribute|Assertion|NotImplemented|Pickling|Key|Import)Error"
+)
+_OF_DATA = frozenset({"decimal.InvalidOperation", "decimal.DivisionByZero", "_pickle.PicklingError"})
+_OF_DATA_IN_A_WORKER = frozenset({"json.decoder.JSONDecodeError", "binascii.Error", "struct.error"})
+_MISSING_CLASS = frozenset({"ClassNotFoundException", "NoClassDefFoundError", "SparkClassNotFoundException"})  # a jar
+_WRAPPERS = frozenset(
+    {
+        "CapturedException",
+        "ExecutionException",
+        "ForeachBatchUserFuncException",
+        "InvocationTargetException",
+        "Py4JException",
+        "Py4JJavaError",
+        "PythonException",
+        "QueryExecutionException",
+        "SparkException",
+        "SparkUserAppException",
+        "StreamingQueryException",
+        "UndeclaredThrowableException",
+        "UnknownException",
+    }
+)
+_WRAPPING_CONDITIONS = frozenset(
+    {
+        "FAILED_EXECUTE_UDF",
+        "FOREACH_BATCH_USER_FUNCTION_ERROR",
+        "FOREACH_USER_FUNCTION_ERROR",
+        "STREAM_FAILED",
+        "TASK_WRITE_FAILED",
+    }
+)
+_ROW_CONDITIONS = frozenset(
+    {
+        "ARITHMETIC_OVERFLOW",
+        "BINARY_ARITHMETIC_OVERFLOW",
+        "CAST_INVALID_INPUT",
+        "CAST_OVERFLOW",
+        "CANNOT_PARSE_TIMESTAMP",
+        "DIVIDE_BY_ZERO",
+        "INVALID_ARRAY_INDEX",
+        "INVALID_ARRAY_INDEX_IN_ELEMENT_AT",
+        "NUMERIC_VALUE_OUT_OF_RANGE",
+        "REMAINDER_BY_ZERO",
+        "USER_RAISED_EXCEPTION",
+    }
+)
+_ANALYSIS = frozenset({"AnalysisException", "ExtendedAnalysisException", "ParseException"})
+# What a query names and does not find may lie on a file system, or in a catalog, that is away.
+_ABSENCE = re.compile(r"NOT_FOUND|NOT_EXIST|UNABLE_TO|CANNOT_|FAILED|INTERNAL|LOAD_|LOCATION|CATALOG|SCHEMA_INFER")
+_NO_SUCH_SOURCE = re.compile(r"(?i)failed to find (?:the )?data source")  # its jar is not shipped
+_ABSENT = re.compile(r"(?i)not exist|not found|no such|unable to|cannot be (?:read|found|loaded|inferred)|failed to")
+_OUTAGE_PACKAGES = (
+    "com.amazonaws.",
+    "com.azure.",
+    "com.google.cloud.",
+    "io.grpc.",
+    "io.netty.",
+    "java.io.",
+    "java.net.",
+    "java.nio.",
+    "javax.net.",
+    "kazoo.",
+    "botocore.",
+    "org.apache.hadoop.",
+    "org.apache.kafka.",
+    "org.apache.spark.rpc.",
+    "org.apache.spark.shuffle.",
+    "org.apache.spark.storage.",
+    "org.apache.zookeeper.",
+    "software.amazon.",
+)
+_OUTAGE_NAME = re.compile(
+    r"Abort|AccessDenied|Away|BlockingIO|Broker|Busy|Cancel|ChildProcess|Connect|Credential|Deadline|Deadlock|Disconnect"
+    r"|DiskSpace|Dns|Down|EOF|Endpoint|Executor|FetchFailed|FileExists|FileNotFound|Http|IOError|IOException|Interface"
+    r"|Interrupt|Killed|Leader|LockTimeout|Lost|MemoryError|Network|NoSuchFile|NotADirectory|IsADirectory"
+    r"|NotLeader|OSError|Offline|OperationalError|OutOfMemory|Outage|PathNotFound|Permission|ProcessLookup|Quota"
+    r"|RateLimit|Refused|Retries|Retry|ServerError|ServiceE|ServiceUnavailable|Session(?:Expired|Lost)|Shutdown|Socket"
+    r"|SSL|Ssl|TaskKilled|Temporar|Throttl|TimedOut|Timeout|TooMany|Transient|Transport|Unavailable|Unreachable|ZooKeeper"
+)
+_OUTAGE_WORDS = re.compile(
+    r"(?i)\btime[ds]?[ -]?out\b|connection (?:was |is )?(?:refused|reset|closed|aborted|lost|broken|error)"
+    r"|(?:could not|cannot|can't|failed to|unable to) (?:connect|establish|reach|obtain a new comm)"
+    r"|resolve (?:the )?(?:host|name|address)|unreachable|no route to host|broken pipe|name resolution|unknown host"
+    r"|name or service not known"
+    r"|service unavailable|temporarily unavailable|bad gateway|too many (?:requests|open files|connections)"
+    r"|\b(?:http|status)\D{0,20}(?:408|425|429|5\d\d)\b|no space left|disk quota|read-only file system"
+    r"|stale file handle|input/output error|out of memory|java heap space|gc overhead|cannot allocate memory|\boom\b"
+    r"|executor ?lost|lost executor|exited unexpectedly|worker (?:died|crashed)|sparkcontext was shut ?down"
+    r"|stopped sparkcontext|has been shut ?down|\[errno \d+\]|server (?:has gone away|closed the connection)"
+)
+_LIBRARY = re.compile(
+    r"/(?:site|dist)-packages/|/lib/python\d[\d.]*/|/python/(?:lib/)?(?:pyspark|py4j)|pyspark\.zip/|py4j-[^/]*\.zip/"
+    r"|/airflow_provider_ha/|^<"
+)
+_NETWORK = re.compile(
+    r"/(?:aiohttp|asyncio|asyncpg|azure|boto3|botocore|cassandra|confluent_kafka|elasticsearch|fsspec|google|grpc"
+    r"|hdfs|http|httpcore|httpx|kafka|kazoo|mysql|oracledb|paramiko|psycopg2?|pymongo|pymysql|pyodbc|redis|requests"
+    r"|s3fs|s3transfer|smtplib|socket|sqlalchemy|sqlite3|ssl|urllib3?|websockets?)(?:/|\.py$)"
+)
+_NEVER_ITS_OWN = re.compile(r"/airflow_provider_ha/|/py4j/|py4j-[^/]*\.zip/")  # a JVM that dies shows in py4j
+_WORKER = re.compile(r"pyspark(?:\.zip)?/(?:worker|daemon)\.py$")
+
+
+def classify(text: str, *, modules: Collection[str] = ()) -> Verdict:
+    """Return whose error *text* is of: tracebacks and stacks as Python and the JVM print them.
+
+    :param modules: Top-level names of the application's own modules.
+    """
+    chain = links(text)
+    signs = [(_sign(link, modules), link) for link in chain]
+    for sign, kind in ((_Sign.OUTAGE, FailureKind.OUTAGE), (_Sign.DOUBT, FailureKind.UNKNOWN)):
+        telling = [link for found, link in signs if found is sign]
+        if telling:
+            return Verdict(kind, telling[-1])
+    certain = [link for found, link in signs if found is _Sign.APPLICATION]
+    if certain:
+        return Verdict(FailureKind.APPLICATION, certain[-1])
+    return Verdict(FailureKind.UNKNOWN, chain[-1] if chain else None)
+
+
+def _sign(link: Link, modules: Collection[str]) -> _Sign:  # noqa: PLR0911  # one return per case reads best
+    if link.short in _ANALYSIS and _is_of_the_query(link):
+        return _Sign.APPLICATION
+    if _OUTAGE_WORDS.search(link.message) or link.name.startswith(_OUTAGE_PACKAGES):
+        return _Sign.OUTAGE
+    builtin = "." not in link.name and link.name in _MISTAKES | _ANYTHING
+    if not builtin and _OUTAGE_NAME.search(link.short):
+        return _Sign.OUTAGE
+    if link.short in _ANALYSIS:
+        return _Sign.OUTAGE if link.condition == "PATH_NOT_FOUND" else _Sign.DOUBT
+    if link.condition in _ROW_CONDITIONS or link.short in _MISSING_CLASS:
+        return _Sign.APPLICATION
+    if link.short in _WRAPPERS:
+        return _Sign.WRAPPER if not link.condition or link.condition in _WRAPPING_CONDITIONS else _Sign.DOUBT
+    return _Sign.APPLICATION if link.frames and _is_mistake(link, modules) else _Sign.DOUBT
+
+
+def _is_of_the_query(link: Link) -> bool:
+    """Whether an analysis error is of what the query says, and not of something that it names and that is missing."""
+    if _NO_SUCH_SOURCE.search(link.message):
+        return True
+    if link.condition and not link.condition.startswith("_LEGACY"):
+        return _ABSENCE.search(link.condition) is None
+    return _ABSENT.search(link.message) is None and _OUTAGE_WORDS.search(link.message) is None
+
+
+def _is_mistake(link: Link, modules: Collection[str]) -> bool:
+    if (
+        link.name in _NO_APPLICATION
+        or _through_a_connection(link.frames)
+        or _NEVER_ITS_OWN.search(link.frames[-1].path)
+    ):
+        return False
+    if "." not in link.name:
+        return link.name in _MISTAKES or _own(link.frames[-1])
+    if link.name in _OF_DATA_IN_A_WORKER:
+        return any(_WORKER.search(frame.path) for frame in link.frames)
+    return bool(link.name in _OF_DATA or _OF_PYSPARK.fullmatch(link.name) or link.name.partition(".")[0] in modules)
+
+
+def _through_a_connection(frames: tuple[Frame, ...]) -> bool:
+    """Whether the application called something that talks to a server; what called the application does not count."""
+    last = max((number for number, frame in enumerate(frames) if _own(frame)), default=-1)
+    return any(_LIBRARY.search(frame.path) and _NETWORK.search(frame.path) for frame in frames[last + 1 :])
+
+
+def _own(frame: Frame) -> bool:
+    return _LIBRARY.search(frame.path) is None

@@ -1,0 +1,128 @@
+"""From what a driver has met to the record of its failure: text, query, batch, without secrets.
+
+Nothing here raises: a driver that is about to end must get there, and what cannot be found out stays unknown.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+
+from airflow_provider_ha.driver.classify import Verdict, classify
+from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
+from airflow_provider_ha.errors import HaError
+from airflow_provider_ha.jobs.failures import MESSAGE_LIMIT, NAME_LIMIT, Failure, FailureKind
+from airflow_provider_ha.jobs.model import JobGraph
+from airflow_provider_ha.redaction import public
+from airflow_provider_ha.storage.outage import is_outage
+
+
+log = logging.getLogger(__name__)
+_DEEPEST = 20
+_QUERY_ENDED = frozenset({"StreamingQueryException"})  # what awaiting a query raises when it has failed
+
+
+def failure_of_run(script: BaseException | None, registry: QueryRegistry, *, modules: Collection[str]) -> Failure:
+    """Return why a run's script or one of its queries failed. Several failed together: an outage explains them all.
+
+    :param script: What the script raised; ``None`` when it ended by itself.
+    :param modules: Top-level names of the application's own modules.
+    """
+    try:
+        return _failure_of_run(script, registry, modules)
+    except Exception:  # the JVM or the file system may be gone
+        log.exception("why the run failed could not be found out")
+        return Failure(error_class=_name(script))
+
+
+def failure_of_driver(error: BaseException) -> Failure:
+    """Return the failure of a part of the driver itself: never one of the application."""
+    retryable = error.retryable if isinstance(error, HaError) else is_outage(error)
+    kind = FailureKind.OUTAGE if retryable else FailureKind.UNKNOWN
+    try:
+        message = str(error)
+    except BaseException:  # noqa: BLE001  # a text that cannot be made must not keep the process alive
+        message = ""
+    return Failure(kind=kind, error_class=_name(error), message=_line(message, MESSAGE_LIMIT))
+
+
+def own_modules(graph: JobGraph) -> frozenset[str]:
+    """Return the top-level names of the modules that travel with an application."""
+    artifacts = (graph.application, *graph.modules, *graph.py_files)
+    return frozenset(Path(artifact.name).name.partition(".")[0] for artifact in artifacts)
+
+
+def text_of(error: BaseException) -> str:
+    """Return an error with its causes: as Python prints them, and the stacks of the JVM that pyspark keeps aside."""
+    return "\n".join(_texts(error))
+
+
+def _failure_of_run(script: BaseException | None, registry: QueryRegistry, modules: Collection[str]) -> Failure:
+    found = [_of_query(query, error, modules) for query, error in failed_queries(registry.started)]
+    echo = isinstance(script, SystemExit) or (bool(found) and _name(script) in _QUERY_ENDED)
+    if script is not None and not echo:
+        found.insert(0, _of_script(script, registry, modules))
+    for kind in (FailureKind.OUTAGE, FailureKind.UNKNOWN, FailureKind.APPLICATION):
+        if (first := next((failure for failure in found if failure.kind is kind), None)) is not None:
+            return first
+    return Failure(error_class=_name(script))
+
+
+def failed_queries(started: Iterable[StartedQuery]) -> Iterator[tuple[StartedQuery, BaseException]]:
+    """Yield the queries that failed, with their errors."""
+    for query in started:
+        error = query.handle.exception()
+        if error is not None:
+            yield query, error
+
+
+def _of_query(query: StartedQuery, error: BaseException, modules: Collection[str]) -> Failure:
+    verdict = classify(text_of(error), modules=modules)
+    return _failure(verdict, error, query=query.name, batches={query.name: query.status().committed})
+
+
+def _of_script(error: BaseException, registry: QueryRegistry, modules: Collection[str]) -> Failure:
+    verdict = classify(text_of(error), modules=modules)
+    batches = {query.name: query.status().committed for query in registry.members}
+    return _failure(verdict, error, query=None, batches=batches)
+
+
+def _failure(verdict: Verdict, error: BaseException, *, query: str | None, batches: dict[str, int]) -> Failure:
+    link = verdict.link
+    name = (link.name if link is not None else "") or _name(error)
+    message = link.message if link is not None else str(error)
+    return Failure(
+        kind=verdict.kind,
+        error_class=_line(name, NAME_LIMIT),
+        message=_line(message, MESSAGE_LIMIT),
+        query=query,
+        batches=batches,
+        location=_line(verdict.location, NAME_LIMIT),
+    )
+
+
+def _texts(error: BaseException) -> Iterator[str]:
+    seen: set[int] = set()
+    waiting: list[BaseException] = [error]
+    while waiting and len(seen) < _DEEPEST:
+        link = waiting.pop(0)
+        if id(link) in seen:
+            continue
+        seen.add(id(link))
+        yield "".join(traceback.format_exception(type(link), link, link.__traceback__, chain=False))
+        stack = getattr(link, "_stackTrace", None)  # pyspark's: of the throwable, with its causes
+        if isinstance(stack, str):
+            yield stack
+        # Also a cause that is not shown: what was raised "from None" has met it all the same.
+        causes = (link.__cause__, link.__context__, getattr(link, "_cause", None))
+        waiting.extend(cause for cause in causes if isinstance(cause, BaseException))
+
+
+def _name(error: BaseException | None) -> str:
+    return type(error).__name__ if error is not None else ""
+
+
+def _line(text: str, limit: int) -> str:
+    return public(text).strip().partition("\n")[0][:limit]

@@ -1,0 +1,72 @@
+"""Why a driver failed, as its exit says it: what kind of error it was, and at which batch.
+
+Invariant: an error ends a run only when it is certainly one of the application. What cannot be told for certain is
+``UNKNOWN``, and is tried again like the loss of a host.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+
+from airflow_provider_ha.records import Model
+
+
+MESSAGE_LIMIT = 500  # characters: the record lies in ZooKeeper
+NAME_LIMIT = 200  # characters of a class, and of a location
+_VARIABLE = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-f]{8}-[0-9a-f-]{27}\b|\d+|'[^']*'|\"[^\"]*\"")
+
+
+class FailureKind(str, Enum):
+    """Whose error it was."""
+
+    APPLICATION = "APPLICATION"  # the script's, or of a query as the script wrote it
+    OUTAGE = "OUTAGE"  # of a connection, storage, memory, an executor, a broker or ZooKeeper
+    UNKNOWN = "UNKNOWN"
+
+
+class Failure(Model):
+    """One failure of a driver. Holds no secret.
+
+    :param error_class: Class of the exception, or Spark's condition in brackets.
+    :param message: The first line of what it says.
+    :param query: Query that failed; ``None`` when the script did.
+    :param batches: Query -> last committed batch: of the query that failed, else of every query of the run. ``None``
+        when it could not be read.
+    :param location: Innermost line of the application in the traceback; empty without one.
+    """
+
+    kind: FailureKind = FailureKind.UNKNOWN
+    error_class: str = ""
+    message: str = ""
+    query: str | None = None
+    batches: dict[str, int] | None = None
+    location: str = ""
+
+    @property
+    def error(self) -> str:
+        """Class and message, as Python prints them."""
+        return f"{self.error_class}: {self.message}" if self.message else self.error_class
+
+    @property
+    def position(self) -> str:
+        """Return for people where it failed."""
+        batches = {name: batch for name, batch in (self.batches or {}).items() if batch >= 0}
+        if self.query is not None:
+            when = f"after batch {batches[self.query]}" if self.query in batches else "before its first batch"
+            return f"query {self.query!r} {when}"
+        after = ", ".join(f"batch {batch} of {name!r}" for name, batch in sorted(batches.items()))
+        return f"the script after {after}" if after else "the script before any batch"
+
+    def repeats(self, other: Failure) -> bool:
+        """Whether it is the same error at the same batch.
+
+        The message varies with the rows, and their order with the attempt: it decides only without a location.
+        """
+        if self.batches is None or other.batches is None:
+            return False
+        return self._fingerprint() == other._fingerprint()
+
+    def _fingerprint(self) -> tuple[object, ...]:
+        batches = tuple(sorted((self.batches or {}).items()))
+        return (self.kind, self.error_class, self.query, batches, self.location or _VARIABLE.sub("_", self.message))

@@ -1,0 +1,144 @@
+"""Errors of the application end a run, outages do not: real Spark, real supervisor, thresholds lowered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from airflow_provider_ha.errors import JobStateError
+from airflow_provider_ha.jobs.failures import Failure, FailureKind
+from airflow_provider_ha.jobs.model import HaOptions, JobState
+from airflow_provider_ha.submit.client import HaClient
+from airflow_provider_ha.testing.waiting import wait_until
+from tests.driver_helpers import APPS, PATIENCE, Stream
+from tests.kafka_server import broker, connector_jars
+from tests.supervised_job import SupervisedJob
+
+
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
+OPTIONS = HaOptions(
+    checkpoint_interval=0, restart_delay=0, restart_attempts=1, application_failure_period=0, application_delay=0
+)
+
+
+@pytest.fixture
+def job(client: HaClient, tmp_path: Path) -> SupervisedJob:
+    return SupervisedJob(client, Stream(tmp_path), ("rows",), options=OPTIONS)
+
+
+def start(job: SupervisedJob, how: str) -> None:
+    job.submit_script(APPS / "fails.py", [str(job.stream.source), how])
+
+
+def await_failure(job: SupervisedJob, attempt: int) -> Failure:
+    """Wait until an attempt has ended, and return what its driver told."""
+
+    def ended() -> bool:
+        run = job.job.snapshot().run
+        return run is not None and len(run.submissions) >= attempt and run.submissions[attempt - 1].exit is not None
+
+    wait_until(ended, timeout=PATIENCE, what=f"the end of attempt {attempt}")
+    run = job.job.snapshot().run
+    assert run is not None
+    exit_ = run.submissions[attempt - 1].exit
+    assert exit_ is not None
+    assert exit_.failure is not None, exit_.reason
+    return exit_.failure
+
+
+def test_foreach_batch_that_raises_at_the_same_batch_ends_the_run_with_its_class_and_its_text(
+    job: SupervisedJob,
+) -> None:
+    job.options = OPTIONS.model_copy(update={"restart_attempts": -1})
+    job.stream.feed(3)
+    start(job, "mistake")
+    for attempt in (1, 2):
+        await_failure(job, attempt)
+        job.recover()
+
+    last = await_failure(job, 3)
+    with pytest.raises(JobStateError, match="KeyError: 'price'"):
+        job.recover()
+
+    run = job.job.snapshot().run
+    assert run is not None
+    assert run.result is not None
+    assert (run.result.state, run.result.failure) == (JobState.FAILED, last)
+    assert last.kind is FailureKind.APPLICATION
+    assert (last.error, last.query, last.batches) == ("KeyError: 'price'", "rows", {"rows": 0})
+    assert last.location.startswith("fails.py:")
+    assert "KeyError: 'price': an error of the application, in query 'rows' after batch 0" in run.result.reason
+    assert len(run.submissions) == 3
+
+
+@pytest.mark.parametrize(
+    ("how", "kind", "error"),
+    [("udf", FailureKind.APPLICATION, "KeyError"), ("server", FailureKind.OUTAGE, "ConnectionRefusedError")],
+)
+def test_error_in_a_python_worker_is_the_application_s_and_a_server_that_is_away_an_outage(
+    job: SupervisedJob, how: str, kind: FailureKind, error: str
+) -> None:
+    job.stream.feed(3)
+
+    start(job, how)
+
+    failure = await_failure(job, 1)
+    assert (failure.kind, failure.error_class, failure.query) == (kind, error, "rows")
+
+
+def test_source_whose_directory_is_away_for_several_attempts_ends_no_run(job: SupervisedJob) -> None:
+    away = job.stream.root / "away"
+    job.stream.feed(2)
+    start(job, "never")
+    job.await_committed(1, 1)
+    job.stream.source.rename(away)
+    job.kill()
+
+    for attempt in (2, 3, 4):
+        job.recover()
+        assert await_failure(job, attempt).kind is FailureKind.OUTAGE
+    away.rename(job.stream.source)
+    job.stream.feed(1)
+    job.recover()
+
+    job.await_committed(5, 2)
+    run = job.job.snapshot().run
+    assert run is not None
+    assert run.result is None
+
+
+@contextmanager
+def silent_broker() -> Iterator[None]:
+    """Freeze the broker that this process has started, for as long as the block lasts."""
+    (process,) = [child for child in psutil.Process().children() if "kafka.Kafka" in child.cmdline()]
+    process.suspend()
+    try:
+        yield
+    finally:
+        process.resume()
+
+
+def test_broker_that_is_silent_for_several_attempts_ends_no_run(job: SupervisedJob) -> None:
+    with broker() as kafka:
+        topic = kafka.new_topic()
+        kafka.add(topic, 10)
+        job.conf["spark.jars"] = connector_jars()
+        job.submit_script(APPS / "topic.py", [kafka.servers, topic])
+        job.await_committed(1, 0)
+
+        with silent_broker():
+            for attempt in (1, 2, 3):
+                assert await_failure(job, attempt).kind is FailureKind.OUTAGE
+                if attempt < 3:
+                    job.recover()
+        kafka.add(topic, 10)
+        job.recover()
+
+        job.await_committed(4, 1)
+    run = job.job.snapshot().run
+    assert run is not None
+    assert run.result is None

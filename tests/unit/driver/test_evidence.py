@@ -1,0 +1,195 @@
+"""From what the script raised, and from how its queries ended, to the record of the failure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
+from airflow_provider_ha.clock import SystemClock
+from airflow_provider_ha.driver.evidence import failure_of_driver, failure_of_run, own_modules, text_of
+from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
+from airflow_provider_ha.driver.resting import RestingQuery
+from airflow_provider_ha.driver.script import Script
+from airflow_provider_ha.driver.writer_notes import SinkSpec
+from airflow_provider_ha.errors import CheckpointError, StorageUnavailableError
+from airflow_provider_ha.jobs.failures import Failure, FailureKind
+from airflow_provider_ha.jobs.model import Artifact, Blob, JobGraph
+from tests.portable_helpers import checkpoint
+
+
+class StreamingQueryException(Exception):  # noqa: N818  # pyspark's name
+    """What awaiting a query raises; the stack of the JVM is kept aside, as pyspark does it."""
+
+    def __init__(self, message: str, stack: str) -> None:
+        super().__init__(message)
+        self._stackTrace = stack
+
+
+MISTAKE = StreamingQueryException(
+    "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted",
+    "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
+    "  File \"/jobs/main.py\", line 12, in parse\n    f(value)\nKeyError: 'price'\n",
+)
+AWAY = StreamingQueryException("[STREAM_FAILED] Query", "Caused by: java.net.ConnectException: Connection refused")
+
+
+@dataclass
+class Run:
+    """A registry with queries that stand at batch 2, and a script."""
+
+    registry: QueryRegistry
+    folder: Path
+
+    def query(self, name: str, error: Exception | None) -> None:
+        directory = checkpoint(self.folder / name)
+        handle: Any = SimpleNamespace(runId=name, exception=lambda: error)
+        self.registry.add(StartedQuery(name, handle, SinkSpec(SinkKind.OTHER, "noop"), directory))
+
+    def script(self, code: str) -> BaseException | None:
+        path = self.folder / "main.py"
+        path.write_text(code)
+        script = Script(path, [])
+        script.run()
+        return script.error
+
+    def failure(self, error: BaseException | None = None) -> Failure:
+        return failure_of_run(error, self.registry, modules=())
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Run(QueryRegistry(SystemClock()), tmp_path)
+
+
+def test_query_that_failed_is_told_with_its_last_committed_batch(run: Run) -> None:
+    run.query("rows", MISTAKE)
+    run.query("windows", None)
+
+    assert run.failure() == Failure(
+        kind=FailureKind.APPLICATION,
+        error_class="KeyError",
+        message="'price'",
+        query="rows",
+        batches={"rows": 2},
+        location="main.py:12 in parse",
+    )
+
+
+def test_script_that_only_waited_for_a_query_is_not_what_failed(run: Run) -> None:
+    run.query("rows", MISTAKE)
+
+    assert run.failure(MISTAKE).query == "rows"
+
+
+def test_script_that_fails_by_itself_is_told_with_every_query_of_the_run(run: Run) -> None:
+    run.query("rows", None)
+    run.registry.expect(
+        [RestingQuery("late", checkpoint(run.folder / "late"), QuerySink(kind=SinkKind.OTHER))], complete=True
+    )
+
+    failure = run.failure(run.script("def load():\n    return {}['price']\n\nload()\n"))
+
+    assert (failure.kind, failure.error, failure.query) == (FailureKind.APPLICATION, "KeyError: 'price'", None)
+    assert failure.batches == {"rows": 2, "late": 2}
+    assert failure.location == "main.py:2 in load"
+
+
+def test_module_that_is_missing_is_an_error_of_the_application(run: Run) -> None:
+    failure = run.failure(run.script("import no_such_module\n"))
+
+    assert failure.kind is FailureKind.APPLICATION
+    assert failure.error == "ModuleNotFoundError: No module named 'no_such_module'"
+    assert failure.batches == {}
+
+
+def test_script_that_does_not_reach_a_server_has_met_an_outage_whatever_it_makes_of_it(run: Run) -> None:
+    code = (
+        "import socket\n"
+        "try:\n    socket.create_connection(('127.0.0.1', 1), timeout=1)\n"
+        "except OSError:\n    raise RuntimeError('no rows') from None\n"
+    )
+
+    assert run.failure(run.script(code)).kind is FailureKind.OUTAGE
+
+
+def test_outage_of_one_query_explains_the_failure_of_another(run: Run) -> None:
+    run.query("rows", MISTAKE)
+    run.query("windows", AWAY)
+
+    assert (run.failure().kind, run.failure().query) == (FailureKind.OUTAGE, "windows")
+
+
+def test_script_that_ends_itself_after_a_query_failed_says_nothing_of_its_own(run: Run) -> None:
+    run.query("rows", MISTAKE)
+
+    assert run.failure(run.script("import sys\nsys.exit(1)\n")).query == "rows"
+
+
+def test_script_that_ends_itself_is_unknown(run: Run) -> None:
+    assert run.failure(run.script("import sys\nsys.exit('no rows')\n")).kind is FailureKind.UNKNOWN
+
+
+def test_query_that_cannot_be_read_any_more_leaves_the_failure_unknown(run: Run) -> None:
+    def gone() -> Exception:
+        raise ConnectionError("the JVM is gone")
+
+    handle: Any = SimpleNamespace(runId="rows", exception=gone)
+    run.registry.add(StartedQuery("rows", handle, SinkSpec(SinkKind.OTHER, "noop"), run.folder))
+
+    assert run.failure(KeyError("price")) == Failure(error_class="KeyError")
+
+
+def test_message_holds_no_password(run: Run) -> None:
+    failure = run.failure(run.script("raise ValueError('no table at jdbc://app:hunter2@db/prod')\n"))
+
+    assert failure.message == "no table at jdbc://app:***@db/prod"
+
+
+def test_message_is_one_line_of_a_length_that_a_znode_takes(run: Run) -> None:
+    failure = run.failure(run.script("raise ValueError('x' * 9000 + '\\nmore')\n"))
+
+    assert len(failure.message) == 500
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (StorageUnavailableError("object 'a' could not be read"), FailureKind.OUTAGE),
+        (OSError(28, "No space left on device"), FailureKind.OUTAGE),
+        (CheckpointError("batch 3 is not there"), FailureKind.UNKNOWN),
+        (KeyError("price"), FailureKind.UNKNOWN),
+    ],
+)
+def test_error_of_the_driver_itself_is_never_the_application_s(error: Exception, kind: FailureKind) -> None:
+    assert failure_of_driver(error).kind is kind
+
+
+def test_text_holds_the_stack_that_pyspark_keeps_aside_and_every_cause() -> None:
+    try:
+        try:
+            raise MISTAKE
+        except StreamingQueryException:
+            raise ValueError("no price") from None
+    except ValueError as error:
+        text = text_of(error)
+
+    assert "ValueError: no price" in text
+    assert "KeyError: 'price'" in text
+
+
+def test_own_modules_are_those_that_travel() -> None:
+    blob = Blob(sha256="0" * 64, size=1)
+    graph = JobGraph(
+        job_id="j",
+        name="j",
+        application=Artifact(name="main.py", blob=blob),
+        modules=(Artifact(name="pricing.zip", blob=blob, unpack=True),),
+        py_files=(Artifact(name="rates.py", blob=blob),),
+    )
+
+    assert own_modules(graph) == {"main", "pricing", "rates"}
