@@ -31,6 +31,7 @@ from airflow_provider_ha.storage.local import LocalStore
 from airflow_provider_ha.storage.open import open_store
 from airflow_provider_ha.submit import disposal, intervene, recovery, restore, stop
 from airflow_provider_ha.submit.context import JobContext
+from airflow_provider_ha.submit.dry_run import DryRun, dry_run
 from airflow_provider_ha.submit.engine import Engine
 from airflow_provider_ha.submit.job_owner import Acting, refuse_others
 from airflow_provider_ha.submit.local import LocalEngine
@@ -192,6 +193,11 @@ class JobClient:
         """
         self._check_job(request.job_id)
         return restore.plan_for(self._job, request)[1]
+
+    def dry_run(self, request: RestoreRequest) -> DryRun:
+        """Return what :meth:`restore` would do, and what it would be refused for (``dry_run.dry_run``)."""
+        self._check_job(request.job_id)
+        return dry_run(self._job, request, self._acting)
 
     def select(self, *, want: str = LATEST, fallback: bool = True, depth: Depth = "full") -> Selection:
         """Look at the job's checkpoints and savepoints, newest first, until one can be restored."""
