@@ -24,10 +24,11 @@ from airflow_provider_ha.operators.stop import SparkHaStopOperator
 from airflow_provider_ha.operators.submit import SparkHaSubmitOperator
 from airflow_provider_ha.submit.client import HaClient
 from airflow_provider_ha.testing.waiting import wait_until
+from airflow_provider_ha.triggers import operation
 from airflow_provider_ha.triggers.kill import end_job
 from tests import submit_helpers as helpers
 from tests.airflow_helpers import context
-from tests.cluster_helpers import Cluster
+from tests.cluster_helpers import Cluster, lead_newest
 from tests.integration.airflow_side.task_runner import deferral, run_task
 from tests.lost_jobs import NUMBER, lose
 
@@ -188,6 +189,25 @@ def test_a_restore_of_a_lost_job_is_refused_for_good_with_both_choices(
         SparkHaRestoreOperator(task_id="task", job_id="flights").execute(context(run_id="manual__2"))
 
     assert attempts(coordinator, paths) == (1, [1])
+
+
+def test_a_stop_whose_driver_is_lost_before_it_answers_ends_the_job_without_it(
+    config: HaConfig, coordinator: Coordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operation, "LOST_AFTER", 0.5)
+    cluster = Cluster(config, coordinator, tmp_path)
+    job = cluster.submitted("flights")
+    leadership = lead_newest(config, coordinator, job)
+    with ThreadPoolExecutor(1) as pool:
+        stopping = SparkHaStopOperator(task_id="task", job_id="flights", poll_interval=0.2)
+        task = pool.submit(run_task, stopping, context())
+        wait_until(lambda: coordinator.children(job.paths.operations), timeout=20, what="the request")
+        leadership.release()
+        result, resumed_with = task.result(timeout=60)
+
+    assert [event["status"] for event in resumed_with] == ["lost"]
+    assert (result["run"], result["checkpoint"]) == (1, None)
+    assert len(operations.list_operations(coordinator, job.paths)) == 1
 
 
 def test_a_stop_of_a_lost_job_succeeds_at_once_with_its_newest_checkpoint(
