@@ -523,3 +523,27 @@ def test_the_command_says_at_once_why_a_drain_waits(
     assert code == 0
     assert "REQUESTED" in out
     assert "a drain needs a driver" in caplog.text
+
+
+@pytest.mark.parametrize("words", [("checkpoint", "plan"), ("restore", "--dry-run"), ("restore",)], ids=" ".join)
+def test_the_command_refuses_a_restore_and_its_plan_with_both_choices(
+    spark_ha: Any, cluster: Cluster, words: tuple[str, ...]
+) -> None:
+    job = lose(cluster)
+
+    code, _, said = spark_ha(*words, "flights")
+
+    assert code == 1
+    assert 'if_lost="restart" (--if-lost restart)' in said
+    assert "spark-ha job stop flights" in said
+    assert job.runs.numbers() == [1]
+
+
+@pytest.mark.parametrize("choice", ["restart", "recover"])
+def test_a_plan_with_a_choice_exits_0_and_ends_nothing(spark_ha: Any, cluster: Cluster, choice: str) -> None:
+    job = lose(cluster)
+
+    code, _, _ = spark_ha("checkpoint", "plan", "flights", "--if-lost", choice)
+
+    assert code == 0
+    assert job.snapshot().state is JobState.LOST
