@@ -24,6 +24,7 @@ def lose(cluster: Cluster, job_id: str = "flights", *, checkpoint: bool = True, 
     """
     recorded = recorded_job() / "live"  # may take longer than a lease
     leadership, job = cluster.led(job_id, cluster.coordinator), cluster.context(job_id)
+    leadership.start_heartbeats(lambda reason: None)
     view = job.runs.latest()
     assert view is not None
     if worked:
