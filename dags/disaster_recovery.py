@@ -49,6 +49,12 @@ with DAG(
         "fresh_ids": Param([], type="array", description="Queries with a Delta table that get a fresh id"),
         "application": Param(None, type=["null", "string"], description="Another script; empty: as it was"),
         "arguments": Param(None, type=["null", "array"], description="Other arguments; empty: as they were"),
+        "if_lost": Param(
+            None,
+            type=["null", "string"],
+            enum=[None, "restart", "recover"],
+            description="A run that has lost its driver: end it and restore, or go on with it; empty: refuse",
+        ),
     },
 ) as dag:
     select = SparkHaSelectCheckpointOperator(
@@ -67,6 +73,7 @@ with DAG(
         "fresh_ids": "{{ params.fresh_ids }}",
         "application": "{{ params.application }}",
         "arguments": "{{ params.arguments }}",
+        "if_lost": "{{ params.if_lost }}",
     }
     plan = SparkHaPlanRestoreOperator(task_id="plan", **request)
     restore = SparkHaRestoreOperator(task_id="restore", wait_for="running", **request)

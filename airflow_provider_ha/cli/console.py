@@ -93,7 +93,12 @@ def print_error(error: HaError, *, as_json: bool) -> None:
     """Print what is wrong and what to do: on stderr for people, and as a document on stdout for programs."""
     err.print(f"[bold red]error[/] {escaped(str(error))}")
     if as_json:
-        print_json({"error": {"type": type(error).__name__, "message": error.message, "next_step": error.next_step}})
+        print_json({"error": error_document(error)})
+
+
+def error_document(error: HaError) -> dict[str, str]:
+    """Return an error for programs."""
+    return {"type": type(error).__name__, "message": error.message, "next_step": error.next_step}
 
 
 def print_unreadable(pointers: Iterable[UnreadablePointer]) -> None:

@@ -95,7 +95,10 @@ def stop(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Stop a job at a batch boundary. Exit 0: its run is FINISHED; 1: it could not be stopped, with the reason."""
+    """Stop a job at a batch boundary. Exit 0: its run is FINISHED; 1: it could not be stopped, with the reason.
+
+    A job that has lost its driver ends at once, with its newest retained checkpoint as the result.
+    """
     with cluster(context, as_json=as_json) as client:
         job = client.job(job_id, acting=Acting(force=force))
         operation = job.request_stop(

@@ -6,11 +6,10 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from airflow_provider_ha.checkpoints.model import RestorePlan, Verdict
-from airflow_provider_ha.checkpoints.restore.judgement import not_accepted
+from airflow_provider_ha.checkpoints.model import RestorePlan
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.adopted import From, Sink
-from airflow_provider_ha.cli.outcome import Exit
+from airflow_provider_ha.cli.outcome import Exit, exit_code
 from airflow_provider_ha.cli.plan_path import is_place
 from airflow_provider_ha.cli.restore_options import (
     Allow,
@@ -28,13 +27,15 @@ from airflow_provider_ha.cli.restore_options import (
     SourceJob,
     Unchecked,
     Want,
+    WhenLost,
 )
 from airflow_provider_ha.cli.restore_report import plan_document, print_plan
 from airflow_provider_ha.cli.session import AsJson, Force, cluster, reported
-from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.errors import ConfigurationError, HaError
 from airflow_provider_ha.jobs.model import OutputMode
 from airflow_provider_ha.pointers.ownership import ClaimMode
 from airflow_provider_ha.submit.job_owner import Acting
+from airflow_provider_ha.submit.restore import refusal_of
 
 
 def plan(
@@ -53,6 +54,10 @@ def plan(
     unchecked: Unchecked = None,
     fresh_id: FreshId = None,
     batch: Batch = None,
+    allow_new_queries: AllowNewQueries = False,
+    allow_remote_executors: AllowRemoteExecutors = False,
+    if_lost: WhenLost = None,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Show what a restore would do. Changes nothing.
@@ -60,7 +65,8 @@ def plan(
     Of a place, what going on from there in the same output would do; it takes --batch, --sink, --kafka-bootstrap,
     --kafka-properties, --unchecked and --allow, needs no cluster, and knows only what lies there.
 
-    Exit 0: it would be carried out; 1: it would be refused; 2: what a source or sink has could not be found out.
+    Exits as `restore` with the same options would at this moment: 0: it would be carried out; 1: it would be refused,
+    because of its verdict, a live run or an owner; 2: what a source or sink has could not be found out.
     """
     words = RestoreWords(
         want=want,
@@ -76,8 +82,11 @@ def plan(
         unchecked=unchecked or [],
         fresh_id=fresh_id or [],
         batch=batch,
+        allow_new_queries=allow_new_queries,
+        allow_remote_executors=allow_remote_executors,
+        if_lost=if_lost,
     )
-    _show(context, job_id, words, as_json=as_json)
+    _show(context, job_id, words, Acting(force=force), as_json=as_json)
 
 
 def restore(
@@ -98,6 +107,7 @@ def restore(
     batch: Batch = None,
     allow_new_queries: AllowNewQueries = False,
     allow_remote_executors: AllowRemoteExecutors = False,
+    if_lost: WhenLost = None,
     request_id: Annotated[
         str | None,
         typer.Option(help="Who asks: asking again with one id finds the run again instead of making another."),
@@ -129,9 +139,11 @@ def restore(
         batch=batch,
         allow_new_queries=allow_new_queries,
         allow_remote_executors=allow_remote_executors,
+        if_lost=if_lost,
     )
+    acting = Acting(force=force)
     if dry_run:
-        _show(context, job_id, words, request_id, as_json=as_json)
+        _show(context, job_id, words, acting, request_id, as_json=as_json)
     with reported(as_json=as_json):
         if is_place(job_id):
             raise ConfigurationError(
@@ -141,7 +153,7 @@ def restore(
             )
         request = words.request(job_id, request_id)
     with cluster(context, as_json=as_json) as client:
-        run = client.job(job_id, acting=Acting(force=force)).restore(request)
+        run = client.job(job_id, acting=acting).restore(request)
     if as_json:
         console.print_json({"job_id": job_id, "run": run.run, "attempt": run.attempt, "created": run.created})
     else:
@@ -150,27 +162,35 @@ def restore(
 
 
 def _show(
-    context: typer.Context, target: str, words: RestoreWords, request_id: str | None = None, *, as_json: bool
+    context: typer.Context,
+    target: str,
+    words: RestoreWords,
+    acting: Acting,
+    request_id: str | None = None,
+    *,
+    as_json: bool,
 ) -> NoReturn:
-    """Print the plan of a restore, and end with its answer."""
+    """Print the plan of a restore, and end as the restore itself would at this moment."""
     with reported(as_json=as_json):
-        place = is_place(target)
-        if place:
+        if is_place(target):
             made = words.plan_of_place(target)
-        else:
-            request = words.request(target, request_id)
-    if not place:
-        with cluster(context, as_json=as_json) as client:
-            made = client.job(request.job_id).plan_restore(request)
-    _print(made, words.accepted, as_json=as_json)
+            _print(made, None, as_json=as_json)
+            raise typer.Exit(_code(refusal_of(made, words.accepted)))
+        request = words.request(target, request_id)
+    with cluster(context, as_json=as_json) as client:
+        shown = client.job(request.job_id, acting=acting).dry_run(request)
+    _print(shown.plan, shown.refusal, as_json=as_json)
+    raise typer.Exit(_code(shown.refusal))
 
 
-def _print(made: RestorePlan, allow: frozenset[Verdict], *, as_json: bool) -> NoReturn:
+def _print(made: RestorePlan, refusal: HaError | None, *, as_json: bool) -> None:
     if as_json:
-        console.print_json(plan_document(made))
+        console.print_json(plan_document(made, refusal))
     else:
         print_plan(made)
-    refused = not_accepted(made, allow)
-    if made.unknown and Verdict.IMPOSSIBLE not in refused:
-        raise typer.Exit(Exit.UNKNOWN)
-    raise typer.Exit(Exit.NO if refused else Exit.YES)
+        if refusal is not None:
+            console.print_error(refusal, as_json=False)
+
+
+def _code(refusal: HaError | None) -> Exit:
+    return Exit.YES if refusal is None else exit_code(refusal)

@@ -15,7 +15,7 @@ from airflow_provider_ha.cli.requests import operation_id
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.model import OutputMode
 from airflow_provider_ha.pointers.ownership import ClaimMode
-from airflow_provider_ha.submit.requests import LATEST, RestoreRequest
+from airflow_provider_ha.submit.requests import LATEST, IfLost, RestoreRequest
 
 
 Want = Annotated[
@@ -89,6 +89,14 @@ AllowRemoteExecutors = Annotated[
     ),
 ]
 
+WhenLost = Annotated[
+    IfLost | None,
+    typer.Option(
+        "--if-lost",
+        help="The job has a live run that has lost its driver: restart ends it and restores, recover goes on with it "
+        "instead. Without it the restore is refused.",
+    ),
+]
 AllowNewQueries = Annotated[
     bool,
     typer.Option(
@@ -117,6 +125,7 @@ class RestoreWords:
     batch: int | None
     allow_new_queries: bool = False
     allow_remote_executors: bool = False
+    if_lost: IfLost | None = None
 
     @property
     def accepted(self) -> frozenset[Verdict]:
@@ -151,6 +160,7 @@ class RestoreWords:
             fresh_ids=frozenset(self.fresh_id),
             allow_new_queries=self.allow_new_queries or None,
             allow_remote_executors=self.allow_remote_executors,
+            if_lost=self.if_lost,
         )
 
     def plan_of_place(self, place: str) -> RestorePlan:
@@ -168,6 +178,7 @@ class RestoreWords:
             self.fresh_id,
             self.allow_new_queries,
             self.claim_mode is not ClaimMode.NO_CLAIM,
+            self.if_lost,
         )
         if any(of_jobs):
             raise ConfigurationError(

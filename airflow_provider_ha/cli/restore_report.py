@@ -7,6 +7,7 @@ from typing import Any
 
 from airflow_provider_ha.checkpoints.model import Candidate, QueryPlan, RestorePlan, SinkKind, SourceInput, Verdict
 from airflow_provider_ha.cli import console
+from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.pointers.ownership import ClaimMode, Owner
 
 
@@ -25,11 +26,15 @@ _AFTERWARDS = {
 }
 
 
-def plan_document(made: RestorePlan) -> dict[str, Any]:
-    """Return the plan for programs; of the batches to be replayed their ids, not their recorded boundaries."""
+def plan_document(made: RestorePlan, refusal: HaError | None = None) -> dict[str, Any]:
+    """Return the plan for programs; of the batches to be replayed their ids, not their recorded boundaries.
+
+    :param refusal: What the restore would be refused for.
+    """
     document = made.model_dump(mode="json")
     for name, query in made.queries.items():
         document["queries"][name]["replay"] = [entry.batch for entry in query.replay]
+    document["refusal"] = console.error_document(refusal) if refusal is not None else None
     return document
 
 

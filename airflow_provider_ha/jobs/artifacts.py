@@ -8,15 +8,16 @@ and on the driver's host only their owner can read them: any of them may hold a 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from airflow_provider_ha.errors import RecordCorruptError
 from airflow_provider_ha.jobs._archives import pack, unpack
-from airflow_provider_ha.jobs.application_files import collect_application, unreadable
+from airflow_provider_ha.jobs.application_files import ApplicationFiles, collect_application, unreadable
 from airflow_provider_ha.jobs.model import Artifact, Blob, JobGraph
-from airflow_provider_ha.storage.blobs import fetch_blob, put_blob
+from airflow_provider_ha.storage.blobs import BlobRef, blob_ref, fetch_blob, put_blob
 from airflow_provider_ha.storage.durable import PRIVATE_DIRECTORY, make_directories
 from airflow_provider_ha.storage.store import ObjectStore
 
@@ -63,16 +64,21 @@ def upload_application(
     :raises StorageError: Storage could not be written.
     """
     found = collect_application(application=application, py_files=py_files, files=files, jars=jars, modules=modules)
-    try:
-        return ApplicationArtifacts(
-            application=_upload(store, found.application),
-            modules=tuple(_upload(store, path) for path in found.modules),
-            py_files=tuple(_upload(store, path) for path in found.py_files),
-            files=tuple(_upload(store, path) for path in found.files),
-            jars=tuple(_upload(store, path) for path in found.jars),
-        )
-    except OSError as error:
-        raise unreadable(found.application, error) from error
+    return _artifacts(found, partial(put_blob, store))
+
+
+def digest_application(
+    *,
+    application: str | Path,
+    py_files: Sequence[str | Path] = (),
+    files: Sequence[str | Path] = (),
+    jars: Sequence[str | Path] = (),
+) -> ApplicationArtifacts:
+    """Return what :func:`upload_application` would return. Writes nothing.
+
+    :raises ConfigurationError: As :func:`collect_application`.
+    """
+    return _artifacts(collect_application(application=application, py_files=py_files, files=files, jars=jars), blob_ref)
 
 
 def fetch_application(store: ObjectStore, graph: JobGraph, target: Path) -> FetchedApplication:
@@ -101,17 +107,30 @@ def fetch_application(store: ObjectStore, graph: JobGraph, target: Path) -> Fetc
     )
 
 
-def _upload(store: ObjectStore, path: Path) -> Artifact:
+def _artifacts(found: ApplicationFiles, put: Callable[[Path], BlobRef]) -> ApplicationArtifacts:
+    try:
+        return ApplicationArtifacts(
+            application=_artifact(put, found.application),
+            modules=tuple(_artifact(put, path) for path in found.modules),
+            py_files=tuple(_artifact(put, path) for path in found.py_files),
+            files=tuple(_artifact(put, path) for path in found.files),
+            jars=tuple(_artifact(put, path) for path in found.jars),
+        )
+    except OSError as error:
+        raise unreadable(found.application, error) from error
+
+
+def _artifact(put: Callable[[Path], BlobRef], path: Path) -> Artifact:
     if not path.is_dir():
-        return Artifact(name=path.name, blob=_blob(store, path))
+        return Artifact(name=path.name, blob=_blob(put, path))
     with tempfile.TemporaryDirectory(prefix="spark-ha-") as scratch:
         archive = Path(scratch) / f"{path.name}.zip"
         pack(path, archive)
-        return Artifact(name=archive.name, blob=_blob(store, archive), unpack=True)
+        return Artifact(name=archive.name, blob=_blob(put, archive), unpack=True)
 
 
-def _blob(store: ObjectStore, path: Path) -> Blob:
-    sha256, size = put_blob(store, path)
+def _blob(put: Callable[[Path], BlobRef], path: Path) -> Blob:
+    sha256, size = put(path)
     return Blob(sha256=sha256, size=size)
 
 

@@ -217,13 +217,15 @@ def _live_run(runs: RunStore, paths: JobPaths, kind: OperationKind) -> RunView:
     view = runs.latest()
     if view is None:
         raise JobStateError(
-            f"job {paths.job_id!r} has no run that a {kind.value} could be asked of", next_step="Submit the job first"
+            f"job {paths.job_id!r} has no run that a {kind.value} could be asked of",
+            next_step="Submit the job first (SparkHaSubmitOperator)",
         )
     if not live(view):
         state = view.result.state.value if view.result else ""
         raise JobStateError(
             f"run {view.run.number} of job {paths.job_id!r} is {state}: no {kind.value} can be asked of it",
-            next_step="Submit or restore the job first",
+            next_step=f"Submit the job (SparkHaSubmitOperator), or restore it: `spark-ha restore {paths.job_id}`, "
+            "SparkHaRestoreOperator",
         )
     return view
 

@@ -6,6 +6,9 @@ watcher's node, and a kill is a compare-and-set on that claim: who was overtaken
 
 The claim has its own version and never the leader's epoch: a watcher decides nothing about the job. Its node is set,
 never deleted: a version that begins again could make an old claim look like a current one.
+
+A run may have any number of watchers. Which run the watcher of another request follows is written down beside its
+claim, so that its retries and clears find the same one. Each claim has its own ``when_killed``.
 """
 
 from __future__ import annotations
@@ -16,13 +19,14 @@ from typing import ClassVar
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Op, SetData
 from airflow_provider_ha.coordination.paths import JobPaths
-from airflow_provider_ha.coordination.records import read_record
+from airflow_provider_ha.coordination.records import create_once, read_record
 from airflow_provider_ha.errors import (
     NodeExistsError,
     NotConnectedError,
     OutcomeUnknownError,
     VersionConflictError,
 )
+from airflow_provider_ha.names import safe_segment
 from airflow_provider_ha.records import Record
 
 
@@ -51,6 +55,55 @@ class WatcherClaim(Record):
     when_killed: WhenKilled
     nonce: str
     released: bool = False
+
+
+class FollowedRun(Record):
+    """``watchers/<id>-run``: which run of another request the watcher of that claim follows.
+
+    :param run: Its number.
+    """
+
+    kind: ClassVar[str] = "followed-run"
+
+    run: int
+
+
+def follow_first(coordinator: Coordinator, paths: JobPaths, watcher_id: str, run: int) -> int:
+    """Return the run that a watcher has followed first, which is *run* when it follows none yet."""
+    path = _followed(paths, watcher_id)
+    create_once(coordinator, path, FollowedRun(run=run))
+    found = read_record(coordinator, path, FollowedRun)
+    return found[0].run if found else run
+
+
+def follow(coordinator: Coordinator, paths: JobPaths, watcher_id: str, run: int) -> None:
+    """Note that a watcher follows *run* from now on.
+
+    :raises NotConnectedError: ZooKeeper did not answer.
+    """
+    path = _followed(paths, watcher_id)
+    data = FollowedRun(run=run).to_bytes()
+    for _ in range(ATTEMPTS):
+        found = read_record(coordinator, path, FollowedRun)
+        if found is not None and found[0].run == run:
+            return
+        write: Op = Create(path, data) if found is None else SetData(path, data, found[1])
+        try:
+            coordinator.commit(write)
+        except (NodeExistsError, VersionConflictError, OutcomeUnknownError):
+            continue
+    raise NotConnectedError(f"what watcher {watcher_id!r} follows could not be noted in {ATTEMPTS} attempts")
+
+
+def followed(coordinator: Coordinator, paths: JobPaths, watcher_id: str) -> int | None:
+    """Return the run of another request that a watcher follows; ``None`` when there is none."""
+    found = read_record(coordinator, _followed(paths, watcher_id), FollowedRun)
+    return found[0].run if found else None
+
+
+def _followed(paths: JobPaths, watcher_id: str) -> str:
+    # Ids of requests end in a digest, so this is no other watcher's claim.
+    return paths.watcher(f"{safe_segment(watcher_id)}-run")
 
 
 def claim(coordinator: Coordinator, paths: JobPaths, watcher_id: str, *, ti_id: str, when_killed: WhenKilled) -> int:

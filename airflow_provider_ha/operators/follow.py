@@ -8,27 +8,15 @@ task state store is no place for that: a later Airflow empties it on a clear (ap
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ha.coordination.records import create_once, read_record
 from airflow_provider_ha.errors import ConfigurationError, JobStateError
+from airflow_provider_ha.jobs.watchers import follow_first
 from airflow_provider_ha.operators.run import SparkHaWatchOperator
-from airflow_provider_ha.records import Record
 
 
 if TYPE_CHECKING:
     from airflow_provider_ha.submit.client import HaClient
-
-
-class FollowedRun(Record):
-    """``watchers/<id>-run``: which run the task of that claim follows; created once.
-
-    :param run: Its number.
-    """
-
-    kind: ClassVar[str] = "followed-run"
-
-    run: int
 
 
 class SparkHaFollowOperator(SparkHaWatchOperator):
@@ -68,18 +56,15 @@ class SparkHaFollowOperator(SparkHaWatchOperator):
             missing = "any run" if named is None else f"a run {named}"
             has = f"the newest is run {newest.run.number}" if newest else "it has none"
             raise JobStateError(
-                f"job {self.job_id!r} does not have {missing}: {has}", next_step="Submit or restore the job first"
+                f"job {self.job_id!r} does not have {missing}: {has}",
+                next_step="Submit or restore the job first: SparkHaSubmitOperator, SparkHaRestoreOperator, or "
+                f"`spark-ha restore {self.job_id}`",
             )
-        number = self._first_found(client, request, newest.run.number) if named is None else named
+        number = named
+        if number is None:
+            number = follow_first(client.coordinator, self.paths(client), request, newest.run.number)
         self.log.info("Following run %d of job %s", number, self.job_id)
         return number
-
-    def _first_found(self, client: HaClient, request: str, newest: int) -> int:
-        # Ids of requests end in a digest, so this is no other task's claim.
-        path = self.paths(client).watcher(f"{request}-run")
-        create_once(client.coordinator, path, FollowedRun(run=newest))
-        found = read_record(client.coordinator, path, FollowedRun)
-        return found[0].run if found else newest
 
 
 def run_number(given: int | str | None) -> int | None:

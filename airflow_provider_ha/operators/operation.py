@@ -75,9 +75,12 @@ class SparkHaOperationOperator(SparkHaBaseOperator):
         # Airflow 3.3 may fail a task that defers and resumes in one moment: nothing is deferred for nothing.
         return self.execute_complete(context, event)
 
-    def execute_complete(self, context: Any, event: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002  # Airflow's signature
+    def execute_complete(self, context: Any, event: dict[str, Any]) -> dict[str, Any]:
         """Return the operation's result, or fail with what the leader said and every path that it left."""
         refuse_error(event)
+        if event["status"] == "lost":
+            self.log.warning("Job %s has lost its driver, and nobody has recovered it: it is asked again", self.job_id)
+            return self.execute(context)
         operation = Operation.model_validate(event["operation"])
         if event["status"] != "completed":
             raise AirflowException(self._sentence(operation, event["status"], event.get("reason", "")))

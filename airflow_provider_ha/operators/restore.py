@@ -9,7 +9,7 @@ from airflow_provider_ha.checkpoints.model import Verdict
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.model import OutputMode
 from airflow_provider_ha.operators.run import SparkHaRunOperator
-from airflow_provider_ha.submit.requests import RestoreRequest, SubmittedRun, claim_mode, named_directories
+from airflow_provider_ha.submit.requests import RestoreRequest, SubmittedRun, claim_mode, if_lost, named_directories
 
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
     :param name: Another application name.
     :param wait_for: ``"running"``: succeed once a leader is there, its epoch is known and it says RUNNING.
         ``"finished"``: follow the run to its end, and submit it again whenever its driver is lost.
+    :param if_lost: What to do when the job has a live run that has lost its driver: ``"restart"`` ends it and restores,
+        ``"recover"`` goes on with it instead and follows it. Without it the restore is refused.
     :param force: Act although the job belongs to another DAG (``job_owner`` of the operator that submitted it).
     :param when_killed: What a user's mark-failed or mark-success of the waiting task does to the job: ``"detach"``
         (nothing), ``"stop_with_checkpoint"`` or ``"cancel"``. A clear never touches it: the next try attaches again.
@@ -172,4 +174,5 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
             master=self.master or None,
             driver_memory=self.driver_memory or None,
             allow_remote_executors=self.allow_remote_executors,
+            if_lost=if_lost(self.if_lost),
         )

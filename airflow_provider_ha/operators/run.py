@@ -124,14 +124,18 @@ class SparkHaRunOperator(SparkHaWatchOperator):
 
     :param wait_for: ``"running"``: succeed once a leader is there, its epoch is known and it says RUNNING.
         ``"finished"``: follow the run to its end, and submit it again whenever its driver is lost.
+    :param if_lost: What to do when another DAG run's run of the job has lost its driver and is not the same.
     :param force: Act although the job belongs to another DAG.
     """
 
-    template_fields: Sequence[str] = (*SparkHaWatchOperator.template_fields, "wait_for", "force")
+    template_fields: Sequence[str] = (*SparkHaWatchOperator.template_fields, "wait_for", "if_lost", "force")
 
-    def __init__(self, *, wait_for: str = RUNNING, force: bool | str = False, **kwargs: Any) -> None:
+    def __init__(
+        self, *, wait_for: str = RUNNING, if_lost: str | None = None, force: bool | str = False, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.wait_for = wait_for
+        self.if_lost = if_lost
         self.force = force
 
     def start(self, job: JobClient, request: str) -> SubmittedRun:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha.operators.options import ha_options
 from airflow_provider_ha.operators.run import SparkHaRunOperator
-from airflow_provider_ha.submit.requests import SubmitRequest, SubmittedRun, accepted, claim_mode
+from airflow_provider_ha.submit.requests import SubmitRequest, SubmittedRun, accepted, claim_mode, if_lost
 
 
 if TYPE_CHECKING:
@@ -48,6 +48,10 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
         ``"finished"``: follow the run to its end, and submit it again whenever its driver is lost.
     :param job_owner: Whose job it is from then on: the id of its DAG, ``"{{ dag.dag_id }}"``. Other DAGs and the
         command line are then refused unless they force it. Prevents accidents; it is no security.
+    :param if_lost: What a task of a new DAG run does when the job has lost its driver. With the same graph it recovers
+        the lost run and follows it. Another graph (script, arguments, conf, options) is refused, unless this says
+        ``"recover"`` (go on with the old graph) or ``"restart"`` (end the lost run, and make a new one with the new
+        graph from *start_from*, by default the latest checkpoint).
     :param force: Act although the job belongs to another DAG (``job_owner`` of the operator that submitted it).
     :param when_killed: What a user's mark-failed or mark-success of the waiting task does to the job: ``"detach"``
         (nothing), ``"stop_with_checkpoint"`` or ``"cancel"``. A clear never touches it: the next try attaches again.
@@ -185,5 +189,6 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
                 claim_mode=claim_mode(self.claim_mode),
                 allow=accepted(self.allow),
                 owner=self.job_owner or None,
+                if_lost=if_lost(self.if_lost),
             )
         )

@@ -36,6 +36,16 @@ class BlobRef(NamedTuple):
     size: int
 
 
+def blob_ref(content: bytes | Path) -> BlobRef:
+    """Return the digest and the size that bytes, or a file as it is now, would have in a store. Writes nothing.
+
+    :raises OSError: *content* is a file that cannot be read.
+    """
+    if isinstance(content, Path):
+        return BlobRef(_digest(content), content.stat().st_size)
+    return BlobRef(hashlib.sha256(content).hexdigest(), len(content))
+
+
 def put_blob(store: ObjectStore, content: bytes | Path) -> BlobRef:
     """Put bytes, or a file as it is now, into the store, and return its digest and size.
 
@@ -44,7 +54,7 @@ def put_blob(store: ObjectStore, content: bytes | Path) -> BlobRef:
     """
     if isinstance(content, Path):
         return _put_file(store, content)
-    blob = BlobRef(hashlib.sha256(content).hexdigest(), len(content))
+    blob = blob_ref(content)
     try:
         store.create(keys.blob(blob.sha256), content)
     except ObjectExistsError:

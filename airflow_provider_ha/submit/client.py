@@ -29,8 +29,9 @@ from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.names import check_job_id
 from airflow_provider_ha.storage.local import LocalStore
 from airflow_provider_ha.storage.open import open_store
-from airflow_provider_ha.submit import disposal, intervene, recovery, restore
+from airflow_provider_ha.submit import disposal, intervene, recovery, restore, stop
 from airflow_provider_ha.submit.context import JobContext
+from airflow_provider_ha.submit.dry_run import DryRun, dry_run
 from airflow_provider_ha.submit.engine import Engine
 from airflow_provider_ha.submit.job_owner import Acting, refuse_others
 from airflow_provider_ha.submit.local import LocalEngine
@@ -193,6 +194,11 @@ class JobClient:
         self._check_job(request.job_id)
         return restore.plan_for(self._job, request)[1]
 
+    def dry_run(self, request: RestoreRequest) -> DryRun:
+        """Return what :meth:`restore` would do, and what it would be refused for (``dry_run.dry_run``)."""
+        self._check_job(request.job_id)
+        return dry_run(self._job, request, self._acting)
+
     def select(self, *, want: str = LATEST, fallback: bool = True, depth: Depth = "full") -> Selection:
         """Look at the job's checkpoints and savepoints, newest first, until one can be restored."""
         return restore.select_checkpoint(self._job, want=want, fallback=fallback, depth=depth)
@@ -238,7 +244,7 @@ class JobClient:
     def request_stop(
         self, *, operation_id: str, requested_by: str, mode: str = "suspend", savepoint: bool = False
     ) -> Operation:
-        """Ask the driver to stop with a checkpoint.
+        """Ask the driver to stop with a checkpoint; end the run at once when the driver is lost (``stop.stop``).
 
         :param mode: ``"suspend"``, or ``"terminate"``: every open window is emitted first.
         :raises ConfigurationError: There is no such mode.
@@ -246,7 +252,10 @@ class JobClient:
         """
         if mode not in ("suspend", "terminate"):
             raise ConfigurationError(f"stop mode {mode!r} is not known", next_step="Use 'suspend' or 'terminate'")
-        return self._request(OperationKind.STOP, operation_id, {"mode": mode, "savepoint": savepoint}, requested_by)
+        refuse_others(self._job, self._acting, "a stop")
+        return stop.stop(
+            self._job, operation_id=operation_id, requested_by=requested_by, mode=mode, savepoint=savepoint
+        )
 
     def request_cancel(self, *, operation_id: str, requested_by: str) -> Operation:
         """End the run at once, with or without a driver (``intervene.cancel``)."""

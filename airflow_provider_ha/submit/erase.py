@@ -81,12 +81,14 @@ def _require_over(job: JobContext) -> None:
     if snapshot.leader is not None:
         raise JobStateError(
             f"job {job.job_id!r} is led by epoch {snapshot.leader.epoch} on {snapshot.leader.host}",
-            next_step="Stop or cancel it first; nothing was removed",
+            next_step=f"End it first: `spark-ha job stop {job.job_id}` or `spark-ha job cancel {job.job_id}`; "
+            "nothing was removed",
         )
     if snapshot.run is not None and snapshot.run.result is None:
         raise JobStateError(
             f"run {snapshot.run.run.number} of job {job.job_id!r} is {snapshot.state.value} and has no result",
-            next_step="Recover, stop or cancel it first; nothing was removed",
+            next_step=f"End it first: `spark-ha job stop {job.job_id}` or `spark-ha job cancel {job.job_id}`; "
+            "`spark-ha recover` goes on with it; nothing was removed",
         )
     leases = f"{job.paths.base}/leases"
     for what in ours(job.coordinator.children(leases), is_plain, parent=leases):

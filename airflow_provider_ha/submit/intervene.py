@@ -99,11 +99,14 @@ def cancel(job: JobContext, *, operation_id: str, requested_by: str) -> Operatio
     return operations.read(job.coordinator, job.paths, operation_id) or operation
 
 
-def take_lock(job: JobContext, run: int, *, admit: Callable[[], None] | None = None) -> Leadership:
+def take_lock(
+    job: JobContext, run: int, *, admit: Callable[[], None] | None = None, timeout: float | None = None
+) -> Leadership:
     """Lead a job that nobody drives, for one short action; release it at once.
 
     :param run: The run for whose sake, for people who look at the leader meanwhile.
     :param admit: Called before the lock is asked for; what it raises ends the wait.
+    :param timeout: Seconds to wait for it; a few when left out.
     :raises LeadershipUnavailableError: Somebody leads the job.
     """
 
@@ -118,7 +121,7 @@ def take_lock(job: JobContext, run: int, *, admit: Callable[[], None] | None = N
         timings=job.config.timings,
         clock=job.clock,
         describe=describe,
-        timeout=LOCK_SECONDS,
+        timeout=LOCK_SECONDS if timeout is None else timeout,
         admit=admit,
     )
 
@@ -130,7 +133,8 @@ def _concludable(snapshot: JobSnapshot) -> int:
     if leader is not None:
         raise JobStateError(
             f"run {run.run.number} of job {snapshot.job_id!r} is led by epoch {leader.epoch} on {leader.host}",
-            next_step="Cancel or stop the job instead",
+            next_step=f"End the job instead: `spark-ha job stop {snapshot.job_id}` (SparkHaStopOperator) or "
+            f"`spark-ha job cancel {snapshot.job_id}` (SparkHaCancelOperator)",
         )
     return run.run.number
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.jobs.artifacts import upload_application
+from airflow_provider_ha.jobs.artifacts import ApplicationArtifacts, digest_application, upload_application
 from airflow_provider_ha.jobs.executors import REMOTE_NEXT_STEP, is_local, remote_reason
 from airflow_provider_ha.jobs.model import JobGraph
 from airflow_provider_ha.submit.context import JobContext
@@ -33,6 +33,21 @@ def upload(job: JobContext, request: SubmitRequest) -> JobGraph:
         files=request.files,
         jars=request.jars,
     )
+    return _graph(job, request, files)
+
+
+def describe(job: JobContext, request: SubmitRequest) -> JobGraph:
+    """Return the graph that :func:`upload` would return. Writes nothing.
+
+    :raises ConfigurationError: A file is not there.
+    """
+    files = digest_application(
+        application=request.application, py_files=request.py_files, files=request.files, jars=request.jars
+    )
+    return _graph(job, request, files)
+
+
+def _graph(job: JobContext, request: SubmitRequest, files: ApplicationArtifacts) -> JobGraph:
     return JobGraph(
         job_id=job.job_id,
         name=request.name or job.job_id,

@@ -20,7 +20,9 @@ from airflow_provider_ha.submit.restart import Decision, GiveUp, Over, Resubmit,
 log = logging.getLogger(__name__)
 
 
-def recover(job: JobContext, *, by: str, wait: bool = True, overdue: bool = False) -> SubmittedRun:
+def recover(
+    job: JobContext, *, by: str, wait: bool = True, overdue: bool = False, run_number: int | None = None
+) -> SubmittedRun:
     """Submit the newest run again when its driver is lost; find it again when somebody else did, or nothing is lost.
 
     Waits for the delay of the restart strategy, then looks again. The driver is started from the persisted graph.
@@ -29,13 +31,16 @@ def recover(job: JobContext, *, by: str, wait: bool = True, overdue: bool = Fals
     :param wait: Whether to wait for the delay of the restart strategy; ``False`` for who has waited already.
     :param overdue: Whether the newest submission has had all its time to lead. One that was started and does
         not lead is given up; should it come up after all, it refuses itself, for it is not the newest any more.
+    :param run_number: The run that is meant; the newest one when left out.
     :raises JobStateError: The run has a result, or has used up its attempts (it is FAILED now), or a cancel of it was
-        open (it is CANCELED now).
+        open (it is CANCELED now), or it is not the newest one.
     """
     waited: set[int] = set()
     while True:
         snapshot = job.snapshot()
         run = _run(snapshot)
+        if run_number not in (None, run.run.number):
+            raise JobStateError(f"run {run_number} of job {job.job_id!r} is not the newest, which is {run.run.number}")
         decision = _decide(job, snapshot, run, overdue=overdue)
         log.info("job %s run %d: %s", job.job_id, run.run.number, decision)
         if isinstance(decision, Over):
@@ -59,7 +64,9 @@ def recover(job: JobContext, *, by: str, wait: bool = True, overdue: bool = Fals
 
 def _run(snapshot: JobSnapshot) -> RunView:
     if snapshot.run is None:
-        raise JobStateError(f"job {snapshot.job_id!r} has no run to recover", next_step="Submit it")
+        raise JobStateError(
+            f"job {snapshot.job_id!r} has no run to recover", next_step="Submit it (SparkHaSubmitOperator)"
+        )
     return snapshot.run
 
 
@@ -99,12 +106,14 @@ def _over(job_id: str, run: RunView) -> JobStateError:
     state = run.result.state.value if run.result else "over"
     return JobStateError(
         f"run {run.run.number} of job {job_id!r} is {state} and is never run again",
-        next_step="Submit or restore the job",
+        next_step=f"Submit it again (SparkHaSubmitOperator), or restore it: `spark-ha restore {job_id}`, "
+        "SparkHaRestoreOperator",
     )
 
 
 def _failed(job_id: str, decision: GiveUp) -> JobStateError:
     return JobStateError(
         f"job {job_id!r} has FAILED: {decision.reason}",
-        next_step="Read the driver's log, then restore the job from its latest checkpoint",
+        next_step="Read the driver's log, then submit the job again (SparkHaSubmitOperator), or restore it from its "
+        f"latest checkpoint: `spark-ha restore {job_id}`, SparkHaRestoreOperator",
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import PurePosixPath
 from urllib.parse import urlsplit
 
@@ -15,6 +16,31 @@ from airflow_provider_ha.pointers.ownership import ClaimMode
 
 LATEST = "latest"
 FRESH = "fresh"
+
+
+class IfLost(str, Enum):
+    """What a request does about a live run of another request that has lost its driver, and is not the same.
+
+    ``RECOVER`` goes on with that run, from its own graph. ``RESTART`` ends it and makes the run that is asked for, in
+    one transaction.
+    """
+
+    RECOVER = "recover"
+    RESTART = "restart"
+
+
+def if_lost(word: str | None) -> IfLost | None:
+    """Return the choice that somebody writes; ``None`` for nothing, also from a template.
+
+    :raises ConfigurationError: There is no such choice.
+    """
+    if word is None or str(word).strip() in {"", "None"}:
+        return None
+    try:
+        return IfLost(word)
+    except ValueError:
+        choices = [choice.value for choice in IfLost]
+        raise ConfigurationError(f"if_lost={word!r} is not known", next_step=f"Use one of {choices}") from None
 
 
 def claim_mode(word: str) -> ClaimMode:
@@ -76,6 +102,7 @@ class SubmitRequest:
     :param claim_mode: Whether the job becomes the owner of what it starts from.
     :param allow: Verdicts that are accepted for what it starts from.
     :param owner: Whose job it is from then on, a DAG id (:mod:`~airflow_provider_ha.submit.job_owner`).
+    :param if_lost: What to do about a lost run whose graph or start is another one; ``None`` refuses it.
     """
 
     job_id: str
@@ -97,6 +124,7 @@ class SubmitRequest:
     claim_mode: ClaimMode = ClaimMode.NO_CLAIM
     allow: frozenset[Verdict] = frozenset({Verdict.SAFE})
     owner: str | None = None
+    if_lost: IfLost | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +151,7 @@ class RestoreRequest:
     :param fresh_ids: Queries that get a fresh query id: their table skips none of their batches.
     :param allow_new_queries: In place of what the options say (``HaOptions.allow_new_queries``).
     :param allow_remote_executors: Allow a master that is not local; ``False`` leaves it to the options.
+    :param if_lost: What to do when the job has a live run that has lost its driver; ``None`` refuses the restore.
     """
 
     job_id: str
@@ -153,6 +182,7 @@ class RestoreRequest:
     driver_memory: str | None = None
     options: HaOptions | None = None
     allow_remote_executors: bool = False
+    if_lost: IfLost | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

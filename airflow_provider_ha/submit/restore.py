@@ -13,6 +13,7 @@ import dataclasses
 import logging
 import uuid
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from airflow_provider_ha.checkpoints.model import RestorePlan, Verdict
@@ -24,6 +25,7 @@ from airflow_provider_ha.checkpoints.retained.savepoints import SavepointStore
 from airflow_provider_ha.checkpoints.retained.store import CheckpointStore
 from airflow_provider_ha.checkpoints.verification.verify import Depth
 from airflow_provider_ha.errors import (
+    CheckpointError,
     CheckpointMissingError,
     JobStateError,
     RestoreRefusedError,
@@ -35,6 +37,7 @@ from airflow_provider_ha.storage.blobs import put_blob
 from airflow_provider_ha.submit.adoption import plan_adoption
 from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.submit.held import pointer_path
+from airflow_provider_ha.submit.if_lost import choose_for_restore, choose_for_submit
 from airflow_provider_ha.submit.job_owner import owner_of_job
 from airflow_provider_ha.submit.look_around import look_around
 from airflow_provider_ha.submit.ownership import owner_of
@@ -59,6 +62,8 @@ _CHOICES = 5
 def submit_job(job: JobContext, request: SubmitRequest) -> SubmittedRun:
     """Run a script as a new run of the job, or find the request's run again.
 
+    A live run of another request that has lost its driver is recovered and followed when it is of the same graph.
+
     :raises JobStateError: The job has a live run of another request; nothing was changed.
     :raises CheckpointMissingError: What the run is to start from is not there, or known to be bad.
     :raises RestoreRefusedError: It cannot be continued safely from there.
@@ -71,7 +76,7 @@ def submit_job(job: JobContext, request: SubmitRequest) -> SubmittedRun:
         job.store.check_writable()  # before anything is made that only one may make
         return Prepared(graph=job.graphs.write_graph(graph), start=start, owner=request.owner)
 
-    return submit_run(job, request.request_id, prepare)
+    return submit_run(job, request.request_id, prepare, on_lost=partial(choose_for_submit, job, request))
 
 
 def restore_job(job: JobContext, request: RestoreRequest) -> SubmittedRun:
@@ -86,14 +91,26 @@ def restore_job(job: JobContext, request: RestoreRequest) -> SubmittedRun:
 
         def prepare() -> Prepared:
             chosen, plan = _plan(job, request, reading)
-            _refuse(plan, request.allow)
+            graph = accepted_graph(job, request, chosen, plan)
             job.store.check_writable()  # before anything is made that only one may make
             start = _start(job, plan, request.output)
-            graph = _graph(job, request, chosen)
+            blob = job.graphs.write_graph(graph.model_copy(update=_files(job, request)))
             reading.planned(start.plan)
-            return Prepared(graph=graph, start=start, owner=owner_of_job(job))  # a restore keeps the owner
+            return Prepared(graph=blob, start=start, owner=owner_of_job(job))  # a restore keeps the owner
 
-        return submit_run(job, request.request_id, prepare)
+        return submit_run(job, request.request_id, prepare, on_lost=partial(choose_for_restore, job, request))
+
+
+def accepted_graph(job: JobContext, request: RestoreRequest, chosen: Chosen, plan: RestorePlan) -> JobGraph:
+    """Return the graph of the new run, without the files that the request replaces. Writes nothing.
+
+    :raises RestoreRefusedError: The verdict of the plan is not among those that the request allows.
+    :raises RestoreUnknownError: What a source or a sink has could not be found out.
+    :raises JobStateError: The cut has no graph: the job has no run yet.
+    :raises ConfigurationError: The master is remote, and not allowed.
+    """
+    _refuse(plan, request.allow)
+    return _graph(job, request, chosen)
 
 
 def plan_for(job: JobContext, request: RestoreRequest) -> tuple[Chosen, RestorePlan]:
@@ -198,19 +215,28 @@ def _drained(source: JobContext, run: int) -> Mapping[str, DrainedQuery]:
 
 
 def _refuse(plan: RestorePlan, allow: frozenset[Verdict]) -> None:
+    if (refusal := refusal_of(plan, allow)) is not None:
+        raise refusal
+
+
+def refusal_of(plan: RestorePlan, allow: frozenset[Verdict]) -> CheckpointError | None:
+    """Return what a plan is refused for; ``None`` when it is carried out. Pure.
+
+    :param allow: Verdicts that are accepted.
+    """
     what = f"restoring {plan.name} of job {plan.source_job!r}"
     refused = not_accepted(plan, allow)
     if plan.unknown and Verdict.IMPOSSIBLE not in refused:
         reasons = "; ".join(reason for each in plan.unknown.values() for reason in each)
-        raise RestoreUnknownError(
+        return RestoreUnknownError(
             f"{what}: it is not known what it would do: {reasons}",
             next_step=f"Let it be found out, or go on without: unchecked={','.join(plan.unknown)}, allow=LOSS_POSSIBLE",
         )
     if not refused:
-        return
+        return None
     reasons = "; ".join(plan.reasons) or "no reason is known"
     names = ",".join(verdict.value for verdict in refused)
-    raise RestoreRefusedError(
+    return RestoreRefusedError(
         f"{what} is {plan.verdict.value}: {reasons}",
         next_step="Restore from another checkpoint"
         if Verdict.IMPOSSIBLE in refused
@@ -234,8 +260,8 @@ def _start(job: JobContext, plan: RestorePlan, output: OutputMode) -> StartPoint
 _FILES = ("application", "py_files", "files", "jars")
 
 
-def _graph(job: JobContext, request: RestoreRequest, chosen: Chosen) -> Blob:
-    """Return the graph of the new run: that which wrote the cut, with what the request replaces.
+def _graph(job: JobContext, request: RestoreRequest, chosen: Chosen) -> JobGraph:
+    """Return the graph of the new run: that which wrote the cut, with what the request replaces but files.
 
     What was adopted has none: then it is that of the job's newest run.
     """
@@ -264,19 +290,22 @@ def _graph(job: JobContext, request: RestoreRequest, chosen: Chosen) -> Blob:
         overrides["options"] = (request.options or source.options).model_copy(update=options)
     graph = source.model_copy(update=overrides)
     check_master(graph.master, allowed=graph.options.allow_remote_executors)
-    return job.graphs.write_graph(graph.model_copy(update=_files(job, request)))
-
-
-def _files(job: JobContext, request: RestoreRequest) -> dict[str, Any]:
-    """Upload the files that the request replaces."""
-    given = {name: getattr(request, name) for name in _FILES if getattr(request, name) is not None}
-    if not given:
-        return {}
-    if "application" not in given:
+    if "application" not in (given := _given_files(request)) and given:
         raise RestoreRefusedError(
             f"{sorted(given)} are replaced, but the application is not",
             next_step="Name the application as well: its files are uploaded together",
         )
+    return graph
+
+
+def _given_files(request: RestoreRequest) -> dict[str, Any]:
+    return {name: getattr(request, name) for name in _FILES if getattr(request, name) is not None}
+
+
+def _files(job: JobContext, request: RestoreRequest) -> dict[str, Any]:
+    """Upload the files that the request replaces."""
+    if not (given := _given_files(request)):
+        return {}
     uploaded: JobGraph = upload(job, SubmitRequest(job_id=job.job_id, request_id=request.request_id, **given))
     replaced = {name: getattr(uploaded, name) for name in given}
     return replaced | {"modules": uploaded.modules}

@@ -3,6 +3,9 @@
 Blobs, graph blob, then one transaction {run node, graph pointer}, then the submission (``submit.launch``). The run node
 is the arbiter: its name is its number, so of two submitters one wins, and the loser finds out whether the winner is
 itself.
+
+A live run of another request that has lost its driver is recovered and followed, or ended in the transaction that makes
+the new one (``submit.if_lost``). What a request follows is written down before it is recovered: a retry finds it again.
 """
 
 from __future__ import annotations
@@ -10,22 +13,29 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 from airflow_provider_ha.coordination.coordinator import Check, Create, Op
 from airflow_provider_ha.coordination.records import read_record
 from airflow_provider_ha.errors import (
     ConfigurationError,
     JobStateError,
+    LeadershipError,
     NodeExistsError,
     OutcomeUnknownError,
     VersionConflictError,
 )
+from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.jobs import create_job
-from airflow_provider_ha.jobs.model import Blob, GraphPointer, JobState, LeaderInfo, Run, StartPoint
+from airflow_provider_ha.jobs.model import Blob, GraphPointer, JobState, Run, StartPoint
+from airflow_provider_ha.jobs.watchers import follow, followed
 from airflow_provider_ha.submit.context import JobContext
+from airflow_provider_ha.submit.if_lost import refuse_lost
 from airflow_provider_ha.submit.launch import ensure_submitted
-from airflow_provider_ha.submit.requests import SubmittedRun
+from airflow_provider_ha.submit.lost_run import LostRun, carry_out_cancel, end_lost, lost_run, result_of
+from airflow_provider_ha.submit.recovery import recover
+from airflow_provider_ha.submit.requests import IfLost, SubmittedRun
 
 
 log = logging.getLogger(__name__)
@@ -47,34 +57,51 @@ class Prepared:
     owner: str | None = None
 
 
-def submit_run(job: JobContext, request_id: str, prepare: Callable[[], Prepared]) -> SubmittedRun:
+def submit_run(
+    job: JobContext,
+    request_id: str,
+    prepare: Callable[[], Prepared],
+    *,
+    on_lost: Callable[[LostRun], IfLost] | None = None,
+) -> SubmittedRun:
     """Find the run of a request, or make it, and see to it that it is submitted.
 
     :param request_id: Who asks. The run of a request is found again, unless it FAILED: then the request makes another.
     :param prepare: Uploads what the run needs. Called only when a run is to be made: a refusal changes nothing.
+    :param on_lost: Says what becomes of a live run of another request that has lost its driver, or refuses; left out,
+        it is refused.
     :raises JobStateError: The job has a live run of another request.
     """
     _check_request_id(request_id)
     while True:
         numbers = job.runs.numbers()
-        number, use = _find_request(job, numbers, request_id)
-        if number is not None:
-            return SubmittedRun(
-                job_id=job.job_id, run=number, attempt=ensure_submitted(job, number, by=request_id), created=False
-            )
-        _refuse_live_run(job, numbers)
+        known = _find_request(job, numbers, request_id)
+        if known.number is not None:
+            if (found := _found(job, known, request_id)) is not None:
+                return found
+            continue
+        lost = _live_run(job, numbers)
+        if lost is not None and carry_out_cancel(job, lost, by=request_id):
+            continue
+        if lost is not None and (on_lost or partial(refuse_lost, job))(lost) is IfLost.RECOVER:
+            follow(job.coordinator, job.paths, request_id, lost.number)
+            log.info("request %s follows the lost run %d of %s", request_id, lost.number, job.job_id)
+            continue
         prepared = prepare()
         create_job(job.coordinator, job.paths)
         run = Run(
             number=max(numbers, default=0) + 1,
             graph=prepared.graph,
             start=prepared.start,
-            request_id=request_id if use == 1 else f"{request_id}{_SEPARATOR}{use}",
+            request_id=request_id if known.next_use == 1 else f"{request_id}{_SEPARATOR}{known.next_use}",
             created_at=job.clock.now(),
             owner=prepared.owner,
         )
         try:
-            job.commit(*_creation(job, run))
+            if lost is None:
+                job.commit(*_creation(job, run))
+            elif not _replaced(job, lost, run):
+                continue
         except (NodeExistsError, VersionConflictError, OutcomeUnknownError) as error:
             log.info(
                 "run %d of %s was not certainly made by this call (%s), looking again", run.number, job.job_id, error
@@ -98,33 +125,102 @@ def made_by(run: Run, request_id: str) -> bool:
     return re.fullmatch(re.escape(request_id) + rf"(?:{_SEPARATOR}\d+)?", run.request_id) is not None
 
 
-def _find_request(job: JobContext, numbers: list[int], request_id: str) -> tuple[int | None, int]:
-    """Return the request's newest run that must not be repeated, and how many runs the request would then have made."""
-    uses = 0
+def check_submission(job: JobContext, request_id: str, *, on_lost: Callable[[LostRun], IfLost]) -> bool:
+    """Return whether :func:`submit_run` would make a run: not when the request has one, or would follow a lost one.
+
+    Changes nothing.
+
+    :raises JobStateError: As :func:`submit_run`.
+    """
+    numbers = job.runs.numbers()
+    if _find_request(job, numbers, request_id).number is not None:
+        return False
+    lost = _live_run(job, numbers)
+    if lost is None or operations.open_cancels(job.coordinator, job.paths, lost.number):
+        return True
+    return on_lost(lost) is IfLost.RESTART
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What a request has led to so far.
+
+    :param number: Its newest run, when that must not be repeated.
+    :param own: Whether the request made that run; else it follows it.
+    :param next_use: How many runs the request would have made with the next one.
+    """
+
+    number: int | None
+    own: bool
+    next_use: int
+
+
+def _find_request(job: JobContext, numbers: list[int], request_id: str) -> _Known:
+    follows = followed(job.coordinator, job.paths, request_id)
+    uses, seen = 0, False
     for number in reversed(numbers):
         run = read_record(job.coordinator, job.paths.run(number), Run)
-        if run is None or not made_by(run[0], request_id):
+        if run is None:
             continue
-        uses += 1
-        if uses == 1:
-            result = job.runs.result(number)
-            if result is None or result.state is not JobState.FAILED:
-                return number, 0
-    return None, uses + 1
+        own = made_by(run[0], request_id)
+        uses += own
+        if seen or not (own or number == follows):
+            continue
+        seen = True
+        result = job.runs.result(number)
+        if result is None or result.state is not JobState.FAILED:
+            return _Known(number, own, 0)
+    return _Known(None, own=False, next_use=uses + 1)
 
 
-def _refuse_live_run(job: JobContext, numbers: list[int]) -> None:
+def _found(job: JobContext, known: _Known, request_id: str) -> SubmittedRun | None:
+    """Return the run that a request has led to; ``None`` when it has ended since, and has to be looked at again."""
+    number = known.number
+    assert number is not None, "there is a run"  # noqa: S101  # checked by the caller
+    if known.own or job.runs.result(number) is not None:
+        attempt = ensure_submitted(job, number, by=request_id)
+        return SubmittedRun(job_id=job.job_id, run=number, attempt=attempt, created=False)
+    try:
+        submitted = recover(job, by=request_id, wait=False, run_number=number)
+    except (JobStateError, LeadershipError):
+        if job.runs.result(number) is None:
+            raise
+        return None
+    return replace(submitted, created=False)
+
+
+def _replaced(job: JobContext, lost: LostRun, run: Run) -> bool:
+    """Make *run* in the transaction that ends a lost one; ``False`` when that is not lost, or not live, any more."""
+    reason = f"its driver was lost, and run {run.number} takes its place"
+    result = result_of(job, lost, JobState.FINISHED, reason=reason, by=run.request_id)
+    try:
+        end_lost(job, lost, result, also=_creation(job, run))
+    except (JobStateError, LeadershipError) as error:
+        log.info("run %d of %s does not take the place of run %d: %s", run.number, job.job_id, lost.number, error)
+        return False
+    return True
+
+
+def _live_run(job: JobContext, numbers: list[int]) -> LostRun | None:
+    """Return the live run of the job that has lost its driver; ``None`` when the job has no live run.
+
+    :raises JobStateError: It has one that is led, or on its way.
+    """
     if not numbers or job.runs.result(numbers[-1]) is not None:
-        return
-    leader = read_record(job.coordinator, job.paths.leader, LeaderInfo)
+        return None
+    snapshot = job.snapshot()
+    lost, view, leader = lost_run(snapshot), snapshot.run, snapshot.leader
+    if lost is not None or view is None or view.result is not None:
+        return lost
     leads = (
         "nobody leads it now"
         if leader is None
-        else (f"epoch {leader[0].epoch} on {leader[0].host} (pid {leader[0].pid}) leads it")
+        else f"epoch {leader.epoch} on {leader.host} (pid {leader.pid}) leads it"
     )
     raise JobStateError(
-        f"job {job.job_id!r} already has a live run, number {numbers[-1]}; {leads}",
-        next_step="Stop or cancel it first, or submit with the request id that made it",
+        f"job {job.job_id!r} already has a live run, number {view.run.number}; {leads}, it is {snapshot.state.value}",
+        next_step=f"Follow it (SparkHaFollowOperator), or end it first: `spark-ha job stop {job.job_id}` "
+        f"(SparkHaStopOperator) with a checkpoint, `spark-ha job cancel {job.job_id}` (SparkHaCancelOperator) at once",
     )
 
 

@@ -1,12 +1,16 @@
-"""Follow one operation (savepoint, stop, cancel) until it is final, and where it has to end the run: until it did."""
+"""Follow one operation (savepoint, stop, cancel) until it is final, and where it has to end the run: until it did.
+
+A stop whose driver is lost before it has answered is asked for again: it then ends the run without a driver.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
-from airflow_provider_ha.jobs.model import Operation, OperationState
+from airflow_provider_ha.jobs.model import Operation, OperationKind, OperationState
 from airflow_provider_ha.jobs.runs import RunStore, RunView
 from airflow_provider_ha.triggers.base import Event, SparkHaTrigger
 
@@ -15,10 +19,14 @@ if TYPE_CHECKING:
     from airflow_provider_ha.submit.client import HaClient
 
 
+LOST_AFTER = 30.0  # seconds: who recovers the job has had its time, and the next driver would do it
+
+
 class SparkHaOperationTrigger(SparkHaTrigger):
     """Wait for the answer to one operation.
 
     Events: ``completed``, ``failed``, ``abandoned`` (the run ended before it was done). Each carries the operation.
+    ``lost``: a stop that needs no driver waits for one that nobody has started.
 
     :param operation_id: Its id.
     :param run: Run that it was asked of.
@@ -30,6 +38,7 @@ class SparkHaOperationTrigger(SparkHaTrigger):
         self.operation_id = operation_id
         self.number = run
         self.until_ended = until_ended
+        self._lost_since: float | None = None
 
     def kwargs(self) -> dict[str, Any]:
         """Return the keyword arguments, as plain JSON."""
@@ -50,7 +59,22 @@ class SparkHaOperationTrigger(SparkHaTrigger):
             return {"status": "error", "reason": f"operation {self.operation_id!r} of job {self.job_id!r} is gone"}
         paths = ClusterPaths(client.config.root, client.config.cluster_id).job(self.job_id)
         view = RunStore(client.coordinator, paths).get(self.number)
-        return operation_event(operation, view, until_ended=self.until_ended)
+        event = operation_event(operation, view, until_ended=self.until_ended)
+        return self._lost(client, operation) if event is None else event
+
+    def _lost(self, client: HaClient, operation: Operation) -> Event | None:
+        from airflow_provider_ha.submit.lost_run import lost_run  # noqa: PLC0415  # brings the stores
+        from airflow_provider_ha.submit.stop import needs_driver  # noqa: PLC0415  # as above
+
+        if operation.operation is not OperationKind.STOP or operation.state.final:
+            return None
+        lost = lost_run(client.job(self.job_id).snapshot())
+        if lost is None or lost.number != operation.run or needs_driver(self.job_id, lost, operation.arguments):
+            self._lost_since = None
+            return None
+        now = time.monotonic()
+        self._lost_since = now if self._lost_since is None else self._lost_since
+        return {"status": "lost"} if now - self._lost_since >= LOST_AFTER else None
 
 
 def operation_event(operation: Operation, view: RunView, *, until_ended: bool) -> Event | None:

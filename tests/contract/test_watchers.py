@@ -10,7 +10,7 @@ from airflow_provider_ha.coordination.coordinator import Coordinator, Op
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.errors import OutcomeUnknownError
 from airflow_provider_ha.jobs.jobs import create_job
-from airflow_provider_ha.jobs.watchers import WhenKilled, claim, release
+from airflow_provider_ha.jobs.watchers import WhenKilled, claim, follow, follow_first, followed, release
 
 
 BACKENDS = ("fake", "zookeeper")
@@ -72,3 +72,30 @@ def test_a_lost_answer_neither_loses_nor_doubles_a_claim(coordinator: Coordinato
     assert coordinator.get(paths.watcher("w")).version == version
     assert release(LosesAnswers(coordinator), paths, "w", version)
     assert not release(coordinator, paths, "w", version)
+
+
+def test_what_a_watcher_follows_is_remembered_and_touches_no_claim(coordinator: Coordinator, paths: JobPaths) -> None:
+    version = claim(coordinator, paths, "w", ti_id="try-1", when_killed=WhenKilled.CANCEL)
+
+    before = followed(coordinator, paths, "w")
+    follow(coordinator, paths, "w", 1)
+    follow(coordinator, paths, "w", 3)
+
+    assert (before, followed(coordinator, paths, "w"), followed(coordinator, paths, "other")) == (None, 3, None)
+    assert release(coordinator, paths, "w", version)
+
+
+def test_a_watcher_that_follows_what_it_found_first_stays_with_it(coordinator: Coordinator, paths: JobPaths) -> None:
+    assert [follow_first(coordinator, paths, "w", run) for run in (1, 2)] == [1, 1]
+
+
+def test_a_lost_answer_does_not_lose_what_a_watcher_follows(coordinator: Coordinator, paths: JobPaths) -> None:
+    follow(LosesAnswers(coordinator), paths, "w", 2)
+
+    assert followed(coordinator, paths, "w") == 2
+
+
+def test_any_request_id_can_follow(coordinator: Coordinator, paths: JobPaths) -> None:
+    follow(coordinator, paths, "a request/with spaces", 1)
+
+    assert followed(coordinator, paths, "a request/with spaces") == 1

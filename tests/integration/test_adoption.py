@@ -235,10 +235,12 @@ def test_a_query_that_went_on_after_the_plan_is_refused_by_the_driver(copy: JobC
 def test_the_command_plans_from_a_path(spark_ha: Any, elsewhere: Path, out: Path) -> None:
     words = ("checkpoint", "plan", "copy", "--from", str(elsewhere), "--sink", str(out))
 
-    code, shown, _ = spark_ha(*words)
+    code, shown, said = spark_ha(*words)
     document = json.loads(spark_ha(*words, "--json")[1])
 
-    assert code == 0
+    assert code == 1, "as a restore: only a submission can carry it out"
+    assert "let it start from the same directories (start_from)" in said
+    assert document["refusal"]["type"] == "JobStateError"
     assert "SAFE: no row is lost" in shown
     assert "the user's: never changed, never removed" in shown
     assert document["adopted"][QUERY]["path"] == str(elsewhere)

@@ -10,7 +10,8 @@ import pytest
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
 from airflow_provider_ha.submit.context import JobContext
 from tests.checkpoint_helpers import Job
-from tests.recorded_job import QUERY
+from tests.jobs_helpers import a_result, a_run, a_submission
+from tests.recorded_job import QUERY, recorded_job
 
 
 pytestmark = pytest.mark.timeout(300)
@@ -93,3 +94,94 @@ def test_what_is_not_there_is_one_sentence(spark_ha: Any, want: str, code: int, 
     assert answer == code
     assert reason in error
     assert "Traceback" not in error
+
+
+# A plan exits as the restore would.
+
+
+@pytest.fixture
+def owned(copy: JobContext) -> JobContext:
+    """The job that is restored into has had a run, and belongs to a DAG."""
+    make_run(copy, owner="dag-of-others", over=True)
+    return copy
+
+
+@pytest.fixture
+def running(copy: JobContext) -> JobContext:
+    """The job that is restored into has a live run."""
+    make_run(copy, owner=None, over=False)
+    return copy
+
+
+def make_run(job: JobContext, *, owner: str | None, over: bool) -> None:
+    job.coordinator.ensure(*job.paths.skeleton)
+    job.coordinator.commit(
+        job.runs.create_op(a_run(1).model_copy(update={"owner": owner})), *job.runs.submission_ops(1, a_submission())
+    )
+    if over:
+        job.coordinator.commit(job.runs.result_op(1, a_result()))
+
+
+@pytest.mark.usefixtures("source")
+@pytest.mark.parametrize(
+    ("fixture", "reason"),
+    [("running", "already has a live run, number 1"), ("owned", "the job belongs to 'dag-of-others'")],
+)
+@pytest.mark.parametrize("words", [("checkpoint", "plan"), ("restore", "--dry-run")], ids=" ".join)
+def test_a_plan_exits_as_the_restore_would_and_says_why(
+    spark_ha: Any, request: pytest.FixtureRequest, fixture: str, reason: str, words: tuple[str, ...]
+) -> None:
+    job = request.getfixturevalue(fixture)
+
+    planned, shown, said = spark_ha(*words, *AS_COPY)
+    restored, _, refused = spark_ha("restore", *AS_COPY)
+
+    assert (planned, restored) == (1, 1)
+    assert "SAFE" in shown
+    assert reason in said
+    assert reason in refused
+    assert runs(job) == [1]
+
+
+@pytest.mark.usefixtures("source", "owned")
+def test_a_plan_that_is_forced_exits_as_a_restore_that_is_forced(spark_ha: Any) -> None:
+    planned, out, _ = spark_ha("checkpoint", "plan", *AS_COPY, "--force", "--json")
+    restored, _, _ = spark_ha("restore", *AS_COPY, "--force")
+
+    assert (planned, restored) == (0, 0)
+    assert json.loads(out)["refusal"] is None
+
+
+@pytest.mark.usefixtures("source", "running")
+def test_what_a_plan_would_be_refused_for_is_in_its_document(spark_ha: Any) -> None:
+    code, out, _ = spark_ha("checkpoint", "plan", *AS_COPY, "--json")
+
+    refusal = json.loads(out)["refusal"]
+    assert (code, refusal["type"]) == (1, "JobStateError")
+    assert "spark-ha job stop copy" in refusal["next_step"]
+
+
+@pytest.mark.usefixtures("source")
+def test_a_dry_run_of_a_request_that_was_carried_out_exits_as_asking_again_would(
+    spark_ha: Any, copy: JobContext
+) -> None:
+    spark_ha("restore", *AS_COPY, "--request-id", "tonight")
+
+    dry, _, _ = spark_ha("restore", *AS_COPY, "--request-id", "tonight", "--dry-run")
+    again, _, _ = spark_ha("restore", *AS_COPY, "--request-id", "tonight")
+
+    assert (dry, again) == (0, 0)
+    assert runs(copy) == [1]
+
+
+@pytest.mark.usefixtures("copy")
+def test_a_plan_of_a_path_without_an_application_exits_as_the_restore_would(spark_ha: Any) -> None:
+    words = ("copy", "--from", f"{recorded_job() / 'live' / QUERY}", "--sink", f"{QUERY}=foreachBatch")
+    allow = ("--allow", "DUPLICATES_POSSIBLE", "--allow", "LOSS_POSSIBLE")
+
+    planned, _, said = spark_ha("checkpoint", "plan", *words, *allow)
+    restored, _, refused = spark_ha("restore", *words, *allow)
+
+    assert planned == restored == 1
+    assert "has no run yet, so nothing says which application goes on" in said
+    assert "has no run yet, so nothing says which application goes on" in refused

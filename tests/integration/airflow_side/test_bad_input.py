@@ -172,7 +172,8 @@ def test_a_script_that_does_not_exist(tmp_path: Path, dump: Callable[[], Dump]) 
 def test_a_job_that_has_a_live_run(tmp_path: Path, live_job: str, dump: Callable[[], Dump]) -> None:
     before = dump()
 
-    refused(submitting(script(tmp_path)), AirflowFailException, live_job, "live run, number 1", "Stop or cancel it")
+    helps = ("SparkHaFollowOperator", f"`spark-ha job stop {live_job}` (SparkHaStopOperator)", "spark-ha job cancel")
+    refused(submitting(script(tmp_path)), AirflowFailException, live_job, "live run, number 1", *helps)
 
     assert dump() == before
 

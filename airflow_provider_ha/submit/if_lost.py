@@ -1,0 +1,135 @@
+"""What a new request does about a live run of another request that has lost its driver.
+
+The same application with the same start asks for what is lost: that run is recovered, and the request follows it. What
+is not the same is refused with both choices, because either could be meant: going on with what was running, or putting
+the new one in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from airflow_provider_ha.errors import JobStateError, ObjectMissingError, RecordCorruptError
+from airflow_provider_ha.jobs.model import JobGraph, StartKind, StartPoint
+from airflow_provider_ha.submit.context import JobContext
+from airflow_provider_ha.submit.lost_run import LostRun
+from airflow_provider_ha.submit.prepare import describe
+from airflow_provider_ha.submit.requests import (
+    FRESH,
+    LATEST,
+    IfLost,
+    RestoreRequest,
+    SubmitRequest,
+    named_directories,
+)
+
+
+_BY_KEY = ("conf", "env", "options")
+
+
+def choose_for_submit(job: JobContext, request: SubmitRequest, lost: LostRun) -> IfLost:
+    """Return what a submission does about a lost run. Writes nothing.
+
+    :raises JobStateError: It is another graph, or another start, and the request does not say what is meant.
+    :raises ConfigurationError: A file of the application is not there.
+    :raises StorageUnavailableError: The graph of the lost run could not be read.
+    """
+    other = _differences(job, request, lost)
+    if not other:
+        return IfLost.RECOVER
+    if request.if_lost is None:
+        raise JobStateError(
+            f"{_lost(job, lost)}, and what is submitted now differs from it in {', '.join(other)}",
+            next_step='if_lost="recover" goes on with what was running, if_lost="restart" ends it and makes a new run '
+            f"of this {_from(request.start_from, lost)}. {_commands(job)}, then submit again",
+        )
+    if request.if_lost is IfLost.RESTART and request.start_from == LATEST and lost.forgetful:
+        raise JobStateError(
+            f"{_lost(job, lost)}, and that run has no checkpoint yet: a new one would repeat what it has committed",
+            next_step='if_lost="recover" goes on with it; start_from="fresh" says that nothing of it is needed',
+        )
+    return request.if_lost
+
+
+def choose_for_restore(job: JobContext, request: RestoreRequest, lost: LostRun) -> IfLost:
+    """Return what a restore does about a lost run of the job that it restores into. Pure.
+
+    :raises JobStateError: The request does not say what is meant.
+    """
+    if request.if_lost is None:
+        raise JobStateError(
+            f"{_lost(job, lost)}, which a restore would leave behind",
+            next_step='if_lost="restart" (--if-lost restart) ends it and restores, if_lost="recover" (--if-lost '
+            f"recover) goes on with it instead. {_commands(job)}, then restore again",
+        )
+    return request.if_lost
+
+
+def refuse_lost(job: JobContext, lost: LostRun) -> IfLost:
+    """Refuse a run for whose sake nobody says what becomes of a lost one.
+
+    :raises JobStateError: Always.
+    """
+    raise JobStateError(f"{_lost(job, lost)}, which is of another request", next_step=_commands(job))
+
+
+def differences(before: JobGraph, now: JobGraph) -> tuple[str, ...]:
+    """Return in which fields two graphs differ, without values: these may be secret. Pure."""
+    found: list[str] = []
+    for name in JobGraph.model_fields:
+        old, new = getattr(before, name), getattr(now, name)
+        if old != new and name in _BY_KEY:
+            olds, news = _values(old), _values(new)
+            found += [f"{name}.{key}" for key in sorted({*olds, *news}) if olds.get(key) != news.get(key)]
+        elif old != new:
+            found.append(name)
+    return tuple(found)
+
+
+def same_start(start_from: str | Mapping[str, str], start: StartPoint, job_id: str) -> bool:
+    """Whether a run that began at *start* began where *start_from* says. ``"latest"`` is where any run stands. Pure."""
+    if start_from == LATEST:
+        return True
+    if start_from == FRESH:
+        return start.kind is StartKind.FRESH
+    if directories := named_directories(start_from):
+        places = {f"{query}={_resolved(text)}" for query, text in directories.items()}
+        return start.kind is StartKind.PATH and set((start.source_id or "").split(", ")) == places
+    return start.source_job == job_id and f"{start.kind.value}-{start.source_id}" == start_from
+
+
+def _differences(job: JobContext, request: SubmitRequest, lost: LostRun) -> Sequence[str]:
+    now = describe(job, request)
+    try:
+        other = list(differences(job.graph(lost.run.graph), now))
+    except (ObjectMissingError, RecordCorruptError) as error:
+        other = [f"all that is known of it, for its graph cannot be read ({error.message})"]
+    return other if same_start(request.start_from, lost.run.start, job.job_id) else [*other, "start_from"]
+
+
+def _resolved(text: str) -> Path:
+    parts = urlsplit(text)
+    return (Path(unquote(parts.path)) if parts.scheme else Path(text)).resolve()
+
+
+def _values(field: object) -> dict[str, object]:
+    return dict(field) if isinstance(field, dict) else dict(getattr(field, "__dict__", {}))
+
+
+def _lost(job: JobContext, lost: LostRun) -> str:
+    return f"job {job.job_id!r} has lost the driver of run {lost.number}"
+
+
+def _from(start_from: str | Mapping[str, str], lost: LostRun) -> str:
+    if start_from != LATEST:
+        return f"from {start_from!r}"
+    return f"from checkpoint {lost.checkpoint}" if lost.checkpoint is not None else "from its start"
+
+
+def _commands(job: JobContext) -> str:
+    return (
+        "Without a new request: `spark-ha recover` (SparkHaRecoverJobsOperator) or SparkHaFollowOperator recovers it, "
+        f"`spark-ha job stop {job.job_id}` (SparkHaStopOperator) ends it at once with its newest checkpoint"
+    )

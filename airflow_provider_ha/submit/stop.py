@@ -1,0 +1,136 @@
+"""Stopping a job: its driver does it, at a batch boundary. A job that has lost its driver is ended here, at once.
+
+A cancel that the driver has left open comes first.
+
+The job then goes on from its newest retained checkpoint. What was committed after that one is executed again with its
+recorded boundaries by the next start, as after every loss. What only a driver can do is left to the next one.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from airflow_provider_ha.errors import HaError, JobStateError, LeadershipError, OutcomeUnknownError
+from airflow_provider_ha.jobs import operations
+from airflow_provider_ha.jobs.model import JobState, Operation, OperationKind
+from airflow_provider_ha.submit.context import JobContext
+from airflow_provider_ha.submit.lost_run import (
+    LostRun,
+    carry_out_cancel,
+    end_lost,
+    ending_ops,
+    lost_run,
+    result_of,
+)
+from airflow_provider_ha.submit.restore import checkpoint_store
+
+
+log = logging.getLogger(__name__)
+
+_LOOKS = 3  # a driver that comes and goes meanwhile is looked at again
+
+
+def stop(job: JobContext, *, operation_id: str, requested_by: str, mode: str, savepoint: bool) -> Operation:
+    """Ask the driver to stop with a checkpoint; when it is lost, end the run here with the newest retained one.
+
+    A drain, a savepoint, and a run that has no checkpoint yet need a driver: their request stays for the next one, with
+    a line in the log that says what helps.
+
+    :param mode: ``"suspend"`` or ``"terminate"``.
+    :raises UnknownJobError: There is no such job.
+    :raises JobStateError: The job has no live run.
+    """
+    arguments = {"mode": mode, "savepoint": savepoint}
+    job.snapshot()  # an unknown job is refused as one, with the names of those that there are
+    operation = operations.request(
+        job.coordinator,
+        job.paths,
+        OperationKind.STOP,
+        operation_id=operation_id,
+        arguments=arguments,
+        requested_by=requested_by,
+        clock=job.clock,
+    )
+    for _ in range(_LOOKS):
+        lost = lost_run(job.snapshot())
+        if operation.state.final or lost is None or lost.number != operation.run:
+            break
+        if not carry_out_cancel(job, lost, by=requested_by):
+            if need := needs_driver(job.job_id, lost, arguments):
+                log.warning("%s", need)
+                break
+            _end(job, lost, operation, by=requested_by)
+        operation = operations.read(job.coordinator, job.paths, operation_id) or operation
+    return operations.read(job.coordinator, job.paths, operation_id) or operation
+
+
+def needs_driver(job_id: str, lost: LostRun, arguments: dict[str, Any]) -> str:
+    """Return why a lost run cannot be stopped without a driver, and what helps; empty when it can be. Pure.
+
+    :param arguments: Of the operation.
+    """
+    at_once = f"`spark-ha job stop {job_id}` ends it at once with checkpoint {lost.checkpoint}"
+    if lost.forgetful:
+        why = "the run has no checkpoint yet, so its end would forget what it has committed"
+        at_once = f"`spark-ha job cancel {job_id}` ends it at once all the same"
+    elif arguments.get("mode") == "terminate":
+        why = "a drain needs a driver"
+    elif arguments.get("savepoint"):
+        why = "a savepoint needs a driver"
+    else:
+        return ""
+    return (
+        f"Job {job_id!r} has lost its driver in run {lost.number}, and {why}: it is stopped once it is recovered. "
+        f"A task that follows it, `spark-ha recover` or SparkHaRecoverJobsOperator recovers it; {at_once}"
+    )
+
+
+def _end(job: JobContext, lost: LostRun, operation: Operation, *, by: str) -> None:
+    result = result_of(job, lost, JobState.FINISHED, reason="stopped without a driver, which was lost", by=by)
+    try:
+        end_lost(
+            job, lost, result, also=ending_ops(job, lost, result, _answered(job, lost, operation), _answer(job, lost))
+        )
+    except OutcomeUnknownError:
+        if job.runs.result(lost.number) is None:
+            raise
+    except (JobStateError, LeadershipError) as error:
+        # A driver was faster: it finds the request, or has ended the run. What counts is what is there now.
+        log.info("the stop of %s is left to who leads it: %s", job.job_id, error)
+    else:
+        log.warning(
+            "Job %r had lost its driver: run %d ends with checkpoint %s, and the next start executes again what was "
+            "committed after it",
+            job.job_id,
+            lost.number,
+            lost.checkpoint,
+        )
+
+
+def _answered(job: JobContext, lost: LostRun, operation: Operation) -> dict[str, Operation]:
+    """Return the stops that the end of the run answers: the one that is asked for, and what others ask in vain."""
+    return {
+        each.operation_id: each
+        for each in operations.list_operations(job.coordinator, job.paths)
+        if each.operation_id == operation.operation_id
+        or (
+            each.operation is OperationKind.STOP
+            and each.run == lost.number
+            and not each.state.final
+            and not needs_driver(job.job_id, lost, each.arguments)
+        )
+    }
+
+
+def _answer(job: JobContext, lost: LostRun) -> dict[str, Any]:
+    """Return the result of the operation, as a driver gives it."""
+    if lost.checkpoint is None:
+        return {"checkpoint": None}
+    checkpoints = checkpoint_store(job)
+    try:
+        path = checkpoints.load(checkpoints.pointer(lost.checkpoint)).pin
+    except HaError as error:
+        log.warning("Checkpoint %d of job %r cannot be read now: %s", lost.checkpoint, job.job_id, error)
+        return {"checkpoint": lost.checkpoint}
+    return {"checkpoint": lost.checkpoint, "path": path}

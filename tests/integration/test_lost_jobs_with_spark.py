@@ -1,0 +1,89 @@
+"""A real driver is killed and nobody watches it: stopped without it, or replaced, the job loses and repeats no row."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.jobs.model import HaOptions, JobState, OperationState
+from airflow_provider_ha.submit.client import HaClient, JobClient
+from airflow_provider_ha.submit.requests import IfLost, SubmitRequest
+from airflow_provider_ha.testing.waiting import wait_until
+from tests import submit_helpers as helpers
+from tests.integration import test_client as words
+
+
+pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(600)]
+
+
+@pytest.fixture
+def client(config: HaConfig) -> Iterator[HaClient]:
+    with HaClient.open(config) as opened:
+        yield opened
+        for job_id in opened.list_jobs():
+            helpers.kill_all(opened.job(job_id)._job)
+
+
+def kill_driver(job: JobClient) -> None:
+    """Kill the leader once a checkpoint of its epoch is there, and wait until the job is lost."""
+    leader = job.snapshot().leader
+    assert leader is not None
+    os.kill(leader.pid, signal.SIGKILL)
+    wait_until(lambda: job.snapshot().state is JobState.LOST, timeout=60, what="the loss")
+
+
+def wait_for_rows(tmp_path: Path, expected: list[str]) -> None:
+    wait_until(lambda: words.rows(tmp_path) == expected, timeout=240, what=f"rows {expected}", interval=0.2)
+
+
+def another_graph(request: SubmitRequest, request_id: str) -> SubmitRequest:
+    return dataclasses.replace(
+        request, request_id=request_id, options=HaOptions(checkpoint_interval=0, restart_delay=0.2)
+    )
+
+
+def test_a_lost_job_is_stopped_at_once_and_goes_on_from_its_newest_checkpoint(client: HaClient, tmp_path: Path) -> None:
+    job = client.job("words")
+    for word in ("one", "two"):
+        words.feed(tmp_path, word)
+    request = words.request(tmp_path, "first")
+    job.submit(request)
+    words.wait_for_epoch(job, 1)
+    wait_for_rows(tmp_path, ["one", "two"])
+    kill_driver(job)
+
+    stopped = job.request_stop(operation_id="stop-1", requested_by="test")
+    words.feed(tmp_path, "three")
+    job.submit(another_graph(request, "second"))
+    wait_for_rows(tmp_path, ["one", "three", "two"])
+
+    assert stopped.state is OperationState.COMPLETED
+    assert stopped.result["checkpoint"] is not None
+    assert [job._job.runs.get(number).run.request_id for number in (1, 2)] == ["first", "second"]
+
+
+def test_a_lost_job_is_replaced_by_a_new_graph_from_its_newest_checkpoint(client: HaClient, tmp_path: Path) -> None:
+    job = client.job("words")
+    for word in ("one", "two"):
+        words.feed(tmp_path, word)
+    request = words.request(tmp_path, "first")
+    job.submit(request)
+    words.wait_for_epoch(job, 1)
+    wait_for_rows(tmp_path, ["one", "two"])
+    kill_driver(job)
+
+    made = job.submit(dataclasses.replace(another_graph(request, "second"), if_lost=IfLost.RESTART))
+    words.feed(tmp_path, "three")
+    wait_for_rows(tmp_path, ["one", "three", "two"])
+
+    result = job._job.runs.result(1)
+    assert (made.run, made.created) == (2, True)
+    assert result is not None
+    assert result.state is JobState.FINISHED
+    assert job._job.runs.get(2).run.start.source_id == str(result.checkpoint)

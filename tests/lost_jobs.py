@@ -1,0 +1,53 @@
+"""What tests of lost jobs share: a job whose leader has vanished, with or without a checkpoint and work done."""
+
+from __future__ import annotations
+
+from airflow_provider_ha.checkpoints.directories.pins import pin
+from airflow_provider_ha.checkpoints.format.layout import progress
+from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind, QueryCut, QuerySink, SinkKind
+from airflow_provider_ha.coordination.coordinator import Create
+from airflow_provider_ha.jobs.model import Generation
+from airflow_provider_ha.submit.context import JobContext
+from airflow_provider_ha.submit.restore import checkpoint_store
+from tests.cluster_helpers import Cluster
+from tests.recorded_job import QUERY, copy_live, recorded_job
+
+
+NUMBER = 1
+
+
+def lose(cluster: Cluster, job_id: str = "flights", *, checkpoint: bool = True, worked: bool = True) -> JobContext:
+    """Make a job whose leader of epoch 1 has vanished without a word.
+
+    :param checkpoint: Whether it has made a checkpoint, which can be restored.
+    :param worked: Whether its run has a working directory of its own.
+    """
+    recorded = recorded_job() / "live"  # may take longer than a lease
+    leadership, job = cluster.led(job_id, cluster.coordinator), cluster.context(job_id)
+    leadership.start_heartbeats(lambda reason: None)
+    view = job.runs.latest()
+    assert view is not None
+    if worked:
+        generation = Generation(run=1, epoch=leadership.epoch, directory=job.keys.working_directory(1, "x"))
+        copy_live(job.config.work_path / generation.directory)
+        leadership.commit(Create(job.paths.generation, generation.to_bytes()))
+    if checkpoint:
+        key = job.keys.pin(NUMBER, leadership.epoch)
+        batch = progress(recorded / QUERY).committed
+        pin(recorded, job.config.work_path / key, {QUERY: batch})
+        made = Checkpoint(
+            job_id=job_id,
+            number=NUMBER,
+            run=1,
+            epoch=leadership.epoch,
+            reason=CheckpointKind.PERIODIC,
+            created_at=job.clock.now(),
+            queries={QUERY: QueryCut(batch=batch, sink=QuerySink(kind=SinkKind.FOREACH_BATCH))},
+            directory=job.keys.working_directory(1, "x"),
+            pin=key,
+            graph=view.run.graph.sha256,
+            spark_version="4.2.0",
+        )
+        checkpoint_store(job).add(leadership, made)
+    leadership.release()
+    return job
