@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from airflow_provider_ha.driver.worker_imports import ARCHIVES, WORKER_PATH, archive_item, worker_path
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.artifacts import FetchedApplication
 from airflow_provider_ha.jobs.driver_spec import SPEC_VARIABLE, SUBMISSION_VARIABLE, DriverSpec
@@ -71,12 +72,13 @@ def properties(graph: JobGraph, application: FetchedApplication) -> dict[str, st
         "spark.files": [str(path) for path in application.files],
         "spark.jars": [str(path) for path in application.jars],
         "spark.jars.packages": list(graph.packages),
+        ARCHIVES: [archive_item(application.archive)] if application.archive else [],
     }
     for key, items in lists.items():
         own = [item for item in values.get(key, "").split(",") if item]
         if own or items:
             values[key] = ",".join([*own, *items])
-    return values
+    return values | {WORKER_PATH: worker_path(values, application.script.parent)}
 
 
 def render(values: Mapping[str, str]) -> bytes:
