@@ -59,9 +59,9 @@ def installed_spark(path: Sequence[str] | None = None) -> InstalledSpark:
 
 
 def check_one_release(spark: InstalledSpark) -> None:
-    """Refuse a Spark that is put together from two releases.
+    """Refuse a Spark that is put together from two releases, or was taken apart.
 
-    :raises ConfigurationError: It is; names both releases and the command that installs one.
+    :raises ConfigurationError: It is; names the releases and the command that installs one.
     """
     if spark.package and spark.client and _release(spark.package) != _release(spark.client):
         raise ConfigurationError(
@@ -71,6 +71,12 @@ def check_one_release(spark: InstalledSpark) -> None:
                 "Install one release of both on every host that submits jobs or runs drivers: "
                 f"{_FORCED} pyspark=={spark.client} pyspark-client=={spark.client}"
             ),
+        )
+    if spark.package and not spark.files:
+        raise ConfigurationError(
+            f"pyspark {spark.package} is installed, but its Python files are gone: "
+            "removing pyspark-client removes them too",
+            next_step=f"Install pyspark again: {_FORCED} pyspark=={spark.package}",
         )
     if spark.files and spark.jars and _release(spark.files) != _release(spark.jars):
         raise ConfigurationError(

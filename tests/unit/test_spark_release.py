@@ -62,6 +62,17 @@ def test_python_files_under_jars_of_another_release_are_refused(tmp_path: Path) 
     assert "pyspark==4.3.0" in (error.next_step or "")
 
 
+def test_a_pyspark_that_lost_its_files_with_another_package_is_refused(tmp_path: Path) -> None:
+    site = install(tmp_path, package="4.2.0", jars="4.2.0")
+    (site / "pyspark" / "__init__.py").unlink()
+    (site / "pyspark" / "version.py").unlink()
+
+    error = refused(site)
+
+    assert "pyspark 4.2.0 is installed, but its Python files are gone" in error.message
+    assert "--force-reinstall --no-deps pyspark==4.2.0" in (error.next_step or "")
+
+
 @pytest.mark.parametrize(
     "parts",
     [
