@@ -1,6 +1,6 @@
 # Every target brings its own environment along: a clean clone needs Python 3.10 or newer and Java 17 or newer.
 .DEFAULT_GOAL := help
-.PHONY: help venv demo demo-stop test test-long mutants proof lint format types docs bench clean
+.PHONY: help venv wheel demo demo-stop test test-long mutants proof lint format types docs bench clean
 
 BIN := build/venv/bin
 # Half of a test's time is waiting for a session to expire or for Spark to start, so two at a time use two cores well.
@@ -12,6 +12,9 @@ help: ## Show the targets
 
 venv:
 	@.ci/bootstrap
+
+wheel: venv ## Build dist/airflow_provider_ha-<version>-py3-none-any.whl
+	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
 demo: venv ## Run the main job end to end through a real Airflow (KEEP=1 leaves Airflow up)
 	@$(BIN)/python -m tests.system.demo $(if $(KEEP),--keep)

@@ -13,6 +13,7 @@ from airflow_provider_ha._version import __version__
 
 _INTEGRATION = "Spark high availability"
 _PACKAGE = "airflow_provider_ha"
+_CLUSTER, _S3, _ZOOKEEPER, _TLS = "Cluster", "S3", "ZooKeeper", "TLS to ZooKeeper"  # sections of the connection form
 
 
 def get_provider_info() -> dict[str, Any]:
@@ -57,57 +58,103 @@ def _modules(folder: str, *names: str) -> list[dict[str, Any]]:
     return [{"integration-name": _INTEGRATION, "python-modules": [f"{_PACKAGE}.{folder}.{name}" for name in names]}]
 
 
-def _text(label: str, description: str, **schema: Any) -> dict[str, Any]:
-    return {"label": label, "description": description, "schema": {"type": ["string", "null"], **schema}}
+def _text(section: str, label: str, description: str, **schema: Any) -> dict[str, Any]:
+    return _field(section, label, description, type=["string", "null"], **schema)
 
 
-def _flag(label: str, description: str, *, default: bool) -> dict[str, Any]:
-    return {"label": label, "description": description, "schema": {"type": ["boolean", "null"], "default": default}}
+def _flag(section: str, label: str, description: str, *, default: bool) -> dict[str, Any]:
+    return _field(section, label, description, type=["boolean", "null"], default=default)
+
+
+def _field(section: str, label: str, description: str, **schema: Any) -> dict[str, Any]:
+    """Return a field of the form, which shows each *section* below the standard fields, in the order of the fields."""
+    return {"label": label, "description": description, "schema": {**schema, "section": section}}
 
 
 def _conn_fields() -> dict[str, Any]:
+    return _cluster_fields() | _s3_fields() | _zookeeper_fields() | _tls_fields()
+
+
+def _cluster_fields() -> dict[str, Any]:
     return {
-        "storage_root": _text(
-            "Storage root", "Where graphs and checkpoints lie: file:///shared/ha or s3://bucket/prefix"
+        "work_root": _text(
+            _CLUSTER, "Work root", "file:// URI of working directories; needed beside an s3:// storage root"
         ),
-        "cluster_id": _text("Cluster id", "Namespace of the jobs: one environment in one site", default="default"),
-        "root": _text("Root node", "Root znode of all clusters", default="spark-ha"),
-        "work_root": _text("Work root", "file:// URI of working directories; needed beside an s3:// storage root"),
-        "s3_endpoint_url": _text("S3 endpoint", "Empty for AWS itself"),
-        "s3_region": _text("S3 region", "Empty for us-east-1"),
-        "s3_access_key": _text("S3 access key", "Empty: boto3's own chain of credentials"),
-        "s3_secret_key": _text("S3 secret key", "Empty: boto3's own chain of credentials", format="password"),
-        "session_timeout": {
-            "label": "Session timeout",
-            "description": "Seconds after which ZooKeeper gives the lock of a silent leader away",
-            "schema": {"type": ["number", "null"], "default": 10},
-        },
+        "cluster_id": _text(
+            _CLUSTER, "Cluster id", "Namespace of the jobs: one environment in one site", default="default"
+        ),
+        "root": _text(_CLUSTER, "Root node", "Root znode of all clusters", default="spark-ha"),
+    }
+
+
+def _s3_fields() -> dict[str, Any]:
+    return {
+        "s3_endpoint_url": _text(_S3, "S3 endpoint", "Empty for AWS itself"),
+        "s3_region": _text(_S3, "S3 region", "Empty for us-east-1"),
+        "s3_path_style": _flag(
+            _S3, "S3 path style", "On: http://host/bucket/key; off: the bucket may be a part of the host", default=True
+        ),
+        "s3_access_key": _text(_S3, "S3 access key", "Empty: boto3's own chain of credentials"),
+        "s3_secret_key": _text(_S3, "S3 secret key", "Empty: boto3's own chain of credentials", format="password"),
+    }
+
+
+def _zookeeper_fields() -> dict[str, Any]:
+    return {
+        "session_timeout": _field(
+            _ZOOKEEPER,
+            "Session timeout",
+            "Seconds after which ZooKeeper gives the lock of a silent leader away",
+            type=["number", "null"],
+            default=10,
+        ),
         "tolerate_suspended": _flag(
-            "Tolerate interruptions", "Off: a leader gives up at once when its connection is interrupted", default=True
+            _ZOOKEEPER,
+            "Tolerate interruptions",
+            "Off: a leader gives up at once when its connection is interrupted",
+            default=True,
         ),
-        "chroot": _text("Chroot", "Node of the ensemble that everything lies below, /prod; it must exist"),
+        "chroot": _text(_ZOOKEEPER, "Chroot", "Node of the ensemble that everything lies below, /prod; it must exist"),
         "auth_scheme": _text(
-            "Login is for", "digest (ZooKeeper's own) or sasl (DIGEST-MD5)", enum=["digest", "sasl"], default="digest"
+            _ZOOKEEPER,
+            "Login is for",
+            "digest (ZooKeeper's own) or sasl (DIGEST-MD5)",
+            enum=["digest", "sasl"],
+            default="digest",
         ),
         "digest_auth_also": _text(
-            "Second credentials", "user:password of a digest, while the password is changed", format="password"
+            _ZOOKEEPER,
+            "Second credentials",
+            "user:password of a digest, while the password is changed",
+            format="password",
         ),
-        "tls": _flag("TLS", "Talk to ZooKeeper by TLS", default=False),
-        "tls_ca_file": _text("TLS authorities", "PEM file with who may have signed the servers' certificates"),
-        "tls_cert_file": _text("TLS certificate", "PEM file with our certificate, for mutual TLS"),
-        "tls_key_file": _text("TLS key", "PEM file with its key"),
-        "tls_key_password": _text("TLS key password", "Password of the key file", format="password"),
-        "tls_check_hostname": _flag("TLS host names", "Certificates must be for the host's name", default=True),
+    }
+
+
+def _tls_fields() -> dict[str, Any]:
+    return {
+        "tls": _flag(_TLS, "TLS", "Talk to ZooKeeper by TLS", default=False),
+        "tls_ca_file": _text(_TLS, "TLS authorities", "PEM file with who may have signed the servers' certificates"),
+        "tls_cert_file": _text(_TLS, "TLS certificate", "PEM file with our certificate, for mutual TLS"),
+        "tls_key_file": _text(_TLS, "TLS key", "PEM file with its key"),
+        "tls_key_password": _text(_TLS, "TLS key password", "Password of the key file", format="password"),
+        "tls_check_hostname": _flag(_TLS, "TLS host names", "Certificates must be for the host's name", default=True),
     }
 
 
 def _ui_field_behaviour() -> dict[str, Any]:
+    """Return how the standard fields look. Only they are open at once: both that are required are among them."""
     return {
-        "hidden-fields": ["schema", "extra"],
-        "relabeling": {"host": "ZooKeeper hosts", "login": "ZooKeeper user", "password": "ZooKeeper password"},
+        "hidden-fields": ["port", "extra"],  # each host may have a port of its own
+        "relabeling": {
+            "host": "ZooKeeper hosts (required)",
+            "schema": "Storage root (required)",
+            "login": "ZooKeeper user",
+            "password": "ZooKeeper password",
+        },
         "placeholders": {
             "host": "zk1:2181,zk2:2181,zk3:2181",
-            "port": "2181",
-            "storage_root": "file:///shared/spark-ha",
+            "schema": "file:///shared/spark-ha or s3://bucket/prefix",
+            "login": "empty: nodes without protection",
         },
     }

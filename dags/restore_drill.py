@@ -45,4 +45,5 @@ with DAG(
         max_age="{{ params.max_age * 3600 if params.max_age else '' }}",
         max_duration="{{ params.max_duration * 60 if params.max_duration else '' }}",
         start="{{ params.start }}",
+        skip_unknown_job=True,  # until the job is submitted for the first time
     )

@@ -40,4 +40,5 @@ with DAG(
         retain_days="{{ params.retain_days or '' }}",
         savepoint_label="{{ dag_run.run_id }}",
         wait_timeout=timedelta(minutes=30),
+        skip_unknown_job=True,  # until the job is submitted for the first time
     )

@@ -26,6 +26,7 @@ _NOUNS = {
     "acl": "who may do what with the nodes in ZooKeeper: check, repair",
     "tree": "show and export what ZooKeeper holds",
     "rebuild": "make ZooKeeper's tree again from storage",
+    "examples": "copy the example DAGs into a directory",
 }
 
 

@@ -10,6 +10,7 @@ import typer
 from airflow_provider_ha import __version__
 from airflow_provider_ha.cli import acl, checkpoint, job, leader, savepoint, storage
 from airflow_provider_ha.cli.checkpoint_diff import diff
+from airflow_provider_ha.cli.examples import examples
 from airflow_provider_ha.cli.recover import recover
 from airflow_provider_ha.cli.restore import plan, restore
 from airflow_provider_ha.cli.session import Target
@@ -41,6 +42,7 @@ app.add_typer(storage.app, name="storage")
 app.add_typer(acl.app, name="acl")
 app.command("tree")(show_tree)
 app.command("rebuild")(show_rebuild)
+app.command("examples")(examples)
 
 
 def _print_version(value: bool) -> None:

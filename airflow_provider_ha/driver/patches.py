@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.queries import QueryRegistry
 from airflow_provider_ha.driver.stopper import GracefulStop
+from airflow_provider_ha.driver.worker_imports import import_wheels, search_archive
 from airflow_provider_ha.driver.writer_notes import notes
 from airflow_provider_ha.errors import ApplicationRefusedError
 
@@ -67,6 +68,8 @@ class Patches:
         self._patch(StreamingQuery, "stop", self._stop_query)
         self._patch(SparkSession, "stop", self._stop_session)
         self._patch(SparkContext, "stop", self._stop_session)
+        self._patch(SparkContext, "_do_init", search_archive)
+        import_wheels(SparkContext)
 
     def _patch(self, owner: type, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
         original = getattr(owner, name)

@@ -21,6 +21,7 @@ from airflow_provider_ha.driver.prove_start import start_query
 from airflow_provider_ha.driver.prove_state import load_state
 from airflow_provider_ha.driver.spark_conf import gateway
 from airflow_provider_ha.driver.spark_submit import render
+from airflow_provider_ha.driver.worker_imports import WORKER_PATH, worker_path
 from airflow_provider_ha.jobs.driver_spec import write_private
 
 
@@ -118,6 +119,8 @@ def spark_properties(request: ProofRequest) -> dict[str, str]:
         all_of_them = [item for item in values.get(key, "").split(",") if item] + [str(item) for item in items]
         if all_of_them:
             values[key] = ",".join(all_of_them)
+    if application is not None:
+        values[WORKER_PATH] = worker_path(values, application.script.parent)
     return values | forced(request)
 
 

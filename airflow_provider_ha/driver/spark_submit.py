@@ -6,15 +6,16 @@ travel in a properties file that only its owner can read, the script's arguments
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from airflow_provider_ha.driver.worker_imports import ARCHIVES, WORKER_PATH, archive_item, worker_path
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.artifacts import FetchedApplication
 from airflow_provider_ha.jobs.driver_spec import SPEC_VARIABLE, SUBMISSION_VARIABLE, DriverSpec
 from airflow_provider_ha.jobs.model import JobGraph
+from airflow_provider_ha.jobs.spark_release import check_one_release, installed_spark
 
 
 _FIRST_PRINTABLE, _LAST_PRINTABLE = 0x20, 0x7E
@@ -23,16 +24,19 @@ _FIRST_PRINTABLE, _LAST_PRINTABLE = 0x20, 0x7E
 def find_spark_home(configured: str | None) -> Path:
     """Return the Spark whose ``bin/spark-submit`` starts the driver: *configured*, else that of the installed pyspark.
 
-    :raises ConfigurationError: There is none.
+    :raises ConfigurationError: There is none, or it is put together from two releases.
     """
     if configured is None:
-        found = importlib.util.find_spec("pyspark")
-        if found is None or found.origin is None:
+        spark = installed_spark()
+        check_one_release(spark)
+        if spark.home is None or (spark.client and not spark.package):
+            what = "only pyspark-client, which has no spark-submit," if spark.client else "no pyspark"
+            version = f" and pyspark=={spark.client}" if spark.client else ""
             raise ConfigurationError(
-                "pyspark is not installed for the interpreter that starts drivers",
-                next_step="Install airflow-provider-ha[spark] there or set SPARK_HOME",
+                f"{what} is installed for the interpreter that starts drivers",
+                next_step=f"Install airflow-provider-ha[spark]{version} there or set SPARK_HOME",
             )
-        configured = str(Path(found.origin).parent)
+        configured = str(spark.home)
     if not (Path(configured) / "bin" / "spark-submit").is_file():
         raise ConfigurationError(f"there is no bin/spark-submit in {configured!r}", next_step="Correct SPARK_HOME")
     return Path(configured)
@@ -71,12 +75,13 @@ def properties(graph: JobGraph, application: FetchedApplication) -> dict[str, st
         "spark.files": [str(path) for path in application.files],
         "spark.jars": [str(path) for path in application.jars],
         "spark.jars.packages": list(graph.packages),
+        ARCHIVES: [archive_item(application.archive)] if application.archive else [],
     }
     for key, items in lists.items():
         own = [item for item in values.get(key, "").split(",") if item]
         if own or items:
             values[key] = ",".join([*own, *items])
-    return values
+    return values | {WORKER_PATH: worker_path(values, application.script.parent)}
 
 
 def render(values: Mapping[str, str]) -> bytes:

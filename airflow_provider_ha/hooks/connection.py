@@ -28,7 +28,7 @@ _TLS_FIELDS = {
     "tls_key_password": "key_password",
     "tls_check_hostname": "check_hostname",
 }
-_TEXT_FIELDS = ("storage_root", "cluster_id", "root", "work_root", "chroot", "digest_auth_also")
+_TEXT_FIELDS = ("cluster_id", "root", "work_root", "chroot", "digest_auth_also")
 _TIMINGS = ("session_timeout", "tolerate_suspended")
 _SASL = "sasl"  # what login and password are for; the other is digest
 
@@ -38,6 +38,7 @@ class ConnectionFields(Protocol):
 
     conn_id: str
     host: str | None
+    schema: str | None
     port: int | None
     login: str | None
     password: str | None
@@ -46,8 +47,9 @@ class ConnectionFields(Protocol):
 def config_of(connection: ConnectionFields, extra: Mapping[str, Any]) -> HaConfig:
     """Build the configuration that a connection describes.
 
-    :param connection: Host (one or more ZooKeeper servers, comma-separated), port, login and password.
-    :param extra: Its extra fields, decoded.
+    :param connection: Host (one or more ZooKeeper servers, comma-separated), schema (the storage root), port, login
+        and password.
+    :param extra: Its extra fields, decoded. The storage root may be among them instead.
     :raises ConfigurationError: Something is missing or cannot work; names the connection and the field.
     """
     if not connection.host:
@@ -55,7 +57,8 @@ def config_of(connection: ConnectionFields, extra: Mapping[str, Any]) -> HaConfi
             f"connection {connection.conn_id!r} names no ZooKeeper host",
             next_step="Fill in Host, for example zk1:2181,zk2:2181,zk3:2181",
         )
-    if not extra.get("storage_root"):
+    storage_root = _storage_root(connection, extra)
+    if not storage_root:
         raise ConfigurationError(
             f"connection {connection.conn_id!r} has no storage root",
             next_step="Fill in Storage root, for example file:///shared/spark-ha or s3://bucket/prefix",
@@ -63,9 +66,10 @@ def config_of(connection: ConnectionFields, extra: Mapping[str, Any]) -> HaConfi
     try:
         return HaConfig.build(
             zookeeper=_hosts(connection.host, connection.port),
+            storage_root=storage_root,
             **{_auth_field(extra): _credentials(connection)},
             tls=_tls(extra),
-            s3=_given(extra, _S3_FIELDS) or None,
+            s3=_s3(extra),
             timings=_timings(extra),
             **{name: extra.get(name) for name in _TEXT_FIELDS},
         )
@@ -93,6 +97,25 @@ def _hosts(host: str, port: int | None) -> str:
 
 def _given(extra: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, Any]:
     return {field: extra[name] for name, field in fields.items() if extra.get(name) not in (None, "")}
+
+
+def _storage_root(connection: ConnectionFields, extra: Mapping[str, Any]) -> str | None:
+    """Return the storage root: a standard field of the form, because it is required and those are open at once."""
+    shown = connection.schema if "://" in (connection.schema or "") else None  # the path of a connection URI is none
+    named: str | None = extra.get("storage_root") or None
+    if shown and named and shown.rstrip("/") != named.rstrip("/"):
+        raise ConfigurationError(
+            f"connection {connection.conn_id!r} has two storage roots: {shown!r} in its field Storage root (schema), "
+            f"{named!r} as storage_root in its extra fields",
+            next_step="Remove one of them",
+        )
+    return named or shown or connection.schema
+
+
+def _s3(extra: Mapping[str, Any]) -> dict[str, Any] | None:
+    settings = _given(extra, _S3_FIELDS)
+    # The form's own default alone says nothing: then boto3 and the environment are asked, as without a connection.
+    return settings if settings and settings != {"path_style": True} else None
 
 
 def _tls(extra: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -26,9 +26,21 @@ def pack(package: Path, target: Path) -> None:
 
     :raises OSError: A file cannot be read.
     """
+    _pack(package, PurePosixPath(package.name), target)
+
+
+def pack_content(directory: Path, target: Path) -> None:
+    """Zip what lies in a directory of modules, under the names that it has there.
+
+    :raises OSError: A file cannot be read.
+    """
+    _pack(directory, PurePosixPath(), target)
+
+
+def _pack(directory: Path, inside: PurePosixPath, target: Path) -> None:
     with zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as archive:
-        for path in package_files(package):
-            name = (PurePosixPath(package.name) / path.relative_to(package).as_posix()).as_posix()
+        for path in package_files(directory):
+            name = (inside / path.relative_to(directory).as_posix()).as_posix()
             archive.writestr(zipfile.ZipInfo(name, EPOCH), path.read_bytes())
 
 

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from airflow_provider_ha.errors import RecordCorruptError
-from airflow_provider_ha.jobs._archives import pack, unpack
+from airflow_provider_ha.jobs._archives import pack, pack_content, unpack
 from airflow_provider_ha.jobs.application_files import ApplicationFiles, collect_application, unreadable
 from airflow_provider_ha.jobs.model import Artifact, Blob, JobGraph
 from airflow_provider_ha.storage.blobs import BlobRef, blob_ref, fetch_blob, put_blob
@@ -40,6 +40,8 @@ class FetchedApplication:
     :param script: The script; its modules and packages are beside it, in ``script.parent``.
     :param files_directory: Directory of the data files: the driver's working directory, so that a script finds them by
         their bare names as under ``spark-submit --files`` on a cluster.
+    :param archive: Script and modules as a zip file, for executors of other hosts; ``None`` where all are on this one,
+        or nothing lies beside the script.
     """
 
     script: Path
@@ -47,6 +49,7 @@ class FetchedApplication:
     py_files: tuple[Path, ...] = ()
     files: tuple[Path, ...] = ()
     jars: tuple[Path, ...] = ()
+    archive: Path | None = None
 
 
 def upload_application(
@@ -104,6 +107,7 @@ def fetch_application(store: ObjectStore, graph: JobGraph, target: Path) -> Fetc
         py_files=_fetch_all(store, graph.py_files, target / "py_files"),
         files=_fetch_all(store, graph.files, target / "files"),
         jars=_fetch_all(store, graph.jars, target / "jars"),
+        archive=_archive(application, target) if graph.modules and graph.options.allow_remote_executors else None,
     )
 
 
@@ -132,6 +136,15 @@ def _artifact(put: Callable[[Path], BlobRef], path: Path) -> Artifact:
 def _blob(put: Callable[[Path], BlobRef], path: Path) -> Blob:
     sha256, size = put(path)
     return Blob(sha256=sha256, size=size)
+
+
+def _archive(application: Path, target: Path) -> Path:
+    """Zip what was fetched. It stays for as long as the run: executors that start later ask for it."""
+    archive = target / "modules.zip"
+    archive.unlink(missing_ok=True)
+    archive.touch(mode=0o600)
+    pack_content(application, archive)
+    return archive
 
 
 def _fetch_all(store: ObjectStore, artifacts: Sequence[Artifact], directory: Path) -> tuple[Path, ...]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-from airflow_provider_ha.errors import HaError
+from airflow_provider_ha.errors import HaError, UnknownJobError
 
 
 @contextmanager
@@ -22,6 +22,20 @@ def airflow_errors() -> Iterator[None]:
     except HaError as error:
         kind = AirflowException if error.retryable else AirflowFailException
         raise kind(str(error)) from error
+
+
+@contextmanager
+def unknown_job_skips(*, wanted: bool) -> Iterator[None]:
+    """Skip the task for a job that the cluster does not have, where that is *wanted*: a schedule may be there first.
+
+    :raises UnknownJobError: It is not wanted.
+    """
+    try:
+        yield
+    except UnknownJobError as error:
+        if wanted:
+            raise AirflowSkipException(f"{error} The task is skipped: there is nothing to act on.") from error
+        raise
 
 
 def because(reason: str | None) -> str:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowException
 
 from airflow_provider_ha.jobs.model import Operation, OperationState
-from airflow_provider_ha.operators.base import SparkHaBaseOperator, acting, refuse_error
-from airflow_provider_ha.operators.failures import because
+from airflow_provider_ha.operators.base import SparkHaBaseOperator, acting, as_flag, refuse_error
+from airflow_provider_ha.operators.failures import because, unknown_job_skips
 from airflow_provider_ha.operators.identity import request_id
 from airflow_provider_ha.triggers.operation import SparkHaOperationTrigger
 
@@ -35,6 +35,7 @@ class SparkHaOperationOperator(SparkHaBaseOperator):
 
     template_fields: Sequence[str] = (*SparkHaBaseOperator.template_fields, "force")
     until_ended = False
+    skip_unknown_job: bool | str = False
 
     def __init__(self, *, wait_timeout: timedelta | None = None, force: bool | str = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -53,7 +54,8 @@ class SparkHaOperationOperator(SparkHaBaseOperator):
         base = request_id(context)
         with self.client() as client:
             job = client.job(self.job_id, acting=acting(context, force=self.force))
-            job.snapshot()  # an unknown job is refused as one, with the names of those that there are
+            with unknown_job_skips(wanted=as_flag(self.skip_unknown_job)):
+                job.snapshot()  # an unknown job is refused as one, with the names of those that there are
             operation = self.ask(job, open_operation_id(job, base), base)
             trigger = SparkHaOperationTrigger(
                 operation_id=operation.operation_id,

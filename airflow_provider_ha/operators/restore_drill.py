@@ -10,7 +10,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_ha.operators.base import SparkHaBaseOperator, as_flag
 from airflow_provider_ha.operators.durations import seconds_of
-from airflow_provider_ha.operators.failures import airflow_errors, because
+from airflow_provider_ha.operators.failures import airflow_errors, because, unknown_job_skips
 from airflow_provider_ha.operators.identity import request_id
 from airflow_provider_ha.operators.tables import table
 
@@ -40,6 +40,7 @@ class SparkHaRestoreDrillOperator(SparkHaBaseOperator):
     :param start: Whether the job's application is started; else the state is only loaded.
     :param heap: Memory of Spark's JVM on the worker.
     :param deadline: What Spark may take for each query.
+    :param skip_unknown_job: Skip the task while the cluster has no such job, instead of failing it: for a schedule.
     :param spark_ha_conn_id: Connection of type ``spark_ha``.
     :param poll_interval: Not used: this operator does not wait.
     """
@@ -52,6 +53,7 @@ class SparkHaRestoreDrillOperator(SparkHaBaseOperator):
         "start",
         "heap",
         "deadline",
+        "skip_unknown_job",
     )
 
     def __init__(
@@ -63,6 +65,7 @@ class SparkHaRestoreDrillOperator(SparkHaBaseOperator):
         start: bool | str = True,
         heap: str = "1g",
         deadline: timedelta | float | str = timedelta(minutes=10),
+        skip_unknown_job: bool | str = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -72,6 +75,7 @@ class SparkHaRestoreDrillOperator(SparkHaBaseOperator):
         self.start = start
         self.heap = heap
         self.deadline = deadline
+        self.skip_unknown_job = skip_unknown_job
 
     def execute(self, context: Any) -> dict[str, Any]:
         """Drill, log the figures, and return them, or fail with the reasons."""
@@ -79,7 +83,7 @@ class SparkHaRestoreDrillOperator(SparkHaBaseOperator):
 
         with airflow_errors():
             request = self.request(request_id(context))
-        with self.client() as client:
+        with self.client() as client, unknown_job_skips(wanted=as_flag(self.skip_unknown_job)):
             done = drill(client.context(self.job_id), request, self.log.info)
         self.log.info("%s", drill_text(done))
         if done.verdict.value == "PASSED":

@@ -25,6 +25,7 @@ class SparkHaSavepointOperator(SparkHaOperationOperator):
     :param retain_days: How many days they are kept, a fraction is allowed; with *retain*, whatever comes first. The
         newest one stays however old it is.
     :param wait_timeout: Longest wait for the answer; ``None`` for ever. The operation itself is not withdrawn.
+    :param skip_unknown_job: Skip the task while the cluster has no such job, instead of failing it: for a schedule.
     :param force: Act although the job belongs to another DAG (``job_owner`` of the operator that submitted it).
     :param spark_ha_conn_id: Connection of type ``spark_ha``.
     :param poll_interval: Seconds between two looks of the trigger when no watch fires.
@@ -36,6 +37,7 @@ class SparkHaSavepointOperator(SparkHaOperationOperator):
         "schedule",
         "retain",
         "retain_days",
+        "skip_unknown_job",
     )
 
     def __init__(
@@ -45,6 +47,7 @@ class SparkHaSavepointOperator(SparkHaOperationOperator):
         schedule: str | None = None,
         retain: int | str | None = None,
         retain_days: float | str | None = None,
+        skip_unknown_job: bool | str = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -52,6 +55,7 @@ class SparkHaSavepointOperator(SparkHaOperationOperator):
         self.schedule = schedule
         self.retain = retain
         self.retain_days = retain_days
+        self.skip_unknown_job = skip_unknown_job
 
     def ask(self, job: JobClient, operation_id: str, requested_by: str) -> Operation:
         """Ask for the savepoint."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.artifacts import ApplicationArtifacts, digest_application, upload_application
 from airflow_provider_ha.jobs.executors import REMOTE_NEXT_STEP, is_local, remote_reason
 from airflow_provider_ha.jobs.model import JobGraph
+from airflow_provider_ha.jobs.spark_release import check_one_release, installed_spark
 from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.submit.requests import SubmitRequest
 
@@ -20,11 +23,22 @@ def check_master(master: str, *, allowed: bool) -> None:
         raise ConfigurationError(remote_reason(master), next_step=REMOTE_NEXT_STEP)
 
 
+def check_spark() -> None:
+    """Refuse this host's Spark when it is put together from two releases: its drivers would fail in odd ways.
+
+    :raises ConfigurationError: It is; names both releases.
+    """
+    if not os.environ.get("SPARK_HOME"):  # what that names is used instead, with its own Python files
+        check_one_release(installed_spark())
+
+
 def upload(job: JobContext, request: SubmitRequest) -> JobGraph:
     """Put the files of an application into storage and return its graph.
 
-    :raises ConfigurationError: A file is not there, or the master is remote; nothing was uploaded.
+    :raises ConfigurationError: A file is not there, the master is remote, or Spark is of two releases; nothing was
+        uploaded.
     """
+    check_spark()
     check_master(request.master, allowed=request.options.allow_remote_executors)
     files = upload_application(
         job.store,

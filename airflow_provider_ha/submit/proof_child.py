@@ -26,6 +26,7 @@ from airflow_provider_ha.coordination import _die_with_parent
 from airflow_provider_ha.coordination._java import find_java
 from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.jobs.driver_spec import write_private
+from airflow_provider_ha.jobs.spark_release import check_one_release, installed_spark
 from airflow_provider_ha.submit.local import host_environment
 
 
@@ -57,6 +58,7 @@ def run_child(child: Child, deadline: float, hear: Callable[[Answer], None]) -> 
     """
     try:
         find_java()
+        check_one_release(installed_spark())
     except HaError as error:
         return error.message
     scratch = child.request.scratch

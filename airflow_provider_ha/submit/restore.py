@@ -41,7 +41,7 @@ from airflow_provider_ha.submit.if_lost import choose_for_restore, choose_for_su
 from airflow_provider_ha.submit.job_owner import owner_of_job
 from airflow_provider_ha.submit.look_around import look_around
 from airflow_provider_ha.submit.ownership import owner_of
-from airflow_provider_ha.submit.prepare import check_master, upload
+from airflow_provider_ha.submit.prepare import check_master, check_spark, upload
 from airflow_provider_ha.submit.reading import Reading
 from airflow_provider_ha.submit.requests import (
     FRESH,
@@ -289,6 +289,7 @@ def _graph(job: JobContext, request: RestoreRequest, chosen: Chosen) -> JobGraph
     if options:
         overrides["options"] = (request.options or source.options).model_copy(update=options)
     graph = source.model_copy(update=overrides)
+    check_spark()
     check_master(graph.master, allowed=graph.options.allow_remote_executors)
     if "application" not in (given := _given_files(request)) and given:
         raise RestoreRefusedError(

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from airflow_provider_ha import __version__
 from airflow_provider_ha.cli.app import app
 from tests.docs.blocks import Block, blocks_of
 from tests.mutants.catalogue import read_toml
@@ -58,10 +59,13 @@ def test_python_blocks_run(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "tutorial.md"], ids=page_id)
+INSTALLING = ("pip install", "make venv")  # blocks of the tutorial that change the environment: checked, not run
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
 def test_bash_lines_name_commands_that_exist(page: Path) -> None:
     for block in blocks_of(page):
-        if block.language == "bash":
+        if block.language == "bash" and (page.name != "tutorial.md" or block.text.startswith(INSTALLING)):
             for line in command_lines(block):
                 assert_command_exists(line, where=f"{page_id(page)}:{block.line}: {line}")
 
@@ -80,7 +84,9 @@ def assert_command_exists(line: str, *, where: str) -> None:
     if words[0] == "make":
         assert_make_targets([word for word in words[1:] if "=" not in word], where)
     elif words[:2] == ["pip", "install"]:
-        assert_extras(words[2], where)
+        assert_installs(words[2:], where)
+    elif words[0] == "source":
+        assert words[1:] == ["build/venv/bin/activate"], where
     elif words[0] == "spark-ha":
         assert_help_accepts(words[1:], where)
     elif words[:2] == ["airflow", "ha"]:
@@ -95,10 +101,16 @@ def assert_make_targets(targets: list[str], where: str) -> None:
         assert re.search(rf"^{re.escape(target)}:", makefile, re.MULTILINE), where
 
 
-def assert_extras(requirement: str, where: str) -> None:
+def assert_installs(words: list[str], where: str) -> None:
+    """The line installs the wheel of this version under constraints that there are, or adds extras to what is there."""
     project = read_toml(ROOT / "pyproject.toml")["project"]
+    requirement, options = words[-1], tuple(words[:-1])
     name, _, extras = requirement.rstrip("]").partition("[")
-    assert name == project["name"], where
+    wheel = f"airflow_provider_ha-{__version__}-py3-none-any.whl"
+    assert (Path(name).name, options) in {
+        (project["name"], ()),
+        (wheel, ("--constraint", "constraints.txt")),
+    }, where
     assert set(filter(None, extras.split(","))) <= set(project["optional-dependencies"]), where
 
 
@@ -126,7 +138,7 @@ def test_the_tutorial_works_word_for_word(tmp_path: Path) -> None:
             target = tmp_path / block.title
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(block.text, encoding="utf-8")
-        elif block.language == "bash" and not block.text.startswith("pip install"):
+        elif block.language == "bash" and not block.text.startswith(INSTALLING):
             script.append(block.text)
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("AIRFLOW", "SPARK_HA"))}
     environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"

@@ -1,7 +1,9 @@
-"""The driver side installs and works on a host that has neither Airflow nor Spark."""
+"""The wheel installs and works in a fresh environment, and no choice of extras mixes two releases of Spark."""
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,32 +12,87 @@ import pytest
 
 
 ROOT = Path(__file__).parents[2]
+UV = Path(sys.executable).with_name("uv")  # .ci/bootstrap puts it there
+SPARK = ("pyspark", "pyspark-client", "pyspark-connect")  # all of them write into one directory
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 
-@pytest.mark.long
-@pytest.mark.timeout(600)
-def test_without_extras_there_is_no_airflow_and_the_command_works(tmp_path: Path) -> None:
-    environment = tmp_path / "venv"
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, as ``make wheel`` builds it."""
+    place = tmp_path_factory.mktemp("dist")
+    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(place), str(ROOT)]
+    subprocess.run(build, check=True)
+    return next(place.glob("*.whl"))
+
+
+@pytest.fixture(scope="module")
+def driver_host(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Programs of an environment that has the wheel without extras."""
+    environment = tmp_path_factory.mktemp("host") / "venv"
     subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
     constraints = str(ROOT / "constraints.txt")
     subprocess.run(
-        [str(environment / "bin" / "pip"), "install", "--quiet", "--constraint", constraints, str(ROOT)], check=True
+        [str(environment / "bin" / "pip"), "install", "--quiet", "--constraint", constraints, str(wheel)], check=True
     )
+    return environment / "bin"
+
+
+def said(*command: Path | str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+
+
+def test_without_extras_there_is_no_airflow_and_the_command_works(driver_host: Path, tmp_path: Path) -> None:
     (tmp_path / "checkpoint").mkdir()
 
-    imported = subprocess.run(
-        [str(environment / "bin" / "python"), "-c", "import airflow_provider_ha.driver.supervisor, airflow"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    verified = subprocess.run(
-        [str(environment / "bin" / "spark-ha"), "checkpoint", "verify", str(tmp_path / "checkpoint"), "--json"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    imported = said(driver_host / "python", "-c", "import airflow_provider_ha.driver.supervisor, airflow")
+    verified = said(driver_host / "spark-ha", "checkpoint", "verify", tmp_path / "checkpoint", "--json")
 
     assert "No module named 'airflow'" in imported.stderr
     assert verified.returncode == 0
     assert '"EMPTY"' in verified.stdout
+
+
+def test_the_wheel_brings_the_example_dags_along(driver_host: Path, tmp_path: Path) -> None:
+    shipped = {path.relative_to(ROOT / "dags").as_posix(): path for path in (ROOT / "dags").rglob("*.py")}
+
+    copied = said(driver_host / "spark-ha", "examples", tmp_path / "dags", "--json")
+
+    assert json.loads(copied.stdout)["written"] == sorted(shipped)
+    assert all((tmp_path / "dags" / name).read_bytes() == path.read_bytes() for name, path in shipped.items())
+
+
+def test_a_host_without_spark_says_what_a_driver_needs(driver_host: Path) -> None:
+    program = "from airflow_provider_ha.driver.spark_submit import find_spark_home as f; f(None)"
+
+    found = said(driver_host / "python", "-c", program)
+
+    assert "no pyspark is installed" in found.stderr
+    assert "Install airflow-provider-ha[spark] there" in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("extras", "expected"),
+    [("airflow", set()), ("spark", {"pyspark"}), ("airflow,spark", {"pyspark"})],
+    ids=["airflow", "spark", "airflow+spark"],
+)
+@pytest.mark.parametrize("constrained", [False, True], ids=["newest", "constraints"])
+def test_extras_resolve_to_one_release_of_spark(
+    extras: str, expected: set[str], *, constrained: bool, wheel: Path, tmp_path: Path
+) -> None:
+    """In a fresh environment; nothing is installed."""
+    environment = tmp_path / "venv"
+    subprocess.run([str(UV), "venv", "--quiet", "--python", sys.executable, str(environment)], check=True)
+    options = ("--constraint", ROOT / "constraints.txt") if constrained else ()
+
+    resolved = said(
+        UV, "pip", "install", "--dry-run", "--python", environment / "bin" / "python", *options, f"{wheel}[{extras}]"
+    )
+
+    assert resolved.returncode == 0, resolved.stderr
+    found = dict(re.findall(r"^ \+ ([a-z0-9-]+)==(\S+)$", resolved.stderr, re.MULTILINE))
+    assert "airflow-provider-ha" in resolved.stderr
+    assert set(SPARK) & set(found) == expected
+    assert ("apache-airflow" in found) == ("airflow" in extras)
+    assert len({found[name] for name in expected}) <= 1

@@ -15,7 +15,7 @@ import pytest
 
 from airflow_provider_ha.errors import ConfigurationError, RecordCorruptError
 from airflow_provider_ha.jobs.artifacts import fetch_application, upload_application
-from airflow_provider_ha.jobs.model import Artifact, Blob, JobGraph
+from airflow_provider_ha.jobs.model import Artifact, Blob, HaOptions, JobGraph
 from airflow_provider_ha.storage.blobs import get_blob, put_blob
 from airflow_provider_ha.storage.local import LocalStore
 
@@ -48,9 +48,10 @@ def app(tmp_path: Path) -> Path:
     return directory
 
 
-def graph_of(store: LocalStore, app: Path, **files: list[Path]) -> JobGraph:
+def graph_of(store: LocalStore, app: Path, *, remote: bool = False, **files: list[Path]) -> JobGraph:
     uploaded = upload_application(store, application=app / "app.py", **files)
     return JobGraph(
+        options=HaOptions(allow_remote_executors=remote),
         job_id="flights",
         name="flights",
         application=uploaded.application,
@@ -127,8 +128,48 @@ def test_the_same_content_is_the_same_graph(store: LocalStore, app: Path, tmp_pa
         assert {member.date_time for member in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
 
 
+def test_executors_of_other_hosts_get_script_and_modules_in_one_archive(
+    store: LocalStore, app: Path, tmp_path: Path
+) -> None:
+    graph = graph_of(store, app, remote=True)
+
+    archives = [fetch_application(store, graph, tmp_path / name).archive for name in ("first", "second")]
+
+    first, second = (path.read_bytes() for path in archives if path)
+    assert first == second
+    with zipfile.ZipFile(io.BytesIO(first)) as archive:
+        assert sorted(archive.namelist()) == [
+            "app.py",
+            "package/__init__.py",
+            "package/deep/value.py",
+            "package/deep/value.txt",
+            "second.py",
+            "sibling.py",
+        ]
+
+
+def test_a_second_fetch_replaces_the_archive_of_a_killed_one(store: LocalStore, app: Path, tmp_path: Path) -> None:
+    graph = graph_of(store, app, remote=True)
+    archive = fetch_application(store, graph, tmp_path / "elsewhere").archive
+    assert archive
+    whole = archive.read_bytes()
+    archive.write_bytes(whole[:100])
+
+    fetch_application(store, graph, tmp_path / "elsewhere")
+
+    assert archive.read_bytes() == whole
+
+
+def test_no_archive_is_made_where_nothing_needs_one(store: LocalStore, app: Path, tmp_path: Path) -> None:
+    alone = graph_of(store, app, remote=True).model_copy(update={"modules": ()})
+
+    assert fetch_application(store, alone, tmp_path / "alone").archive is None
+    assert fetch_application(store, graph_of(store, app), tmp_path / "local").archive is None
+
+
 def test_fetched_files_are_for_their_owner_only(store: LocalStore, app: Path, tmp_path: Path) -> None:
-    fetched = fetch_application(store, graph_of(store, app, files=[app / "data.csv"]), tmp_path / "elsewhere")
+    graph = graph_of(store, app, remote=True, files=[app / "data.csv"])
+    fetched = fetch_application(store, graph, tmp_path / "elsewhere")
 
     assert all(path.stat().st_mode & 0o077 == 0 for path in fetched.script.parent.parent.rglob("*"))
 

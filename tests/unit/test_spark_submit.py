@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
-from airflow_provider_ha.driver.spark_submit import properties, render
+from airflow_provider_ha.driver.spark_submit import environment, properties, render
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.artifacts import FetchedApplication
 from airflow_provider_ha.jobs.model import Artifact, Blob, JobGraph
@@ -54,4 +55,30 @@ def test_what_belongs_to_the_submission_is_added_to_what_the_user_said() -> None
         "spark.jars": "/own.jar,/app/x.jar",
         "spark.jars.packages": "org.example:thing:1",
         "spark.submit.pyFiles": "/a.zip",
+        "spark.executorEnv.PYTHONPATH": "/app",
     }
+
+
+def test_workers_import_what_lies_beside_the_script_before_what_the_user_added() -> None:
+    graph = GRAPH.model_copy(update={"conf": {"spark.executorEnv.PYTHONPATH": "/opt/lib"}})
+    application = FetchedApplication(script=Path("/app/app.py"), files_directory=Path("/files"))
+
+    assert properties(graph, application)["spark.executorEnv.PYTHONPATH"] == "/app:/opt/lib"
+
+
+def test_an_archive_for_other_hosts_is_added_to_what_the_user_said() -> None:
+    graph = GRAPH.model_copy(update={"conf": {"spark.archives": "/own.zip#own"}})
+    application = FetchedApplication(
+        script=Path("/app/app.py"), files_directory=Path("/files"), archive=Path("/app/modules.zip")
+    )
+
+    assert properties(graph, application)["spark.archives"] == ("/own.zip#own,file:///app/modules.zip#spark-ha-modules")
+
+
+def test_the_modules_of_a_script_are_on_no_path_of_the_driver_before_it_runs(tmp_path: Path) -> None:
+    """A module beside the script that is called like one of the driver's own libraries must not replace it."""
+    spec = Mock(python="/usr/bin/python3", path=tmp_path / "driver.json", submission_id="s")
+
+    made = environment(tmp_path, spec, GRAPH, {"PYTHONPATH": "/host"})
+
+    assert made["PYTHONPATH"] == "/host"

@@ -6,7 +6,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
+from airflow_provider_ha.config import S3Options
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.hooks.connection import config_of, secrets_of
 
@@ -15,7 +17,7 @@ EXTRA = {"storage_root": "file:///shared/ha"}
 
 
 def connection(**fields: Any) -> Any:
-    values = {"conn_id": "prod", "host": "zk1,zk2", "port": None, "login": None, "password": None}
+    values = {"conn_id": "prod", "host": "zk1,zk2", "schema": None, "port": None, "login": None, "password": None}
     return SimpleNamespace(**(values | fields))
 
 
@@ -32,12 +34,45 @@ def test_login_and_password_are_the_digest() -> None:
     assert "pass" not in repr(config)
 
 
+def test_the_storage_root_is_a_standard_field_or_an_extra_one() -> None:
+    assert config_of(connection(schema="file:///shared/ha"), {}).storage_root == "file:///shared/ha"
+    assert config_of(connection(schema="file:///shared/ha/"), EXTRA).storage_root == "file:///shared/ha"
+    assert config_of(connection(schema="path-of-a-uri"), EXTRA).storage_root == "file:///shared/ha"
+
+
+def test_every_s3_setting_can_be_set() -> None:
+    extra = EXTRA | {
+        "s3_endpoint_url": "http://s3:9000",
+        "s3_region": "eu-west-1",
+        "s3_path_style": False,
+        "s3_access_key": "key",
+        "s3_secret_key": "secret",
+    }
+
+    s3 = config_of(connection(), extra).s3
+
+    assert s3 == S3Options(
+        endpoint_url="http://s3:9000",
+        region="eu-west-1",
+        path_style=False,
+        access_key=SecretStr("key"),
+        secret_key=SecretStr("secret"),
+    )
+
+
+def test_what_the_form_fills_in_by_itself_leaves_s3_to_the_environment() -> None:
+    assert config_of(connection(), EXTRA | {"s3_path_style": True, "s3_region": None}).s3 is None
+    assert config_of(connection(), EXTRA | {"s3_path_style": False}).s3 == S3Options(path_style=False)
+
+
 @pytest.mark.parametrize(
     ("fields", "extra", "says"),
     [
         ({"host": None}, EXTRA, "no ZooKeeper host"),
         ({}, {}, "no storage root"),
         ({}, {"storage_root": "/shared/ha"}, "no scheme"),
+        ({"schema": "/shared/ha"}, {}, "no scheme"),
+        ({"schema": "file:///other"}, EXTRA, "two storage roots: 'file:///other' .* 'file:///shared/ha'"),
         ({"login": "user"}, EXTRA, "go together"),
         ({}, {"storage_root": "s3://bucket/ha"}, "work_root"),
         ({}, EXTRA | {"session_timeout": 2}, "too short"),

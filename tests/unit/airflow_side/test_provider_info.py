@@ -13,6 +13,7 @@ import pytest
 from airflow.sdk import BaseOperator
 from airflow.triggers.base import BaseTrigger
 
+from airflow_provider_ha.config import HaConfig, S3Options, TlsOptions
 from airflow_provider_ha.get_provider_info import get_provider_info
 
 
@@ -54,6 +55,34 @@ def test_the_connection_form_is_drawn_from_new_style_metadata() -> None:
     assert "get_connection_form_widgets" not in vars(hook)
     assert connection["conn-fields"]["s3_secret_key"]["schema"]["format"] == "password"
     assert set(connection["ui-field-behaviour"]) == {"hidden-fields", "relabeling", "placeholders"}
+
+
+def test_what_is_required_is_shown_at_once_and_says_so() -> None:
+    """Airflow opens the standard fields only; the port is one of each host."""
+    behaviour = INFO["connection-types"][0]["ui-field-behaviour"]
+
+    required = {field for field, label in behaviour["relabeling"].items() if "(required)" in label}
+
+    assert required == {"host", "schema"}
+    assert set(behaviour["hidden-fields"]) == {"port", "extra"}
+    assert set(behaviour["placeholders"]) <= {"host", "schema", "login", "password"}
+
+
+def test_the_form_has_every_setting_of_a_cluster_once() -> None:
+    fields = set(INFO["connection-types"][0]["conn-fields"])
+    standard = {"zookeeper", "storage_root", "digest_auth", "sasl_auth"}  # host, schema, login and password
+    own = set(HaConfig.model_fields) - standard - {"s3", "tls", "timings"}
+    groups = {f"s3_{name}" for name in S3Options.model_fields} | {f"tls_{name}" for name in TlsOptions.model_fields}
+
+    assert fields == own | groups | {"tls", "auth_scheme"} | {"session_timeout", "tolerate_suspended"}
+
+
+def test_the_form_is_grouped_and_begins_with_the_cluster() -> None:
+    fields = INFO["connection-types"][0]["conn-fields"].values()
+
+    sections = list(dict.fromkeys(field["schema"]["section"] for field in fields))
+
+    assert sections == ["Cluster", "S3", "ZooKeeper", "TLS to ZooKeeper"]
 
 
 def test_every_kind_has_its_public_classes() -> None:

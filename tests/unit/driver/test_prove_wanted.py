@@ -79,3 +79,9 @@ def test_no_application_leaves_this_host_or_the_scratch_directory(tmp_path: Path
         "spark.sql.warehouse.dir",
         "spark.sql.streaming.checkpointLocation",
     }
+
+
+def test_the_workers_of_a_proof_import_what_lies_beside_the_script(tmp_path: Path) -> None:
+    values = spark_properties(request(tmp_path, conf={"spark.executorEnv.PYTHONPATH": "/opt/lib"}))
+
+    assert values["spark.executorEnv.PYTHONPATH"] == "/apps:/opt/lib"

@@ -1,0 +1,99 @@
+"""``spark-ha examples``: the DAGs that come with the package, copied to where Airflow reads DAGs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from airflow_provider_ha.cli import console
+from airflow_provider_ha.cli.session import AsJson, reported
+from airflow_provider_ha.errors import ConfigurationError
+
+
+# In a wheel they lie in the package, in a clone beside it.
+_PLACES = (Path(__file__).parents[1] / "example_dags", Path(__file__).parents[2] / "dags")
+
+_NEXT = """\
+Next:
+1. Create a connection of type Spark HA named spark_ha_default in the UI, and press Test.
+2. Airflow shows the DAGs after its next scan, paused. Unpaused they do nothing to a job that does not exist.
+3. Each DAG acts on the job of its parameter job_id ({job} by default). To run your own script, copy flight_delays.py
+   and name the script in application=."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """What was done with the examples.
+
+    :param written: Files that are new or were replaced, relative to the directory.
+    :param unchanged: Files that were there already with the same content.
+    """
+
+    directory: Path
+    written: tuple[str, ...]
+    unchanged: tuple[str, ...]
+
+
+def examples(
+    directory: Annotated[
+        Path, typer.Argument(help="Where to: the DAGs folder of Airflow, or a new directory.", metavar="DIR")
+    ],
+    force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there already.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Copy the example DAGs and their application. Needs no cluster. Exit 2: a file is there already; see --force."""
+    with reported(as_json=as_json):
+        copied = copy_examples(directory.absolute(), force=force)
+    if as_json:
+        console.print_json(copied)
+        return
+    for name in copied.written:
+        console.out.print(f"wrote {copied.directory / name}", markup=False)
+    for name in copied.unchanged:
+        console.out.print(f"kept {copied.directory / name}, which is the same", markup=False)
+    console.out.print(_NEXT.format(job="flight_delays"), markup=False)
+
+
+def copy_examples(directory: Path, *, force: bool = False) -> Copied:
+    """Copy all examples; none when one would overwrite something.
+
+    :param directory: Made when it is not there.
+    :param force: Whether files with another content are overwritten.
+    :raises ConfigurationError: A file is there already, or the directory cannot be written.
+    """
+    source = examples_directory()
+    names = [path.relative_to(source).as_posix() for path in sorted(source.rglob("*.py"))]
+    try:
+        there = [name for name in names if (directory / name).exists()]
+        unchanged = [name for name in there if (directory / name).read_bytes() == (source / name).read_bytes()]
+        differ = sorted(set(there) - set(unchanged))
+        if differ and not force:
+            raise ConfigurationError(
+                f"{directory} already holds {', '.join(differ)} with another content; nothing was copied",
+                next_step="Name another directory, or overwrite them with --force",
+            )
+        written = [name for name in names if name not in unchanged]
+        for name in written:
+            (directory / name).parent.mkdir(parents=True, exist_ok=True)
+            (directory / name).write_bytes((source / name).read_bytes())
+    except OSError as error:
+        raise ConfigurationError(
+            f"the examples cannot be copied to {directory}: {error}", next_step="Name a directory that you may write"
+        ) from error
+    return Copied(directory, tuple(written), tuple(unchanged))
+
+
+def examples_directory() -> Path:
+    """Return where the examples of this installation lie.
+
+    :raises ConfigurationError: They were left out of it.
+    """
+    for place in _PLACES:
+        if (place / "flight_delays.py").is_file():
+            return place
+    raise ConfigurationError(
+        "this installation holds no example DAGs", next_step="Install the wheel of airflow-provider-ha again"
+    )

@@ -1,0 +1,110 @@
+"""Which release of Spark is installed for this interpreter, and whether it is one.
+
+``pyspark`` holds the jars and all of Spark's Python; ``pyspark-client``, which the Spark provider of Airflow requires,
+holds a part of the same Python files. Both are installed into one directory, and the later one overwrites: Python
+files of one release then meet jars, or other Python files, of another.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.machinery import PathFinder
+from importlib.metadata import distributions
+from pathlib import Path
+
+from airflow_provider_ha.errors import ConfigurationError
+
+
+_VERSION = re.compile(r"__version__[^=]*=\s*['\"]([^'\"]+)")
+_CORE = re.compile(r"spark-core_[\d.]+-(.+)\.jar")
+_RELEASE = re.compile(r"\d+\.\d+\.\d+")
+_FORCED = "pip install --force-reinstall --no-deps"
+
+
+@dataclass(frozen=True, slots=True)
+class InstalledSpark:
+    """Releases that the parts of an installed Spark belong to, each ``None`` where there is no such part.
+
+    :param home: Directory of pyspark.
+    :param package: Of the distribution ``pyspark``.
+    :param client: Of the distribution ``pyspark-client``.
+    :param files: Of the Python files, by ``pyspark/version.py``.
+    :param jars: Of the jars.
+    """
+
+    home: Path | None = None
+    package: str | None = None
+    client: str | None = None
+    files: str | None = None
+    jars: str | None = None
+
+
+def installed_spark(path: Sequence[str] | None = None) -> InstalledSpark:
+    """Look at the installed Spark, importing nothing of it.
+
+    :param path: Where to look; by default the path of this interpreter.
+    """
+    where = None if path is None else list(path)
+    found = PathFinder.find_spec("pyspark", where)
+    home = Path(found.origin).parent if found is not None and found.origin is not None else None
+    return InstalledSpark(
+        home=home,
+        package=_distribution("pyspark", where),
+        client=_distribution("pyspark-client", where),
+        files=_of_files(home) if home else None,
+        jars=_of_jars(home) if home else None,
+    )
+
+
+def check_one_release(spark: InstalledSpark) -> None:
+    """Refuse a Spark that is put together from two releases, or was taken apart.
+
+    :raises ConfigurationError: It is; names the releases and the command that installs one.
+    """
+    if spark.package and spark.client and _release(spark.package) != _release(spark.client):
+        raise ConfigurationError(
+            f"pyspark {spark.package} and pyspark-client {spark.client} are both installed in {str(spark.home)!r}: "
+            "they overwrite each other's files, so this Spark is a mixture of two releases",
+            next_step=(
+                "Install one release of both on every host that submits jobs or runs drivers: "
+                f"{_FORCED} pyspark=={spark.client} pyspark-client=={spark.client}"
+            ),
+        )
+    if spark.package and not spark.files:
+        raise ConfigurationError(
+            f"pyspark {spark.package} is installed, but its Python files are gone: "
+            "removing pyspark-client removes them too",
+            next_step=f"Install pyspark again: {_FORCED} pyspark=={spark.package}",
+        )
+    if spark.files and spark.jars and _release(spark.files) != _release(spark.jars):
+        raise ConfigurationError(
+            f"the Python files of Spark in {str(spark.home)!r} are of release {spark.files}, its jars of release "
+            f"{spark.jars}: another package has overwritten a part of it",
+            next_step=f"Install pyspark again: {_FORCED} pyspark=={spark.jars}",
+        )
+
+
+def _distribution(name: str, path: list[str] | None) -> str | None:
+    found = distributions(name=name) if path is None else distributions(name=name, path=path)
+    return next((item.version for item in found), None)
+
+
+def _of_files(home: Path) -> str | None:
+    try:
+        match = _VERSION.search((home / "version.py").read_text(encoding="utf-8"))
+    except OSError:
+        return None
+    return match.group(1) if match else None
+
+
+def _of_jars(home: Path) -> str | None:
+    matches = (_CORE.fullmatch(jar.name) for jar in sorted((home / "jars").glob("spark-core_*.jar")))
+    return next((match.group(1) for match in matches if match), None)
+
+
+def _release(version: str) -> str:
+    """Without what builds add to it: ``4.3.0.dev0`` and ``4.3.0-SNAPSHOT`` are one."""
+    match = _RELEASE.match(version)
+    return match.group() if match else version

@@ -1,0 +1,149 @@
+"""A Spark of two releases is noticed, with both of them and the way out in the message."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_ha.driver import spark_submit
+from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.jobs import spark_release
+from airflow_provider_ha.jobs.spark_release import InstalledSpark, check_one_release, installed_spark
+from airflow_provider_ha.submit import prepare, proof_child
+
+
+def install(
+    site: Path, *, package: str | None = None, client: str | None = None, files: str | None = None, jars: str = ""
+) -> Path:
+    """Write what pip leaves behind: metadata of the distributions, Python files and jars."""
+    for name, version in (("pyspark", package), ("pyspark-client", client)):
+        if version:
+            info = site / f"{name.replace('-', '_')}-{version}.dist-info"
+            info.mkdir(parents=True)
+            (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    home = site / "pyspark"
+    (home / "jars").mkdir(parents=True)
+    (home / "__init__.py").touch()
+    (home / "version.py").write_text(f"__version__: str = '{files or package or client}'\n")
+    if jars:
+        (home / "jars" / f"spark-core_2.13-{jars}.jar").touch()
+    return site
+
+
+def refused(site: Path) -> ConfigurationError:
+    with pytest.raises(ConfigurationError) as error:
+        check_one_release(installed_spark([str(site)]))
+    return error.value
+
+
+def test_the_parts_of_an_installed_spark_are_read_without_importing_it(tmp_path: Path) -> None:
+    site = install(tmp_path, package="4.3.0", client="4.2.0", files="4.2.0", jars="4.3.0")
+
+    assert installed_spark([str(site)]) == InstalledSpark(
+        home=site / "pyspark", package="4.3.0", client="4.2.0", files="4.2.0", jars="4.3.0"
+    )
+
+
+@pytest.mark.parametrize("files", ["4.2.0", "4.3.0"])
+def test_two_distributions_of_two_releases_are_refused_whichever_was_installed_last(tmp_path: Path, files: str) -> None:
+    error = refused(install(tmp_path, package="4.3.0", client="4.2.0", files=files, jars="4.3.0"))
+
+    assert "pyspark 4.3.0 and pyspark-client 4.2.0" in error.message
+    assert "pip install --force-reinstall --no-deps pyspark==4.2.0 pyspark-client==4.2.0" in (error.next_step or "")
+
+
+def test_python_files_under_jars_of_another_release_are_refused(tmp_path: Path) -> None:
+    error = refused(install(tmp_path, package="4.3.0", files="4.1.2", jars="4.3.0"))
+
+    assert "of release 4.1.2" in error.message
+    assert "jars of release 4.3.0" in error.message
+    assert "pyspark==4.3.0" in (error.next_step or "")
+
+
+def test_a_pyspark_that_lost_its_files_with_another_package_is_refused(tmp_path: Path) -> None:
+    site = install(tmp_path, package="4.2.0", jars="4.2.0")
+    (site / "pyspark" / "__init__.py").unlink()
+    (site / "pyspark" / "version.py").unlink()
+
+    error = refused(site)
+
+    assert "pyspark 4.2.0 is installed, but its Python files are gone" in error.message
+    assert "--force-reinstall --no-deps pyspark==4.2.0" in (error.next_step or "")
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"package": "4.2.0", "client": "4.2.0", "jars": "4.2.0"},
+        {"package": "4.3.0", "jars": "4.3.0"},
+        {"package": "4.3.0.dev0", "jars": "4.3.0-SNAPSHOT"},
+        {"client": "4.2.0"},
+    ],
+)
+def test_one_release_passes(tmp_path: Path, parts: dict[str, Any]) -> None:
+    check_one_release(installed_spark([str(install(tmp_path, **parts))]))
+
+
+def test_no_spark_at_all_is_not_this_checks_business(tmp_path: Path) -> None:
+    found = installed_spark([str(tmp_path)])
+
+    assert found == InstalledSpark()
+    check_one_release(found)
+
+
+MIXED = InstalledSpark(home=Path("/site/pyspark"), package="4.3.0", client="4.2.0", files="4.2.0", jars="4.3.0")
+
+
+@pytest.fixture
+def mixed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (prepare, proof_child, spark_submit):
+        monkeypatch.setattr(module, "installed_spark", lambda: MIXED)
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+
+
+@pytest.mark.usefixtures("mixed")
+def test_a_submission_and_a_drivers_start_are_refused_with_both_releases() -> None:
+    for start in (prepare.check_spark, lambda: spark_submit.find_spark_home(None)):
+        with pytest.raises(ConfigurationError, match=r"pyspark 4\.3\.0 and pyspark-client 4\.2\.0"):
+            start()
+
+
+@pytest.mark.usefixtures("mixed")
+def test_a_proof_says_why_it_starts_no_spark(tmp_path: Path) -> None:
+    child: Any = None  # it is refused before it is looked at
+
+    why = proof_child.run_child(child, 1.0, print)
+
+    assert "pyspark 4.3.0 and pyspark-client 4.2.0" in why
+
+
+@pytest.mark.usefixtures("mixed")
+def test_a_spark_home_of_its_own_is_not_judged_by_what_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "spark-submit").touch()
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+
+    prepare.check_spark()
+
+    assert spark_submit.find_spark_home(str(tmp_path)) == tmp_path
+
+
+def test_a_host_with_the_client_only_is_told_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = InstalledSpark(home=Path("/site/pyspark"), client="4.2.0", files="4.2.0")
+    monkeypatch.setattr(spark_submit, "installed_spark", lambda: client)
+
+    with pytest.raises(ConfigurationError, match="only pyspark-client") as error:
+        spark_submit.find_spark_home(None)
+
+    assert "airflow-provider-ha[spark] and pyspark==4.2.0" in (error.value.next_step or "")
+
+
+def test_the_spark_of_this_environment_is_one() -> None:
+    found = spark_release.installed_spark()
+
+    assert found.package == found.files == found.jars
+    check_one_release(found)
