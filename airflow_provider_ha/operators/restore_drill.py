@@ -12,6 +12,7 @@ from airflow_provider_ha.operators.base import SparkHaBaseOperator, as_flag
 from airflow_provider_ha.operators.durations import seconds_of
 from airflow_provider_ha.operators.failures import airflow_errors, because
 from airflow_provider_ha.operators.identity import request_id
+from airflow_provider_ha.operators.retries import DRILL_RETRIES, DRILL_RETRY_DELAY, retry_kwargs
 from airflow_provider_ha.operators.tables import table
 
 
@@ -40,6 +41,8 @@ class SparkHaRestoreDrillOperator(SparkHaBaseOperator):
     :param start: Whether the job's application is started; else the state is only loaded.
     :param heap: Memory of Spark's JVM on the worker.
     :param deadline: What Spark may take for each query.
+    :param retries: Tries after the first one when the DAG sets none: for a Spark that gave no answer.
+    :param retry_delay: Time between two tries; 5 minutes when the DAG sets no retries.
     :param spark_ha_conn_id: Connection of type ``spark_ha``.
     :param poll_interval: Not used: this operator does not wait.
     """
@@ -63,9 +66,11 @@ class SparkHaRestoreDrillOperator(SparkHaBaseOperator):
         start: bool | str = True,
         heap: str = "1g",
         deadline: timedelta | float | str = timedelta(minutes=10),
+        retries: int | None = DRILL_RETRIES,
+        retry_delay: timedelta | float = DRILL_RETRY_DELAY,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(**retry_kwargs(retries, retry_delay, DRILL_RETRIES), **kwargs)
         self.want = want
         self.max_age = max_age
         self.max_duration = max_duration

@@ -7,6 +7,7 @@ again, as often as the job's restart strategy allows; Airflow's own retries are 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk.exceptions import AirflowFailException
@@ -20,6 +21,7 @@ from airflow_provider_ha.operators.base import SparkHaBaseOperator, acting, refu
 from airflow_provider_ha.operators.failures import airflow_errors, because
 from airflow_provider_ha.operators.identity import request_id
 from airflow_provider_ha.operators.lost import after_loss, later
+from airflow_provider_ha.operators.retries import FOLLOW_RETRIES, RETRY_DELAY, is_own, retry_kwargs
 from airflow_provider_ha.submit.requests import SubmittedRun
 from airflow_provider_ha.triggers.job import FINISHED, RUNNING, SparkHaJobTrigger
 
@@ -38,8 +40,16 @@ class SparkHaWatchOperator(SparkHaBaseOperator):
     template_fields: Sequence[str] = (*SparkHaBaseOperator.template_fields, "when_killed")
     wait_for: str = FINISHED
 
-    def __init__(self, *, when_killed: str = WhenKilled.DETACH.value, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(
+        self,
+        *,
+        when_killed: str = WhenKilled.DETACH.value,
+        retries: int | None = FOLLOW_RETRIES,
+        retry_delay: timedelta | float = RETRY_DELAY,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**retry_kwargs(retries, retry_delay, FOLLOW_RETRIES), **kwargs)
+        self.own_retries = is_own(retries, FOLLOW_RETRIES)
         self.when_killed = when_killed
 
     def attach(self, client: HaClient, context: Any, request: str) -> int:

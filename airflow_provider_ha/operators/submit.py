@@ -52,7 +52,7 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
     :param when_killed: What a user's mark-failed or mark-success of the waiting task does to the job: ``"detach"``
         (nothing), ``"stop_with_checkpoint"`` or ``"cancel"``. A clear never touches it: the next try attaches again.
     :param restart_attempts: How often a lost driver is submitted again before the run fails; -1 for no limit.
-    :param restart_delay: Time before the first of these; doubles with each.
+    :param restart_delay: Time before the second of these; doubles with each. The first loss is recovered at once.
     :param checkpoint_interval: Time between two checkpoints.
     :param retained_checkpoints: How many completed checkpoints are kept; at least 1.
     :param allow_new_queries: Whether the script may start queries of other names after a loss, in place of those that
@@ -60,6 +60,8 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
     :param kafka_bootstrap: Query -> ``host:port,host:port`` of the Kafka brokers that it reads from: a restore asks
         them what they still have.
     :param kafka_properties: File of Kafka client properties, of mode 0600, on the hosts that plan restores.
+    :param retries: Tries after the first one when the DAG sets none: a try costs nothing, it finds its run again.
+    :param retry_delay: Time between two tries; 10 s when the DAG sets no retries.
     :param spark_ha_conn_id: Connection of type ``spark_ha``.
     :param poll_interval: Seconds between two looks of the trigger when no watch fires.
     """
