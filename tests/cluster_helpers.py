@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -99,12 +100,12 @@ class Cluster:
         self.exit(job_id)
         return job
 
-    def exit(self, job_id: str) -> None:
-        """Prove the newest submission of a job dead."""
+    def exit(self, job_id: str, *, at: datetime | None = None) -> None:
+        """Prove the newest submission of a job dead, since *at*."""
         job, view = self.context(job_id), self.context(job_id).runs.latest()
         assert view is not None
         assert view.newest is not None
-        gone = SubmissionExit(code=-9, reason="killed", at=SystemClock().now())
+        gone = SubmissionExit(code=-9, reason="killed", at=at or SystemClock().now())
         path = job.paths.submission_exit(view.run.number, view.newest.submission.attempt)
         self.coordinator.commit(Create(path, gone.to_bytes()))
 

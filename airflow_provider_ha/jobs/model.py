@@ -61,7 +61,8 @@ class HaOptions(Model):
     :param retained_checkpoints: How many completed checkpoints are kept; at least 1.
     :param restart_attempts: How often a lost driver is submitted again before the run fails; -1 for no limit. A
         submission that an outage of storage or ZooKeeper keeps from running the script is not counted.
-    :param restart_delay: Seconds before the first re-submission; doubles with each, up to *restart_delay_max*.
+    :param restart_delay: Seconds before the second re-submission; doubles with each, up to *restart_delay_max*. The
+        first one is made at once when all processes of the driver are proven dead.
     :param restart_delay_max: Upper bound of the delay in seconds.
     :param restart_reset_after: Seconds of life after which the counter of attempts begins again.
     :param allow_new_queries: Whether the script may start queries of other names after a loss, in place of those that
