@@ -12,6 +12,7 @@ from airflow_provider_ha.cli.requests import WaitSeconds, await_operation, opera
 from airflow_provider_ha.cli.session import AsJson, Force, JobId, cluster
 from airflow_provider_ha.errors import HaError, UnknownJobError
 from airflow_provider_ha.jobs import quarantine
+from airflow_provider_ha.jobs.presence import warning, watched
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.names import check_job_id
 from airflow_provider_ha.submit.client import HaClient, JobClient
@@ -48,14 +49,22 @@ def list_jobs(context: typer.Context, as_json: AsJson = False) -> None:
 def show(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
     """Show one job: state, leader, run, queries, also those that its script has not started yet.
 
+    Also what watches it and submits it again when its driver is lost; warns when nothing does, with what helps.
+
     Exit 1: there is no such job.
     """
     with cluster(context, as_json=as_json) as client:
-        document = _document(client.job(job_id).snapshot())
+        snapshot = client.job(job_id).snapshot()
+        watching = watched(client.coordinator, client.paths.job(job_id))
+    document = _document(snapshot) | {
+        "watched_by": [*watching.tasks, *watching.cluster],
+        "warning": warning(snapshot, watching),
+    }
     if as_json:
         console.print_json(document)
         return
     queries, not_started = document.pop("queries"), document.pop("not_started")
+    alert, document["watched_by"] = document.pop("warning"), watching.sentence or None
     console.print_fields(document)
     rows = [("yes", name, query) for name, query in queries.items()]
     rows += [("not yet", name, query) for name, query in not_started.items()]
@@ -64,6 +73,8 @@ def show(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None
         ([name, started, query["committed"], query["planned"], query["sink"]] for started, name, query in rows),
         empty="no query has started yet",
     )
+    if alert:
+        console.err.print(f"[bold yellow]warning[/] {console.escaped(alert)}")
 
 
 @app.command()
