@@ -74,7 +74,7 @@ def show(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None
         empty="no query has started yet",
     )
     if alert:
-        console.err.print(f"[bold yellow]warning[/] {console.escaped(alert)}")
+        console.out.print(f"[bold yellow]warning[/] {console.escaped(alert)}")
 
 
 @app.command()

@@ -89,6 +89,10 @@ class ClusterPaths:
         """Parent of the ephemeral nodes of what watches all jobs; below the lock, so that no job can be called so."""
         return f"{self.resource_manager_lock}/watchers"
 
+    def watcher(self, name: str) -> str:
+        """One of them."""
+        return f"{self.watchers}/{check_name(name, 'watcher id')}"
+
     @property
     def quarantine(self) -> str:
         """Parent of the jobs that nobody recovers until somebody has looked at them."""

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import os
 import socket
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar
 
 from airflow_provider_ha.clock import SystemClock, new_id
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create
-from airflow_provider_ha.coordination.paths import JobPaths
+from airflow_provider_ha.coordination.node_names import is_plain
+from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.coordination.records import read_record
 from airflow_provider_ha.errors import RecordCorruptError
 from airflow_provider_ha.jobs.cluster import read_cluster_leader
@@ -50,25 +51,33 @@ class Presence(Record):
 class Announcement:
     """One wait that is announced; its node is its own, also beside that of an earlier trigger of the same task.
 
-    :param parent: Node below which it is announced.
+    :param path: The ephemeral node.
     :param watcher: Which task or trigger waits.
-    :param ensure: Whether the parent may be made: that of a cluster, never that of a job.
+    :param parent: A parent that may be made for it; ``None`` when it has to exist.
     """
 
-    parent: str
+    path: str
     watcher: str
-    ensure: bool = False
-    name: str = field(default_factory=lambda: f"{LIVE}{new_id()[:12]}")
+    parent: str | None = None
 
-    @property
-    def path(self) -> str:
-        """The ephemeral node."""
-        return f"{self.parent}/{self.name}"
+    @classmethod
+    def of_task(cls, paths: JobPaths, watcher: str) -> Announcement:
+        """Return that of a task that follows a job."""
+        return cls(paths.watcher(_name()), watcher)
+
+    @classmethod
+    def of_cluster(cls, cluster: ClusterPaths, watcher: str) -> Announcement:
+        """Return that of a trigger that looks after all jobs."""
+        return cls(cluster.watcher(_name()), watcher, cluster.watchers)
 
     def create(self) -> Create:
         """Return the write that makes the node for the session that commits it."""
         record = Presence(watcher=self.watcher, host=socket.gethostname(), pid=os.getpid(), since=SystemClock().now())
         return Create(self.path, record.to_bytes(), ephemeral=True)
+
+
+def _name() -> str:
+    return f"{LIVE}{new_id()[:12]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +103,8 @@ def watched(coordinator: Coordinator, paths: JobPaths) -> Watched:
     :raises NotConnectedError: Could not be found out.
     """
     return Watched(
-        tasks=tuple(f"task {each}" for each in _present(coordinator, paths.watchers)),
-        cluster=(*_leader(coordinator, paths), *_present(coordinator, paths.cluster.watchers)),
+        tasks=tuple(f"task {each}" for each in _present(coordinator, paths)),
+        cluster=(*_leader(coordinator, paths), *_present(coordinator, paths.cluster)),
     )
 
 
@@ -112,13 +121,13 @@ def warning(snapshot: JobSnapshot, watching: Watched) -> str:
     )
 
 
-def _present(coordinator: Coordinator, parent: str) -> list[str]:
+def _present(coordinator: Coordinator, paths: JobPaths | ClusterPaths) -> list[str]:
     found = []
-    for name in coordinator.children(parent):
-        if not name.startswith(LIVE):
+    for name in coordinator.children(paths.watchers):
+        if not (name.startswith(LIVE) and is_plain(name)):
             continue
         try:
-            read = read_record(coordinator, f"{parent}/{name}", Presence)
+            read = read_record(coordinator, paths.watcher(name), Presence)
         except RecordCorruptError:
             continue  # a claim of a task that is called like that, or what somebody else has put there
         if read is not None:

@@ -17,8 +17,12 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk.bases.operator import DEFAULT_RETRIES, DEFAULT_RETRY_DELAY
+from airflow.sdk import BaseOperator
 
+
+# What Airflow's configuration says for every task; 0 where it says nothing.
+DEFAULT_RETRIES: int = BaseOperator.retries or 0
+DEFAULT_RETRY_DELAY: timedelta = BaseOperator.retry_delay
 
 # A stream runs for a year with a loss a day and a weekly restart of Airflow: 521 tries. The rest outlasts a night
 # without ZooKeeper, at some 30 s a try. Airflow shows "1 of 1000".

@@ -36,7 +36,7 @@ class Announcements:
         if announced is None or known:
             return
         with suppress(HaError):
-            if announced.ensure:
+            if announced.parent is not None:
                 self._coordinator.ensure(announced.parent)
             with suppress(NodeExistsError):  # its own: an answer was lost
                 self._coordinator.commit(announced.create())

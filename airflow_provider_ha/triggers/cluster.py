@@ -123,7 +123,7 @@ class SparkHaClusterTrigger(BaseEventTrigger):
         """Return how this is shown to people; ``None`` when it hears only of leaders that there are."""
         if NO_LEADER not in self.emit:
             return None
-        return Announcement(cluster.watchers, f"event trigger of {self.spark_ha_conn_id}", ensure=True)
+        return Announcement.of_cluster(cluster, f"event trigger of {self.spark_ha_conn_id}")
 
     async def _follow(
         self, hub: Hub, cluster: ClusterPaths, notices: Notices, outage: Outage, announced: Announcement | None

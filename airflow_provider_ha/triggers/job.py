@@ -116,7 +116,7 @@ class SparkHaJobTrigger(SparkHaTrigger):
 
     def announcement(self, paths: JobPaths) -> Announcement | None:
         """Return the announcement of the task: ``spark-ha job show`` says who follows a job."""
-        return Announcement(paths.watchers, self.watcher_id or "without a name")
+        return Announcement.of_task(paths, self.watcher_id or "without a name")
 
     def pause(self) -> float:
         """Return the seconds until the next look: not later than a recovery that is due, or a proof of death."""

@@ -81,13 +81,13 @@ def test_a_task_is_shown_again_when_the_session_of_the_triggerer_was_lost(
     async def watch() -> None:
         task = asyncio.ensure_future(waiting(follower("task", poll_interval=0.2)))
         await until(lambda: tasks_of(coordinator, paths) == ["task"], "the task to be shown")
-        [lost] = [name for name in coordinator.children(paths.watchers) if name.startswith(LIVE)]
-        owner = coordinator.get(f"{paths.watchers}/{lost}").ephemeral_owner
+        [node] = [paths.watcher(name) for name in coordinator.children(paths.watchers) if name.startswith(LIVE)]
+        owner = coordinator.get(node).ephemeral_owner
         await asyncio.to_thread(close_session, config, opened[0].coordinator.session)
 
         def shown_by_another_session() -> bool:
-            node = coordinator.find(f"{paths.watchers}/{lost}")
-            return node is not None and node.ephemeral_owner != owner
+            found = coordinator.find(node)
+            return found is not None and found.ephemeral_owner != owner
 
         await until(shown_by_another_session, "the task to be shown by the next session")
         await cancelled(task)
@@ -118,7 +118,7 @@ def test_the_event_trigger_of_a_cluster_is_shown_for_every_job(
 def test_an_announcement_never_makes_a_job_that_was_erased(coordinator: Coordinator, paths: JobPaths) -> None:
     announcements = Announcements(coordinator)
 
-    announcements.announce(Announcement(paths.watchers, "late"))
+    announcements.announce(Announcement.of_task(paths, "late"))
 
     assert coordinator.find(paths.base) is None
 
@@ -135,7 +135,8 @@ def shown(spark_ha: Any) -> Callable[[], tuple[dict[str, Any], str]]:
     def show() -> tuple[dict[str, Any], str]:
         document, text = spark_ha("job", "show", "flights", "--json"), spark_ha("job", "show", "flights")
         assert (document[0], text[0]) == (0, 0)
-        return json.loads(document[1]), text[2]
+        assert (document[2], text[2]) == ("", "")
+        return json.loads(document[1]), text[1].partition("warning ")[2]
 
     return show
 
