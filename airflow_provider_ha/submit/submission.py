@@ -23,6 +23,7 @@ from airflow_provider_ha.errors import (
 )
 from airflow_provider_ha.jobs.jobs import create_job
 from airflow_provider_ha.jobs.model import Blob, GraphPointer, JobState, LeaderInfo, Run, StartPoint
+from airflow_provider_ha.jobs.runs import RunView
 from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.submit.launch import ensure_submitted
 from airflow_provider_ha.submit.requests import SubmittedRun
@@ -96,6 +97,16 @@ def _check_request_id(request_id: str) -> None:
 def made_by(run: Run, request_id: str) -> bool:
     """Whether a run was made by that request, by its first use or by a later one."""
     return re.fullmatch(re.escape(request_id) + rf"(?:{_SEPARATOR}\d+)?", run.request_id) is not None
+
+
+def failed_run(job: JobContext, request_id: str) -> RunView | None:
+    """Return the newest run of a request when it FAILED; ``None`` when it did not, or there is none."""
+    for number in reversed(job.runs.numbers()):
+        view = job.runs.get(number)
+        if made_by(view.run, request_id):
+            failed = view.result is not None and view.result.state is JobState.FAILED
+            return view if failed else None
+    return None
 
 
 def _find_request(job: JobContext, numbers: list[int], request_id: str) -> tuple[int | None, int]:
