@@ -26,6 +26,8 @@ from airflow_provider_ha.sensors.checkpoint import SparkHaCheckpointSensor
 from airflow_provider_ha.sensors.leader import SparkHaLeaderSensor
 
 
+READ_AGAIN: dict[str, Any] = {"retries": 2, "retry_delay": timedelta(seconds=10)}  # what could not be read
+
 log = logging.getLogger(__name__)
 
 with DAG(
@@ -34,8 +36,7 @@ with DAG(
     schedule=None,
     catchup=False,
     render_template_as_native_obj=True,  # lists stay lists
-    # Airflow may fail a task that defers and resumes at once. A retry finds what was asked for before.
-    default_args={"retries": 2, "retry_delay": timedelta(seconds=10)},
+    # No retries are set: what waits for the job has its own, which find again what was asked for.
     tags=["spark-ha"],
     params={
         "source_job": Param("flight_delays", type="string", description="Job to restore from"),
@@ -58,7 +59,7 @@ with DAG(
     },
 ) as dag:
     select = SparkHaSelectCheckpointOperator(
-        task_id="select_checkpoint", job_id="{{ params.source_job }}", want="{{ params.want }}"
+        task_id="select_checkpoint", job_id="{{ params.source_job }}", want="{{ params.want }}", **READ_AGAIN
     )
 
     request: dict[str, Any] = {
@@ -75,7 +76,7 @@ with DAG(
         "arguments": "{{ params.arguments }}",
         "if_lost": "{{ params.if_lost }}",
     }
-    plan = SparkHaPlanRestoreOperator(task_id="plan", **request)
+    plan = SparkHaPlanRestoreOperator(task_id="plan", **request, **READ_AGAIN)
     restore = SparkHaRestoreOperator(task_id="restore", wait_for="running", **request)
     follow = SparkHaFollowOperator(
         task_id="follow",

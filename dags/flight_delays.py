@@ -28,8 +28,7 @@ with DAG(
     schedule=None,
     catchup=False,
     max_active_runs=1,
-    # Airflow may fail a task that defers and resumes at once. A retry finds what was asked for before.
-    default_args={"retries": 2, "retry_delay": timedelta(seconds=10)},
+    # No retries are set: the operators have their own, which find again what was asked for.
     tags=["spark-ha"],
     params={
         "job_id": Param("flight_delays", type="string", description="Stable id of the job"),

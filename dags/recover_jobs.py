@@ -8,8 +8,6 @@ a person.
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 from airflow.sdk import DAG, Asset, AssetWatcher
 
 from airflow_provider_ha.operators.recover_jobs import SparkHaRecoverJobsOperator
@@ -27,8 +25,8 @@ with DAG(
     schedule=[without_leader],
     catchup=False,
     max_active_runs=1,
-    # What could not be found out is asked again. The trigger repeats its event as long as a job has no leader.
-    default_args={"retries": 3, "retry_delay": timedelta(seconds=15)},
+    # What could not be found out is asked again by the operator's own retries. The trigger repeats its event as long as
+    # a job has no leader.
     tags=["spark-ha"],
 ) as dag:
     SparkHaRecoverJobsOperator(task_id="recover_jobs")

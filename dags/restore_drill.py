@@ -7,7 +7,7 @@ hours, or when the rehearsal took longer than ``max_duration`` minutes. ``spark-
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 
 from airflow.sdk import DAG, Param
 
@@ -21,8 +21,7 @@ with DAG(
     start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
     catchup=False,
     max_active_runs=1,
-    # For a Spark that gave no answer, or a storage that could not be read. A drill that failed is not repeated.
-    default_args={"retries": 2, "retry_delay": timedelta(minutes=5)},
+    # The operator has two retries of its own, for a Spark that gave no answer. A drill that failed is not repeated.
     tags=["spark-ha"],
     params={
         "job_id": Param("flight_delays", type="string", description="Job whose restore is rehearsed"),

@@ -20,8 +20,7 @@ with DAG(
     start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
     catchup=False,
     max_active_runs=1,
-    # Airflow may fail a task that defers and resumes at once. A retry finds what was asked for before.
-    default_args={"retries": 2, "retry_delay": timedelta(seconds=10)},
+    # No retries are set: the operators have their own, which find again what was asked for.
     tags=["spark-ha"],
     params={
         "job_id": Param("flight_delays", type="string", description="Job to take a savepoint of"),

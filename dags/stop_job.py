@@ -20,8 +20,7 @@ with DAG(
     doc_md=__doc__,
     schedule=None,
     catchup=False,
-    # Airflow may fail a task that defers and resumes at once. A retry finds what was asked for before.
-    default_args={"retries": 2, "retry_delay": timedelta(seconds=10)},
+    # No retries are set: the operators have their own, which find again what was asked for.
     tags=["spark-ha"],
     params={
         "job_id": Param("flight_delays", type="string", description="Job to end"),

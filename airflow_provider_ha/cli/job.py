@@ -12,6 +12,7 @@ from airflow_provider_ha.cli.requests import WaitSeconds, await_operation, opera
 from airflow_provider_ha.cli.session import AsJson, Force, JobId, cluster
 from airflow_provider_ha.errors import HaError, UnknownJobError
 from airflow_provider_ha.jobs import quarantine
+from airflow_provider_ha.jobs.presence import warning, watched
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.names import check_job_id
 from airflow_provider_ha.submit.client import HaClient, JobClient
@@ -49,18 +50,23 @@ def list_jobs(context: typer.Context, as_json: AsJson = False) -> None:
 def show(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
     """Show one job: state, leader, run, last failure, next attempt, queries, also those that are not started yet.
 
+    Also what watches it and submits it again when its driver is lost; warns when nothing does, with what helps.
+
     Exit 1: there is no such job.
     """
     with cluster(context, as_json=as_json) as client:
         job = client.job(job_id)
         snapshot = job.snapshot()
         losses = _losses(client, job, snapshot)
-        document = _document(snapshot) | losses.fields(snapshot)
+        watching = watched(client.coordinator, client.paths.job(job_id))
+    document = _document(snapshot) | losses.fields(snapshot)
+    document |= {"watched_by": [*watching.tasks, *watching.cluster], "warning": warning(snapshot, watching)}
     if as_json:
         console.print_json(document)
         return
     document["failure"] = losses.last.sentence if losses.last is not None else None
     queries, not_started = document.pop("queries"), document.pop("not_started")
+    alert, document["watched_by"] = document.pop("warning"), watching.sentence or None
     console.print_fields(document)
     rows = [("yes", name, query) for name, query in queries.items()]
     rows += [("not yet", name, query) for name, query in not_started.items()]
@@ -69,6 +75,8 @@ def show(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None
         ([name, started, query["committed"], query["planned"], query["sink"]] for started, name, query in rows),
         empty="no query has started yet",
     )
+    if alert:
+        console.out.print(f"[bold yellow]warning[/] {console.escaped(alert)}")
 
 
 @app.command()

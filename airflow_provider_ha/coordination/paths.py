@@ -85,6 +85,15 @@ class ClusterPaths:
         return LockPaths(self.resource_manager_lock, f"cluster {self.cluster_id!r}")
 
     @property
+    def watchers(self) -> str:
+        """Parent of the ephemeral nodes of what watches all jobs; below the lock, so that no job can be called so."""
+        return f"{self.resource_manager_lock}/watchers"
+
+    def watcher(self, name: str) -> str:
+        """One of them."""
+        return f"{self.watchers}/{check_name(name, 'watcher id')}"
+
+    @property
     def quarantine(self) -> str:
         """Parent of the jobs that nobody recovers until somebody has looked at them."""
         return f"{self.base}/quarantine"
@@ -238,7 +247,7 @@ class JobPaths:
 
     @property
     def watchers(self) -> str:
-        """Parent of the claims of Airflow tasks."""
+        """Parent of the claims of Airflow tasks, and of the ephemeral nodes of those that wait now."""
         return f"{self.base}/watchers"
 
     def watcher(self, watcher_id: str) -> str:

@@ -1,7 +1,8 @@
 """The driver: lead, make the working directory, run the script, publish, serve, end.
 
-Order matters: the lock before anything of the job is touched, the working directory before the generation names it, the
-generation before Spark's conf, Spark's conf before the script makes its session.
+Order matters: what touches nothing of the job (``preload``) before the lock, the lock before anything of the job is
+touched, the working directory before the generation names it, the generation before Spark's conf, Spark's conf before
+the script makes its session.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from airflow_provider_ha.driver.origin import Origin
 from airflow_provider_ha.driver.parts import Parts
 from airflow_provider_ha.driver.past_attempts import PastAttempts
 from airflow_provider_ha.driver.patches import Patches
+from airflow_provider_ha.driver.preload import preload
 from airflow_provider_ha.driver.publish_loop import PublishLoop
 from airflow_provider_ha.driver.publisher import Provenance, Publisher
 from airflow_provider_ha.driver.queries import QueryRegistry
@@ -75,6 +77,7 @@ def main() -> None:
     watchdog = Watchdog(way_out)
     watchdog.start()
     reserve(spec.directory)
+    preload()
     try:
         led = lead(spec, SystemClock())
     except JobStateError as error:

@@ -63,7 +63,8 @@ class HaOptions(Model):
     :param restart_attempts: How often a lost driver is submitted again before the run fails; -1, the default, for no
         limit. A submission that met an outage (storage, a connection, memory, an executor, a broker, ZooKeeper) is not
         counted.
-    :param restart_delay: Seconds before the first re-submission; doubles with each, up to *restart_delay_max*.
+    :param restart_delay: Seconds before the second re-submission; doubles with each, up to *restart_delay_max*. The
+        first one is made at once when all processes of the driver are proven dead.
     :param restart_delay_max: Upper bound of the delay in seconds.
     :param restart_reset_after: Seconds of life after which the counter of attempts begins again.
     :param application_failures: How often the same error of the application at the same batch ends the run; -1 for

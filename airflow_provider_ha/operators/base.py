@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException, TaskDeferralTimeout
 
 from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID, SparkHaHook
 from airflow_provider_ha.operators.failures import airflow_errors
@@ -33,6 +33,7 @@ class SparkHaBaseOperator(BaseOperator):
     """
 
     template_fields: Sequence[str] = ("job_id", "spark_ha_conn_id")
+    own_retries = False  # whether the tries are this package's, so that only Airflow's troubles may use them
 
     def __init__(
         self, *, job_id: str, spark_ha_conn_id: str = DEFAULT_CONN_ID, poll_interval: float = 5.0, **kwargs: Any
@@ -41,6 +42,22 @@ class SparkHaBaseOperator(BaseOperator):
         self.job_id = job_id
         self.spark_ha_conn_id = spark_ha_conn_id
         self.poll_interval = poll_interval
+
+    def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Any) -> Any:
+        """Go on after a deferral. A wait that took too long is not begun anew by tries that nobody asked for.
+
+        :raises airflow.sdk.exceptions.AirflowFailException: The longest wait is over.
+        """
+        try:
+            return super().resume_execution(next_method, next_kwargs, context)
+        except TaskDeferralTimeout as error:
+            if not self.own_retries:
+                raise
+            raise AirflowFailException(self.timeout_sentence()) from error
+
+    def timeout_sentence(self) -> str:
+        """Return what to say when the longest wait is over."""
+        return f"The task has waited for job {self.job_id!r} as long as it may. The job goes on."
 
     @contextmanager
     def client(self) -> Iterator[HaClient]:

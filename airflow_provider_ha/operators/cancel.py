@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowException
-
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.operators.failures import because
 from airflow_provider_ha.operators.operation import SparkHaOperationOperator
@@ -24,6 +22,9 @@ class SparkHaCancelOperator(SparkHaOperationOperator):
     :param job_id: Stable id of the job.
     :param wait_timeout: Longest wait for the answer; ``None`` for ever. The operation itself is not withdrawn.
     :param force: Act although the job belongs to another DAG (``job_owner`` of the operator that submitted it).
+    :param retries: Tries after the first one when the DAG sets none; only a task that Airflow has lost, or an outage,
+        uses them: what FAILED is asked for again by a clear, or by retries of the DAG.
+    :param retry_delay: Time between two tries; 10 s when the DAG sets no retries.
     :param spark_ha_conn_id: Connection of type ``spark_ha``.
     :param poll_interval: Seconds between two looks of the trigger when no watch fires.
     """
@@ -37,7 +38,7 @@ class SparkHaCancelOperator(SparkHaOperationOperator):
     def check_end(self, operation: Operation, event: dict[str, Any]) -> None:
         """Succeed only when the run is CANCELED."""
         if event.get("state") != JobState.CANCELED.value:
-            raise AirflowException(
+            raise self.failure(
                 f"job {self.job_id!r} was to be cancelled, but run {operation.run} ended {event.get('state')}: "
                 f"{because(event.get('run_reason'))}"
             )

@@ -34,6 +34,8 @@ class SparkHaFollowOperator(SparkHaWatchOperator):
         task is first executed; retries and clears go on with that one.
     :param when_killed: What a user's mark-failed or mark-success of the waiting task does to the job: ``"detach"``
         (nothing), ``"stop_with_checkpoint"`` or ``"cancel"``. A clear never touches it: the next try attaches again.
+    :param retries: Tries after the first one when the DAG sets none: a try costs nothing, it finds its run again.
+    :param retry_delay: Time between two tries; 10 s when the DAG sets no retries.
     :param spark_ha_conn_id: Connection of type ``spark_ha``.
     :param poll_interval: Seconds between two looks of the trigger when no watch fires.
     """

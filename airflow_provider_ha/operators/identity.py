@@ -11,6 +11,18 @@ from typing import Any
 from airflow_provider_ha.names import safe_segment
 
 
+def is_retry(context: Any, retries: int | None) -> bool:
+    """Whether Airflow tries the task of *context* again by itself, other than for a person who has cleared it.
+
+    A clear raises ``max_tries`` by the task's retries, and so begins a new row of tries.
+
+    :param retries: Of the task.
+    """
+    instance, allowed = context["ti"], retries or 0
+    first = getattr(instance, "max_tries", allowed) - allowed + 1
+    return bool(getattr(instance, "try_number", 1) > first)
+
+
 def request_id(context: Any) -> str:
     """Return the id of the task of *context*: safe as a znode, readable, and unlike that of any other task."""
     instance = context["ti"]

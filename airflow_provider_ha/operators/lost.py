@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_provider_ha.errors import HaError, JobStateError, LeadershipError
-from airflow_provider_ha.jobs.snapshot import JobSnapshot
-from airflow_provider_ha.submit.restart import Resubmit, decide
 
 
 if TYPE_CHECKING:
@@ -32,7 +30,8 @@ def after_loss(client: HaClient, job_id: str, *, run: int, due: bool, by: str) -
     Several watchers may do this at one time: a loss is claimed once in ZooKeeper, and who comes second finds the
     recovery of the first. A run that has used up its attempts gets the result FAILED here; the trigger then reports it.
 
-    :param due: Whether the delay of the restart strategy has passed already.
+    :param due: Whether the delay of the restart strategy has passed already; not so for an event that the trigger of
+        an earlier release has fired.
     :param by: Who asks.
     :raises HaError: A retryable one leaves everything as it was.
     """
@@ -40,7 +39,7 @@ def after_loss(client: HaClient, job_id: str, *, run: int, due: bool, by: str) -
     snapshot = job.snapshot()
     if snapshot.run is None or snapshot.run.run.number != run:
         return Step(f"Run {run} is not the newest run of job {job_id!r} any more")
-    delay = 0.0 if due else _delay(client, snapshot)
+    delay = 0.0 if due else job.delay_left(snapshot)
     if delay > 0:
         return Step(f"Run {run} of job {job_id!r} is submitted again in {delay:.1f} s", wait=delay)
     try:
@@ -50,15 +49,6 @@ def after_loss(client: HaClient, job_id: str, *, run: int, due: bool, by: str) -
         return Step(f"Nothing to submit again: {error}")
     made = "was submitted again from its persisted graph" if submitted.created else "needs no new submission"
     return Step(f"Run {run} of job {job_id!r} {made}: attempt {submitted.attempt}")
-
-
-def _delay(client: HaClient, snapshot: JobSnapshot) -> float:
-    """Return the seconds that the restart strategy wants to wait first: the trigger waits, not a worker."""
-    if snapshot.run is None:
-        return 0.0
-    options = client.job(snapshot.job_id).graph(snapshot.run.run.graph).options
-    decision = decide(snapshot, options, now=client.clock.now())
-    return decision.after if isinstance(decision, Resubmit) else 0.0
 
 
 def later(error: HaError, seconds: float) -> Step:

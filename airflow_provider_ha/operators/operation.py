@@ -1,7 +1,8 @@
 """Ask the job's leader for an operation and wait for its answer: what savepoint, stop and cancel share.
 
 Invariant: one task of one DAG run leads to one operation. A retry or a clear finds it again by its id; only one that
-FAILED or was ABANDONED is asked for again, under the next id.
+FAILED or was ABANDONED is asked for again, under the next id. That takes a clear, or retries that the DAG sets: the
+operator's own are there for a task that Airflow loses, and repeat nothing that the job has refused.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_ha.jobs.model import Operation, OperationState
 from airflow_provider_ha.operators.base import SparkHaBaseOperator, acting, as_flag, refuse_error
 from airflow_provider_ha.operators.failures import because, unknown_job_skips
 from airflow_provider_ha.operators.identity import request_id
+from airflow_provider_ha.operators.retries import RETRY_DELAY, WAIT_RETRIES, is_own, retry_kwargs
 from airflow_provider_ha.triggers.operation import SparkHaOperationTrigger
 
 
@@ -37,8 +39,17 @@ class SparkHaOperationOperator(SparkHaBaseOperator):
     until_ended = False
     skip_unknown_job: bool | str = False
 
-    def __init__(self, *, wait_timeout: timedelta | None = None, force: bool | str = False, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(
+        self,
+        *,
+        wait_timeout: timedelta | None = None,
+        force: bool | str = False,
+        retries: int | None = WAIT_RETRIES,
+        retry_delay: timedelta | float = RETRY_DELAY,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**retry_kwargs(retries, retry_delay, WAIT_RETRIES), **kwargs)
+        self.own_retries = is_own(retries, WAIT_RETRIES)
         self.wait_timeout = wait_timeout
         self.force = force
 
@@ -85,9 +96,20 @@ class SparkHaOperationOperator(SparkHaBaseOperator):
             return self.execute(context)
         operation = Operation.model_validate(event["operation"])
         if event["status"] != "completed":
-            raise AirflowException(self._sentence(operation, event["status"], event.get("reason", "")))
+            raise self.failure(self._sentence(operation, event["status"], event.get("reason", "")))
         self.check_end(operation, event)
         return {"job_id": self.job_id, "run": operation.run, "operation_id": operation.operation_id} | operation.result
+
+    def failure(self, sentence: str) -> AirflowException:
+        """Return the error of an operation that did not succeed: for good, unless the DAG sets retries."""
+        return AirflowFailException(sentence) if self.own_retries else AirflowException(sentence)
+
+    def timeout_sentence(self) -> str:
+        """Return what to say when ``wait_timeout`` is over."""
+        return (
+            f"No answer of job {self.job_id!r} within {self.wait_timeout}. The operation is not withdrawn. "
+            f"See how the job stands: spark-ha job show {self.job_id}"
+        )
 
     def check_end(self, operation: Operation, event: dict[str, Any]) -> None:
         """Check how the run ended, where the operation has to end it.

@@ -19,6 +19,7 @@ from airflow_provider_ha.errors import LeadershipUnavailableError
 from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID, SparkHaHook
 from airflow_provider_ha.operators.failures import airflow_errors
 from airflow_provider_ha.operators.identity import request_id
+from airflow_provider_ha.operators.retries import RETRY_DELAY, WAIT_RETRIES, retry_kwargs
 
 
 _LONGEST_PAUSE = 15.0  # seconds: a job that is lost while this task waits for another must not wait as long
@@ -36,14 +37,24 @@ class SparkHaRecoverJobsOperator(BaseOperator):
     Succeeds with the jobs by outcome. Is skipped when another process leads the cluster. Fails for good when a job was
     put into quarantine or has used up its attempts: that needs a person, and the others were recovered all the same.
 
+    :param retries: Tries after the first one when the DAG sets none; a job that needs a person is not tried again.
+    :param retry_delay: Time between two tries; 10 s when the DAG sets no retries.
     :param spark_ha_conn_id: Connection of type ``spark_ha``.
     :param leader_timeout: Seconds to wait for another leader of the cluster to be done.
     """
 
     template_fields: Sequence[str] = ("spark_ha_conn_id",)
 
-    def __init__(self, *, spark_ha_conn_id: str = DEFAULT_CONN_ID, leader_timeout: float = 30.0, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(
+        self,
+        *,
+        spark_ha_conn_id: str = DEFAULT_CONN_ID,
+        leader_timeout: float = 30.0,
+        retries: int | None = WAIT_RETRIES,
+        retry_delay: timedelta | float = RETRY_DELAY,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**retry_kwargs(retries, retry_delay, WAIT_RETRIES), **kwargs)
         self.spark_ha_conn_id = spark_ha_conn_id
         self.leader_timeout = leader_timeout
 

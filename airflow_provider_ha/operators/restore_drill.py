@@ -12,6 +12,7 @@ from airflow_provider_ha.operators.base import SparkHaBaseOperator, as_flag
 from airflow_provider_ha.operators.durations import seconds_of
 from airflow_provider_ha.operators.failures import airflow_errors, because, unknown_job_skips
 from airflow_provider_ha.operators.identity import request_id
+from airflow_provider_ha.operators.retries import DRILL_RETRIES, DRILL_RETRY_DELAY, retry_kwargs
 from airflow_provider_ha.operators.tables import table
 
 
@@ -41,6 +42,8 @@ class SparkHaRestoreDrillOperator(SparkHaBaseOperator):
     :param heap: Memory of Spark's JVM on the worker.
     :param deadline: What Spark may take for each query.
     :param skip_unknown_job: Skip the task while the cluster has no such job, instead of failing it: for a schedule.
+    :param retries: Tries after the first one when the DAG sets none: for a Spark that gave no answer.
+    :param retry_delay: Time between two tries; 5 minutes when the DAG sets no retries.
     :param spark_ha_conn_id: Connection of type ``spark_ha``.
     :param poll_interval: Not used: this operator does not wait.
     """
@@ -66,9 +69,11 @@ class SparkHaRestoreDrillOperator(SparkHaBaseOperator):
         heap: str = "1g",
         deadline: timedelta | float | str = timedelta(minutes=10),
         skip_unknown_job: bool | str = False,
+        retries: int | None = DRILL_RETRIES,
+        retry_delay: timedelta | float = DRILL_RETRY_DELAY,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(**retry_kwargs(retries, retry_delay, DRILL_RETRIES), **kwargs)
         self.want = want
         self.max_age = max_age
         self.max_duration = max_duration

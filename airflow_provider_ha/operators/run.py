@@ -7,19 +7,21 @@ again, as often as the job's restart strategy allows; Airflow's own retries are 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
-from airflow_provider_ha.errors import ConfigurationError, HaError
+from airflow_provider_ha.errors import ConfigurationError, HaError, JobStateError
 from airflow_provider_ha.hooks.spark_ha import SparkHaHook
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.watchers import WhenKilled, claim
 from airflow_provider_ha.operators.base import SparkHaBaseOperator, acting, refuse_error
 from airflow_provider_ha.operators.failures import airflow_errors, because
-from airflow_provider_ha.operators.identity import request_id
+from airflow_provider_ha.operators.identity import is_retry, request_id
 from airflow_provider_ha.operators.lost import after_loss, later
+from airflow_provider_ha.operators.retries import FOLLOW_RETRIES, RETRY_DELAY, is_own, retry_kwargs
 from airflow_provider_ha.submit.requests import SubmittedRun
 from airflow_provider_ha.triggers.job import FINISHED, RUNNING, SparkHaJobTrigger
 
@@ -38,8 +40,16 @@ class SparkHaWatchOperator(SparkHaBaseOperator):
     template_fields: Sequence[str] = (*SparkHaBaseOperator.template_fields, "when_killed")
     wait_for: str = FINISHED
 
-    def __init__(self, *, when_killed: str = WhenKilled.DETACH.value, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(
+        self,
+        *,
+        when_killed: str = WhenKilled.DETACH.value,
+        retries: int | None = FOLLOW_RETRIES,
+        retry_delay: timedelta | float = RETRY_DELAY,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**retry_kwargs(retries, retry_delay, FOLLOW_RETRIES), **kwargs)
+        self.own_retries = is_own(retries, FOLLOW_RETRIES)
         self.when_killed = when_killed
 
     def attach(self, client: HaClient, context: Any, request: str) -> int:
@@ -146,7 +156,19 @@ class SparkHaRunOperator(SparkHaWatchOperator):
         raise NotImplementedError
 
     def attach(self, client: HaClient, context: Any, request: str) -> int:
-        """Start the run or find it again."""
+        """Start the run or find it again.
+
+        :raises JobStateError: A try before this one made the run, which FAILED, and Airflow then lost the task: what is
+            over is started anew by a person's clear, never by a retry.
+        """
+        from airflow_provider_ha.submit.submission import failed_run  # noqa: PLC0415  # brings the stores
+
+        if is_retry(context, self.retries) and (failed := failed_run(client.context(self.job_id), request)):
+            reason = (failed.result.reason if failed.result else "").rstrip(".")
+            raise JobStateError(
+                f"run {failed.run.number} of job {self.job_id!r} has FAILED: {reason}",
+                next_step="Clear the task to start a new run",
+            )
         run = self.start(client.job(self.job_id, acting=acting(context, force=self.force)), request)
         found = "created" if run.created else "found again"
         self.log.info("Run %d of job %s was %s (submission %d)", run.run, self.job_id, found, run.attempt)

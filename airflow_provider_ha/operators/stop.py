@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowException
-
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.model import JobState, Operation
 from airflow_provider_ha.operators.base import as_flag
@@ -38,6 +36,9 @@ class SparkHaStopOperator(SparkHaOperationOperator):
     :param savepoint: Whether a savepoint is taken besides the checkpoint.
     :param wait_timeout: Longest wait for the answer; ``None`` for ever. The operation itself is not withdrawn.
     :param force: Act although the job belongs to another DAG (``job_owner`` of the operator that submitted it).
+    :param retries: Tries after the first one when the DAG sets none; only a task that Airflow has lost, or an outage,
+        uses them: what FAILED is asked for again by a clear, or by retries of the DAG.
+    :param retry_delay: Time between two tries; 10 s when the DAG sets no retries.
     :param spark_ha_conn_id: Connection of type ``spark_ha``.
     :param poll_interval: Seconds between two looks of the trigger when no watch fires.
     """
@@ -69,7 +70,7 @@ class SparkHaStopOperator(SparkHaOperationOperator):
     def check_end(self, operation: Operation, event: dict[str, Any]) -> None:
         """Succeed only when the run is FINISHED."""
         if event.get("state") != JobState.FINISHED.value:
-            raise AirflowException(
+            raise self.failure(
                 f"job {self.job_id!r} was asked to stop, but run {operation.run} ended {event.get('state')}: "
                 f"{because(event.get('run_reason'))}{left_behind(operation)}"
             )

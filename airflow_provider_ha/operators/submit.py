@@ -19,7 +19,7 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
     """Run a plain PySpark streaming script as a job that survives the loss of its driver.
 
     The script names its queries and sets no checkpoint location. The task holds no worker slot while it waits. A
-    retry or a clear of the task finds the run again; only one that FAILED is submitted anew.
+    retry or a clear of the task finds the run again; a clear submits one that FAILED anew.
 
     Returns ``job_id``, ``run``, ``epoch`` and ``state``.
 
@@ -57,7 +57,7 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
         (nothing), ``"stop_with_checkpoint"`` or ``"cancel"``. A clear never touches it: the next try attaches again.
     :param restart_attempts: How often a lost driver is submitted again before the run fails; no limit when left out.
         What meets an outage is not counted.
-    :param restart_delay: Time before the first of these; doubles with each.
+    :param restart_delay: Time before the second of these; doubles with each. The first loss is recovered at once.
     :param application_failures: How often the same error of the application (a traceback of the script, an analysis
         error, a missing module) at the same batch ends the run FAILED: 3 when left out, -1 for never.
     :param application_failure_period: Time that has to lie between the first and the last of these: ten minutes when
@@ -69,6 +69,8 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
     :param kafka_bootstrap: Query -> ``host:port,host:port`` of the Kafka brokers that it reads from: a restore asks
         them what they still have.
     :param kafka_properties: File of Kafka client properties, of mode 0600, on the hosts that plan restores.
+    :param retries: Tries after the first one when the DAG sets none: a try costs nothing, it finds its run again.
+    :param retry_delay: Time between two tries; 10 s when the DAG sets no retries.
     :param spark_ha_conn_id: Connection of type ``spark_ha``.
     :param poll_interval: Seconds between two looks of the trigger when no watch fires.
     """

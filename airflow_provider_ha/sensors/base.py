@@ -13,6 +13,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from airflow_provider_ha.errors import UnknownJobError
 from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID, SparkHaHook
 from airflow_provider_ha.operators.failures import airflow_errors
+from airflow_provider_ha.operators.retries import RETRY_DELAY, WAIT_RETRIES, is_own, retry_kwargs
 from airflow_provider_ha.sensors.baseline import Baseline, baseline_of, first
 
 
@@ -32,9 +33,17 @@ class SparkHaBaseSensor(BaseSensorOperator):
     template_fields: Sequence[str] = ("job_id", "spark_ha_conn_id")
 
     def __init__(
-        self, *, job_id: str, spark_ha_conn_id: str = DEFAULT_CONN_ID, poll_interval: float = 5.0, **kwargs: Any
+        self,
+        *,
+        job_id: str,
+        spark_ha_conn_id: str = DEFAULT_CONN_ID,
+        poll_interval: float = 5.0,
+        retries: int | None = WAIT_RETRIES,
+        retry_delay: timedelta | float = RETRY_DELAY,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(**retry_kwargs(retries, retry_delay, WAIT_RETRIES), **kwargs)
+        self.own_retries = is_own(retries, WAIT_RETRIES)
         self.job_id = job_id
         self.spark_ha_conn_id = spark_ha_conn_id
         self.poll_interval = poll_interval
@@ -58,7 +67,8 @@ class SparkHaBaseSensor(BaseSensorOperator):
         if event["status"] == "error":
             raise AirflowFailException(event["reason"])
         if event["status"] != "success":
-            raise AirflowException(event["reason"])
+            kind = AirflowFailException if self.own_retries else AirflowException
+            raise kind(event["reason"])
         return {key: value for key, value in event.items() if key != "status"}
 
     def trigger_kwargs(self) -> dict[str, Any]:

@@ -23,6 +23,9 @@ class SparkHaLeaderSensor(SparkHaBaseSensor):
     :param job_id: Stable id of the job.
     :param min_epoch: Lowest epoch that passes.
     :param min_run: Lowest run that passes.
+    :param retries: Tries after the first one when the DAG sets none; only a task that Airflow has lost, or an outage,
+        uses them: a run that has ended fails the task for good.
+    :param retry_delay: Time between two tries; 10 s when the DAG sets no retries.
     :param spark_ha_conn_id: Connection of type ``spark_ha``.
     :param poll_interval: Seconds between two looks of the trigger when no watch fires.
     """

@@ -2,8 +2,9 @@
 
 Invariants:
 
-- Only what has lasted is acted on. A loss is debounced, and the delay of the job's restart strategy counts from the
-  moment it was first seen. Whatever changes meanwhile (another attempt, another epoch) begins a new wait.
+- Only what has lasted is acted on. A loss without a proof of death is debounced, and the delay of the job's restart
+  strategy counts from the moment it was first seen. Whatever changes meanwhile (another attempt, another epoch, the
+  proof) begins a new wait. A driver that is proven dead stays so: nothing is debounced then.
 - Who does not lead the cluster any more does nothing. It is asked before every act, and each act that makes something
   is fenced by the cluster's epoch or by the job's own lock.
 - What goes wrong with one job is that job's outcome. Only the loss of the leadership itself is raised.
@@ -56,7 +57,8 @@ class Outcome(str, Enum):
 class Patience:
     """How long things may last before they are acted on. Seconds.
 
-    :param debounce: How long a loss has to last: whoever follows the job by itself comes first.
+    :param debounce: How long a loss has to last when no supervisor has proven that all processes are dead.
+    :param proof: Longest pause between two looks at a loss while it is debounced: the proof is some 10 ms behind.
     :param launch_timeout: How long a submission may take until the engine has it: its submitter may have died.
     :param start_timeout: How long a submission that the engine has may take until it leads.
     :param poll: Longest pause between two looks at a job that waits for something, and after a failure.
@@ -64,6 +66,7 @@ class Patience:
     """
 
     debounce: float = 1.0
+    proof: float = 0.1
     launch_timeout: float = 15.0
     start_timeout: float = 120.0
     poll: float = 5.0
@@ -98,10 +101,11 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class _Sighting:
-    """What is waited for, and until when it is left as it is."""
+    """What is waited for, until when it is left as it is, and since when it is wanted."""
 
     what: str
     due: float
+    since: float
 
 
 class Attendant:
@@ -128,7 +132,7 @@ class Attendant:
         self._by = by
         self._patience = patience
         now = client.clock.lease_time()
-        self._sightings = {name: _Sighting(each.what, now + each.left) for name, each in (waiting or {}).items()}
+        self._sightings = {name: _Sighting(each.what, now + each.left, now) for name, each in (waiting or {}).items()}
 
     @property
     def waiting(self) -> dict[str, Waiting]:
@@ -165,7 +169,7 @@ class Attendant:
             return Attended(job_id=job_id, outcome=outcome, detail=judgement.reason)
         left = self._left(sight, judgement.action)
         if left > 0:
-            again = min(left, self._patience.poll)
+            again = min(left, self._longest_pause(sight, judgement.action))
             return Attended(job_id=job_id, outcome=Outcome.PENDING, detail=judgement.reason, again=again)
         self._require_leadership()
         log.info("job %s: %s, because %s", job_id, judgement.action.value, judgement.reason)
@@ -179,7 +183,7 @@ class Attendant:
         what = " ".join(map(str, (action.value, *_facts(sight))))
         sighting = self._sightings.get(sight.job_id)
         if sighting is None or sighting.what != what:
-            sighting = self._sightings[sight.job_id] = _Sighting(what, now + self._wait(sight, action))
+            sighting = self._sightings[sight.job_id] = _Sighting(what, now + self._wait(sight, action), now)
         return sighting.due - now
 
     def _wait(self, sight: Sight, action: Action) -> float:
@@ -187,10 +191,18 @@ class Attendant:
             starting = sight.snapshot is not None and sight.snapshot.state is JobState.STARTING
             return self._patience.start_timeout if starting else self._patience.launch_timeout
         wait = self._patience.debounce
+        if action is Action.RECOVER and _proven_dead(sight):
+            wait = 0.0
         if action is Action.RECOVER and sight.snapshot is not None and sight.graph is not None:
             decision = decide(sight.snapshot, sight.graph.options, now=self._client.clock.now())
             wait = max(wait, decision.after) if isinstance(decision, Resubmit) else wait
         return wait
+
+    def _longest_pause(self, sight: Sight, action: Action) -> float:
+        if action is not Action.RECOVER or _proven_dead(sight):
+            return self._patience.poll
+        now, sighting = self._client.clock.lease_time(), self._sightings[sight.job_id]
+        return self._patience.proof if now - sighting.since < self._patience.debounce else self._patience.poll
 
     def _acts(self) -> dict[Action, Callable[[JobContext, str], Attended]]:
         return {
@@ -246,4 +258,11 @@ def _facts(sight: Sight) -> tuple[object, ...]:
     if snapshot is None or snapshot.run is None:
         return (sight.broken,)
     newest = snapshot.run.newest
-    return (snapshot.run.run.number, newest.submission.attempt if newest else 0, snapshot.epoch, snapshot.state.value)
+    attempt = newest.submission.attempt if newest else 0
+    facts = (snapshot.run.run.number, attempt, snapshot.epoch, snapshot.state.value)
+    return (*facts, "proven") if _proven_dead(sight) else facts
+
+
+def _proven_dead(sight: Sight) -> bool:
+    newest = sight.snapshot.run.newest if sight.snapshot is not None and sight.snapshot.run is not None else None
+    return newest is not None and newest.exit is not None

@@ -207,6 +207,10 @@ class JobClient:
         """Submit the newest run again when its driver is lost (``recovery.recover``)."""
         return recovery.recover(self._job, by=by, wait=wait)
 
+    def delay_left(self, snapshot: JobSnapshot) -> float:
+        """Return the seconds until the newest run may be submitted again (``recovery.delay_left``)."""
+        return recovery.delay_left(self._job, snapshot)
+
     def fail(self, reason: str, *, by: str) -> None:
         """End a run that nobody drives as FAILED (``intervene.fail``)."""
         intervene.fail(self._job, reason, by=by)

@@ -62,6 +62,17 @@ def recover(
             return SubmittedRun(job_id=job.job_id, run=run.run.number, attempt=decision.attempt, created=True)
 
 
+def delay_left(job: JobContext, snapshot: JobSnapshot) -> float:
+    """Return the seconds that the restart strategy wants to wait before the newest run is submitted again.
+
+    :raises HaError: The run's graph, which holds its options, could not be read.
+    """
+    if snapshot.run is None:
+        return 0.0
+    decision = decide(snapshot, job.graph(snapshot.run.run.graph).options, now=job.clock.now())
+    return decision.after if isinstance(decision, Resubmit) else 0.0
+
+
 def _run(snapshot: JobSnapshot) -> RunView:
     if snapshot.run is None:
         raise JobStateError(

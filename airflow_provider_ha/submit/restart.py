@@ -7,6 +7,9 @@ and a run with a result is never run again. An error of the application that rep
 Invariant: a submission that met an outage is no loss of the job, whether storage or ZooKeeper kept it from running the
 script or the script met it later. It counts as no attempt, however often it happens, and only makes the delay grow: a
 disk that is full for an hour, or a broker that is away, costs the hour, never the run.
+
+A first loss whose processes are proven dead is recovered at once: a delay protects from a driver that dies again and
+again, not from the first death. Without the proof the delay also gives the supervisor the time to report.
 """
 
 from __future__ import annotations
@@ -149,14 +152,14 @@ def _met_outage(view: SubmissionView) -> bool:
 
 
 def delay(used: int, options: HaOptions) -> float:
-    """Return the seconds before the next re-submission after *used* others: doubles each time, up to the maximum."""
-    return min(options.restart_delay * 2.0 ** min(used, 32), options.restart_delay_max)
+    """Return the seconds before the next re-submission after *used* others: none at first, then doubling."""
+    return min(options.restart_delay * 2.0 ** min(used - 1, 32), options.restart_delay_max) if used else 0.0
 
 
 def _delay_left(newest: SubmissionView, used: int, options: HaOptions, now: datetime) -> float:
-    wanted = delay(used, options)
     if newest.exit is None:
-        return wanted
+        return delay(max(used, 1), options)
+    wanted = delay(used, options)
     # Clocks of two hosts differ: never wait longer than wanted, whatever they say.
     return min(wanted, max(0.0, wanted - (now - newest.exit.at).total_seconds()))
 

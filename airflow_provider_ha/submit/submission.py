@@ -29,6 +29,7 @@ from airflow_provider_ha.errors import (
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.jobs import create_job
 from airflow_provider_ha.jobs.model import Blob, GraphPointer, JobState, Run, StartPoint
+from airflow_provider_ha.jobs.runs import RunView
 from airflow_provider_ha.jobs.watchers import follow, followed
 from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.submit.if_lost import refuse_lost
@@ -139,6 +140,16 @@ def check_submission(job: JobContext, request_id: str, *, on_lost: Callable[[Los
     if lost is None or operations.open_cancels(job.coordinator, job.paths, lost.number):
         return True
     return on_lost(lost) is IfLost.RESTART
+
+
+def failed_run(job: JobContext, request_id: str) -> RunView | None:
+    """Return the newest run of a request when it FAILED; ``None`` when it did not, or there is none."""
+    for number in reversed(job.runs.numbers()):
+        view = job.runs.get(number)
+        if made_by(view.run, request_id):
+            failed = view.result is not None and view.result.state is JobState.FAILED
+            return view if failed else None
+    return None
 
 
 @dataclass(frozen=True, slots=True)

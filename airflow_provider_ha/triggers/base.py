@@ -27,6 +27,7 @@ from airflow_provider_ha.triggers.hub import Hub, Waiter, borrow
 
 
 if TYPE_CHECKING:
+    from airflow_provider_ha.jobs.presence import Announcement
     from airflow_provider_ha.submit.client import HaClient
 
 
@@ -69,6 +70,11 @@ class SparkHaTrigger(BaseTrigger):
         """Return the znodes whose change is worth a look."""
         raise NotImplementedError
 
+    def announcement(self, paths: JobPaths) -> Announcement | None:
+        """Return how the wait is announced to people; ``None`` when it recovers nothing."""
+        del paths
+        return None
+
     def look(self, client: HaClient) -> Event | None:
         """Read the durable state and return the event, or ``None`` to go on waiting. Called in a thread.
 
@@ -95,17 +101,18 @@ class SparkHaTrigger(BaseTrigger):
     async def _event(self) -> Event:
         try:
             config = await self.config()
-            nodes = self.nodes(self.paths(config))
+            paths = self.paths(config)
+            nodes, announced = self.nodes(paths), self.announcement(paths)
         except HaError as error:
             return error_event(error)
-        async with borrow(config) as hub, hub.waiter(nodes) as waiter:
-            return await self._wait(hub, waiter)
+        async with borrow(config) as hub, hub.announced(announced), hub.waiter(nodes) as waiter:
+            return await self._wait(hub, waiter, announced)
 
-    async def _wait(self, hub: Hub, waiter: Waiter) -> Event:
+    async def _wait(self, hub: Hub, waiter: Waiter, announced: Announcement | None) -> Event:
         outage = Outage(self)
         while True:
             try:
-                event = await hub.read(waiter, self.look)
+                event = await hub.read(waiter, self.look, announced)
                 outage.over()
             except asyncio.TimeoutError:
                 event = None

@@ -22,6 +22,7 @@ from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.errors import HaError, RecordCorruptError
 from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID, SparkHaHook
 from airflow_provider_ha.jobs.model import LeaderInfo
+from airflow_provider_ha.jobs.presence import Announcement
 from airflow_provider_ha.jobs.recoverable import Action, judge, look
 from airflow_provider_ha.triggers.base import Outage
 from airflow_provider_ha.triggers.hub import Hub, borrow
@@ -83,7 +84,8 @@ class SparkHaClusterTrigger(BaseEventTrigger):
     @classmethod
     async def open_shared_stream(cls, kwargs: dict[str, Any]) -> AsyncIterator[Event]:
         """Yield every event of the cluster, for ever."""
-        async for event in cls(**kwargs).events():
+        # The stream is everybody's, so what one of them wants does not say whether somebody acts on a loss.
+        async for event in cls(**kwargs | {"emit": None}).events():
             yield event
 
     async def filter_shared_stream(self, shared_stream: AsyncIterator[Event]) -> AsyncIterator[TriggerEvent]:
@@ -111,17 +113,27 @@ class SparkHaClusterTrigger(BaseEventTrigger):
                 outage.goes_on(str(error))
                 await asyncio.sleep(self.poll_interval)
                 continue
-            async with borrow(config) as hub:
-                async for event in self._follow(hub, ClusterPaths(config.root, config.cluster_id), notices, outage):
+            cluster = ClusterPaths(config.root, config.cluster_id)
+            announced = self.announcement(cluster)
+            async with borrow(config) as hub, hub.announced(announced):
+                async for event in self._follow(hub, cluster, notices, outage, announced):
                     yield event
 
-    async def _follow(self, hub: Hub, cluster: ClusterPaths, notices: Notices, outage: Outage) -> AsyncIterator[Event]:
+    def announcement(self, cluster: ClusterPaths) -> Announcement | None:
+        """Return how this is shown to people; ``None`` when it hears only of leaders that there are."""
+        if NO_LEADER not in self.emit:
+            return None
+        return Announcement.of_cluster(cluster, f"event trigger of {self.spark_ha_conn_id}")
+
+    async def _follow(
+        self, hub: Hub, cluster: ClusterPaths, notices: Notices, outage: Outage, announced: Announcement | None
+    ) -> AsyncIterator[Event]:
         jobs: list[str] = []
         while True:
             nodes = [cluster.job(job_id).leader for job_id in jobs]
             async with hub.waiter(nodes) as waiter:
                 try:
-                    seen = await hub.read(waiter, self.survey)
+                    seen = await hub.read(waiter, self.survey, announced)
                 except asyncio.TimeoutError:
                     outage.goes_on("no answer in time")
                 except HaError as error:

@@ -4,7 +4,8 @@ A triggerer runs a thousand triggers in one thread; a session each would be a th
 (ZooKeeper's default limit is 60 per host). So triggers borrow a :class:`Hub` and give it back.
 
 Invariants: nothing here blocks the event loop; a watch only wakes a waiter early, the waiter then reads the truth
-again; a session that is lost is replaced, because its watches are gone with it.
+again; a session that is lost is replaced, because its watches are gone with it. A waiter that announces itself does so
+after it has looked, and what goes wrong with that is no trouble of its wait.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import SessionState
+from airflow_provider_ha.jobs.presence import Announcement
+from airflow_provider_ha.triggers.announcements import Announcements
 from airflow_provider_ha.triggers.patience import within
 
 
@@ -80,19 +83,22 @@ class Hub:
         # By path: with thousands of waiters an event must not look at each of them.
         self._waiters: dict[str, set[Waiter]] = {}
 
-    async def read(self, waiter: Waiter, reader: Callable[[HaClient], T]) -> T:
+    async def read(self, waiter: Waiter, reader: Callable[[HaClient], T], announced: Announcement | None = None) -> T:
         """Watch the waiter's nodes, then call *reader* in a thread: in this order no change falls in between.
 
+        :param announced: How the wait is shown to people, once *reader* has returned; see :meth:`announced`.
         :raises HaError: What *reader* raised, or why no session could be opened.
         :raises TimeoutError: No answer within ``CALL_TIMEOUT``.
         """
+        waiter.changed.clear()  # first: a session that is lost while this one waits for it wakes the waiter again
         session = await self._current()
 
         def call() -> T:
             session.arm(waiter.paths)
-            return reader(session.client)
+            found = reader(session.client)
+            session.announcements.announce(announced)
+            return found
 
-        waiter.changed.clear()
         return await within(CALL_TIMEOUT, self._loop.run_in_executor(self._executor, call))
 
     async def call(self, function: Callable[[HaClient], T]) -> T:
@@ -114,6 +120,17 @@ class Hub:
                 self._waiters[path].discard(waiter)
                 if not self._waiters[path]:
                     del self._waiters[path]
+
+    @asynccontextmanager
+    async def announced(self, announced: Announcement | None) -> AsyncIterator[None]:
+        """Remove an announcement after the block, without waiting for that: the session lives on without it."""
+        try:
+            yield
+        finally:
+            task = self._session
+            opened = task is not None and task.done() and not task.cancelled() and task.exception() is None
+            if announced is not None and task is not None and opened:
+                self._loop.run_in_executor(self._executor, task.result().announcements.withdraw, announced)
 
     async def close(self) -> None:
         """End the session; one that is still being opened is closed as soon as it is there."""
@@ -189,6 +206,7 @@ class _Session:
         self._wake = wake
         self._lock = threading.Lock()
         self._armed: set[str] = set()
+        self.announcements = Announcements(client.coordinator)
         client.coordinator.add_state_listener(self._state_changed)
 
     def arm(self, paths: frozenset[str]) -> None:

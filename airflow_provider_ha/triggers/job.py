@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.presence import Announcement
 from airflow_provider_ha.jobs.runs import RunStore, RunView
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.jobs.watchers import WhenKilled
@@ -26,14 +28,37 @@ if TYPE_CHECKING:
 RUNNING = "running"
 FINISHED = "finished"
 
+# The supervisor writes its proof some 10 ms after the leader node is gone, and no watch is set on that node: a few
+# looks more are cheaper than one that every healthy job would hold.
+_PROOF_POLL = 0.1
+_PROOF_SECONDS = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A driver that is gone.
+
+    :param attempt: Of its submission.
+    :param due: When the run is to be submitted again; seconds of the monotonic clock, as *seen*.
+    :param seen: When the loss was first seen.
+    :param proven: Whether all its processes are proven dead.
+    """
+
+    attempt: int
+    due: float
+    seen: float
+    proven: bool
+
 
 class SparkHaJobTrigger(SparkHaTrigger):
     """Wait for one run of a job.
 
     Events: ``running`` (leader present, epoch known, status RUNNING; only with ``wait_for="running"``), ``ended`` (the
-    run has a result), ``lost`` (its driver is gone), ``recover`` (it still is after *recover_after*, or nobody has
-    led for
-    *start_timeout*: then the engine has to be asked).
+    run has a result), ``recover`` (its driver is lost and the delay of the restart strategy is over, or nobody has
+    led for *start_timeout*: then the engine has to be asked).
+
+    The delay is waited out here, in one deferral: another one would cost seconds, and Airflow can lose a task that
+    defers and resumes within them.
 
     :param run: Number of the run.
     :param wait_for: ``"running"`` or ``"finished"``.
@@ -70,6 +95,7 @@ class SparkHaJobTrigger(SparkHaTrigger):
         self.start_timeout = start_timeout
         self._created = time.monotonic()
         self._led = self._created
+        self._loss: Loss | None = None
 
     def kwargs(self) -> dict[str, Any]:
         """Return the keyword arguments, as plain JSON."""
@@ -88,10 +114,17 @@ class SparkHaJobTrigger(SparkHaTrigger):
         """Return the leader, its status and the run's result."""
         return (paths.leader, paths.status, paths.run_result(self.number))
 
+    def announcement(self, paths: JobPaths) -> Announcement | None:
+        """Return the announcement of the task: ``spark-ha job show`` says who follows a job."""
+        return Announcement.of_task(paths, self.watcher_id or "without a name")
+
     def pause(self) -> float:
-        """Return the seconds until the next look: not later than a recovery that is due."""
-        remaining = self._until_recovery()
-        return min(self.poll_interval, remaining) if remaining > 0 else self.poll_interval
+        """Return the seconds until the next look: not later than a recovery that is due, or a proof of death."""
+        loss, now = self._loss, time.monotonic()
+        if loss is None or loss.due <= now:
+            return self.poll_interval
+        proof = _PROOF_POLL if not loss.proven and now - loss.seen < _PROOF_SECONDS else self.poll_interval
+        return min(self.poll_interval, proof, loss.due - now)
 
     def look(self, client: HaClient) -> Event | None:
         """Read the job, and the run itself when a newer one has taken its place."""
@@ -101,10 +134,12 @@ class SparkHaJobTrigger(SparkHaTrigger):
             return superseded_event(self.job_id, self._own_run(client))
         event = run_event(snapshot, run=self.number, wait_for=self.wait_for)
         if event is None:
+            self._loss = None
             return self._stalled(snapshot)
-        if event["status"] != "lost" or event["attempt"] != self.lost_attempt:
+        if event["status"] != "lost":
             return event
-        return event | {"status": "recover"} if self._until_recovery() <= 0 else None
+        due = self._due(client, snapshot, event)
+        return event | {"status": "recover"} if due <= time.monotonic() else None
 
     async def on_kill(self) -> None:
         """Stop the job when a user ended the task and asked for that; see ``triggers/kill.py`` for every guard."""
@@ -125,8 +160,28 @@ class SparkHaJobTrigger(SparkHaTrigger):
         paths = ClusterPaths(client.config.root, client.config.cluster_id).job(self.job_id)
         return RunStore(client.coordinator, paths).get(self.number)
 
-    def _until_recovery(self) -> float:
-        return (self.recover_after or 0.0) - (time.monotonic() - self._created)
+    def _due(self, client: HaClient, snapshot: JobSnapshot, event: Event) -> float:
+        """Return when the loss is to be recovered; decided once, and again when the death is proven meanwhile.
+
+        :raises HaError: The options of the run could not be read.
+        """
+        attempt, known = event["attempt"], self._loss
+        if attempt == self.lost_attempt:
+            return self._remember(attempt, self._created + (self.recover_after or 0.0), proven=True).due
+        proven = _proven_dead(snapshot)
+        if known is not None and known.attempt == attempt and known.proven == proven:
+            return known.due
+        left = client.job(self.job_id).delay_left(snapshot)
+        loss = self._remember(attempt, time.monotonic() + left, proven=proven)
+        if known is None and left > 0:
+            self.log.warning("The driver is gone: %s; the job is submitted again in %.1f s", event["reason"], left)
+        return loss.due
+
+    def _remember(self, attempt: int, due: float, *, proven: bool) -> Loss:
+        known = self._loss
+        seen = known.seen if known is not None and known.attempt == attempt else time.monotonic()
+        self._loss = Loss(attempt, due, seen, proven)
+        return self._loss
 
 
 def run_event(snapshot: JobSnapshot, *, run: int, wait_for: str) -> Event | None:
@@ -143,6 +198,11 @@ def run_event(snapshot: JobSnapshot, *, run: int, wait_for: str) -> Event | None
     if wait_for == RUNNING and leads(snapshot) and snapshot.state is JobState.RUNNING:
         return {"status": "running", "state": JobState.RUNNING.value, **facts}
     return None
+
+
+def _proven_dead(snapshot: JobSnapshot) -> bool:
+    newest = snapshot.run.newest if snapshot.run is not None else None
+    return newest is not None and newest.exit is not None
 
 
 def run_facts(snapshot: JobSnapshot, view: RunView) -> Event:

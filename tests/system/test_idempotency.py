@@ -63,6 +63,11 @@ def started(airflow: SmallAirflow, job: CountedJob, dag_id: str, holds: tuple[st
     return HeldTask(airflow.api, run, task_id, airflow.control)
 
 
+def lose_driver(job: CountedJob) -> None:
+    [driver] = job.drivers()
+    kill(driver.pid)
+
+
 def test_a_retry_after_a_kill_before_and_after_the_submission_finds_the_run_again(
     airflow: SmallAirflow, job: CountedJob
 ) -> None:
@@ -114,8 +119,10 @@ def test_a_second_triggerer_takes_over_the_loss_and_the_savepoint(airflow: Small
     submit = started(airflow, job, "submit_held")
     submit.wait_for("deferred")
     job.wait_until_running()
-    [driver] = job.drivers()
-    kill(driver.pid)
+    lose_driver(job)
+    job.wait_until_running(epoch=2)  # a first loss is recovered at once, a second one waits
+    submit.wait_for("deferred")
+    lose_driver(job)
     wait_until(lambda: job.snapshot().state.value == "LOST", timeout=PATIENCE, what="the loss to be seen")
     savepoint = started(airflow, job, "savepoint_held")
     savepoint.wait_for("deferred")
@@ -123,11 +130,11 @@ def test_a_second_triggerer_takes_over_the_loss_and_the_savepoint(airflow: Small
     airflow.kill_triggerers()
     airflow.start_triggerer()
 
-    job.wait_until_running(epoch=2)
+    job.wait_until_running(epoch=3)
     assert airflow.sessions_of_triggerers() == 1
     savepoint.wait_for("success")
     submit.wait_for("deferred")
-    assert job.counts() == Counts(submissions={1: 2}, recoveries=1, epoch=2, operations=1)
+    assert job.counts() == Counts(submissions={1: 3}, recoveries=2, epoch=3, operations=1)
     assert len(job.coordinator.children(job.paths.savepoints)) == 1
 
 

@@ -103,14 +103,29 @@ def test_a_vanished_leader_is_recovered_with_a_claim_on_its_epoch() -> None:
 def test_a_driver_that_died_before_it_led_is_submitted_again_without_a_claim() -> None:
     decision = decide(snapshot(submission(1), epoch_zxid=5), OPTIONS, now=NOW)
 
-    assert decision == Resubmit(attempt=2, lost_epoch=None, after=1)
+    assert decision == Resubmit(attempt=2, lost_epoch=None, after=0)
+
+
+def test_a_first_loss_is_recovered_at_once_when_death_is_proven_and_the_next_ones_wait() -> None:
+    views = (submission(1), submission(2), submission(3))
+    options = OPTIONS.model_copy(update={"restart_attempts": -1})
+
+    delays = [decide(snapshot(*views[:count], epoch_zxid=20), options, now=NOW).after for count in (1, 2, 3)]  # type: ignore[union-attr]
+
+    assert delays == [0, 1, 2]
+
+
+def test_a_loss_after_a_long_life_is_a_first_one_again() -> None:
+    views = (submission(1), submission(2), submission(3, lived=601))
+
+    assert decide(snapshot(*views, epoch_zxid=20), OPTIONS, now=NOW) == Resubmit(attempt=4, lost_epoch=1, after=0)
 
 
 def test_a_recovery_that_died_before_it_led_does_not_claim_the_same_loss_again() -> None:
     recovery = Recovery(lost_epoch=1, run=1, attempt=2, by="somebody", at=NOW)
     lost_twice = snapshot(submission(1, zxid=10), submission(2, zxid=30), epoch_zxid=20, recovery=recovery)
 
-    assert decide(lost_twice, OPTIONS, now=NOW) == Resubmit(attempt=3, lost_epoch=None, after=2)
+    assert decide(lost_twice, OPTIONS, now=NOW) == Resubmit(attempt=3, lost_epoch=None, after=1)
 
 
 def test_a_process_that_the_engine_has_proven_dead_is_lost_although_nobody_wrote_an_exit() -> None:
@@ -150,18 +165,18 @@ def test_a_long_life_resets_the_count() -> None:
 
 
 def test_what_has_passed_since_the_death_is_not_waited_for_again() -> None:
-    decision = decide(snapshot(submission(1, died=0.75), epoch_zxid=20), OPTIONS, now=NOW)
+    decision = decide(snapshot(submission(1), submission(2, died=0.75), epoch_zxid=20), OPTIONS, now=NOW)
 
-    assert decision == Resubmit(attempt=2, lost_epoch=1, after=0.25)
+    assert decision == Resubmit(attempt=3, lost_epoch=1, after=0.25)
 
 
 def test_a_clock_that_is_behind_does_not_prolong_the_wait() -> None:
-    decision = decide(snapshot(submission(1, died=-3600), epoch_zxid=20), OPTIONS, now=NOW)
+    decision = decide(snapshot(submission(1), submission(2, died=-3600), epoch_zxid=20), OPTIONS, now=NOW)
 
-    assert decision == Resubmit(attempt=2, lost_epoch=1, after=1)
+    assert decision == Resubmit(attempt=3, lost_epoch=1, after=1)
 
 
-@pytest.mark.parametrize(("used", "seconds"), [(0, 1), (1, 2), (3, 8), (7, 60), (5000, 60)])
+@pytest.mark.parametrize(("used", "seconds"), [(0, 0), (1, 1), (2, 2), (4, 8), (8, 60), (5000, 60)])
 def test_the_delay_doubles_up_to_its_maximum(used: int, seconds: float) -> None:
     assert delay(used, OPTIONS) == seconds
 
@@ -185,11 +200,11 @@ def test_losses_between_outages_are_counted() -> None:
 def test_first_launch_that_meets_an_outage_is_made_again_although_no_attempt_is_allowed() -> None:
     options = OPTIONS.model_copy(update={"restart_attempts": 0})
 
-    assert decide(snapshot(outage(1), epoch_zxid=5), options, now=NOW) == Resubmit(attempt=2, lost_epoch=None, after=2)
+    assert decide(snapshot(outage(1), epoch_zxid=5), options, now=NOW) == Resubmit(attempt=2, lost_epoch=None, after=1)
     assert isinstance(decide(snapshot(outage(1), submission(2), epoch_zxid=20), options, now=NOW), GiveUp)
 
 
-@pytest.mark.parametrize(("count", "seconds"), [(1, 2), (2, 4), (5, 32), (50, 60)])
+@pytest.mark.parametrize(("count", "seconds"), [(1, 1), (2, 2), (5, 16), (50, 60)])
 def test_the_delay_grows_with_each_outage_in_a_row_up_to_its_maximum(count: int, seconds: float) -> None:
     views = (submission(1), *(outage(attempt) for attempt in range(2, 2 + count)))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, SessionState
 from airflow_provider_ha.coordination.paths import JobPaths
+from airflow_provider_ha.errors import StorageUnavailableError
 from airflow_provider_ha.submit.client import HaClient
 from airflow_provider_ha.testing.waiting import wait_until
 from airflow_provider_ha.triggers import hub
@@ -20,10 +22,18 @@ from airflow_provider_ha.triggers.checkpoint import SparkHaCheckpointTrigger
 from airflow_provider_ha.triggers.job import SparkHaJobTrigger
 from airflow_provider_ha.triggers.leader import SparkHaLeaderTrigger
 from tests.airflow_helpers import connection_json
+from tests.cluster_helpers import Cluster
 from tests.jobs_helpers import an_exit, lead, submit
 
 
 pytestmark = pytest.mark.usefixtures("airflow_connection")
+
+
+@pytest.fixture
+def cluster(config: HaConfig, coordinator: KazooCoordinator, tmp_path: Path) -> Cluster:
+    """The cluster that the connection leads to, with jobs whose graphs can be read."""
+    return Cluster(config, coordinator, tmp_path)
+
 
 NEVER = 600.0  # a poll that no test waits for: what passes was woken by a watch
 
@@ -178,23 +188,95 @@ def test_the_loop_is_never_blocked_while_the_cluster_does_not_answer(
     wait_until(no_hub_thread, timeout=20, what="the last attempt to connect to be over")
 
 
-def test_a_loss_is_due_again_after_its_delay_and_not_before(
+def follower(**kwargs: Any) -> SparkHaJobTrigger:
+    return SparkHaJobTrigger(job_id="flights", run=1, wait_for="finished", poll_interval=NEVER, **kwargs)
+
+
+def test_a_loss_that_could_not_be_recovered_is_due_again_after_its_delay_and_not_before(
     coordinator: Coordinator, paths: JobPaths, opened: list[Any]
 ) -> None:
     submit(coordinator, paths)
     coordinator.commit(Create(paths.submission_exit(1, 1), an_exit().to_bytes()))
 
-    def trigger(**kwargs: Any) -> SparkHaJobTrigger:
-        return SparkHaJobTrigger(job_id="flights", run=1, wait_for="finished", poll_interval=NEVER, **kwargs)
-
-    fresh = asyncio.run(first_event(trigger()))
     before = time.monotonic()
-    due = asyncio.run(first_event(trigger(recover_after=0.5, lost_attempt=1)))
+    due = asyncio.run(first_event(follower(recover_after=0.5, lost_attempt=1)))
     waited = time.monotonic() - before
 
-    assert (fresh["status"], due["status"]) == ("lost", "recover")
+    assert due["status"] == "recover"
     assert waited >= 0.4
-    assert len(opened) == 2
+    assert len(opened) == 1
+
+
+@pytest.mark.usefixtures("opened")
+def test_a_first_loss_with_a_proof_of_death_is_due_at_once(cluster: Cluster) -> None:
+    cluster.exited("flights", restart_delay=500.0)
+
+    event = asyncio.run(asyncio.wait_for(first_event(follower()), 30))
+
+    assert (event["status"], event["attempt"]) == ("recover", 1)
+
+
+@pytest.mark.usefixtures("opened")
+def test_the_delay_of_a_further_loss_is_waited_out_in_the_same_trigger(cluster: Cluster) -> None:
+    cluster.exited("flights", restart_delay=1.0)
+    cluster.client.job("flights").recover(by="test", wait=False)
+    cluster.exit("flights")
+    trigger = follower()
+    looks = looks_of(trigger)
+
+    event = asyncio.run(asyncio.wait_for(first_event(trigger), 30))
+
+    assert (event["status"], event["attempt"]) == ("recover", 2)
+    assert looks[0] is None, "it was seen first, and not handed to a worker"
+
+
+@pytest.mark.usefixtures("opened")
+def test_a_proof_of_death_ends_the_wait_of_a_loss_that_was_seen_before_it(cluster: Cluster) -> None:
+    cluster.lost("flights", restart_delay=500.0)
+    trigger = SparkHaJobTrigger(job_id="flights", run=1, wait_for="finished", poll_interval=1.0)
+    looks = looks_of(trigger)
+
+    async def watch() -> dict[str, Any]:
+        waiting = asyncio.ensure_future(first_event(trigger))
+        await until(lambda: looks, "the loss to be seen")
+        assert not waiting.done()
+        await asyncio.to_thread(cluster.exit, "flights")
+        return await asyncio.wait_for(waiting, 30)
+
+    assert asyncio.run(watch())["status"] == "recover"
+
+
+@pytest.mark.usefixtures("opened")
+def test_options_that_cannot_be_read_now_are_waited_for(cluster: Cluster) -> None:
+    cluster.exited("flights")
+    store = Path(cluster.client.store.uri.removeprefix("file://"))
+    away = store.with_name("away")
+    store.rename(away)
+    store.write_text("no directory")
+    trigger = SparkHaJobTrigger(job_id="flights", run=1, wait_for="finished", poll_interval=0.05)
+    outages = []
+    look = trigger.look
+
+    def noted(client: Any) -> Any:
+        try:
+            return look(client)
+        except StorageUnavailableError as error:
+            outages.append(error)
+            raise
+
+    def come_back() -> None:
+        store.unlink()
+        away.rename(store)
+
+    trigger.look = noted  # type: ignore[method-assign]
+
+    async def watch() -> dict[str, Any]:
+        waiting = asyncio.ensure_future(first_event(trigger))
+        await until(lambda: len(outages) > 2, "three looks in vain")
+        await asyncio.to_thread(come_back)
+        return await asyncio.wait_for(waiting, 30)
+
+    assert asyncio.run(watch())["status"] == "recover"
 
 
 def test_an_invalid_job_id_ends_the_wait_with_what_to_do(opened: list[Any]) -> None:

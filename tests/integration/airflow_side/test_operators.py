@@ -109,6 +109,22 @@ def test_a_lost_driver_is_submitted_again_without_an_airflow_retry_until_it_is_g
     assert view.result.state.value == "FAILED"
 
 
+def test_a_retry_after_a_failed_run_fails_with_its_reason_and_starts_nothing(
+    application: str, coordinator: Coordinator, paths: JobPaths
+) -> None:
+    """Airflow lost the task in the moment in which it was to report the end of the run."""
+    failing = submitting(application, mode="die", restart_attempts=0)
+    with pytest.raises(AirflowFailException):
+        run_task(failing, context())
+    retried = context(ti_id="try-2")
+    retried["ti"].try_number, retried["ti"].max_tries = 2, failing.retries
+
+    with pytest.raises(AirflowFailException, match=r"run 1 of job 'flights' has FAILED: .*Clear the task"):
+        submitting(application).execute(retried)
+
+    assert RunStore(coordinator, paths).numbers() == [1]
+
+
 def test_a_clear_after_a_failed_run_submits_a_new_one(
     application: str, coordinator: Coordinator, paths: JobPaths
 ) -> None:
@@ -116,7 +132,9 @@ def test_a_clear_after_a_failed_run_submits_a_new_one(
     with pytest.raises(AirflowFailException):
         run_task(failing, context())
 
-    again = deferral(submitting(application), context(ti_id="cleared"))
+    cleared = context(ti_id="cleared")
+    cleared["ti"].try_number, cleared["ti"].max_tries = 2, 1 + failing.retries
+    again = deferral(submitting(application), cleared)
 
     assert again.trigger.number == 2
     assert RunStore(coordinator, paths).numbers() == [1, 2]

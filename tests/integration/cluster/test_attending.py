@@ -134,6 +134,37 @@ def test_the_delay_of_the_restart_strategy_counts_from_the_first_look(cluster: C
     assert [patient for _, patient in seen] == ["pending", "pending", "pending", "recovered"]
 
 
+def test_a_loss_whose_driver_is_proven_dead_is_recovered_at_once(cluster: Cluster, timed: Timed) -> None:
+    cluster.lost("vanished")
+    cluster.exited("dead")
+
+    assert (timed.attend("dead"), timed.attend("vanished")) == ("recovered", "pending")
+
+
+def test_a_proof_that_comes_during_the_debounce_ends_it(cluster: Cluster, timed: Timed) -> None:
+    """A supervisor ends the session of its dead driver first, and writes the proof a moment later."""
+    cluster.lost("flights")
+    early = timed.attendant.attend("flights")
+    cluster.exit("flights")
+
+    assert early.outcome is Outcome.PENDING
+    assert early.again is not None
+    assert early.again <= 0.1, "the proof is looked for soon"
+    assert timed.attend("flights") == "recovered"
+
+
+def test_a_job_that_dies_again_and_again_waits_although_its_death_is_proven(cluster: Cluster, timed: Timed) -> None:
+    cluster.exited("flights", restart_delay=30.0)
+    first = timed.attend("flights")
+    cluster.exit("flights", at=timed.clock.now())
+
+    seen = [timed.attend("flights")]
+    timed.clock.time += 31
+    seen.append(timed.attend("flights"))
+
+    assert (first, seen) == ("recovered", ["pending", "recovered"])
+
+
 def test_who_goes_on_for_another_does_not_wait_from_the_beginning(cluster: Cluster, timed: Timed) -> None:
     """Several Airflow tasks, one after the other, are one wait: what is waited for goes from one to the next."""
     cluster.lost("flights", restart_delay=30.0)
@@ -155,7 +186,7 @@ def test_a_loss_that_a_follower_recovers_meanwhile_is_left_to_it(cluster: Cluste
     cluster.lost("flights")
     first = timed.attend("flights")
     cluster.client.job("flights").recover(by="an Airflow task", wait=False)
-    cluster.exit("flights")
+    cluster.lost("flights")
     timed.clock.time += 2
 
     second = timed.attend("flights")

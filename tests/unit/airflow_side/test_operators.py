@@ -81,7 +81,7 @@ def test_a_stop_succeeds_only_when_the_run_is_finished() -> None:
 
 
 def test_a_stop_that_failed_after_its_checkpoint_names_the_path() -> None:
-    stop = SparkHaStopOperator(task_id="t", job_id="flights")
+    stop = SparkHaStopOperator(task_id="t", job_id="flights", retries=1)
     failed = {"status": "failed", "operation": operation(OperationState.FAILED, path="/cp/7"), "reason": "it hangs"}
 
     with pytest.raises(AirflowException, match=r"it hangs.*path /cp/7") as caught:

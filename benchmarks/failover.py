@@ -1,0 +1,123 @@
+"""How long a job makes no batch after kill -9 of its driver: a loop by hand, ours, and ours through Airflow.
+
+One script counts rows per key with state. The baseline is a shell loop around ``spark-submit`` with the same conf, the
+least that anybody has. Each round starts a fresh job of each kind, one at a time, waits for its third commit, kills the
+driver's Python (every other round its JVM) and waits for the first new commit. Defaults everywhere.
+
+``--airflow`` adds a third kind: a DAG with one submit operator on a real Airflow, which then is up, and idle, during
+all rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import psutil
+
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
+from airflow_provider_ha.submit.client import HaClient
+from airflow_provider_ha.testing.waiting import wait_until
+from benchmarks.failover_sides import PATIENCE, REPOSITORY, ByHand, Managed, Side, ThroughAirflow
+from benchmarks.shared import median, show
+from tests.system.small_airflow import SmallAirflow, alive
+
+
+COMMITS = 3  # before a kill: the job is warm, and has state
+
+
+def failover(side: Side, job_id: str, *, jvm: bool) -> float:
+    """Return the seconds from the kill of a fresh job's driver to its first new commit."""
+    side.start(job_id)
+    try:
+        wait_until(lambda: highest(side) >= COMMITS, timeout=PATIENCE, what=f"{COMMITS} commits of {job_id}")
+        python = side.driver()
+        parent = psutil.Process(python.ppid())
+        began = time.monotonic()
+        (parent if jvm else python).kill()
+        wait_until(lambda: not alive(parent) and not alive(python), timeout=60, what="the driver's end", interval=0.02)
+        before = highest(side)  # what the dead driver has committed: its JVM outlives its Python for a moment
+        wait_until(lambda: highest(side) > before, timeout=PATIENCE, what=f"a commit of {job_id}", interval=0.02)
+        return time.monotonic() - began
+    finally:
+        side.stop()
+
+
+def highest(side: Side) -> int:
+    """Return the highest committed batch; -1 for none."""
+    checkpoint = side.checkpoint()
+    try:
+        names = [] if checkpoint is None else [entry.name for entry in (checkpoint / "commits").iterdir()]
+    except OSError:
+        return -1  # not made yet, or the fence of the next driver has renamed it
+    return max((int(name) for name in names if name.isdecimal()), default=-1)
+
+
+@contextmanager
+def recoverer(config: HaConfig) -> Iterator[None]:
+    """Have ``spark-ha recover --watch`` for the time of the block."""
+    environment = os.environ | {"SPARK_HA_ZOOKEEPER": config.zookeeper, "SPARK_HA_STORAGE_ROOT": config.storage_root}
+    command = [str(Path(sys.executable).with_name("spark-ha")), "recover", "--watch"]
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="one round, few keys")
+    parser.add_argument("--airflow", action="store_true", help="a third kind, through a real Airflow")
+    parser.add_argument("--rounds", type=int, default=5, help="alternating rounds")
+    options = parser.parse_args()
+    rounds = 1 if options.quick else options.rounds
+    arguments = ["1000", "100"] if options.quick else ["20000", "100000"]
+    took: dict[str, list[float]] = {}
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        sides = list(started(stack, folder, arguments, airflow=options.airflow))
+        for number in range(rounds):
+            for side in sides[:: 1 if number % 2 == 0 else -1]:
+                seconds = failover(side, f"round-{number}", jvm=number % 2 == 1)
+                took.setdefault(side.name, []).append(seconds)
+                print(f"round {number + 1}: {side.name}: {seconds:.1f} s", flush=True)
+    base = median(took[sides[0].name])
+    show(
+        f"kill -9 of the driver to the first new commit, {rounds} alternating rounds",
+        ("", "median s", "min", "max", "ratio"),
+        [row(side.name, took[side.name], base) for side in sides],
+    )
+
+
+def started(stack: ExitStack, folder: Path, arguments: list[str], *, airflow: bool) -> Iterator[Side]:
+    """Start the servers, and return the sides; the first one is the baseline."""
+    server = stack.enter_context(EmbeddedZooKeeper(folder / "zk"))
+    config = HaConfig.build(zookeeper=server.hosts, storage_root=(folder / "storage").as_uri())
+    client = stack.enter_context(HaClient.open(config))
+    stack.enter_context(recoverer(config))
+    yield ByHand(folder, arguments)
+    yield Managed(client, arguments)
+    if airflow:
+        servers = stack.enter_context(SmallAirflow(REPOSITORY / "build" / "bench-airflow").running("failover"))
+        yield ThroughAirflow(servers, stack.enter_context(HaClient.open(servers.config)), arguments)
+
+
+def row(name: str, seconds: list[float], base: float) -> tuple[str, ...]:
+    """Return one line of the table."""
+    middle = median(seconds)
+    return (name, f"{middle:.1f}", f"{min(seconds):.1f}", f"{max(seconds):.1f}", f"{middle / base:.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+"""A task that Airflow loses finds its job again: operators and sensors bring their own retries."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSensorTimeout,
+    TaskDeferralError,
+    TaskDeferralTimeout,
+)
+
+from airflow_provider_ha.operators.cancel import SparkHaCancelOperator
+from airflow_provider_ha.operators.follow import SparkHaFollowOperator
+from airflow_provider_ha.operators.recover_jobs import SparkHaRecoverJobsOperator
+from airflow_provider_ha.operators.restore import SparkHaRestoreOperator
+from airflow_provider_ha.operators.restore_drill import SparkHaRestoreDrillOperator
+from airflow_provider_ha.operators.savepoint import SparkHaSavepointOperator
+from airflow_provider_ha.operators.stop import SparkHaStopOperator
+from airflow_provider_ha.operators.submit import SparkHaSubmitOperator
+from airflow_provider_ha.sensors.checkpoint import SparkHaCheckpointSensor
+from airflow_provider_ha.sensors.job_status import SparkHaJobStatusSensor
+from airflow_provider_ha.sensors.leader import SparkHaLeaderSensor
+
+
+SUBMIT: dict[str, Any] = {"task_id": "t", "job_id": "flights", "application": "app.py"}
+JOB: dict[str, Any] = {"task_id": "t", "job_id": "flights"}
+TEN, FIVE_MINUTES = timedelta(seconds=10), timedelta(minutes=5)
+
+EVERY_KIND = [
+    (SparkHaSubmitOperator, SUBMIT, 999, TEN),
+    (SparkHaRestoreOperator, JOB, 999, TEN),
+    (SparkHaFollowOperator, JOB, 999, TEN),
+    (SparkHaSavepointOperator, JOB, 99, TEN),
+    (SparkHaStopOperator, JOB, 99, TEN),
+    (SparkHaCancelOperator, JOB, 99, TEN),
+    (SparkHaLeaderSensor, JOB, 99, TEN),
+    (SparkHaCheckpointSensor, JOB, 99, TEN),
+    (SparkHaJobStatusSensor, JOB | {"target_states": ["RUNNING"]}, 99, TEN),
+    (SparkHaRecoverJobsOperator, {"task_id": "t"}, 99, TEN),
+    (SparkHaRestoreDrillOperator, JOB, 2, FIVE_MINUTES),
+]
+
+
+@pytest.mark.parametrize(("kind", "given", "retries", "delay"), EVERY_KIND)
+def test_a_task_whose_dag_sets_no_retries_has_its_own(kind: Any, given: Any, retries: int, delay: timedelta) -> None:
+    with DAG("d", schedule=None):
+        task = kind(**given)
+
+    assert (task.retries, task.retry_delay) == (retries, delay)
+
+
+@pytest.mark.parametrize(("kind", "given", "retries", "delay"), EVERY_KIND)
+def test_what_a_task_or_its_dag_sets_is_kept_zero_included(
+    kind: Any, given: Any, retries: int, delay: timedelta
+) -> None:
+    with DAG("d", schedule=None, default_args={"retries": 0, "retry_delay": timedelta(seconds=7)}):
+        by_dag = kind(**given)
+    with DAG("e", schedule=None):
+        by_task = kind(**given, retries=4)
+
+    assert (by_dag.retries, by_dag.retry_delay) == (0, timedelta(seconds=7))
+    assert (by_task.retries, by_task.retry_delay) == (4, FIVE_MINUTES), "with Airflow's own delay"
+
+
+def test_a_delay_alone_leaves_the_number_as_it_is() -> None:
+    task = SparkHaSubmitOperator(**SUBMIT, retry_delay=timedelta(seconds=1))
+
+    assert (task.retries, task.retry_delay) == (999, timedelta(seconds=1))
+
+
+def test_mapped_tasks_have_them_too() -> None:
+    with DAG("d", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=timezone.utc)):
+        mapped = SparkHaFollowOperator.partial(task_id="t").expand(job_id=["a", "b"])
+
+    assert (mapped.retries, mapped.retry_delay) == (999, TEN)
+
+
+def test_default_task_retries_of_airflow_is_kept() -> None:
+    """The value is read when Airflow is imported, so another process has to do that."""
+    program = (
+        "import json; from airflow_provider_ha.operators.follow import SparkHaFollowOperator as F; "
+        "t = F(task_id='t', job_id='j'); print(json.dumps([t.retries, t.retry_delay.total_seconds(), t.own_retries]))"
+    )
+    environment = os.environ | {"AIRFLOW__CORE__DEFAULT_TASK_RETRIES": "3"}
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment)
+
+    assert json.loads(done.stdout.splitlines()[-1]) == [3, 300.0, False]
+
+
+def failed_stop() -> dict[str, Any]:
+    operation = {
+        "operation_id": "o",
+        "operation": "stop",
+        "run": 1,
+        "requested_by": "t",
+        "requested_at": "2026-01-01T00:00:00Z",
+        "state": "FAILED",
+    }
+    return {"status": "failed", "operation": operation, "reason": "the drain failed"}
+
+
+def test_own_retries_do_not_repeat_an_operation_that_failed_but_those_of_the_dag_do() -> None:
+    with pytest.raises(AirflowFailException, match="the drain failed"):
+        SparkHaStopOperator(**JOB).execute_complete({}, failed_stop())
+    with pytest.raises(AirflowException, match="the drain failed") as caught:
+        SparkHaStopOperator(**JOB, retries=2).execute_complete({}, failed_stop())
+    assert not isinstance(caught.value, AirflowFailException)
+
+
+def test_own_retries_do_not_make_a_sensor_wait_for_a_run_after_the_one_that_ended() -> None:
+    ended = {"status": "failed", "reason": "run 1 ended FAILED"}
+
+    with pytest.raises(AirflowFailException, match="run 1 ended FAILED"):
+        SparkHaLeaderSensor(**JOB).execute_complete({}, ended)
+    with pytest.raises(AirflowException) as caught:
+        SparkHaLeaderSensor(**JOB, retries=2).execute_complete({}, ended)
+    assert not isinstance(caught.value, AirflowFailException)
+
+
+def timed_out(task: Any) -> Any:
+    return task.resume_execution("__fail__", {"error": "Trigger timeout"}, {})
+
+
+def test_own_retries_do_not_begin_the_longest_wait_anew() -> None:
+    wait = {"wait_timeout": timedelta(minutes=30)}
+
+    with pytest.raises(AirflowFailException, match=r"within 0:30:00.*not withdrawn.*spark-ha job show flights"):
+        timed_out(SparkHaStopOperator(**JOB, **wait))
+    with pytest.raises(TaskDeferralTimeout):
+        timed_out(SparkHaStopOperator(**JOB, **wait, retries=2))
+    with pytest.raises(AirflowSensorTimeout):
+        timed_out(SparkHaLeaderSensor(**JOB))
+
+
+def test_a_trigger_that_airflow_lost_is_a_reason_to_try_again() -> None:
+    with pytest.raises(TaskDeferralError) as caught:
+        SparkHaSubmitOperator(**SUBMIT).resume_execution("__fail__", {"error": "Trigger/task mismatch"}, {})
+
+    assert not isinstance(caught.value, AirflowFailException)
