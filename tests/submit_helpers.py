@@ -64,6 +64,9 @@ if mode == "lead":
     paths = ClusterPaths(spec.config.root, spec.config.cluster_id).job(spec.job_id)
     options = {"timings": spec.config.timings, "clock": SystemClock(), "timeout": 10}
     acquire(session, paths, describe=lambda epoch: b"stand-in", **options).start_heartbeats(print)
+while mode == "chatty":
+    print(("line " + "x" * 94 + chr(10)) * 1000, end="", flush=True)
+    time.sleep(0.02)
 if mode == "orderly":
     time.sleep(0.3)
     session.close()
@@ -110,7 +113,7 @@ def request(
     application: Path, *, request_id: str = "dag.task.run", mode: str = "wait", **values: object
 ) -> SubmitRequest:
     """Return a request for the stand-in, with a secret in its conf and its arguments."""
-    options = HaOptions(restart_delay=0.05, restart_attempts=2)
+    options = HaOptions(restart_delay=0.05, restart_attempts=2, driver_log_mb=1, driver_log_files=3)
     return SubmitRequest(
         job_id="flights",
         request_id=request_id,

@@ -34,6 +34,7 @@ from airflow_provider_ha.coordination.session_close import close_session
 from airflow_provider_ha.driver import after_death, spark_submit
 from airflow_provider_ha.driver.exit_codes import ExitCode
 from airflow_provider_ha.driver.failure import read_code, read_failure
+from airflow_provider_ha.driver.log_rotation import rotate_log
 from airflow_provider_ha.driver.processes import DeathWatch, ProcessTree, become_subreaper
 from airflow_provider_ha.driver.room import require_room
 from airflow_provider_ha.driver.supervisor_lock import lock_directory
@@ -129,12 +130,14 @@ def start(spec: DriverSpec) -> ProcessTree:
     application = fetch_application(store, graph, spec.application_directory)
     write_private(spec.properties, spark_submit.render(spark_submit.properties(graph, application)))
     os.close(os.open(spec.driver_log, os.O_WRONLY | os.O_CREAT, 0o600))
-    return ProcessTree(
+    tree = ProcessTree(
         spark_submit.command(spark_home, spec),
         env=spark_submit.environment(spark_home, spec, graph, os.environ),
         directory=application.files_directory,
         log_file=spec.driver_log,
     )
+    rotate_log(spec.driver_log, graph.options)  # its thread comes after the fork
+    return tree
 
 
 def watch(tree: ProcessTree, spec: DriverSpec, stop: _StopFlag) -> str:

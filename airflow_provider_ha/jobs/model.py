@@ -71,6 +71,8 @@ class HaOptions(Model):
         not say it; a restore asks them what they still have.
     :param kafka_properties: File of client properties, to log in there; on the host that plans a restore.
     :param allow_remote_executors: Whether the executors may run where no supervisor can prove their death.
+    :param driver_log_mb: Size in megabytes (1,000,000 bytes) from which on the log of a driver is rotated.
+    :param driver_log_files: How many files of it there are at most, of each attempt.
     """
 
     checkpoint_interval: float = Field(default=10.0, ge=0)
@@ -84,6 +86,8 @@ class HaOptions(Model):
     kafka_bootstrap: dict[str, str] = {}
     kafka_properties: str | None = None
     allow_remote_executors: bool = False
+    driver_log_mb: int = Field(default=20, ge=1, le=10_000)
+    driver_log_files: int = Field(default=10, ge=1, le=1000)
 
 
 class JobGraph(Record):
