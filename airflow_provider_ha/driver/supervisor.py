@@ -40,6 +40,7 @@ from airflow_provider_ha.driver.room import require_room
 from airflow_provider_ha.driver.supervisor_lock import lock_directory
 from airflow_provider_ha.errors import ConfigurationError, HaError, StorageUnavailableError
 from airflow_provider_ha.jobs.artifacts import fetch_application
+from airflow_provider_ha.jobs.driver_log import last_lines
 from airflow_provider_ha.jobs.driver_spec import DriverSpec, read_session, write_private
 from airflow_provider_ha.jobs.model import JobGraph, SubmissionExit
 from airflow_provider_ha.redaction import public, remember, secret_values, secrets_of
@@ -219,6 +220,7 @@ def _write_exit(spec: DriverSpec, ending: Ending) -> None:
         reason=public(f"{told} ({ending.reason})" if told else ending.reason),
         log=str(spec.driver_log),
         outage=ending.outage or read_code(spec.directory) == ExitCode.OUTAGE,
+        last_lines=_last_lines(spec),
         at=SystemClock().now(),
     )
     coordinator = KazooCoordinator.connect(spec.config)
@@ -226,6 +228,13 @@ def _write_exit(spec: DriverSpec, ending: Ending) -> None:
         create_once(coordinator, paths.submission_exit(spec.run, spec.attempt), record)
     finally:
         coordinator.close()
+
+
+def _last_lines(spec: DriverSpec) -> str:
+    try:
+        return last_lines(spec.driver_log)
+    except OSError:
+        return ""  # the driver was never started, or its disk fails: the exit is what counts
 
 
 def _not_started(error: Exception) -> Ending:

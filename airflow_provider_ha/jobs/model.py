@@ -279,6 +279,7 @@ class SubmissionExit(Record):
     :param pids: Every process that could have written for the job, all gone.
     :param reason: For people, with the last lines that matter.
     :param outage: Whether storage or ZooKeeper kept it from running the script: such an end counts as no attempt.
+    :param last_lines: Of the driver's log, without secrets, for hosts that do not have it.
     """
 
     kind: ClassVar[str] = "submission-exit"
@@ -288,6 +289,7 @@ class SubmissionExit(Record):
     reason: str = ""
     log: str = ""
     outage: bool = False
+    last_lines: str = ""
     at: datetime
 
 

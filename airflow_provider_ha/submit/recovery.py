@@ -106,5 +106,7 @@ def _over(job_id: str, run: RunView) -> JobStateError:
 def _failed(job_id: str, decision: GiveUp) -> JobStateError:
     return JobStateError(
         f"job {job_id!r} has FAILED: {decision.reason}",
-        next_step="Read the driver's log, then restore the job from its latest checkpoint",
+        next_step=(
+            f"Read the driver's log with `spark-ha job logs {job_id}`, then restore the job from its latest checkpoint"
+        ),
     )

@@ -137,5 +137,5 @@ def _delay_left(newest: SubmissionView, used: int, options: HaOptions, now: date
 
 def _given_up(run: RunView, newest: SubmissionView, used: int) -> str:
     last = newest.exit.reason if newest.exit is not None else "its leadership ended without a word from its supervisor"
-    log = newest.started.log if newest.started is not None else "no log"
+    log = f"{newest.started.host}:{newest.started.log}" if newest.started is not None else "no log"
     return f"the driver of run {run.run.number} was lost {used + 1} times; the last time: {last} (log: {log})"

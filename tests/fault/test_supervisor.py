@@ -369,3 +369,15 @@ def test_a_supervisor_that_is_stopped_does_not_hold_what_its_driver_writes(
         wait_until(lambda: log_files(job)["driver.log"] > before + 2_000_000, timeout=60, what="2 MB more")
     finally:
         os.kill(supervisor, signal.SIGCONT)
+
+
+def test_the_exit_has_the_last_lines_of_the_log_without_secrets(job: JobContext, start: Callable[[str], None]) -> None:
+    start("wait")
+    tree = pids(job)
+    with (helpers.directory(job) / "driver.log").open("a") as log:
+        log.write("token env-secret\nValueError: no such city\n")
+
+    os.kill(tree["python"], signal.SIGKILL)
+    found = wait_until(lambda: exit_of(job), timeout=20, what="the exit")
+
+    assert found.last_lines.endswith("token ***\nValueError: no such city")
