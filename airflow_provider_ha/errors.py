@@ -28,6 +28,7 @@ the Airflow layer, and exit codes only in ``driver/`` and ``cli/``::
     `- JobError
        |- UnknownJobError
        |- JobStateError                  the job is not in a state that allows this
+       |- LogMissingError                the log of a driver is not on this host
        |- ApplicationRefusedError        the user's script cannot be made highly available as it is
        `- OperationFailedError           the driver was asked, and said why it could not
 """
@@ -175,6 +176,10 @@ class UnknownJobError(JobError):
 
 class JobStateError(JobError):
     """The job is not in a state that allows what was asked."""
+
+
+class LogMissingError(JobError):
+    """The log of a driver is not on this host: it is on another one, is gone, or was never written."""
 
 
 class ApplicationRefusedError(JobError):

@@ -46,6 +46,8 @@ _PATTERNS = (
     # Names of keys of AWS
     (re.compile(r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"), HIDDEN),
 )
+_KEY_BEGIN = re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----")
+_KEY_END = re.compile(r"-----END [A-Z ]{0,40}PRIVATE KEY-----")
 _SECRET_NAME = re.compile(rf"(?i){_WORDS}")
 # Names that speak of a secret and hold none: fs.s3a.aws.credentials.provider, spark.security.credentials.hive.enabled
 _NO_SECRET = ("provider", "enabled", "class", "type", "algorithm", "file", "path", "location")
@@ -100,3 +102,28 @@ def remember(secrets: Iterable[str]) -> None:
 def public(text: str) -> str:
     """Return *text* as it may leave this process: without secrets, those of :func:`remember` included."""
     return redact(text, _known)
+
+
+class PublicText:
+    """A text that comes in pieces, each as it may leave this process: a key that spans pieces stays hidden in all.
+
+    The text may begin inside a key.
+    """
+
+    def __init__(self) -> None:
+        self._first = True
+        self._in_key = False
+
+    def __call__(self, piece: str) -> str:
+        """Return *piece*, at most 50,000 characters, without secrets."""
+        begin, end = _KEY_BEGIN.search(piece), _KEY_END.search(piece)
+        begins_inside = self._first and end is not None and (begin is None or end.start() < begin.start())
+        self._first = False
+        if self._in_key or begins_inside:
+            if end is None:
+                return ""
+            piece = (HIDDEN if begins_inside else "") + piece[end.start() :]
+        last_begin = max((match.start() for match in _KEY_BEGIN.finditer(piece)), default=-1)
+        last_end = max((match.start() for match in _KEY_END.finditer(piece)), default=-1)
+        self._in_key = last_begin > last_end
+        return public(piece)

@@ -64,6 +64,9 @@ if mode == "lead":
     paths = ClusterPaths(spec.config.root, spec.config.cluster_id).job(spec.job_id)
     options = {"timings": spec.config.timings, "clock": SystemClock(), "timeout": 10}
     acquire(session, paths, describe=lambda epoch: b"stand-in", **options).start_heartbeats(print)
+while mode == "chatty":
+    print(("line " + "x" * 94 + chr(10)) * 1000, end="", flush=True)
+    time.sleep(0.02)
 if mode == "orderly":
     time.sleep(0.3)
     session.close()
@@ -122,7 +125,7 @@ def request(
         arguments=["--password", "argument-secret"],
         conf={"spark.hadoop.fs.s3a.secret.key": "conf-secret"},
         env={"STAND_IN": mode, "JOB_TOKEN": "env-secret"},
-        options=options or HaOptions(restart_delay=0.05, restart_attempts=2),
+        options=options or HaOptions(restart_delay=0.05, restart_attempts=2, driver_log_mb=1, driver_log_files=3),
         **values,  # type: ignore[arg-type]
     )
 

@@ -12,6 +12,7 @@ from airflow_provider_ha.cli.requests import WaitSeconds, await_operation, opera
 from airflow_provider_ha.cli.session import AsJson, Force, JobId, cluster
 from airflow_provider_ha.errors import HaError, UnknownJobError
 from airflow_provider_ha.jobs import quarantine
+from airflow_provider_ha.jobs.log_place import newest_log
 from airflow_provider_ha.jobs.presence import warning, watched
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.names import check_job_id
@@ -160,6 +161,7 @@ def _summary(client: HaClient, job_id: str) -> dict[str, Any]:
 
 def _document(snapshot: JobSnapshot) -> dict[str, Any]:
     run = snapshot.run
+    place = newest_log(snapshot.job_id, run)
     return {
         "job_id": snapshot.job_id,
         "state": snapshot.state.value,
@@ -173,6 +175,8 @@ def _document(snapshot: JobSnapshot) -> dict[str, Any]:
         "checkpoint": snapshot.latest_checkpoint,
         "message": snapshot.status.message if snapshot.status else "",
         "outage": outage_of(run) if run else "",
+        "log": f"{place.host}:{place.path}" if place else None,
+        "log_command": place.command if place else None,
         "queries": console.plain(snapshot.status.queries) if snapshot.status else {},
         "not_started": console.plain(snapshot.status.not_started) if snapshot.status else {},
     }

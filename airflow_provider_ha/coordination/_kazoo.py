@@ -35,6 +35,7 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo_client import make_client
 from airflow_provider_ha.coordination._kazoo_reads import PendingReads, node_of
 from airflow_provider_ha.coordination._kazoo_transaction import build_transaction, refused, translate, versions_of
+from airflow_provider_ha.coordination.connection_news import ConnectionNews
 from airflow_provider_ha.coordination.coordinator import (
     Coordinator,
     Create,
@@ -96,6 +97,8 @@ class KazooCoordinator(Coordinator):
         self._closed = False
         self._refused = False
         self._unsure = False
+        self._dropped = False
+        self._told = ConnectionNews(config.zookeeper)
         self._listeners: list[Callable[[SessionState], None]] = []
         self._client.add_listener(self._on_state)
 
@@ -240,7 +243,7 @@ class KazooCoordinator(Coordinator):
 
     def drop_connection(self) -> None:
         """Drop the connection and try the next server; the session lives on."""
-        _log.warning("dropping the connection to ZooKeeper (%s): it does not answer", self._hosts)
+        self._dropped = True
         self._client._connection.shut_down_socket()  # noqa: SLF001  # our own class, see make_client
 
     def close(self) -> None:
@@ -279,12 +282,19 @@ class KazooCoordinator(Coordinator):
             self._connected.clear()
             if self._state is SessionState.LOST:
                 self._session = None
-        _log.info("ZooKeeper session %s: %s", self._session, self._state.value)
         for listener in tuple(self._listeners):
             try:
                 listener(self._state)
             except Exception:  # noqa: BLE001, PERF203  # the others have to hear of it all the same
                 _log.exception("a listener of the session's state failed")
+        if not self._closed:  # an end in order is no news
+            # Last: a log that blocks must not keep the change from who has to act on it.
+            self._told.changed(self._state, self._session, self._reason(), refused=self._refused)
+
+    def _reason(self) -> str:
+        """Return why the connection was lost."""
+        dropped, self._dropped = self._dropped, False
+        return "the server does not answer" if dropped else str(self._client.logger.reason)
 
     def _ensure_one(self, path: str) -> None:
         end = time.monotonic() + self._timeout

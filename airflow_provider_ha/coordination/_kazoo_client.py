@@ -24,10 +24,26 @@ from airflow_provider_ha.coordination.raw_socket import open_socket
 from airflow_provider_ha.errors import ConfigurationError
 
 
-# kazoo writes passwords of sessions and users at DEBUG: this logger never lets these lines through.
+# kazoo writes passwords of sessions and users at DEBUG, and up to six lines for one lost connection: this logger lets
+# neither through. What changes about a connection is said once, by the coordinator.
 _log = logging.getLogger("airflow_provider_ha.kazoo")
-_log.setLevel(logging.INFO)
+_log.setLevel(logging.ERROR)
 log = logging.getLogger(__name__)
+
+
+class KazooLog(logging.LoggerAdapter):  # type: ignore[type-arg]  # generic for type checkers only, until 3.11
+    """The log of one kazoo client: lets errors through, and keeps why a connection was lost.
+
+    :ivar reason: Of the newest loss, in kazoo's words; empty when it has not said any.
+    """
+
+    reason = ""
+
+    def log(self, level: int, msg: object, *args: object, **options: Any) -> None:
+        """Log one line of kazoo's; its warnings with a value are about the connection."""
+        if level == logging.WARNING and args:
+            self.reason = str(msg) % args
+        super().log(level, msg, *args, **options)
 
 
 class BoundedHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
@@ -64,7 +80,7 @@ class BoundedConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has n
     negotiated_timeout = 0.0
 
     def __init__(self, client: KazooClient, limit: float, retry: KazooRetry, sasl: dict[str, str] | None) -> None:
-        super().__init__(client, retry, logger=_log, sasl_options=sasl)
+        super().__init__(client, retry, logger=client.logger, sasl_options=sasl)
         self._limit = limit
 
     def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
@@ -96,7 +112,7 @@ def make_client(config: HaConfig) -> KazooClient:
         handler=BoundedHandler(timings.connect_timeout, config.tls),
         connection_retry=retry,
         command_retry=KazooRetry(max_tries=1),  # commands are repeated by the coordinator, which knows which may be
-        logger=_log,
+        logger=KazooLog(_log, {}),
         read_only=False,  # such a server may lag behind for ever, and kazoo would call it plainly connected
         **_authentication(config),
         **_tls(config),

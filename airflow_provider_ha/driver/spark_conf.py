@@ -19,7 +19,12 @@ CHECKPOINT_LOCATION = "spark.sql.streaming.checkpointLocation"
 MIN_BATCHES = "spark.sql.streaming.minBatchesToRetain"
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 FORMAT_VERSION = "spark.sql.streaming.stateStore.checkpointFormatVersion"
+LOG_LEVEL = "spark.log.level"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+
+_DEFAULT_CONFIGURATION = "org.apache.logging.log4j.core.config.DefaultConfiguration"
+_SPARKS_OWN = "org/apache/spark/log4j2-"  # a resource of Spark's jars
 
 
 def gateway() -> Any:
@@ -49,6 +54,22 @@ def prepare_conf(jvm: Any, directory: Path, min_batches: int) -> None:
     # Format 2 names its files by attempt: a zombie can never replace what a commit refers to.
     if system.getProperty(PROVIDER) == ROCKSDB and system.getProperty(FORMAT_VERSION) is None:
         system.setProperty(FORMAT_VERSION, "2")
+    if system.getProperty(LOG_LEVEL) is None and not has_own_logging(jvm):
+        system.setProperty(LOG_LEVEL, "WARN")
+
+
+def has_own_logging(jvm: Any) -> bool:
+    """Whether the JVM logs as somebody has configured it, and not by the defaults of log4j or of Spark.
+
+    It is log4j itself that is asked: a configuration can come from Spark's conf directory, a system property, the
+    environment or a jar.
+    """
+    try:
+        used = jvm.org.apache.logging.log4j.LogManager.getContext(False).getConfiguration()  # noqa: FBT003  # Java has no names for them
+        kind, source = str(used.getClass().getName()), str(used.getConfigurationSource().getLocation())
+    except Exception:  # noqa: BLE001  # any failure of py4j: another logging than Spark's own is somebody's choice
+        return True
+    return kind != _DEFAULT_CONFIGURATION and _SPARKS_OWN not in source
 
 
 def conf_of_script() -> dict[str, str]:

@@ -34,11 +34,13 @@ from airflow_provider_ha.coordination.session_close import close_session
 from airflow_provider_ha.driver import after_death, spark_submit
 from airflow_provider_ha.driver.exit_codes import ExitCode
 from airflow_provider_ha.driver.failure import read_code, read_details, read_failure
+from airflow_provider_ha.driver.log_rotation import rotate_log
 from airflow_provider_ha.driver.processes import DeathWatch, ProcessTree, become_subreaper
 from airflow_provider_ha.driver.room import require_room
 from airflow_provider_ha.driver.supervisor_lock import lock_directory
 from airflow_provider_ha.errors import ConfigurationError, HaError, StorageUnavailableError
 from airflow_provider_ha.jobs.artifacts import fetch_application
+from airflow_provider_ha.jobs.driver_log import last_lines
 from airflow_provider_ha.jobs.driver_spec import DriverSpec, read_session, write_private
 from airflow_provider_ha.jobs.failures import MESSAGE_LIMIT, Failure, FailureKind
 from airflow_provider_ha.jobs.model import JobGraph, SubmissionExit
@@ -130,12 +132,14 @@ def start(spec: DriverSpec) -> ProcessTree:
     application = fetch_application(store, graph, spec.application_directory)
     write_private(spec.properties, spark_submit.render(spark_submit.properties(graph, application)))
     os.close(os.open(spec.driver_log, os.O_WRONLY | os.O_CREAT, 0o600))
-    return ProcessTree(
+    tree = ProcessTree(
         spark_submit.command(spark_home, spec),
         env=spark_submit.environment(spark_home, spec, graph, os.environ),
         directory=application.files_directory,
         log_file=spec.driver_log,
     )
+    rotate_log(spec.driver_log, graph.options)  # its thread comes after the fork
+    return tree
 
 
 def watch(tree: ProcessTree, spec: DriverSpec, stop: _StopFlag) -> str:
@@ -218,6 +222,7 @@ def _write_exit(spec: DriverSpec, ending: Ending) -> None:
         log=str(spec.driver_log),
         outage=ending.outage or read_code(spec.directory) == ExitCode.OUTAGE,
         failure=_failure(spec, told),
+        last_lines=_last_lines(spec),
         at=SystemClock().now(),
     )
     coordinator = KazooCoordinator.connect(spec.config)
@@ -233,6 +238,13 @@ def _failure(spec: DriverSpec, reason: str | None) -> Failure | None:
         said = public(reason or "").partition("\n")[0][:MESSAGE_LIMIT]
         return Failure(kind=FailureKind.OUTAGE, error_class=ExitCode.LEADERSHIP_LOST.name, message=said)
     return read_details(spec.directory)
+
+
+def _last_lines(spec: DriverSpec) -> str:
+    try:
+        return last_lines(spec.driver_log)
+    except OSError:
+        return ""  # the driver was never started, or its disk fails: the exit is what counts
 
 
 def _not_started(error: Exception) -> Ending:

@@ -26,6 +26,7 @@ SPEC_VARIABLE = "SPARK_HA_DRIVER_SPEC"  # path of the spec file, in the environm
 SUBMISSION_VARIABLE = "SPARK_HA_SUBMISSION_ID"  # our own id, so that a lost answer is found instead of resubmitted
 
 SPEC_FILE = "driver.json"
+LOG_FILE = "driver.log"
 OWNER_ONLY = 0o600
 
 
@@ -82,7 +83,7 @@ class DriverSpec(Model):
     @property
     def driver_log(self) -> Path:
         """Everything that spark-submit, the JVM and the driver print."""
-        return self.directory / "driver.log"
+        return self.directory / LOG_FILE
 
     @property
     def supervisor_log(self) -> Path:

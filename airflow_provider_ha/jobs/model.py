@@ -80,6 +80,8 @@ class HaOptions(Model):
         not say it; a restore asks them what they still have.
     :param kafka_properties: File of client properties, to log in there; on the host that plans a restore.
     :param allow_remote_executors: Whether the executors may run where no supervisor can prove their death.
+    :param driver_log_mb: Size in megabytes (1,000,000 bytes) from which on the log of a driver is rotated.
+    :param driver_log_files: How many files of it there are at most, of each attempt.
     """
 
     checkpoint_interval: float = Field(default=10.0, ge=0)
@@ -97,6 +99,8 @@ class HaOptions(Model):
     kafka_bootstrap: dict[str, str] = {}
     kafka_properties: str | None = None
     allow_remote_executors: bool = False
+    driver_log_mb: int = Field(default=20, ge=1, le=10_000)
+    driver_log_files: int = Field(default=10, ge=1, le=1000)
 
     @field_validator("application_failures")
     @classmethod
@@ -298,6 +302,7 @@ class SubmissionExit(Record):
     :param reason: For people, with the last lines that matter.
     :param outage: Whether storage or ZooKeeper kept it from running the script: such an end counts as no attempt.
     :param failure: What the driver said of its failure; ``None`` for one that was killed, or ended without a word.
+    :param last_lines: Of the driver's log, without secrets, for hosts that do not have it.
     """
 
     kind: ClassVar[str] = "submission-exit"
@@ -308,6 +313,7 @@ class SubmissionExit(Record):
     log: str = ""
     outage: bool = False
     failure: Failure | None = None
+    last_lines: str = ""
     at: datetime
 
     @property

@@ -11,6 +11,7 @@ from airflow.sdk.exceptions import AirflowFailException, TaskDeferralTimeout
 
 from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID, SparkHaHook
 from airflow_provider_ha.operators.failures import airflow_errors
+from airflow_provider_ha.operators.plain_errors import PlainErrors
 
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 _WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False, "none": False, "": False}
 
 
-class SparkHaBaseOperator(BaseOperator):
+class SparkHaBaseOperator(PlainErrors, BaseOperator):
     """Base of the operators; not for DAGs.
 
     There is no ``on_kill``: Airflow calls it for every SIGTERM of a worker, a deploy or an API server that is down, and

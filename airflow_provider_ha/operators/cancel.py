@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.operators.failures import because
+from airflow_provider_ha.operators.failures import because, read_log
 from airflow_provider_ha.operators.operation import SparkHaOperationOperator
 
 
@@ -40,5 +40,5 @@ class SparkHaCancelOperator(SparkHaOperationOperator):
         if event.get("state") != JobState.CANCELED.value:
             raise self.failure(
                 f"job {self.job_id!r} was to be cancelled, but run {operation.run} ended {event.get('state')}: "
-                f"{because(event.get('run_reason'))}"
+                f"{because(event.get('run_reason'))} {read_log(self.job_id, operation.run)}"
             )

@@ -38,6 +38,11 @@ def unknown_job_skips(*, wanted: bool) -> Iterator[None]:
         raise
 
 
+def read_log(job_id: str, run: object) -> str:
+    """Return a sentence with the command that prints the log of a run's driver."""
+    return f"Read the driver's log with `spark-ha job logs {job_id} --run {run}`."
+
+
 def because(reason: str | None) -> str:
     """Return a reason as the end of a sentence: with one full stop, also when it has its own."""
     return f"{(reason or 'no reason was given').rstrip('.')}."

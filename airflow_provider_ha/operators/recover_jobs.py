@@ -19,6 +19,7 @@ from airflow_provider_ha.errors import LeadershipUnavailableError
 from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID, SparkHaHook
 from airflow_provider_ha.operators.failures import airflow_errors
 from airflow_provider_ha.operators.identity import request_id
+from airflow_provider_ha.operators.plain_errors import PlainErrors
 from airflow_provider_ha.operators.retries import RETRY_DELAY, WAIT_RETRIES, retry_kwargs
 
 
@@ -26,7 +27,7 @@ _LONGEST_PAUSE = 15.0  # seconds: a job that is lost while this task waits for a
 _HERE = 5.0  # seconds that are waited in the worker: a debounce; a longer wait is deferred
 
 
-class SparkHaRecoverJobsOperator(BaseOperator):
+class SparkHaRecoverJobsOperator(PlainErrors, BaseOperator):
     """Recover every job of the cluster whose driver is lost, and clean up after those that are over.
 
     Acts on what ZooKeeper holds when it runs, not on the event that started it: one run does for many events. A job is

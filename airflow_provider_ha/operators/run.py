@@ -18,7 +18,8 @@ from airflow_provider_ha.hooks.spark_ha import SparkHaHook
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.watchers import WhenKilled, claim
 from airflow_provider_ha.operators.base import SparkHaBaseOperator, acting, refuse_error
-from airflow_provider_ha.operators.failures import airflow_errors, because
+from airflow_provider_ha.operators.driver_logs import last_words_of, where_is_log
+from airflow_provider_ha.operators.failures import airflow_errors, because, read_log
 from airflow_provider_ha.operators.identity import is_retry, request_id
 from airflow_provider_ha.operators.lost import after_loss, later
 from airflow_provider_ha.operators.retries import FOLLOW_RETRIES, RETRY_DELAY, is_own, retry_kwargs
@@ -71,6 +72,8 @@ class SparkHaWatchOperator(SparkHaBaseOperator):
             version = self._claim(client, context, request) if self._has_claim(client, request) else None
             run = self.attach(client, context, request)
             version = self._claim(client, context, request) if version is None else version
+            if found := where_is_log(client, self.job_id, run):
+                self.log.info("%s", found)
         self._wait(run, request, version)
 
     def execute_complete(self, context: Any, event: dict[str, Any], claim: int | None = None) -> dict[str, Any]:
@@ -79,10 +82,12 @@ class SparkHaWatchOperator(SparkHaBaseOperator):
         if event["status"] in ("lost", "recover"):
             self._recover(event, request_id(context), claim)
         if event["status"] == "ended" and event["state"] != JobState.FINISHED.value:
+            self._show_last_words(event["run"])
             raise AirflowFailException(
                 f"Run {event['run']} of job {self.job_id!r} ended {event['state']}: "
                 f"{because(event.get('reason'))} "
-                f"Its latest checkpoint: {event.get('checkpoint') or 'none'}."
+                f"Its latest checkpoint: {event.get('checkpoint') or 'none'}. "
+                f"{read_log(self.job_id, event['run'])}"
             )
         kept = ("job_id", "run", "epoch", "state", "checkpoint", "reason")
         return {key: event[key] for key in kept if event.get(key) is not None}
@@ -94,6 +99,9 @@ class SparkHaWatchOperator(SparkHaBaseOperator):
             with SparkHaHook(self.spark_ha_conn_id).get_client() as client:
                 due = event["status"] == "recover"
                 step = after_loss(client, self.job_id, run=event["run"], due=due, by=request)
+                # After that: the recovery does not wait for a log.
+                if event["attempt"] and (said := last_words_of(client, self.job_id, event["run"], event["attempt"])):
+                    self.log.warning("%s", said)
         except HaError as error:
             if not error.retryable:
                 raise AirflowFailException(str(error)) from error
@@ -101,6 +109,16 @@ class SparkHaWatchOperator(SparkHaBaseOperator):
         self.log.info("%s", step.sentence)
         lost_attempt = None if step.wait is None else event["attempt"]
         self._wait(event["run"], request, claim, recover_after=step.wait, lost_attempt=lost_attempt)
+
+    def _show_last_words(self, run: int) -> None:
+        """Show the last lines of the driver that ended the run; without ZooKeeper the task fails without them."""
+        try:
+            with SparkHaHook(self.spark_ha_conn_id).get_client() as client:
+                said = last_words_of(client, self.job_id, run)
+        except HaError as error:
+            said = f"The log of its driver could not be looked up: {error}"
+        if said:
+            self.log.warning("%s", said)
 
     def _has_claim(self, client: HaClient, request: str) -> bool:
         return client.coordinator.find(self.paths(client).watcher(request)) is not None

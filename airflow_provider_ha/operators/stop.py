@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.model import JobState, Operation
 from airflow_provider_ha.operators.base import as_flag
-from airflow_provider_ha.operators.failures import airflow_errors, because
+from airflow_provider_ha.operators.failures import airflow_errors, because, read_log
 from airflow_provider_ha.operators.operation import SparkHaOperationOperator, left_behind
 
 
@@ -72,5 +72,5 @@ class SparkHaStopOperator(SparkHaOperationOperator):
         if event.get("state") != JobState.FINISHED.value:
             raise self.failure(
                 f"job {self.job_id!r} was asked to stop, but run {operation.run} ended {event.get('state')}: "
-                f"{because(event.get('run_reason'))}{left_behind(operation)}"
+                f"{because(event.get('run_reason'))}{left_behind(operation)} {read_log(self.job_id, operation.run)}"
             )

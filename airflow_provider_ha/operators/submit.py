@@ -69,6 +69,8 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
     :param kafka_bootstrap: Query -> ``host:port,host:port`` of the Kafka brokers that it reads from: a restore asks
         them what they still have.
     :param kafka_properties: File of Kafka client properties, of mode 0600, on the hosts that plan restores.
+    :param driver_log_mb: Size in megabytes from which on the driver's log is rotated; 20 when left out.
+    :param driver_log_files: How many files of it there are at most, of each attempt; 10 when left out.
     :param retries: Tries after the first one when the DAG sets none: a try costs nothing, it finds its run again.
     :param retry_delay: Time between two tries; 10 s when the DAG sets no retries.
     :param spark_ha_conn_id: Connection of type ``spark_ha``.
@@ -126,6 +128,8 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
         kafka_bootstrap: Mapping[str, str] | None = None,
         kafka_properties: str | None = None,
         allow_remote_executors: bool = False,
+        driver_log_mb: int | None = None,
+        driver_log_files: int | None = None,
         job_owner: str | None = None,
         **kwargs: Any,
     ) -> None:
@@ -155,6 +159,8 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
         self.kafka_bootstrap = kafka_bootstrap
         self.kafka_properties = kafka_properties
         self.allow_remote_executors = allow_remote_executors
+        self.driver_log_mb = driver_log_mb
+        self.driver_log_files = driver_log_files
         self.job_owner = job_owner
 
     def start(self, job: JobClient, request: str) -> SubmittedRun:
@@ -185,6 +191,8 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
                     kafka_bootstrap=dict(self.kafka_bootstrap) if self.kafka_bootstrap else None,
                     kafka_properties=self.kafka_properties or None,
                     allow_remote_executors=self.allow_remote_executors,
+                    driver_log_mb=self.driver_log_mb,
+                    driver_log_files=self.driver_log_files,
                 ),
                 start_from=self.start_from,
                 sinks=dict(self.sinks or {}),

@@ -26,6 +26,7 @@ from airflow_provider_ha.errors import (
     NodeExistsError,
     UnknownJobError,
 )
+from airflow_provider_ha.jobs.log_place import log_place
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.quarantine import Quarantine, quarantine_op
 from airflow_provider_ha.jobs.recoverable import Action, Sight, judge, look
@@ -33,6 +34,7 @@ from airflow_provider_ha.submit.cleanup import clean_up
 from airflow_provider_ha.submit.client import HaClient
 from airflow_provider_ha.submit.context import JobContext, who
 from airflow_provider_ha.submit.recovery import recover
+from airflow_provider_ha.submit.requests import SubmittedRun
 from airflow_provider_ha.submit.restart import Resubmit, decide
 
 
@@ -221,7 +223,8 @@ class Attendant:
             return Attended(
                 job_id=job.job_id, outcome=Outcome.GIVEN_UP if failed else Outcome.LEFT_ALONE, detail=error.message
             )
-        detail = f"{reason}: attempt {run.attempt} of run {run.run}"
+        lost = _lost_log(job, run) if run.created else ""
+        detail = f"{reason}: attempt {run.attempt} of run {run.run}{lost}"
         outcome = Outcome.RECOVERED if run.created else Outcome.ON_ITS_WAY
         return Attended(job_id=job.job_id, outcome=outcome, detail=detail)
 
@@ -250,6 +253,16 @@ class Attendant:
     def _require_leadership(self) -> None:
         if self._leadership.lease_left() <= 0:
             raise LeadershipLostError(f"this process does not lead {self._client.paths.lock.label} any more")
+
+
+def _lost_log(job: JobContext, run: SubmittedRun) -> str:
+    """Return where the log of the driver lies that *run* takes the place of."""
+    try:
+        views = [view for view in job.runs.get(run.run).submissions if view.submission.attempt < run.attempt]
+    except HaError:
+        return ""  # the job is recovered all the same
+    place = log_place(job.job_id, run.run, views[-1]) if views else None
+    return f"; the log of the lost driver: {place}" if place else ""
 
 
 def _facts(sight: Sight) -> tuple[object, ...]:

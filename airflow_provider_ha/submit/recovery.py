@@ -125,6 +125,7 @@ def _over(job_id: str, run: RunView) -> JobStateError:
 def _failed(job_id: str, decision: GiveUp) -> JobStateError:
     return JobStateError(
         f"job {job_id!r} has FAILED: {decision.reason}",
-        next_step="Read the driver's log, then submit the job again (SparkHaSubmitOperator), or restore it from its "
-        f"latest checkpoint: `spark-ha restore {job_id}`, SparkHaRestoreOperator",
+        next_step=f"Read the driver's log with `spark-ha job logs {job_id}`, then submit the job again "
+        "(SparkHaSubmitOperator), or restore it from its latest checkpoint: "
+        f"`spark-ha restore {job_id}`, SparkHaRestoreOperator",
     )

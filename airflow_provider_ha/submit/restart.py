@@ -170,4 +170,4 @@ def _given_up(run: RunView, newest: SubmissionView, used: int) -> str:
 
 
 def _log(newest: SubmissionView) -> str:
-    return newest.started.log if newest.started is not None else "no log"
+    return f"{newest.started.host}:{newest.started.log}" if newest.started is not None else "no log"

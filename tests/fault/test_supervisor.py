@@ -335,3 +335,50 @@ def test_the_reason_of_an_exit_holds_no_password(
 
     assert "password=***" in found.reason
     assert "hunter2" not in found.reason
+
+
+def log_files(job: JobContext) -> dict[str, int]:
+    """Return the files of the driver's log, and their sizes."""
+    return {path.name: path.stat().st_size for path in helpers.directory(job).glob("driver.log*")}
+
+
+def test_the_log_of_a_driver_is_rotated_while_it_writes(job: JobContext, start: Callable[[str], None]) -> None:
+    start("chatty")
+    tree = pids(job)
+
+    wait_until(lambda: "driver.log.2" in log_files(job), timeout=60, what="two rotations")
+    kept = log_files(job)["driver.log.2"]
+    begin = (helpers.directory(job) / "driver.log.1").read_bytes()[:100]
+    wait_until(lambda: log_files(job).get("driver.log", 0) > 0, timeout=20, what="a line after them")
+
+    assert kept >= 1_000_000
+    assert b"\0" not in begin, "the writers have gone on at the new end"
+    assert log_files(job).keys() == {"driver.log", "driver.log.1", "driver.log.2"}
+    assert helpers.alive(tree["python"])
+
+
+def test_a_supervisor_that_is_stopped_does_not_hold_what_its_driver_writes(
+    job: JobContext, start: Callable[[str], None]
+) -> None:
+    """A pump between them would: its pipe is full after 64 KiB."""
+    start("chatty")
+    supervisor = pids(job)["supervisor"]
+    os.kill(supervisor, signal.SIGSTOP)
+    try:
+        before = log_files(job).get("driver.log", 0)
+
+        wait_until(lambda: log_files(job)["driver.log"] > before + 2_000_000, timeout=60, what="2 MB more")
+    finally:
+        os.kill(supervisor, signal.SIGCONT)
+
+
+def test_the_exit_has_the_last_lines_of_the_log_without_secrets(job: JobContext, start: Callable[[str], None]) -> None:
+    start("wait")
+    tree = pids(job)
+    with (helpers.directory(job) / "driver.log").open("a") as log:
+        log.write("token env-secret\nValueError: no such city\n")
+
+    os.kill(tree["python"], signal.SIGKILL)
+    found = wait_until(lambda: exit_of(job), timeout=20, what="the exit")
+
+    assert found.last_lines.endswith("token ***\nValueError: no such city")

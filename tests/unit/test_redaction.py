@@ -7,7 +7,7 @@ import time
 import pytest
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.redaction import redact, secret_values, secrets_of
+from airflow_provider_ha.redaction import PublicText, redact, secret_values, secrets_of
 
 
 SECRET = "hunter2-Xy%7"
@@ -120,3 +120,33 @@ def test_a_long_text_takes_no_long_time(text: str) -> None:
     redact(text)
 
     assert time.monotonic() - began < 5
+
+
+KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIIE\nabcd\n-----END RSA PRIVATE KEY-----\n"
+
+
+@pytest.mark.parametrize("cut", [end + 1 for end, letter in enumerate(KEY) if letter == "\n"])
+def test_a_key_that_spans_pieces_is_hidden_in_all_of_them(cut: int) -> None:
+    """Pieces end with a line; with which one is not known."""
+    text = PublicText()
+
+    shown = text(f"before\n{KEY[:cut]}") + text(f"{KEY[cut:]}after\n")
+
+    assert "MIIE" not in shown
+    assert "abcd" not in shown
+    assert shown.startswith("before\n")
+    assert shown.endswith("after\n")
+
+
+def test_a_text_that_begins_inside_a_key_hides_the_rest_of_it() -> None:
+    text = PublicText()
+
+    assert text("abcd\n-----END PRIVATE KEY-----\nafter\n") == "***-----END PRIVATE KEY-----\nafter\n"
+
+
+def test_a_piece_in_the_middle_of_a_key_is_left_out() -> None:
+    text = PublicText()
+    text("-----BEGIN PRIVATE KEY-----\n")
+
+    assert text("abcd\n") == ""
+    assert text("-----END PRIVATE KEY-----\nafter\n") == "-----END PRIVATE KEY-----\nafter\n"

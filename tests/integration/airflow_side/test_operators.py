@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -259,3 +260,28 @@ def test_a_sensor_does_not_defer_for_what_is_there_already(
 
     assert (result["run"], result["epoch"]) == (1, 1)
     assert resumed_with == []
+
+
+def test_the_task_names_the_log_of_its_driver_and_what_prints_it(
+    application: str, config: HaConfig, coordinator: Coordinator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deferral(submitting(application), context())
+
+    logged = capsys.readouterr().out
+    log = helpers.directory(helpers.context(config, coordinator)) / "driver.log"
+    assert f"{socket.gethostname()}:{log}" in logged
+    assert "`spark-ha job logs flights --run 1 --attempt 1`" in logged
+
+
+def test_the_last_lines_of_a_lost_driver_are_in_the_tasks_log(
+    application: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    operator = submitting(application, mode="die", wait_for="finished", restart_attempts=1)
+
+    with pytest.raises(AirflowFailException, match="`spark-ha job logs flights --run 1`"):
+        run_task(operator, context())
+
+    logged = capsys.readouterr().out
+    for attempt in (1, 2):
+        _, _, said = logged.partition(f"The log of attempt {attempt}: ")
+        assert "arguments ['--properties-file'" in said, "what the stand-in prints"

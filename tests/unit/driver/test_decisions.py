@@ -12,7 +12,7 @@ from airflow_provider_ha.checkpoints.model import QueryPlan, QuerySink, RestoreP
 from airflow_provider_ha.driver.lead import check_admission
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.operations_loop import abandoned
-from airflow_provider_ha.driver.spark_conf import CHECKPOINT_LOCATION, MIN_BATCHES, PROVIDER, prepare_conf
+from airflow_provider_ha.driver.spark_conf import CHECKPOINT_LOCATION, LOG_LEVEL, MIN_BATCHES, PROVIDER, prepare_conf
 from airflow_provider_ha.driver.start_point import check_facts
 from airflow_provider_ha.driver.stopper import Moment, classify
 from airflow_provider_ha.driver.writer_notes import WriterNotes, check_options, checked_name, sink_spec
@@ -145,6 +145,58 @@ def test_conf_of_the_user_is_never_replaced() -> None:
         PROVIDER: "org.example.Provider",
         CHECKPOINT_LOCATION: "file:///managed",
     }
+
+
+def logging_by(kind: str, source: str) -> Properties:
+    """A JVM whose log4j uses a configuration of this class, read from there."""
+    used = SimpleNamespace(
+        getClass=lambda: SimpleNamespace(getName=lambda: kind),
+        getConfigurationSource=lambda: SimpleNamespace(getLocation=lambda: source),
+    )
+    manager = SimpleNamespace(getContext=lambda _: SimpleNamespace(getConfiguration=lambda: used))
+    jvm = Properties()
+    jvm.org = SimpleNamespace(  # type: ignore[attr-defined]
+        apache=SimpleNamespace(logging=SimpleNamespace(log4j=SimpleNamespace(LogManager=manager)))
+    )
+    return jvm
+
+
+LOG4J = "org.apache.logging.log4j.core.config"
+
+
+@pytest.mark.parametrize(
+    ("kind", "source"),
+    [
+        (f"{LOG4J}.DefaultConfiguration", "None"),
+        (
+            f"{LOG4J}.properties.PropertiesConfiguration",
+            "jar:file:/spark.jar!/org/apache/spark/log4j2-defaults.properties",
+        ),
+    ],
+)
+def test_level_of_spark_is_warn_where_nobody_has_chosen_one(kind: str, source: str) -> None:
+    jvm = logging_by(kind, source)
+
+    prepare_conf(jvm, Path("/managed"), 100)
+
+    assert jvm.values[LOG_LEVEL] == "WARN"
+
+
+def test_level_of_the_users_conf_is_left_alone() -> None:
+    jvm = logging_by(f"{LOG4J}.DefaultConfiguration", "None")
+    jvm.values[LOG_LEVEL] = "INFO"
+
+    prepare_conf(jvm, Path("/managed"), 100)
+
+    assert jvm.values[LOG_LEVEL] == "INFO"
+
+
+def test_level_of_an_own_log4j_configuration_is_left_alone() -> None:
+    jvm = logging_by(f"{LOG4J}.properties.PropertiesConfiguration", "/opt/spark/conf/log4j2.properties")
+
+    prepare_conf(jvm, Path("/managed"), 100)
+
+    assert LOG_LEVEL not in jvm.values
 
 
 @pytest.mark.parametrize("name", [None, "q", "a/b", "..", "sinks", "manifest.json"])

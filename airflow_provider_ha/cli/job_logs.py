@@ -1,0 +1,92 @@
+"""``spark-ha job logs``: print the log of a job's driver, and go on with it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from airflow_provider_ha.cli import console
+from airflow_provider_ha.cli.session import AsJson, JobId, cluster
+from airflow_provider_ha.jobs.driver_log import LogReader, whole_lines
+from airflow_provider_ha.jobs.log_place import LogPlace
+from airflow_provider_ha.redaction import PublicText
+from airflow_provider_ha.submit.driver_logs import choose, find_log, hide_secrets
+from airflow_provider_ha.submit.follow_logs import follow as follow_log
+
+
+def logs(
+    context: typer.Context,
+    job_id: JobId,
+    run: Annotated[int | None, typer.Option(help="Number of the run; the newest when left out.", min=1)] = None,
+    attempt: Annotated[
+        int | None, typer.Option(help="Attempt of the run; the newest that was started when left out.", min=1)
+    ] = None,
+    lines: Annotated[int, typer.Option("--lines", "-n", help="How many of the last lines are printed.", min=0)] = 100,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with what is written, also by the next attempts.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print the log of a job's driver, without secrets. With --follow until its run is over.
+
+    Exit 1: there is no such job, run or attempt, or its log is not on this host; the error says on which it is, and
+    where. With --json and --follow each line is one JSON document.
+    """
+    with cluster(context, as_json=as_json) as client:
+        job = client.context(job_id)
+        newest = job.snapshot().run
+        view = newest if newest is not None and run is None else job.runs.get(run or 1)
+        if not hide_secrets(job, view):
+            console.err.print("The job graph cannot be read: only what looks like a secret is hidden.")
+        submission = choose(job_id, view, attempt)
+        printed = _Printed(job_id, view.run.number, as_json=as_json, one_document=not follow)
+        if follow:
+            try:
+                for place, part in follow_log(job, view, submission, lines=lines, note=printed.note):
+                    printed.add(place, part)
+            except KeyboardInterrupt:
+                raise typer.Exit from None
+            return
+        place = find_log(job, view.run.number, submission)
+        printed.add(place, "")
+        for part in whole_lines(LogReader(place.path, lines=lines).now()):
+            printed.add(place, part)
+        printed.end()
+
+
+class _Printed:
+    """What goes to stdout: lines as they are, one document, or one document a line. What is about them: stderr."""
+
+    def __init__(self, job_id: str, run: int, *, as_json: bool, one_document: bool) -> None:
+        self._about = {"job_id": job_id, "run": run}
+        self._as_json = as_json
+        self._one_document = one_document
+        self._lines: list[str] = []
+        self._place: LogPlace | None = None
+        self._public = PublicText()
+
+    @staticmethod
+    def note(text: str) -> None:
+        """Say something about the log."""
+        console.err.print(console.escaped(text))
+
+    def add(self, place: LogPlace, part: str) -> None:
+        """Print a part of a log, and before its first one which log it is."""
+        if place != self._place:
+            self._place, self._public = place, PublicText()
+            self.note(f"attempt {place.attempt} of run {place.run}, {place.host}:{place.path}")
+        text = self._public(part) if part else ""
+        if not self._as_json:
+            typer.echo(text, nl=False)
+        elif self._one_document:
+            self._lines += text.splitlines()
+        else:
+            for line in text.splitlines():
+                console.print_line({**self._about, "attempt": place.attempt, "line": line}, as_json=True)
+
+    def end(self) -> None:
+        """Print what is printed as a whole."""
+        if self._as_json and self._place is not None:
+            where = {"attempt": self._place.attempt, "host": self._place.host, "path": str(self._place.path)}
+            console.print_json({**self._about, **where, "lines": self._lines})

@@ -1,0 +1,184 @@
+"""Reads the log of a driver: its last lines, and what comes after them, over rotations.
+
+A log is ``driver.log`` and the files that were rotated out of it, ``driver.log.1`` being the newest of them
+(``driver.log_rotation``). One after the other, the oldest first, they are all that was kept of the output.
+
+Invariant: a reader prints no line twice and leaves none out that was kept, whatever is rotated meanwhile. Kept files
+only ever change their number, so a reader knows them by what does not change.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import Path
+
+from airflow_provider_ha.redaction import PublicText
+
+
+CHUNK = 32 * 1024  # bytes; no secret is looked for in longer texts (``redaction``)
+TAIL_LINES = 20
+TAIL_CHARACTERS = 4000
+_LOOKS = 10  # in vain for the file that a cut log went into, before it is taken for removed
+
+Identity = tuple[int, int, int]
+"""Inode, time of the last change and size of a kept file."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A file that was rotated out of the log."""
+
+    path: Path
+    identity: Identity
+
+
+def last_lines(log: Path, count: int = TAIL_LINES) -> str:
+    """Return the last lines of a log, without secrets, at most ``TAIL_CHARACTERS``; empty when there is nothing.
+
+    :raises OSError: It cannot be read.
+    """
+    reader = LogReader(log, lines=count, most=TAIL_CHARACTERS * 4)
+    text = b"".join(reader.now()).decode(errors="replace")
+    return PublicText()(text).strip("\n")[-TAIL_CHARACTERS:]
+
+
+class LogReader:
+    """Reads a log from its last lines on. For one thread.
+
+    :param log: ``driver.log``.
+    :param lines: How many of the lines that are there already are read.
+    :param most: How many bytes of them at most.
+    :raises OSError: The log cannot be read.
+    """
+
+    def __init__(self, log: Path, *, lines: int, most: float = math.inf) -> None:
+        self._log = log
+        self._looks = 0
+        kept = _kept(log)  # newest first
+        files = [log, *(file.path for file in kept)]
+        index, self._at = _start(files, lines, most)
+        self._there = sum(path.stat().st_size for path in files[: index + 1]) - self._at
+        older = kept[index:]  # than the file to begin with, which is the log itself, or one of the kept
+        self._seen = older[0].identity if older else None
+
+    def now(self) -> Iterator[bytes]:
+        """Yield what was there when the reader was made, and no more: a driver may write faster than this is read.
+
+        :raises OSError: The log cannot be read.
+        """
+        left = self._there
+        while left > 0 and (data := self.read()):
+            yield data[:left]
+            left -= len(data)
+
+    def read(self) -> bytes:
+        """Return what comes next, at most ``CHUNK`` bytes; nothing when there is nothing new yet.
+
+        :raises OSError: The log cannot be read; the next call tries again.
+        """
+        while (unread := self._unread()) is not None:
+            data = _read(unread.path, self._at, unread.identity)
+            if data is None:
+                return b""  # renamed in this moment
+            if data:
+                self._at += len(data)
+                return data
+            self._seen, self._at = unread.identity, 0
+        return self._read_log()
+
+    def _unread(self) -> _Kept | None:
+        """Return the oldest kept file that is not read to its end."""
+        kept = _kept(self._log)
+        new = list(takewhile(lambda file: file.identity != self._seen, kept))
+        if self._seen is not None and new and len(new) == len(kept):
+            self._seen, self._at = None, 0  # so many came that the one we were in is gone
+        return new[-1] if new else None
+
+    def _read_log(self) -> bytes:
+        if self._log.stat().st_size < self._at:  # it is cut; what it held is about to be kept, if it is
+            self._looks += 1
+            if self._looks > _LOOKS:
+                self._looks = self._at = 0
+            return b""
+        self._looks = 0
+        data = _read(self._log, self._at) or b""
+        if self._unread() is not None:
+            return b""  # rotated in this moment: these bytes are in the kept file too
+        self._at += len(data)
+        return data
+
+
+def _kept(log: Path) -> list[_Kept]:
+    """Return the files that were rotated out of *log*, the newest first."""
+    pattern = re.compile(re.escape(log.name) + r"\.(\d+)")
+    numbered = sorted((int(match[1]), path) for path in log.parent.iterdir() if (match := pattern.fullmatch(path.name)))
+    found: dict[Identity, _Kept] = {}
+    for _, path in numbered:
+        try:
+            identity = _identity(path.stat())
+        except FileNotFoundError:  # it has just got another number
+            continue
+        found.setdefault(identity, _Kept(path, identity))
+    return list(found.values())
+
+
+def _identity(status: os.stat_result) -> Identity:
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def _start(files: Sequence[Path], lines: int, most: float) -> tuple[int, int]:
+    """Return where the last *lines* begin: index of the file and offset in it.
+
+    :param files: The newest first.
+    """
+    if lines == 0:
+        return 0, files[0].stat().st_size
+    for index, path in enumerate(files):
+        with path.open("rb") as file:
+            at = file.seek(0, os.SEEK_END)
+            last = at - 1 if index == 0 else -1  # the end of the last line begins no other
+            while at > 0:
+                if most <= 0:
+                    return index, at
+                start = at - int(min(CHUNK, at, most))
+                file.seek(start)
+                ends = [start + found.start() for found in re.finditer(b"\n", file.read(at - start))]
+                ends = [end for end in ends if end != last]
+                if len(ends) >= lines:
+                    return index, ends[-lines] + 1
+                lines, most, at = lines - len(ends), most - (at - start), start
+    return len(files) - 1, 0
+
+
+def _read(path: Path, at: int, identity: Identity | None = None) -> bytes | None:
+    """Return the bytes from *at* on; ``None`` when the file is another one than it was."""
+    try:
+        with path.open("rb") as file:
+            if identity is not None and _identity(os.fstat(file.fileno())) != identity:
+                return None
+            file.seek(at)
+            return file.read(CHUNK)
+    except FileNotFoundError:
+        if identity is None:
+            raise
+        return None
+
+
+def whole_lines(pieces: Iterable[bytes]) -> Iterable[str]:
+    """Yield the text of *pieces* in parts that end with a line, for as long as a line is not longer than ``CHUNK``."""
+    rest = b""
+    for piece in pieces:
+        rest += piece
+        head, end, rest = rest.rpartition(b"\n")
+        if end:
+            yield (head + end).decode(errors="replace")
+        if len(rest) >= CHUNK:
+            yield rest.decode(errors="replace")
+            rest = b""
+    if rest:
+        yield rest.decode(errors="replace")

@@ -1,0 +1,47 @@
+"""What a task's log says of the driver's: where it lies, how to read it, and its last lines when the driver is lost.
+
+Invariant: nothing of it can fail a task, or keep a recovery waiting for more than a read. None of it is in an event of
+a trigger or in XCom: a driver's output is for people.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_provider_ha.errors import HaError
+
+
+if TYPE_CHECKING:
+    from airflow_provider_ha.submit.client import HaClient
+
+
+def where_is_log(client: HaClient, job_id: str, run: int) -> str:
+    """Return a sentence about where the log of the newest driver of a run lies; empty when none was started yet."""
+    from airflow_provider_ha.jobs.log_place import newest_log  # noqa: PLC0415  # brings pydantic
+
+    try:
+        place = newest_log(job_id, client.context(job_id).runs.get(run))
+    except HaError:
+        return ""
+    return f"The log of its driver: {place}" if place is not None else ""
+
+
+def last_words_of(client: HaClient, job_id: str, run: int, attempt: int | None = None) -> str:
+    """Return where the log of a driver lies, and its last lines without secrets; empty when nothing is known.
+
+    :param attempt: The newest one that was started when left out.
+    """
+    from airflow_provider_ha.jobs.log_place import log_place  # noqa: PLC0415  # brings pydantic
+    from airflow_provider_ha.submit.driver_logs import choose, last_words  # noqa: PLC0415  # brings kazoo and boto3
+
+    try:
+        job = client.context(job_id)
+        view = job.runs.get(run)
+        submission = choose(job_id, view, attempt)
+        place, words = log_place(job_id, run, submission), last_words(job, view, submission)
+    except HaError:
+        return ""
+    if place is None:
+        return ""
+    said = f"Its last lines:\n{words}" if words else "Its last lines are not known on this host."
+    return f"The log of attempt {place.attempt}: {place}. {said}"

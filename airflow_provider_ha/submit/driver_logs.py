@@ -1,0 +1,124 @@
+"""Find the log of a job's driver, from any host: the file is read where it is, and named where it is not.
+
+A log lies in the work root. Where that is shared every host can read it; else only the one that ran the driver.
+"""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import replace
+
+from airflow_provider_ha.errors import HaError, JobStateError, LogMissingError
+from airflow_provider_ha.jobs.driver_log import last_lines
+from airflow_provider_ha.jobs.driver_spec import LOG_FILE
+from airflow_provider_ha.jobs.log_place import LogPlace, log_place
+from airflow_provider_ha.jobs.runs import RunView, SubmissionView
+from airflow_provider_ha.redaction import remember, secret_values, secrets_of
+from airflow_provider_ha.submit.context import JobContext
+
+
+def choose(job_id: str, view: RunView, attempt: int | None = None) -> SubmissionView:
+    """Return the submission whose log is meant.
+
+    :param attempt: Its number; left out: the newest one that was started, else the newest.
+    :raises JobStateError: The run has no such submission.
+    """
+    if attempt is None:
+        started = [each for each in view.submissions if each.started is not None]
+        if not view.submissions:
+            raise JobStateError(
+                f"run {view.run.number} of job {job_id!r} was never submitted: it has no log",
+                next_step=f"Look with `spark-ha job show {job_id}` what it waits for",
+            )
+        return started[-1] if started else view.submissions[-1]
+    found = {each.submission.attempt: each for each in view.submissions}
+    if attempt not in found:
+        known = ", ".join(map(str, found)) or "none"
+        raise JobStateError(
+            f"run {view.run.number} of job {job_id!r} has no attempt {attempt}",
+            next_step=f"Choose one of: {known}",
+        )
+    return found[attempt]
+
+
+def find_log(job: JobContext, run: int, view: SubmissionView) -> LogPlace:
+    """Return the log of a submission, which this host has.
+
+    :raises LogMissingError: This host does not have it, or nobody has: says which, with host and path.
+    """
+    place, attempt = _own_place(job, run, view), view.submission.attempt
+    which = f"attempt {attempt} of run {run} of job {job.job_id!r}"
+    why = f": {view.exit.reason}" if view.exit and view.exit.reason else ""
+    if place is None:
+        raise LogMissingError(
+            f"{which} has no log, because its driver was not started{why}",
+            next_step="" if why else f"Look with `spark-ha job show {job.job_id}` what it waits for",
+        )
+    if not place.path.exists():
+        raise _missing(place, which, why)
+    return place
+
+
+def is_pending(job: JobContext, run: int, view: SubmissionView) -> bool:
+    """Whether the log is about to be written on this host: the submission is there and has not ended."""
+    place = _own_place(job, run, view)
+    return view.exit is None and (place is None or (not place.path.exists() and place.path.parent.is_dir()))
+
+
+def _own_place(job: JobContext, run: int, view: SubmissionView) -> LogPlace | None:
+    """Return where this host would have the log: a record in ZooKeeper must not name the file that is read."""
+    place = log_place(job.job_id, run, view)
+    if place is None:
+        return None
+    return replace(place, path=job.config.work_path / job.keys.application(run, place.attempt) / LOG_FILE)
+
+
+def _missing(place: LogPlace, which: str, why: str) -> LogMissingError:
+    here = socket.gethostname()
+    if place.path.parent.is_dir():
+        supervisor = place.path.with_name("supervisor.log")
+        return LogMissingError(
+            f"the driver of {which} has written no log {place.path} on {here}{why}",
+            next_step=f"Read what its supervisor says in {supervisor}",
+        )
+    if place.host != here:
+        return LogMissingError(
+            f"the log of {which} is not on this host, {here}: the driver ran on {place.host}, and its log is "
+            f"{place.path} there",
+            next_step=f"Run `{place.command}` on {place.host}",
+        )
+    return LogMissingError(
+        f"the log of {which} is gone: {here} does not have {place.path} any more",
+        next_step="The directories of the 10 newest attempts of a job stay; read the log of a later one",
+    )
+
+
+def hide_secrets(job: JobContext, view: RunView) -> bool:
+    """Hide the secrets of the connection and of the run's graph in what this process shows from now on.
+
+    Returns whether the graph could be read: without it, only what looks like a secret is hidden.
+    """
+    remember(secrets_of(job.config))
+    try:
+        graph = job.graph(view.run.graph)
+    except HaError:
+        return False
+    remember(secret_values(graph.conf) | secret_values(graph.env))
+    return True
+
+
+def last_words(job: JobContext, view: RunView, submission: SubmissionView) -> str:
+    """Return the last lines of a driver's log, without secrets; empty when neither file nor record has any.
+
+    The supervisor leaves them with the proof of death, for hosts that do not have the file.
+    """
+    if submission.exit is not None and submission.exit.last_lines:
+        return submission.exit.last_lines
+    place = _own_place(job, view.run.number, submission)
+    if place is None:
+        return ""
+    hide_secrets(job, view)
+    try:
+        return last_lines(place.path)
+    except OSError:
+        return ""

@@ -1,0 +1,64 @@
+"""Spark's level under a real spark-submit: WARN, unless somebody has chosen another one."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ha.testing.waiting import wait_until
+from tests import driver_helpers
+from tests.driver_helpers import APPS, CONF, PATIENCE, ManagedJob, Stream
+
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+BATCH = "MicroBatchExecution"  # Spark says at INFO what each batch did
+OWN = """
+rootLogger.level = info
+rootLogger.appenderRef.stderr.ref = own
+appender.own.type = Console
+appender.own.name = own
+appender.own.target = SYSTEM_ERR
+appender.own.layout.type = PatternLayout
+appender.own.layout.pattern = OWN %p %c{1}: %m%n
+"""
+
+
+def log_of_first_batches(job: ManagedJob, stream: Stream, conf: dict[str, str]) -> str:
+    """Return what a driver has logged up to its first checkpoints."""
+    stream.feed(2)
+    run = job.submit(APPS / "counts.py", [*stream.arguments, "0.1"], conf=conf)
+    process = job.start(run)
+    wait_until(lambda: job.newest_checkpoint(), timeout=PATIENCE, what="the first checkpoint")
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait(PATIENCE)
+    return job.log(run)
+
+
+@pytest.fixture(autouse=True)
+def no_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The conf of the tests' drivers chooses none."""
+    monkeypatch.setattr(driver_helpers, "CONF", {key: CONF[key] for key in CONF if key != "spark.log.level"})
+
+
+def test_nothing_is_logged_of_a_batch_that_works(job: ManagedJob, stream: Stream) -> None:
+    log = log_of_first_batches(job, stream, {})
+
+    assert f"INFO {BATCH}" not in log
+
+
+def test_a_level_in_the_jobs_conf_wins(job: ManagedJob, stream: Stream) -> None:
+    log = log_of_first_batches(job, stream, {"spark.log.level": "INFO"})
+
+    assert f"INFO {BATCH}" in log
+
+
+def test_an_own_log4j_configuration_wins(job: ManagedJob, stream: Stream, tmp_path: Path) -> None:
+    (tmp_path / "log4j2.properties").write_text(OWN)
+    options = f"{CONF['spark.driver.extraJavaOptions']} -Dlog4j2.configurationFile={tmp_path}/log4j2.properties"
+
+    log = log_of_first_batches(job, stream, {"spark.driver.extraJavaOptions": options})
+
+    assert f"OWN INFO {BATCH}" in log
