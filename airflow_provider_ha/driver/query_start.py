@@ -171,17 +171,18 @@ class QueryStarter:
             raise self._lifecycle.refuse(error) from None
         self._ledger.note(checked.name, described(checked.sink))
         self._registry.begin(self._resting(checked, steps))
-        handle = None
+        directory = self._origin.directory / checked.name
+        handle, committed = None, -1
         try:
             if self._replay(checked, steps):
+                committed = progress(directory).committed
                 handle = self._calls.start(writer, path)
         finally:
             if handle is None:
                 self._registry.give_up(checked.name)
         if handle is None:
             return None
-        directory = self._origin.directory / checked.name
-        self._registry.add(StartedQuery(checked.name, handle, checked.sink, directory, replayed=len(steps)))
+        self._registry.add(StartedQuery(checked.name, handle, checked.sink, directory, len(steps), committed))
         log.info("query %s started at %s after %d replayed batches", checked.name, progress(directory), len(steps))
         return handle
 

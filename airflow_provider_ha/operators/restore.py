@@ -50,7 +50,8 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
         driver are dead.
     :param driver_memory: Another memory of the driver's JVM.
     :param name: Another application name.
-    :param wait_for: ``"running"``: succeed once a leader is there, its epoch is known and it says RUNNING.
+    :param wait_for: ``"running"``: succeed once a leader is there, its epoch is known and it says RUNNING: each query
+        that the script has started has committed a batch, or its first trigger found no data.
         ``"finished"``: follow the run to its end, and submit it again whenever its driver is lost.
     :param force: Act although the job belongs to another DAG (``job_owner`` of the operator that submitted it).
     :param when_killed: What a user's mark-failed or mark-success of the waiting task does to the job: ``"detach"``

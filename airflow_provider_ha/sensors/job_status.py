@@ -23,7 +23,9 @@ class SparkHaJobStatusSensor(SparkHaBaseSensor):
 
     :param job_id: Stable id of the job.
     :param target_states: Names of states: ``SUBMITTED``, ``STARTING``, ``RUNNING``, ``STOPPING``, ``LOST``,
-        ``FINISHED``, ``CANCELED``, ``FAILED``.
+        ``FINISHED``, ``CANCELED``, ``FAILED``. ``RUNNING`` means that each query that the script has started has
+        committed a batch since then, or that its first trigger found no data; name ``FINISHED`` beside it for a job
+        that ends by itself (``availableNow``), which may do so before it is seen RUNNING.
     :param spark_ha_conn_id: Connection of type ``spark_ha``.
     :param poll_interval: Seconds between two looks of the trigger when no watch fires.
     """
