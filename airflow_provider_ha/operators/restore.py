@@ -31,7 +31,8 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
         last name is the query's, or query -> path.
     :param sinks: Of these: query -> output directory of its file sink, or ``"foreachBatch"``, or another format.
     :param source_job: Job that the checkpoint belongs to; *job_id* when left out.
-    :param want: ``"latest"``, ``"checkpoint-<n>"``, ``"savepoint-<id>"`` or ``"before <time>"``.
+    :param want: ``"latest"``, ``"checkpoint-<n>"``, ``"savepoint-<id>"`` (also the beginning of an id, or a label) or
+        ``"before <time>"``.
     :param fallback: Whether an older candidate may be taken when a newer one is known to be bad.
     :param output_mode: For another output directory: ``"continue"`` (its log names the old files) or ``"fresh"`` (it
         holds only what is new).
