@@ -24,7 +24,7 @@ from airflow_provider_ha.errors import (
 from airflow_provider_ha.jobs.jobs import create_job
 from airflow_provider_ha.jobs.model import Blob, GraphPointer, JobState, LeaderInfo, Run, StartPoint
 from airflow_provider_ha.submit.context import JobContext
-from airflow_provider_ha.submit.launch import ensure_submitted
+from airflow_provider_ha.submit.launch import ensure_submitted, refuse_this_host
 from airflow_provider_ha.submit.requests import SubmittedRun
 
 
@@ -53,6 +53,7 @@ def submit_run(job: JobContext, request_id: str, prepare: Callable[[], Prepared]
     :param request_id: Who asks. The run of a request is found again, unless it FAILED: then the request makes another.
     :param prepare: Uploads what the run needs. Called only when a run is to be made: a refusal changes nothing.
     :raises JobStateError: The job has a live run of another request.
+    :raises ConfigurationError: A driver would not outlive the task on this host; nothing was made.
     """
     _check_request_id(request_id)
     while True:
@@ -63,6 +64,7 @@ def submit_run(job: JobContext, request_id: str, prepare: Callable[[], Prepared]
                 job_id=job.job_id, run=number, attempt=ensure_submitted(job, number, by=request_id), created=False
             )
         _refuse_live_run(job, numbers)
+        refuse_this_host(job)
         prepared = prepare()
         create_job(job.coordinator, job.paths)
         run = Run(
