@@ -89,6 +89,30 @@ def progress(what: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: shown.update(task, completed=done, total=total)
 
 
+@contextmanager
+def phases(*, quiet: bool) -> Iterator[Callable[[str, float], None]]:
+    """Show on stderr what a wait waits for: one line that changes at a terminal, else one line per change.
+
+    :param quiet: Show nothing: a program reads the answer.
+    :returns: What is to be told again and again: the phase, and the seconds since the wait began.
+    """
+    if quiet:
+        yield lambda *_: None
+    elif err.is_terminal:
+        with err.status("waiting") as status:
+            yield lambda phase, seconds: status.update(f"{seconds:.0f} s  {escaped(phase)}")
+    else:
+        said: list[str] = []
+
+        def say(phase: str, seconds: float) -> None:
+            if said[-1:] != [phase]:
+                said.append(phase)
+                err.print(f"{seconds:.0f} s  {phase}", markup=False)
+                err.file.flush()
+
+        yield say
+
+
 def print_line(fields: Mapping[str, object], *, as_json: bool) -> None:
     """Print one thing that happened, at once: for a command that goes on."""
     text = json.dumps(plain(fields), default=str) if as_json else "  ".join(_cell(value) for value in fields.values())

@@ -86,7 +86,11 @@ def publisher(job: Job, live: Path, registry: QueryRegistry) -> Publisher:
 def stop_job(publisher: Publisher, registry: QueryRegistry, live: Path, ended: dict[str, Any]) -> StopJob:
     lifecycle = Lifecycle()
     lifecycle.script_ended.set()
-    writer: Any = SimpleNamespace(set_state=lambda _: None, end=lambda state, **said: ended.update(said, state=state))
+    writer: Any = SimpleNamespace(
+        set_state=lambda *_: None,
+        set_message=lambda _: None,
+        end=lambda state, **said: ended.update(said, state=state),
+    )
     return StopJob(writer, publisher, registry, lifecycle, MainThread(), live, lambda _: {}, lambda _: {})
 
 
