@@ -26,6 +26,7 @@ err = Console(stderr=True, soft_wrap=True, highlight=False)
 _ONE_LINE = 10_000  # columns
 # A record in JSON has its moments with microseconds.
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
+_DIGEST, _DIGEST_SHOWN = re.compile("[0-9a-f]{64}"), 12  # as in `spark-ha tree`
 _NONE = "-"
 _FRACTION = re.compile(r"\.\d+")
 
@@ -148,7 +149,7 @@ def _cell(value: object) -> str:
 
 
 def text_of(value: object) -> str:
-    """Return a value as people read it: no Python, and moments to the second.
+    """Return a value as people read it: no Python, moments to the second, and of a sha256 its beginning.
 
     What has parts is written as ``name=value`` words, a list with commas, and what there is none of as a dash.
     """
@@ -167,7 +168,9 @@ def _word(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     text = value.isoformat() if isinstance(value, datetime) else "" if value is None else str(value)
-    return _FRACTION.sub("", text).replace("+00:00", "Z") if _MOMENT.fullmatch(text) else text
+    if _MOMENT.fullmatch(text):
+        return _FRACTION.sub("", text).replace("+00:00", "Z")
+    return text[:_DIGEST_SHOWN] if _DIGEST.fullmatch(text) else text
 
 
 def _part(value: object) -> str:

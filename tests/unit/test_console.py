@@ -40,6 +40,7 @@ class Place:
         ({"since": "2026-11-22T19:10:13.123456Z"}, "since=2026-11-22T19:10:13Z"),
         ("at 2026-11-22T19:10:13.123456Z it ended", "at 2026-11-22T19:10:13.123456Z it ended"),
         ("1.50", "1.50"),
+        ("0123456789abcdef" * 4, "0123456789ab"),
     ],
 )
 def test_a_value_is_shown_without_python(value: Any, shown: str) -> None:
