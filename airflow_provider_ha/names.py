@@ -15,6 +15,7 @@ from airflow_provider_ha.errors import ConfigurationError
 # Children of the cluster node that are not jobs.
 RESERVED_JOB_IDS = frozenset({"resource_manager_lock", "to_delete", "quarantine", "zookeeper"})
 
+SHORT_NAME = 40  # characters: what fits into a column, and into what a person copies
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,126}[A-Za-z0-9])?")
 
 
@@ -44,6 +45,17 @@ def check_name(name: str, what: str) -> str:
             next_step="Use 1 to 128 letters, digits, dots, dashes or underscores; the first and last a letter or digit",
         )
     return name
+
+
+def short_name(name: str) -> str:
+    """Return a safe name in at most 40 characters: a longer one keeps its beginning, and a digest of all of it.
+
+    One name has one short name, so what is made under it is found again.
+    """
+    if len(name) <= SHORT_NAME:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:12]
+    return f"{name[: SHORT_NAME - len(digest) - 1].rstrip('-._')}-{digest}"
 
 
 def safe_segment(text: str) -> str:

@@ -12,6 +12,7 @@ import typer
 from airflow_provider_ha.checkpoints.comparison.compare import compare
 from airflow_provider_ha.checkpoints.comparison.side import read_side
 from airflow_provider_ha.checkpoints.directories.places import is_s3
+from airflow_provider_ha.checkpoints.retained.named import named_savepoint
 from airflow_provider_ha.checkpoints.retained.pointers import lease_name
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.comparison_report import print_comparison
@@ -109,7 +110,7 @@ def _of_number(held: ExitStack, client: HaClient, job_id: str, word: str) -> Sid
     number = int(word) if word.isascii() and word.isdigit() else None
     # A lease would make the nodes of what does not exist; what does is read again below, under the lease.
     if number is None:
-        found.savepoints.pointer(word)
+        word = named_savepoint(found.savepoints, word).savepoint_id
     else:
         found.checkpoints.pointer(number)
     name = f"savepoint-{word}" if number is None else lease_name(number)

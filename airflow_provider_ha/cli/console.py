@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
+from datetime import datetime
+from enum import Enum
 from typing import Any
 
 from pydantic import BaseModel
@@ -21,6 +24,11 @@ from airflow_provider_ha.errors import HaError
 out = Console(soft_wrap=True, highlight=False)
 err = Console(stderr=True, soft_wrap=True, highlight=False)
 _ONE_LINE = 10_000  # columns
+# A record in JSON has its moments with microseconds.
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
+_DIGEST, _DIGEST_SHOWN = re.compile("[0-9a-f]{64}"), 12  # as in `spark-ha tree`
+_NONE = "-"
+_FRACTION = re.compile(r"\.\d+")
 
 
 def print_json(document: Any) -> None:
@@ -63,7 +71,7 @@ def print_fields(fields: dict[str, object]) -> None:
     table.add_column(overflow="fold")
     for name, value in fields.items():
         table.add_row(name, _cell(value))
-    out.print(table)
+    _print_wide(table)
 
 
 def print_tree(tree: Tree) -> None:
@@ -80,6 +88,30 @@ def progress(what: str) -> Iterator[Callable[[int, int], None]]:
     with Progress(console=err, transient=True, disable=not err.is_terminal) as shown:
         task = shown.add_task(what, total=None)
         yield lambda done, total: shown.update(task, completed=done, total=total)
+
+
+@contextmanager
+def phases(*, quiet: bool) -> Iterator[Callable[[str, float], None]]:
+    """Show on stderr what a wait waits for: one line that changes at a terminal, else one line per change.
+
+    :param quiet: Show nothing: a program reads the answer.
+    :returns: What is to be told again and again: the phase, and the seconds since the wait began.
+    """
+    if quiet:
+        yield lambda *_: None
+    elif err.is_terminal:
+        with err.status("waiting") as status:
+            yield lambda phase, seconds: status.update(f"{seconds:.0f} s  {escaped(phase)}")
+    else:
+        said: list[str] = []
+
+        def say(phase: str, seconds: float) -> None:
+            if said[-1:] != [phase]:
+                said.append(phase)
+                err.print(f"{seconds:.0f} s  {phase}", markup=False)
+                err.file.flush()
+
+        yield say
 
 
 def print_line(fields: Mapping[str, object], *, as_json: bool) -> None:
@@ -118,7 +150,38 @@ def _print_wide(shown: Table | Tree) -> None:
 
 
 def _cell(value: object) -> str:
-    return "-" if value is None else escaped(str(value))
+    return escaped(text_of(value))
+
+
+def text_of(value: object) -> str:
+    """Return a value as people read it: no Python, moments to the second, and of a sha256 its beginning.
+
+    What has parts is written as ``name=value`` words, a list with commas, and what there is none of as a dash.
+    """
+    if isinstance(value, BaseModel) or (is_dataclass(value) and not isinstance(value, type)):
+        value = plain(value)
+    if isinstance(value, Mapping):
+        return " ".join(f"{name}={_part(part)}" for name, part in value.items()) or _NONE
+    if isinstance(value, list | tuple):
+        return ", ".join(text_of(part) for part in value) or _NONE
+    return _word(value) or _NONE
+
+
+def _word(value: object) -> str:
+    if isinstance(value, Enum):
+        value = value.value
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    text = value.isoformat() if isinstance(value, datetime) else "" if value is None else str(value)
+    if _MOMENT.fullmatch(text):
+        return _FRACTION.sub("", text).replace("+00:00", "Z")
+    return text[:_DIGEST_SHOWN] if _DIGEST.fullmatch(text) else text
+
+
+def _part(value: object) -> str:
+    """Return what a name of several has; in brackets where it would run into the next one."""
+    text = text_of(value)
+    return f"({text})" if isinstance(value, Mapping | list | tuple) and len(value) else text
 
 
 def escaped(text: str) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import getpass
 import os
 import socket
+import time
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -13,8 +15,9 @@ from tenacity import Retrying, retry_if_result, stop_after_delay, wait_exponenti
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.session import answer
 from airflow_provider_ha.clock import new_id
-from airflow_provider_ha.errors import OutcomeUnknownError
+from airflow_provider_ha.errors import HaError, OutcomeUnknownError
 from airflow_provider_ha.jobs.model import Operation, OperationState
+from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.submit.client import JobClient
 
 
@@ -37,7 +40,8 @@ def await_operation(job: JobClient, operation: Operation, *, seconds: float, as_
     :raises OutcomeUnknownError: There was no answer in time; the operation may still be carried out.
     """
     if seconds:
-        operation = _final(job, operation, seconds)
+        with console.phases(quiet=as_json) as tell:
+            operation = _final(job, operation, seconds, tell)
     if as_json:
         console.print_json(operation)
     else:
@@ -52,17 +56,45 @@ def await_operation(job: JobClient, operation: Operation, *, seconds: float, as_
     answer(yes=operation.state is OperationState.COMPLETED or not seconds)
 
 
-def _final(job: JobClient, operation: Operation, seconds: float) -> Operation:
+def _final(job: JobClient, operation: Operation, seconds: float, tell: Callable[[str, float], None]) -> Operation:
+    begin = time.monotonic()
+
+    def look() -> Operation | None:
+        found = job.operation(operation.operation_id)
+        if found is None or not found.state.final:
+            tell(_phase(job, found), time.monotonic() - begin)
+        return found
+
     waiting = Retrying(
         stop=stop_after_delay(seconds),
         wait=wait_exponential(multiplier=0.1, max=2),
         retry=retry_if_result(lambda found: found is None or not found.state.final),
         retry_error_callback=lambda state: state.outcome.result() if state.outcome else None,
     )
-    found = waiting(job.operation, operation.operation_id)
+    found = waiting(look)
     if found is None or not found.state.final:
         raise OutcomeUnknownError(
             f"operation {operation.operation_id!r} of job {job.job_id!r} was not answered within {seconds:g} s",
             next_step=f"Look with `spark-ha job show {job.job_id}` whether somebody leads the job; the request stays",
         )
     return found
+
+
+def _phase(job: JobClient, operation: Operation | None) -> str:
+    """Return what is being waited for, for people."""
+    try:
+        snapshot = job.snapshot()
+    except HaError as error:
+        return f"the job cannot be read at the moment: {error.message}"
+    return phase_of(snapshot, operation)
+
+
+def phase_of(snapshot: JobSnapshot, operation: Operation | None) -> str:
+    """Return what an operation that has no answer yet waits for. Pure."""
+    leader, status = snapshot.leader, snapshot.status
+    if leader is None:
+        return f"{snapshot.state.value}: nobody leads the job, the next driver takes the request up"
+    if operation is None or operation.state is OperationState.REQUESTED:
+        return f"{snapshot.state.value}: asked the driver on {leader.host} (epoch {leader.epoch})"
+    said = status.message if status is not None and status.epoch == leader.epoch else ""
+    return f"{snapshot.state.value}: {said or 'the driver works on it'}"

@@ -8,9 +8,10 @@ import typer
 
 from airflow_provider_ha.checkpoints.directories.places import is_s3
 from airflow_provider_ha.checkpoints.retained.collector import MANY
+from airflow_provider_ha.checkpoints.retained.named import named_savepoint
 from airflow_provider_ha.cli import console, drill, savepoint_files, savepoint_import, savepoint_s3
 from airflow_provider_ha.cli.requests import WaitSeconds, await_operation, operation_id, who
-from airflow_provider_ha.cli.savepoint_target import SavepointOf
+from airflow_provider_ha.cli.savepoint_target import SAVEPOINT_HELP, SavepointOf
 from airflow_provider_ha.cli.session import AsJson, Force, JobId, cluster
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.submit.job_owner import Acting
@@ -33,7 +34,7 @@ app.command()(savepoint_s3.sweep)
 app.command("drill")(drill.run_drill)
 app.command("drills")(drill.list_drills)
 
-SavepointId = Annotated[str, typer.Argument(help="Id of the savepoint.", metavar="SAVEPOINT")]
+SavepointId = Annotated[str, typer.Argument(help=SAVEPOINT_HELP, metavar="SAVEPOINT")]
 
 
 @app.command("list")
@@ -78,7 +79,8 @@ def list_savepoints(context: typer.Context, job_id: JobId, as_json: AsJson = Fal
 def show(context: typer.Context, job_id: JobId, savepoint_id: SavepointId, as_json: AsJson = False) -> None:
     """Show one savepoint with its cut and its files. Exit 1: there is no such savepoint."""
     with cluster(context, as_json=as_json) as client:
-        savepoint = client.job(job_id).savepoints.load(savepoint_id)
+        store = client.job(job_id).savepoints
+        savepoint = store.load(named_savepoint(store, savepoint_id))
     if as_json:
         console.print_json(savepoint)
         return
@@ -159,9 +161,12 @@ def dispose(
         raise typer.BadParameter("name the savepoint of the job", param_hint="SAVEPOINT")
     with cluster(context, as_json=as_json) as client:
         job = client.job(target, acting=Acting(force=force))
-        job.savepoints.load(savepoint_id)
+        found = named_savepoint(job.savepoints, savepoint_id)
+        savepoint_id = found.savepoint_id
+        job.savepoints.load(found)
         if not yes:
-            typer.confirm(f"Remove savepoint {savepoint_id} of job {target} for good?", abort=True)
+            label = f" ({found.label})" if found.label else ""
+            typer.confirm(f"Remove savepoint {savepoint_id}{label} of job {target} for good?", abort=True)
         job.dispose_savepoint(savepoint_id, requested_by=who())
     if as_json:
         console.print_json({"job_id": target, "savepoint_id": savepoint_id, "disposed": True})

@@ -16,6 +16,7 @@ import typer
 
 from airflow_provider_ha.checkpoints.model import Savepoint
 from airflow_provider_ha.checkpoints.portable.directory import read_savepoint
+from airflow_provider_ha.checkpoints.retained.named import named_savepoint
 from airflow_provider_ha.cli.requests import who
 from airflow_provider_ha.cli.session import cluster, reported
 from airflow_provider_ha.coordination.leases import hold
@@ -30,9 +31,8 @@ Target = Annotated[
         metavar="PATH|URI|JOB",
     ),
 ]
-SavepointOf = Annotated[
-    str | None, typer.Argument(help="Id of the savepoint, when a job is named.", metavar="[SAVEPOINT]")
-]
+SAVEPOINT_HELP = "Id of the savepoint of the job, the beginning of it, or its label."
+SavepointOf = Annotated[str | None, typer.Argument(help=SAVEPOINT_HELP, metavar="[SAVEPOINT]")]
 
 # Long enough for an archive of a terabyte. The lease ends with the command; only a killed one leaves it.
 _LEASE_SECONDS = 6 * 3600.0
@@ -108,7 +108,8 @@ def located(
     if path is None and savepoint_id is not None:
         with cluster(context, as_json=as_json) as client:
             job, store = client.context(target), client.job(target).savepoints
-            store.pointer(savepoint_id)  # a lease would make the nodes of what does not exist
+            # A lease would make the nodes of what does not exist.
+            savepoint_id = named_savepoint(store, savepoint_id).savepoint_id
             lease = hold(
                 job.coordinator,
                 job.paths,

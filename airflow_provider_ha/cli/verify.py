@@ -15,6 +15,7 @@ from airflow_provider_ha.checkpoints.directories.places import directory_at
 from airflow_provider_ha.checkpoints.format.releases import installed_version, release
 from airflow_provider_ha.checkpoints.format.tree import Directory
 from airflow_provider_ha.checkpoints.verification.crew import cores
+from airflow_provider_ha.checkpoints.verification.misnamed import refuse_misnamed
 from airflow_provider_ha.checkpoints.verification.report import Report
 from airflow_provider_ha.checkpoints.verification.verify import verify
 from airflow_provider_ha.cli import console
@@ -133,6 +134,7 @@ def verify_directory(
                     env=os.environ,
                     progress_to=show,
                 )
+            refuse_misnamed(path, directory, proof.verification)
             answer = _print_proof(path, proof, as_json=as_json)
         else:
             if any(word is not None for word in (arguments, batch, application, query, conf, heap, deadline, scratch)):
@@ -149,6 +151,7 @@ def verify_directory(
                     tell=tell,
                     processes=processes,
                 )
+            refuse_misnamed(path, directory, report)
             answer = _print_report(path, report, as_json=as_json)
     raise typer.Exit(_ANSWER[answer])
 

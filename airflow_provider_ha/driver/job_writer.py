@@ -94,6 +94,11 @@ class JobWriter:
             if not self._ended:
                 self._state, self._message = state, public(message)
 
+    def set_message(self, message: str) -> None:
+        """Note what is wrong while the state stays what it is; as :meth:`set_state`."""
+        with self._lock:
+            self.set_state(self._state, message)
+
     def publish_status(self, checkpoint: int | None) -> None:
         """Write the status when the state, the message, the newest checkpoint or what is not started yet changed."""
         resting = tuple(query.name for query in self._registry.resting)

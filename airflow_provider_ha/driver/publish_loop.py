@@ -45,6 +45,7 @@ class PublishLoop:
         self._settled = settled
         self._lifecycle = lifecycle
         self._failed = failed
+        self._runs = False
         self._removal = RemovalLoop(clean, failed)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="publisher", daemon=True)
@@ -64,20 +65,33 @@ class PublishLoop:
         """Do what is due; returns the seconds until the next tick."""
         try:
             if not self._lifecycle.stopping.is_set():
+                standing = self._standing() if self._registry.settled else None
+                if standing is not None and not self._lifecycle.stopping.is_set():
+                    self._writer.set_state(*standing)
                 if self._publisher.tick() is not None:
                     self._removal.wake()
                 if self._registry.settled:
                     self._settled()
-                    self._writer.set_state(JobState.RUNNING, self._registry.missing())
             self._writer.publish_status(self._publisher.latest)
         except LeadershipError:
             raise
         except HaError as error:
             log.warning("no checkpoint: %s", error)
-            self._writer.set_state(JobState.RUNNING, f"no checkpoint: {error.message}")
+            self._writer.set_message(f"no checkpoint: {error.message}")
             self._tell()
             return PAUSE_AFTER_FAILURE
         return TICK_SECONDS
+
+    def _standing(self) -> tuple[JobState, str]:
+        """Return how a job stands whose script is set up.
+
+        What has been RUNNING stays so: a query that the script starts later does not make the job start again.
+        """
+        waiting = "" if self._runs else self._registry.not_working()
+        if waiting:
+            return JobState.STARTING, waiting
+        self._runs = True
+        return JobState.RUNNING, self._registry.missing()
 
     def _tell(self) -> None:
         """Write the reason into the status now: while it lasts, no tick comes to its end."""

@@ -6,6 +6,7 @@ the script stopped and started again only the newest handle counts.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from airflow_provider_ha.driver.writer_notes import SinkSpec
 from airflow_provider_ha.jobs.model import QueryStatus
 
 
+log = logging.getLogger(__name__)
 # A script that never waits (it loops and sleeps) counts as set up this many seconds after its last start().
 SETTLE_SECONDS = 30.0
 
@@ -31,6 +33,7 @@ class StartedQuery:
     :param handle: pyspark's ``StreamingQuery``.
     :param directory: Its checkpoint location in this epoch.
     :param replayed: Batches that were executed again before it really started.
+    :param committed_before: Highest batch that was committed when it was started; -1 for none.
     """
 
     name: str
@@ -38,6 +41,7 @@ class StartedQuery:
     sink: SinkSpec
     directory: Path
     replayed: int = 0
+    committed_before: int = -1
 
     def sink_now(self) -> QuerySink:
         """Return what the sink has now."""
@@ -57,6 +61,21 @@ class StartedQuery:
             sink=str(self.sink.path) if self.sink.path else self.sink.source,
             replayed=self.replayed,
         )
+
+    def first_trigger_is_over(self) -> bool:
+        """Whether it has committed a batch since it was started, or its first trigger found no data.
+
+        Spark reports progress for the first time at the end of the first trigger, also of one without data.
+        """
+        if progress(self.directory).committed > self.committed_before:
+            return True
+        try:
+            if self.handle._jsq.lastProgress() is not None:  # noqa: SLF001  # pyspark's own converts all of it
+                return True
+            return not self.handle.isActive and self.failure() is None
+        except Exception as error:  # noqa: BLE001  # a JVM that does not answer has not said that it works
+            log.debug("query %s does not say whether its first trigger is over: %s", self.name, error)
+            return False
 
     def failure(self) -> str | None:
         """Return why the query failed, or ``None``."""
@@ -144,6 +163,18 @@ class QueryRegistry:
         begun = self.begun
         names = [repr(query.name) for query in self.resting if query.name not in begun]
         return f"the script has not started {', '.join(names)}, which the run had before" if names else ""
+
+    def not_working(self) -> str:
+        """Return which queries keep the job from being RUNNING, and why; empty when there is none.
+
+        A query that the script has not begun to start is none of them while another one works: when it is started, and
+        whether at all, is up to the script. See :meth:`missing`.
+        """
+        started = self.started
+        if not started:
+            return self.missing() or "the script has not started a query"
+        names = [repr(query.name) for query in started if not query.first_trigger_is_over()]
+        return f"waiting for the first batch of {', '.join(names)}" if names else ""
 
     def find(self, handle: Any) -> StartedQuery | None:
         """Return the query of a pyspark handle: scripts also get handles from ``spark.streams.active``."""

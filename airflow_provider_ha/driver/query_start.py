@@ -30,6 +30,7 @@ from airflow_provider_ha.driver.spark_conf import check_location, check_master, 
 from airflow_provider_ha.driver.start_ledger import StartLedger, check_new_name
 from airflow_provider_ha.driver.stopper import has_ended
 from airflow_provider_ha.driver.undo_drain import undo_drain
+from airflow_provider_ha.driver.way_forward import from_output
 from airflow_provider_ha.driver.writer_notes import SinkSpec, check_options, checked_name, notes, sink_spec
 from airflow_provider_ha.errors import (
     ApplicationRefusedError,
@@ -106,9 +107,9 @@ def check_writer(writer: Any, path: str | None, root: Path, taken: frozenset[str
     if path is not None:
         noted.options["path"] = path
     remember(secret_values(noted.options))
-    check_options(name, noted)
-    check_location(session, root)
     default = session.conf.get("spark.sql.sources.default")
+    check_options(name, noted, default)
+    check_location(session, root)
     refuse_relative(f"query {name!r}", noted.sink or default, noted.options.get("path"))
     sink = sink_spec(name, noted, default)
     if isinstance(noted.function, Fenced):
@@ -171,17 +172,18 @@ class QueryStarter:
             raise self._lifecycle.refuse(error) from None
         self._ledger.note(checked.name, described(checked.sink))
         self._registry.begin(self._resting(checked, steps))
-        handle = None
+        directory = self._origin.directory / checked.name
+        handle, committed = None, -1
         try:
             if self._replay(checked, steps):
+                committed = progress(directory).committed
                 handle = self._calls.start(writer, path)
         finally:
             if handle is None:
                 self._registry.give_up(checked.name)
         if handle is None:
             return None
-        directory = self._origin.directory / checked.name
-        self._registry.add(StartedQuery(checked.name, handle, checked.sink, directory, replayed=len(steps)))
+        self._registry.add(StartedQuery(checked.name, handle, checked.sink, directory, len(steps), committed))
         log.info("query %s started at %s after %d replayed batches", checked.name, progress(directory), len(steps))
         return handle
 
@@ -217,8 +219,14 @@ class QueryStarter:
             reached = FileSinkLog(checked.sink.path).max_batch()
         if checked.sink.table is not None:
             reached = self._in_table(checked.name, checked.sink.table)
-        recorded = self._origin.recorded(checked.name)
-        return decide_start(progress(directory), recorded, reached, query=checked.name)
+        recorded, now = self._origin.recorded(checked.name), progress(directory)
+        if checked.sink.path is not None and reached >= 0 and now.planned < 0 and not recorded:
+            raise RestoreRefusedError(
+                f"LOSS_POSSIBLE: query {checked.name!r} begins from nothing, and its output {checked.sink.path} has "
+                f"batches up to {reached}: Spark would skip as many of the new ones without writing them",
+                next_step=from_output(checked.name, checked.sink.path),
+            )
+        return decide_start(now, recorded, reached, query=checked.name)
 
     def _in_table(self, name: str, table: Path) -> int:
         """Return the highest batch that a table would skip, or has under the id that the query had before."""

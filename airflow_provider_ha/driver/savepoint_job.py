@@ -16,6 +16,7 @@ from airflow_provider_ha.driver.publisher import Provenance
 from airflow_provider_ha.driver.queries import QueryRegistry
 from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError, OperationFailedError
 from airflow_provider_ha.jobs.model import Operation, OperationKind
+from airflow_provider_ha.names import short_name
 
 
 COPY_ATTEMPTS = 3  # a cut can be purged while it is copied; the next one is newer
@@ -70,10 +71,14 @@ class SavepointJob:
         return {"savepoint_id": savepoint_id}
 
     def _id(self, operation: Operation) -> str:
-        """A stop that is taken up by another epoch stops somewhere else, so its savepoint is another one."""
-        if operation.operation is OperationKind.STOP:
-            return f"{operation.operation_id}-e{self.leadership.epoch}"
-        return operation.operation_id
+        """Return the savepoint's id, which follows from the operation's: asking again finds the savepoint again.
+
+        A stop that is taken up by another epoch stops somewhere else, so its savepoint is another one.
+        """
+        stops = operation.operation is OperationKind.STOP
+        asked = f"{operation.operation_id}-e{self.leadership.epoch}" if stops else operation.operation_id
+        # Older releases made it under the operation's whole id, and may have died before they had answered.
+        return asked if self.store.has(asked) else short_name(asked)
 
     def _copy(self, savepoint_id: str, label: str, schedule: str | None) -> Savepoint:
         for attempt in range(1, COPY_ATTEMPTS + 1):

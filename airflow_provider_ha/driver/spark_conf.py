@@ -11,6 +11,7 @@ from typing import Any
 
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.format.metadata_log import read_commits, read_offsets
+from airflow_provider_ha.driver.way_forward import from_root
 from airflow_provider_ha.errors import ApplicationRefusedError
 from airflow_provider_ha.jobs.executors import REMOTE_NEXT_STEP, is_local, remote_reason
 
@@ -41,10 +42,9 @@ def prepare_conf(jvm: Any, directory: Path, min_batches: int) -> None:
     :raises ApplicationRefusedError: The user's conf sets the checkpoint location.
     """
     system = jvm.java.lang.System
-    if system.getProperty(CHECKPOINT_LOCATION) is not None:
+    if (own := system.getProperty(CHECKPOINT_LOCATION)) is not None:
         raise ApplicationRefusedError(
-            f"the Spark conf of the job sets {CHECKPOINT_LOCATION}",
-            next_step="Remove it: a managed job gets a checkpoint location of its own with every epoch",
+            f"the Spark conf of the job sets {CHECKPOINT_LOCATION} to {own!r}", next_step=from_root(own)
         )
     system.setProperty(CHECKPOINT_LOCATION, directory.as_uri())
     if system.getProperty(MIN_BATCHES) is None:
@@ -91,8 +91,7 @@ def check_location(session: Any, directory: Path) -> None:
     found = session.conf.get(CHECKPOINT_LOCATION, None)
     if found != directory.as_uri():
         raise ApplicationRefusedError(
-            f"the script sets {CHECKPOINT_LOCATION} to {found!r}",
-            next_step="Remove it: a managed job gets a checkpoint location of its own with every epoch",
+            f"the script sets {CHECKPOINT_LOCATION} to {found!r}", next_step=from_root(found or "")
         )
 
 

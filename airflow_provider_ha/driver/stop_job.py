@@ -112,9 +112,11 @@ class StopJob:
         self._stop_queries(terminate=request.terminate)
         result: dict[str, Any] = {}
         try:
+            self.writer.set_message("taking the checkpoint")
             checkpoint = self.publisher.publish(CheckpointKind.STOP)
             result = {"checkpoint": checkpoint.number, "path": checkpoint.pin}
             if request.savepoint:
+                self.writer.set_message("taking the savepoint")
                 result |= self.savepoint(operation)
             drained = self._end_script(checkpoint, terminate=request.terminate)
         except HaError as error:
@@ -138,13 +140,14 @@ class StopJob:
         if terminate and (reason := undrainable(self.registry.resting)):
             raise OperationFailedError(reason, next_step="Ask again once the script has started it, or suspend the job")
         self.lifecycle.begin_stop()
-        self.writer.set_state(JobState.STOPPING)
+        self.writer.set_state(JobState.STOPPING, "waiting for the batches in flight")
         stop_all(self.registry, self.lifecycle)
         if terminate and (reason := undrainable(self.registry.resting)):  # its replay began since, and was broken off
             raise StopFailedError(reason, {})
 
     def _end_script(self, checkpoint: Checkpoint, *, terminate: bool) -> Mapping[str, DrainedQuery]:
         """Let the script go on to its end, and drain when that was asked for."""
+        self.writer.set_message("waiting for the end of the script")
         self.lifecycle.ended.set()
         ended = self.lifecycle.script_ended.wait(SCRIPT_END_SECONDS)
         if not terminate:
@@ -157,6 +160,7 @@ class StopJob:
         fork = drain_directory(self.working)
         if fork.exists():
             shutil.rmtree(fork)
+        self.writer.set_message("draining: each query writes its last batch")
         fork_for_drain(self.working, fork, checkpoint.queries)
         drained: Mapping[str, DrainedQuery] = self.main_thread.run(lambda: self.drain(fork))
         return drained

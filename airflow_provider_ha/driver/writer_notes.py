@@ -16,6 +16,7 @@ from airflow_provider_ha.checkpoints.directories.delta import DELTA
 from airflow_provider_ha.checkpoints.directories.pins import refuse_reserved
 from airflow_provider_ha.checkpoints.directories.sinks import FORMATS
 from airflow_provider_ha.checkpoints.model import SinkKind
+from airflow_provider_ha.driver.way_forward import from_own_location
 from airflow_provider_ha.errors import ApplicationRefusedError
 from airflow_provider_ha.names import check_name
 
@@ -91,15 +92,16 @@ def checked_name(noted: WriterNotes, taken: frozenset[str]) -> str:
         raise ApplicationRefusedError(str(error)) from error
 
 
-def check_options(name: str, noted: WriterNotes) -> None:
+def check_options(name: str, noted: WriterNotes, default_format: str = "parquet") -> None:
     """Refuse what would take the query out of our hands.
 
+    :param default_format: The session's ``spark.sql.sources.default``.
     :raises ApplicationRefusedError: Own checkpoint location, asynchronous progress, or a trigger without batches.
     """
-    if "checkpointlocation" in noted.options:
+    if (own := noted.options.get("checkpointlocation")) is not None:
         raise ApplicationRefusedError(
-            f"query {name!r} sets its own checkpointLocation",
-            next_step="Remove the option: a managed job gets a checkpoint location of its own with every epoch",
+            f"query {name!r} sets its own checkpointLocation {own!r}",
+            next_step=from_own_location(name, own, _sink_word(noted, default_format)),
         )
     if noted.options.get("asyncprogresstrackingenabled", "").lower() == "true":
         raise ApplicationRefusedError(
@@ -111,6 +113,16 @@ def check_options(name: str, noted: WriterNotes) -> None:
             raise ApplicationRefusedError(
                 f"query {name!r} has the trigger {trigger}: {reason}", next_step="Use processingTime or availableNow"
             )
+
+
+def _sink_word(noted: WriterNotes, default_format: str) -> str | None:
+    """Return how the sink is named to who adopts the query's checkpoint; ``None`` when it cannot be."""
+    source = noted.sink or default_format
+    if source.lower() not in FORMATS:
+        return source
+    parts = urlsplit(noted.options.get("path", ""))
+    path = unquote(parts.path) if parts.scheme == "file" else noted.options.get("path", "")
+    return path if path.startswith("/") else None
 
 
 def sink_spec(name: str, noted: WriterNotes, default_format: str) -> SinkSpec:

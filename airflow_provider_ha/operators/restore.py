@@ -31,7 +31,8 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
         last name is the query's, or query -> path.
     :param sinks: Of these: query -> output directory of its file sink, or ``"foreachBatch"``, or another format.
     :param source_job: Job that the checkpoint belongs to; *job_id* when left out.
-    :param want: ``"latest"``, ``"checkpoint-<n>"``, ``"savepoint-<id>"`` or ``"before <time>"``.
+    :param want: ``"latest"``, ``"checkpoint-<n>"``, ``"savepoint-<id>"`` (also the beginning of an id, or a label) or
+        ``"before <time>"``.
     :param fallback: Whether an older candidate may be taken when a newer one is known to be bad.
     :param output_mode: For another output directory: ``"continue"`` (its log names the old files) or ``"fresh"`` (it
         holds only what is new).
@@ -50,7 +51,8 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
         driver are dead.
     :param driver_memory: Another memory of the driver's JVM.
     :param name: Another application name.
-    :param wait_for: ``"running"``: succeed once a leader is there, its epoch is known and it says RUNNING.
+    :param wait_for: ``"running"``: succeed once a leader is there, its epoch is known and it says RUNNING: each query
+        that the script has started has committed a batch, or its first trigger found no data.
         ``"finished"``: follow the run to its end, and submit it again whenever its driver is lost.
     :param if_lost: What to do when the job has a live run that has lost its driver: ``"restart"`` ends it and restores,
         ``"recover"`` goes on with it instead and follows it. Without it the restore is refused.

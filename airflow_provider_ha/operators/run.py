@@ -150,7 +150,8 @@ class SparkHaWatchOperator(SparkHaBaseOperator):
 class SparkHaRunOperator(SparkHaWatchOperator):
     """Base of the operators that start a run; not for DAGs.
 
-    :param wait_for: ``"running"``: succeed once a leader is there, its epoch is known and it says RUNNING.
+    :param wait_for: ``"running"``: succeed once a leader is there, its epoch is known and it says RUNNING: each query
+        that the script has started has committed a batch, or its first trigger found no data.
         ``"finished"``: follow the run to its end, and submit it again whenever its driver is lost.
     :param if_lost: What to do when another DAG run's run of the job has lost its driver and is not the same.
     :param force: Act although the job belongs to another DAG.

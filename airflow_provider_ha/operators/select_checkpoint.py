@@ -25,7 +25,8 @@ class SparkHaSelectCheckpointOperator(SparkHaBaseOperator):
     number so far. The log shows them as a table. Fails when nothing can be restored.
 
     :param job_id: Job whose checkpoints are looked at.
-    :param want: ``"latest"``, ``"checkpoint-<n>"``, ``"savepoint-<id>"`` or ``"before <time>"``.
+    :param want: ``"latest"``, ``"checkpoint-<n>"``, ``"savepoint-<id>"`` (also the beginning of an id, or a label) or
+        ``"before <time>"``.
     :param fallback: Whether an older one may be chosen when a newer one is known to be bad.
     :param depth: ``"full"`` reads every state file; ``"quick"`` looks at names, sizes and small files.
     :param spark_ha_conn_id: Connection of type ``spark_ha``.

@@ -44,7 +44,8 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
     :param claim_mode: ``"CLAIM"``: the savepoint or the directories that it starts from become the job's, which removes
         them once newer checkpoints subsume them.
     :param allow: Verdicts that are accepted for what it starts from.
-    :param wait_for: ``"running"``: succeed once a leader is there, its epoch is known and it says RUNNING.
+    :param wait_for: ``"running"``: succeed once a leader is there, its epoch is known and it says RUNNING: each query
+        that the script has started has committed a batch, or its first trigger found no data.
         ``"finished"``: follow the run to its end, and submit it again whenever its driver is lost.
     :param job_owner: Whose job it is from then on: the id of its DAG, ``"{{ dag.dag_id }}"``. Other DAGs and the
         command line are then refused unless they force it. Prevents accidents; it is no security.

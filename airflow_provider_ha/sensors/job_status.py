@@ -23,7 +23,9 @@ class SparkHaJobStatusSensor(SparkHaBaseSensor):
 
     :param job_id: Stable id of the job.
     :param target_states: Names of states: ``SUBMITTED``, ``STARTING``, ``RUNNING``, ``STOPPING``, ``LOST``,
-        ``FINISHED``, ``CANCELED``, ``FAILED``.
+        ``FINISHED``, ``CANCELED``, ``FAILED``. ``RUNNING`` means that each query that the script has started has
+        committed a batch since then, or that its first trigger found no data; name ``FINISHED`` beside it for a job
+        that ends by itself (``availableNow``), which may do so before it is seen RUNNING.
     :param retries: Tries after the first one when the DAG sets none; only a task that Airflow has lost, or an outage,
         uses them: a run that has ended fails the task for good.
     :param retry_delay: Time between two tries; 10 s when the DAG sets no retries.

@@ -29,6 +29,8 @@ from airflow_provider_ha.jobs.model import GraphPointer, LeaderInfo, Run, Submis
 from airflow_provider_ha.jobs.runs import SubmissionView
 from airflow_provider_ha.redaction import public
 from airflow_provider_ha.submit.context import JobContext, who
+from airflow_provider_ha.submit.host_lifetime import lifetime_warnings, refuse_short_lived
+from airflow_provider_ha.submit.local import LocalEngine
 
 
 log = logging.getLogger(__name__)
@@ -65,8 +67,10 @@ def claim(
     :param also: Operations of the same transaction.
     :param lost_epoch: Epoch whose loss this recovers.
     :raises LeadershipError: This process does not lead the cluster any more, in whose name it acts.
+    :raises ConfigurationError: A driver would not outlive the task on this host; nothing was made.
     :raises JobStateError: The run is live and has no graph pointer: nothing could start it.
     """
+    refuse_this_host(job)
     submission = Submission(
         attempt=attempt,
         submission_id=new_id(),
@@ -94,6 +98,15 @@ def claim(
         found = read_record(job.coordinator, path, Submission)
         return submission if found is not None and found[0] == submission else None
     return submission
+
+
+def refuse_this_host(job: JobContext) -> None:
+    """Refuse to submit where a local driver would end with the task (``submit.host_lifetime``).
+
+    :raises ConfigurationError: It would.
+    """
+    if isinstance(job.engine, LocalEngine):
+        refuse_short_lived()
 
 
 def _while_live(job: JobContext, run: int) -> Check | None:
@@ -131,6 +144,8 @@ def launch(job: JobContext, run: Run, submission: Submission) -> None:
         spark_home=os.environ.get("SPARK_HOME"),
     )
     _forget_secrets_of_earlier(job, run, submission)
+    for warning in lifetime_warnings() if isinstance(job.engine, LocalEngine) else ():
+        log.warning("%s", warning)
     try:
         started = job.engine.launch(spec)
     except HaError as error:

@@ -33,7 +33,7 @@ from airflow_provider_ha.jobs.runs import RunView
 from airflow_provider_ha.jobs.watchers import follow, followed
 from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.submit.if_lost import refuse_lost
-from airflow_provider_ha.submit.launch import ensure_submitted
+from airflow_provider_ha.submit.launch import ensure_submitted, refuse_this_host
 from airflow_provider_ha.submit.lost_run import LostRun, carry_out_cancel, end_lost, lost_run, result_of
 from airflow_provider_ha.submit.recovery import recover
 from airflow_provider_ha.submit.requests import IfLost, SubmittedRun
@@ -72,6 +72,7 @@ def submit_run(
     :param on_lost: Says what becomes of a live run of another request that has lost its driver, or refuses; left out,
         it is refused.
     :raises JobStateError: The job has a live run of another request.
+    :raises ConfigurationError: A driver would not outlive the task on this host; nothing was made.
     """
     _check_request_id(request_id)
     while True:
@@ -88,6 +89,7 @@ def submit_run(
             follow(job.coordinator, job.paths, request_id, lost.number)
             log.info("request %s follows the lost run %d of %s", request_id, lost.number, job.job_id)
             continue
+        refuse_this_host(job)
         prepared = prepare()
         create_job(job.coordinator, job.paths)
         run = Run(

@@ -20,6 +20,7 @@ from airflow_provider_ha.checkpoints.model import (
     SavepointPointer,
 )
 from airflow_provider_ha.checkpoints.restore.wanted import CHECKPOINT, LATEST, SAVEPOINT, Wanted, parse_wanted
+from airflow_provider_ha.checkpoints.retained.named import named_savepoint
 from airflow_provider_ha.checkpoints.retained.restorable import Verify, damage, verifier
 from airflow_provider_ha.checkpoints.retained.savepoint_files import check_files
 from airflow_provider_ha.checkpoints.retained.savepoints import SavepointStore
@@ -152,7 +153,7 @@ class _Selector:
     def _looks(self, wanted: Wanted) -> Iterator[Callable[[], _Look]]:
         """Yield one function per candidate, newest first, beginning with what is wanted."""
         if wanted.savepoint_id is not None:
-            first = self._savepoints.pointer(wanted.savepoint_id)
+            first = named_savepoint(self._savepoints, wanted.savepoint_id)
             older = [pointer for pointer in self._savepoints.list() if pointer.created_at < first.created_at]
             yield from (_bind(self._look_at_savepoint, pointer) for pointer in (first, *older))
         elif wanted.before is not None:

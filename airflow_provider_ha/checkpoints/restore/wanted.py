@@ -19,7 +19,7 @@ class Wanted:
     """What is wanted; everything ``None`` is the latest.
 
     :param number: The checkpoint of that number, or an older one when it is bad.
-    :param savepoint_id: The savepoint of that id.
+    :param savepoint_id: The savepoint of that id, with an id that begins so, or with that label.
     :param before: What was taken before that moment, the newest of it first.
     """
 
@@ -33,8 +33,9 @@ def parse_wanted(text: str, *, now: datetime) -> Wanted:
 
     A moment without a zone is one of this host's local time. A time of day without a date is the last one that is over.
 
-    :param text: ``"latest"``, ``"checkpoint-<n>"``, ``"savepoint-<id>"``, or ``"before <moment>"`` where the moment is
-        ``14:05``, ``2026-11-21T14:05`` or ``2026-11-21T14:05:00+00:00``.
+    :param text: ``"latest"``, ``"checkpoint-<n>"``, ``"savepoint-<id>"`` (also with the beginning of an id, or with a
+        label), or ``"before <moment>"`` where the moment is ``14:05``, ``2026-11-21T14:05`` or
+        ``2026-11-21T14:05:00+00:00``.
     :param now: The current time, with its zone.
     :raises ConfigurationError: It names nothing, or a moment that is still to come.
     """

@@ -100,6 +100,11 @@ class SavepointStore:
         )
         self._remover = Remover(coordinator, paths.cluster, work_path, objects=None, clock=self._clock)
 
+    @property
+    def job_id(self) -> str:
+        """Whose savepoints they are."""
+        return self._paths.job_id
+
     def directory(self, savepoint_id: str) -> Path:
         """Return the directory of a savepoint, whether it exists or not."""
         return self._work_path / self._keys.savepoint(savepoint_id)
@@ -194,6 +199,10 @@ class SavepointStore:
                 next_step="List its savepoints with `spark-ha savepoint list`",
             )
         return found.record
+
+    def has(self, savepoint_id: str) -> bool:
+        """Whether there is a savepoint of that id."""
+        return self._pointers.find(check_name(savepoint_id, "savepoint id")) is not None
 
     def load(self, savepoint: SavepointPointer | str) -> Savepoint:
         """Return the manifest of a savepoint.

@@ -128,6 +128,16 @@ def test_what_is_not_there_leaves_the_question_open(s3: S3Access, bucket: str, p
     assert "Traceback" not in output
 
 
+def test_the_prefix_above_a_checkpoint_offers_it(s3: S3Access, bucket: str, small: str) -> None:
+    above, _, query = small.rpartition("/")
+
+    code, output = command(s3, s3.endpoint, above)
+
+    assert code == 2
+    assert f"{above} is no checkpoint: it holds one, {query}" in output
+    assert f"spark-ha checkpoint verify {small}" in output
+
+
 @pytest.mark.parametrize(("status", "error"), [(403, "AccessDenied"), (503, "SlowDown")])
 def test_an_object_that_may_not_be_read_now_is_unreadable_and_never_corrupt(
     s3: S3Access, bucket: str, small: str, status: int, error: str

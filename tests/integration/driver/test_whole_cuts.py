@@ -26,6 +26,7 @@ from airflow_provider_ha.driver.stop_job import MainThread, StopJob
 from airflow_provider_ha.driver.writer_notes import SinkSpec
 from airflow_provider_ha.errors import CheckpointError, OperationFailedError
 from airflow_provider_ha.jobs.model import HaOptions, Operation, OperationKind
+from airflow_provider_ha.names import short_name
 from tests.checkpoint_helpers import Job, led_job
 from tests.coordination_helpers import JOB
 from tests.recorded_job import QUERY, copy_live, copy_output
@@ -86,7 +87,11 @@ def publisher(job: Job, live: Path, registry: QueryRegistry) -> Publisher:
 def stop_job(publisher: Publisher, registry: QueryRegistry, live: Path, ended: dict[str, Any]) -> StopJob:
     lifecycle = Lifecycle()
     lifecycle.script_ended.set()
-    writer: Any = SimpleNamespace(set_state=lambda _: None, end=lambda state, **said: ended.update(said, state=state))
+    writer: Any = SimpleNamespace(
+        set_state=lambda *_: None,
+        set_message=lambda _: None,
+        end=lambda state, **said: ended.update(said, state=state),
+    )
     return StopJob(writer, publisher, registry, lifecycle, MainThread(), live, lambda _: {}, lambda _: {})
 
 
@@ -127,6 +132,26 @@ def test_a_savepoint_holds_a_query_that_is_not_started(job: Job, registry: Query
     saved = job.savepoints.load("op")
     assert {query: cut.batch for query, cut in saved.queries.items()} == {QUERY: LAST, LATE: LAST - 1}
     assert f"sinks/{LATE}/_spark_metadata/{LAST - 1}" in saved.files
+
+
+LONG = "scheduled_savepoint-scheduled__2026-11-22T19-00-00-00-00-savepoint-0123456789ab"
+
+
+@pytest.mark.parametrize("made_before", [False, True], ids=["new", "of an older release"])
+def test_a_savepoint_has_a_short_id_unless_an_older_release_made_it_for_the_same_operation(
+    job: Job, registry: QueryRegistry, live: Path, made_before: bool
+) -> None:
+    maker = SavepointJob(
+        job.savepoints, job.leadership, registry, PROVENANCE, live, lambda name: job.savepoints.directory(name)
+    )
+    operation = asked("suspend").model_copy(update={"operation": OperationKind.SAVEPOINT, "operation_id": LONG})
+    if made_before:
+        maker._copy(LONG, "", None)
+
+    answers = [maker.create(operation)["savepoint_id"] for _ in range(2)]
+
+    assert answers == [LONG if made_before else short_name(LONG)] * 2
+    assert [pointer.savepoint_id for pointer in job.savepoints.list()] == answers[:1]
 
 
 def test_a_cut_is_taken_again_when_a_query_begins_to_be_started_meanwhile(

@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from airflow_provider_ha.checkpoints.directories.sinks import LOG
+from airflow_provider_ha.checkpoints.format import files
+from airflow_provider_ha.checkpoints.format.files import UnreadableError
+from airflow_provider_ha.checkpoints.retained.savepoint_files import MANIFEST
 from airflow_provider_ha.cli.app import app
 from tests.unit.checkpoints.test_verification_sparse import write_log
 
@@ -81,3 +85,86 @@ def test_a_sink_on_another_file_system_is_refused_with_the_next_step(tmp_path: P
     assert code == 2
     assert "not on a file system of this host" in output
     assert "Traceback" not in output
+
+
+def refusal(*arguments: str) -> dict[str, str]:
+    """Return the error of a verification that names no checkpoint; it is all that a program gets."""
+    code, output = verify(*arguments, "--json")
+    assert code == 2
+    error: dict[str, str] = json.loads(output[output.index("{") :])["error"]
+    return error
+
+
+def test_a_path_that_is_not_there_is_one_clear_error(tmp_path: Path) -> None:
+    code, output = verify(str(tmp_path / "nowhere"))
+
+    assert code == 2
+    assert output.strip().startswith(f"error there is no directory {tmp_path}/nowhere. Correct the path")
+    assert "FINDING" not in output
+    assert refusal(str(tmp_path / "nowhere"))["message"] == f"there is no directory {tmp_path}/nowhere"
+
+
+def test_a_file_is_no_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / "metadata").write_text("{}")
+
+    assert "is a file" in refusal(str(tmp_path / "metadata"))["message"]
+
+
+def test_the_parent_of_a_checkpoint_offers_the_child(tmp_path: Path) -> None:
+    write_log(tmp_path / "job" / "hourly stats", offsets=[0], commits=[0])
+
+    error = refusal(f"{tmp_path}/job/")
+
+    assert error["message"] == f"{tmp_path}/job/ is no checkpoint: it holds one, hourly stats"
+    assert error["next_step"] == f"Verify one query: `spark-ha checkpoint verify '{tmp_path}/job/hourly stats'`"
+
+
+def test_the_parent_of_many_checkpoints_names_some(tmp_path: Path) -> None:
+    for number in range(12):
+        write_log(tmp_path / f"q{number:02d}", offsets=[0], commits=[0])
+
+    error = refusal(str(tmp_path))
+
+    assert "it holds 12, q00, q01, " in error["message"]
+    assert error["message"].endswith("q09 and 2 more")
+    assert error["next_step"].endswith(f"verify {tmp_path}/q00`")
+
+
+def test_a_savepoint_is_verified_as_one(tmp_path: Path) -> None:
+    write_log(tmp_path / "hourly", offsets=[0], commits=[0])
+    (tmp_path / MANIFEST).write_text("{}")
+
+    assert refusal(str(tmp_path))["next_step"] == f"Verify it with `spark-ha savepoint verify {tmp_path}`"
+
+
+def test_a_directory_of_something_else_is_judged_as_before(tmp_path: Path) -> None:
+    (tmp_path / "holiday").mkdir()
+
+    code, output = verify(str(tmp_path))
+
+    assert (code, "NOT_A_CHECKPOINT" in output) == (2, True)
+
+
+def test_a_path_that_cannot_be_looked_at_is_not_called_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def is_dir(path: Path) -> bool:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "is_dir", is_dir)
+    code, output = verify(str(tmp_path / "locked"))
+
+    assert (code, "UNREADABLE" in output, "there is no directory" in output) == (2, True, False)
+
+
+def test_a_child_that_cannot_be_read_does_not_hide_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_log(tmp_path / "hourly", offsets=[0], commits=[0])
+    (tmp_path / "locked").mkdir()
+    names = files.names
+
+    def refusing(directory: Path, place: str = "") -> list[str]:
+        if place == "locked":
+            raise UnreadableError(place, PermissionError(13, "Permission denied"))
+        return names(directory, place)
+
+    monkeypatch.setattr(files, "names", refusing)
+
+    assert refusal(str(tmp_path))["message"].endswith("it holds one, hourly")

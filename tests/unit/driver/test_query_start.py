@@ -118,6 +118,16 @@ def test_a_query_that_has_ended_is_started_again_under_its_name(spark: Started, 
     assert progress(tmp_path / "q") == Progress(1, 1)
 
 
+def test_batches_that_were_executed_again_are_not_the_first_of_the_epoch(spark: Started, tmp_path: Path) -> None:
+    """They are in the sink already: the job works once the query has committed one after them."""
+    starter = starter_of(spark, tmp_path, Lifecycle(), plan_of("q", replay=2))
+
+    starter.start(writer_of("q", tmp_path), None)
+
+    (query,) = starter._registry.started
+    assert (query.committed_before, progress(tmp_path / "q").committed) == (1, 2)
+
+
 def test_a_query_that_runs_is_not_started_a_second_time(spark: Started, tmp_path: Path) -> None:
     starter = starter_of(spark, tmp_path, Lifecycle())
     starter.start(writer_of("q", tmp_path), None)

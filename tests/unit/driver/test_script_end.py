@@ -13,7 +13,6 @@ from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.driver import ending
 from airflow_provider_ha.driver.lifecycle import Lifecycle
-from airflow_provider_ha.driver.publish_loop import PublishLoop
 from airflow_provider_ha.driver.queries import QueryRegistry
 from airflow_provider_ha.driver.resting import RestingQuery
 from airflow_provider_ha.driver.start_ledger import StartLedger
@@ -83,29 +82,3 @@ def test_a_stop_does_not_go_on_while_a_query_is_being_started(
             stop_all(registry, lifecycle)
 
     stop_all(registry, lifecycle)
-
-
-def test_the_loop_notes_that_the_script_is_set_up_and_names_what_it_has_not_started(registry: QueryRegistry) -> None:
-    said: list[object] = []
-    settled: list[bool] = []
-    writer: Any = SimpleNamespace(set_state=lambda *words: said.append(words), publish_status=lambda _: None)
-    publisher: Any = SimpleNamespace(tick=lambda: None, latest=None)
-    loop = PublishLoop(
-        publisher,
-        writer,
-        registry,
-        Lifecycle(),
-        said.append,
-        settled=lambda: settled.append(True),
-        clean=lambda _: True,
-    )
-
-    loop.tick()
-    assert (said, settled) == ([], [])
-    registry.script_waits()
-    loop.tick()
-
-    assert settled == [True]
-    assert said == [
-        (JobState.RUNNING, "the script has not started 'started-before', 'never-started', which the run had before")
-    ]

@@ -1,0 +1,72 @@
+"""A place that was named and is no checkpoint: what it is instead, and what was probably meant."""
+
+from __future__ import annotations
+
+import shlex
+from contextlib import suppress
+from pathlib import Path
+
+from airflow_provider_ha.checkpoints.format import files
+from airflow_provider_ha.checkpoints.format.layout import COMMITS, METADATA, OFFSETS
+from airflow_provider_ha.checkpoints.format.tree import Directory
+from airflow_provider_ha.checkpoints.retained.savepoint_files import MANIFEST
+from airflow_provider_ha.checkpoints.verification.codes import Code
+from airflow_provider_ha.checkpoints.verification.report import Report
+from airflow_provider_ha.errors import ConfigurationError, StorageUnavailableError
+
+
+_SIGNS = {METADATA, OFFSETS, COMMITS}
+_NOTHING_TO_JUDGE = frozenset({Code.UNREADABLE, Code.NOT_A_CHECKPOINT})
+_SHOWN = 10  # children that are named
+
+
+def refuse_misnamed(named: str, directory: Directory, report: Report) -> None:
+    """Refuse a place whose verification found nothing to judge, where it can be told what is there.
+
+    :param named: The place as the user wrote it.
+    :raises ConfigurationError: It is not there, is no directory, is a savepoint, or holds checkpoints; they are named.
+    :raises StorageUnavailableError: What is there could not be found out.
+    """
+    if not any(finding.path == "." and finding.code in _NOTHING_TO_JUDGE for finding in report.findings):
+        return
+    found = files.fresh(directory)
+    if not files.is_directory(found):
+        raise _missing(named, directory)
+    _offer_what_it_holds(named, found)
+
+
+def _missing(named: str, directory: Directory) -> ConfigurationError:
+    if isinstance(directory, Path) and directory.exists():
+        return ConfigurationError(
+            f"{named} is a file, and a checkpoint is a directory",
+            next_step="Name the directory that holds offsets and commits",
+        )
+    what = "there is no directory" if isinstance(directory, Path) else "nothing lies below"
+    return ConfigurationError(
+        f"{what} {named}", next_step="Correct the path, or mount or reach what it lies on; nothing was judged"
+    )
+
+
+def _offer_what_it_holds(named: str, directory: Directory) -> None:
+    names = files.names(directory)
+    base = named.rstrip("/")
+    if MANIFEST in names:
+        raise ConfigurationError(
+            f"{named} is a savepoint, and no checkpoint of one query",
+            next_step=f"Verify it with `spark-ha savepoint verify {shlex.quote(named)}`",
+        )
+    children = [name for name in names if not name.startswith(".") and _is_checkpoint(directory, name)]
+    if not children:
+        return
+    more = f" and {len(children) - _SHOWN} more" if len(children) > _SHOWN else ""
+    raise ConfigurationError(
+        f"{named} is no checkpoint: it holds {'one' if len(children) == 1 else len(children)}, "
+        f"{', '.join(children[:_SHOWN])}{more}",
+        next_step=f"Verify one query: `spark-ha checkpoint verify {shlex.quote(f'{base}/{children[0]}')}`",
+    )
+
+
+def _is_checkpoint(directory: Directory, name: str) -> bool:
+    with suppress(StorageUnavailableError):  # one that cannot be read does not hide the others
+        return bool(_SIGNS & set(files.names(directory, name)))
+    return False

@@ -1,0 +1,103 @@
+"""What takes a local driver along when it ends: a pod of one task, a container, the control group of a service.
+
+A driver is a process of the host that submits it. Its own session and its supervisor outlive the task and the worker;
+nothing outlives what kills every process of a pod or of a control group. A pod of the KubernetesExecutor ends with its
+task, which defers at once: there a local driver is refused, unless it is allowed by name. The others only may end, so
+they are warned about.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from airflow_provider_ha.errors import ConfigurationError
+
+
+POD_VARIABLE = "AIRFLOW_IS_K8S_EXECUTOR_POD"  # Airflow sets it in each pod of the KubernetesExecutor
+ALLOW_VARIABLE = "SPARK_HA_ALLOW_DRIVER_IN"
+KUBERNETES_EXECUTOR = "kubernetes-executor"
+DEPLOY = "docs/how-to/deploy.md"
+_CGROUP = Path("/proc/self/cgroup")
+_CONTAINER_SIGNS = (Path("/.dockerenv"), Path("/run/.containerenv"))
+_SERVICE = re.compile(r"/(?P<unit>[^/]+\.service)(/|$)")
+_SPARES_DRIVERS = frozenset({"process", "none"})  # of the values of KillMode
+_ASK_SECONDS = 2.0
+
+Ask = Callable[[str], str]
+"""Name of a unit -> its KillMode; empty when it could not be found out."""
+
+
+def refuse_short_lived(env: Mapping[str, str] | None = None) -> None:
+    """Refuse to start a local driver where it would end with the task that submits it.
+
+    :param env: Environment of this process.
+    :raises ConfigurationError: This is a pod of the KubernetesExecutor, and it is not allowed by name.
+    """
+    env = os.environ if env is None else env
+    allowed = {word.strip() for word in env.get(ALLOW_VARIABLE, "").split(",")}
+    if env.get(POD_VARIABLE) and KUBERNETES_EXECUTOR not in allowed:
+        raise ConfigurationError(
+            f"this task runs in a pod of the KubernetesExecutor ({POD_VARIABLE} is set): the pod ends when the task "
+            "defers, and takes a local driver along",
+            next_step="Run the task on a worker that stays: another executor for it (executor='CeleryExecutor'), see "
+            f"{DEPLOY}; or set {ALLOW_VARIABLE}={KUBERNETES_EXECUTOR} in the pod when something else keeps it alive",
+        )
+
+
+def lifetime_warnings(
+    env: Mapping[str, str] | None = None,
+    *,
+    cgroup: Path = _CGROUP,
+    container_signs: tuple[Path, ...] = _CONTAINER_SIGNS,
+    ask: Ask | None = None,
+) -> tuple[str, ...]:
+    """Return what may take the drivers of this process along, as sentences; what cannot be found out is not said.
+
+    :param env: Environment of this process.
+    :param cgroup: Names the control group of this process.
+    :param container_signs: Files of which a container has one.
+    """
+    env = os.environ if env is None else env
+    if "KUBERNETES_SERVICE_HOST" in env or any(sign.exists() for sign in container_signs):
+        return (f"this is a container: the driver ends when the container does, and is then recovered; see {DEPLOY}",)
+    unit = service_of(cgroup)
+    mode = (ask or _kill_mode)(unit) if unit else ""
+    if not mode or mode in _SPARES_DRIVERS:
+        return ()
+    then = f"a restart of it kills the driver, which is then recovered; set KillMode=process in the unit, see {DEPLOY}"
+    return (f"systemd stops {unit} with KillMode={mode}: {then}",)
+
+
+def service_of(cgroup: Path = _CGROUP) -> str:
+    """Return the systemd service that this process belongs to; empty when there is none or it cannot be read."""
+    try:
+        lines = cgroup.read_text().splitlines()
+    except OSError:
+        return ""
+    # Version 2 has one line, "0::<path>"; version 1 has systemd's own hierarchy beside the controllers'.
+    paths = [line.split(":", 2)[2] for line in lines if line.startswith("0::") or ":name=systemd:" in line]
+    units = [match["unit"] for path in paths if (match := _SERVICE.search(path))]
+    # A unit of a user's own manager lies below user@<id>.service, which is not the one that is restarted.
+    return next((unit for unit in units if not unit.startswith("user@")), "")
+
+
+def _kill_mode(unit: str) -> str:
+    systemctl = shutil.which("systemctl")
+    if systemctl is None:
+        return ""
+    try:
+        asked = subprocess.run(
+            [systemctl, "show", "--property=KillMode", "--value", "--", unit],
+            capture_output=True,
+            text=True,
+            timeout=_ASK_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return asked.stdout.strip() if asked.returncode == 0 else ""

@@ -1,0 +1,30 @@
+"""The commands take the beginning of a savepoint's id, or its label, wherever they take the id."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from tests.checkpoint_helpers import Job
+from tests.recorded_job import recorded_job
+
+
+def test_every_command_takes_the_beginning_of_an_id_or_a_label(source: Job, spark_ha: Any) -> None:
+    for number, label in (("one", "before the upgrade"), ("two", "")):
+        request = replace(source.request(f"nightly-{number}", 9), label=label)
+        source.savepoints.create(source.leadership.commit, request, recorded_job() / "live")
+
+    shown = json.loads(spark_ha("savepoint", "show", "flights", "nightly-o", "--json")[1])
+    verified, document, _ = spark_ha("savepoint", "verify", "flights", "before the upgrade", "--json")
+    planned = json.loads(spark_ha("checkpoint", "plan", "flights", "--want", "savepoint-nightly-t", "--json")[1])
+    compared, _, _ = spark_ha("checkpoint", "diff", "flights", "nightly-o", "nightly-t")
+    code, _, stderr = spark_ha("savepoint", "dispose", "flights", "nightly", "--yes")
+
+    assert shown["savepoint_id"] == "nightly-one"
+    assert (verified, json.loads(document)["savepoint_id"]) == (0, "nightly-one")
+    assert planned["source_id"] == "nightly-two"
+    assert compared == 0
+    assert code == 2
+    assert "'nightly' may name 2 savepoints of job 'flights': nightly-two, nightly-one" in stderr
+    assert {pointer.savepoint_id for pointer in source.savepoints.list()} == {"nightly-one", "nightly-two"}

@@ -1,0 +1,196 @@
+"""When a job is called RUNNING: its queries work, and not only its script. Spark's handles are stood in for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
+from airflow_provider_ha.clock import SystemClock
+from airflow_provider_ha.driver.lifecycle import Lifecycle
+from airflow_provider_ha.driver.publish_loop import PublishLoop
+from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
+from airflow_provider_ha.driver.resting import RestingQuery
+from airflow_provider_ha.driver.writer_notes import SinkSpec
+from airflow_provider_ha.errors import CheckpointError
+from airflow_provider_ha.jobs.model import JobState
+
+
+SINK = QuerySink(kind=SinkKind.FOREACH_BATCH)
+Said = list[tuple[JobState, str]]
+
+
+class Handle:
+    """What pyspark returns for a query, as far as it is asked."""
+
+    def __init__(self, run: str) -> None:
+        self.runId = run
+        self.isActive = True
+        self.error: str | None = None
+        self.progress: Any = None
+        self._jsq = SimpleNamespace(lastProgress=lambda: self.progress)
+
+    def exception(self) -> str | None:
+        return self.error
+
+
+@pytest.fixture
+def registry() -> QueryRegistry:
+    """The registry of a script that waits."""
+    registry = QueryRegistry(SystemClock())
+    registry.script_waits()
+    return registry
+
+
+def started(directory: Path, name: str = "first", *, before: int = -1) -> StartedQuery:
+    return StartedQuery(name, Handle(name), SinkSpec(SinkKind.OTHER, "noop"), directory / name, committed_before=before)
+
+
+def commit(directory: Path, batch: int) -> None:
+    (directory / "commits").mkdir(parents=True, exist_ok=True)
+    (directory / "commits" / str(batch)).write_text('v1\n{"nextBatchWatermarkMs":0}')
+
+
+def loop_of(registry: QueryRegistry, said: Said, refusal: CheckpointError | None = None) -> PublishLoop:
+    """Return a loop that notes each state, and whose publisher refuses with *refusal*."""
+
+    def tick() -> None:
+        if refusal is not None:
+            raise refusal
+
+    def set_message(message: str) -> None:
+        said.append((said[-1][0], message))
+
+    writer: Any = SimpleNamespace(
+        set_state=lambda *words: said.append(words), set_message=set_message, publish_status=lambda _: None
+    )
+    publisher: Any = SimpleNamespace(tick=tick, latest=None)
+    return PublishLoop(
+        publisher, writer, registry, Lifecycle(), lambda _: None, settled=lambda: None, clean=lambda _: True
+    )
+
+
+def test_a_query_without_a_batch_keeps_the_job_starting(registry: QueryRegistry, tmp_path: Path) -> None:
+    registry.add(started(tmp_path))
+    said: Said = []
+
+    loop_of(registry, said).tick()
+
+    assert said == [(JobState.STARTING, "waiting for the first batch of 'first'")]
+
+
+def test_every_query_is_waited_for(registry: QueryRegistry, tmp_path: Path) -> None:
+    registry.add(started(tmp_path))
+    registry.add(started(tmp_path, "second"))
+    commit(tmp_path / "first", 0)
+
+    assert registry.not_working() == "waiting for the first batch of 'second'"
+    commit(tmp_path / "second", 0)
+    assert registry.not_working() == ""
+
+
+def test_a_batch_of_an_earlier_epoch_is_none_of_this_one(registry: QueryRegistry, tmp_path: Path) -> None:
+    commit(tmp_path / "first", 4)
+    registry.add(started(tmp_path, before=4))
+
+    assert registry.not_working() == "waiting for the first batch of 'first'"
+    commit(tmp_path / "first", 5)
+    assert registry.not_working() == ""
+
+
+def test_a_first_trigger_that_found_no_data_is_enough(registry: QueryRegistry, tmp_path: Path) -> None:
+    query = started(tmp_path)
+    registry.add(query)
+
+    query.handle.progress = object()  # Spark has none before the end of the first trigger
+
+    assert registry.not_working() == ""
+
+
+def test_a_query_that_ended_without_a_batch_has_done_its_work_and_one_that_failed_has_not(tmp_path: Path) -> None:
+    query = started(tmp_path)
+    query.handle.isActive = False
+
+    assert query.first_trigger_is_over()
+    query.handle.error = "the source is gone"
+    assert not query.first_trigger_is_over()
+
+
+def test_a_jvm_that_does_not_answer_says_nothing(tmp_path: Path) -> None:
+    query = started(tmp_path)
+    query.handle._jsq = None
+
+    assert not query.first_trigger_is_over()
+
+
+def test_a_query_that_the_script_starts_later_is_named_and_not_waited_for(
+    registry: QueryRegistry, tmp_path: Path
+) -> None:
+    registry.expect([RestingQuery("later", tmp_path / "later", SINK)], complete=True)
+    registry.add(started(tmp_path))
+    commit(tmp_path / "first", 0)
+    said: Said = []
+
+    loop_of(registry, said).tick()
+
+    assert said == [(JobState.RUNNING, "the script has not started 'later', which the run had before")]
+
+
+def test_a_script_that_waits_without_a_query_does_not_run(registry: QueryRegistry, tmp_path: Path) -> None:
+    registry.expect([RestingQuery("later", tmp_path / "later", SINK)], complete=True)
+    said: Said = []
+
+    loop_of(registry, said).tick()
+
+    assert said == [(JobState.STARTING, "the script has not started 'later', which the run had before")]
+
+
+def test_what_runs_goes_on_running_while_the_script_starts_another_query(
+    registry: QueryRegistry, tmp_path: Path
+) -> None:
+    registry.add(started(tmp_path))
+    commit(tmp_path / "first", 0)
+    said: Said = []
+    loop = loop_of(registry, said)
+    loop.tick()
+
+    registry.add(started(tmp_path, "second"))
+    loop.tick()
+
+    assert said == [(JobState.RUNNING, ""), (JobState.RUNNING, "")]
+
+
+def test_a_checkpoint_that_fails_does_not_make_a_starting_job_run(registry: QueryRegistry, tmp_path: Path) -> None:
+    registry.add(started(tmp_path))
+    said: Said = []
+
+    loop_of(registry, said, CheckpointError("the disk is full")).tick()
+
+    assert said[-1] == (JobState.STARTING, "no checkpoint: the disk is full")
+
+
+def test_the_loop_notes_that_the_script_is_set_up_before_its_queries_work(tmp_path: Path) -> None:
+    registry = QueryRegistry(SystemClock())
+    registry.add(started(tmp_path))
+    settled: list[bool] = []
+    writer: Any = SimpleNamespace(set_state=lambda *_: None, publish_status=lambda _: None)
+    publisher: Any = SimpleNamespace(tick=lambda: None, latest=None)
+    loop = PublishLoop(
+        publisher,
+        writer,
+        registry,
+        Lifecycle(),
+        lambda _: None,
+        settled=lambda: settled.append(True),
+        clean=lambda _: True,
+    )
+
+    loop.tick()
+    assert settled == []
+    registry.script_waits()
+    loop.tick()
+
+    assert settled == [True]
