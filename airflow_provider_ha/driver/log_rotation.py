@@ -13,7 +13,7 @@ Invariants:
   disk would end the driver.
 - ``driver.log.1`` is the newest of the kept files. A kept file never changes, but for its number; it gets its name
   after the log is cut, so a reader never finds the same lines in both (``jobs.driver_log``).
-- Lost is what is written in the microseconds between the last read and the cut.
+- Lost is what is written between the last read and the cut: microseconds, more when the machine is overloaded.
 """
 
 from __future__ import annotations

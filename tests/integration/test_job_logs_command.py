@@ -329,6 +329,30 @@ def test_following_goes_on_with_the_next_attempt_after_the_last_line_of_this_one
     assert followed.attempts == [1, 2]
 
 
+def test_lines_that_come_with_the_end_of_an_attempt_are_read_before_the_next_one(
+    job: JobContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow_logs, "POLL_SECONDS", 0.0)
+
+    def lose() -> None:
+        write(job, "the last line")
+        end_attempt(job, 1)
+        next_attempt(job, 2)
+
+    def finish() -> None:
+        write(job, "of the second", attempt=2)
+        end_run(job)
+        end_attempt(job, 2)
+
+    steps, view = iter([lose, finish]), job.runs.get(1)
+    stepping = replace(job, sleep=lambda _: next(steps)())
+
+    parts = follow_logs.follow(stepping, view, view.submissions[-1], lines=1, note=print)
+
+    text = "".join(part for _, part in parts)
+    assert text == "attempt 1 begins\nthe last line\nattempt 2 begins\nof the second\n"
+
+
 def test_following_ends_with_the_run_after_its_last_line(job: JobContext, following: Callable[..., Followed]) -> None:
     followed = following()
 
