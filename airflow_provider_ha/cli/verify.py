@@ -15,10 +15,10 @@ from airflow_provider_ha.checkpoints.directories.places import directory_at
 from airflow_provider_ha.checkpoints.format.releases import installed_version, release
 from airflow_provider_ha.checkpoints.format.tree import Directory
 from airflow_provider_ha.checkpoints.verification.crew import cores
-from airflow_provider_ha.checkpoints.verification.misnamed import refuse_misnamed
 from airflow_provider_ha.checkpoints.verification.report import Report
 from airflow_provider_ha.checkpoints.verification.verify import verify
 from airflow_provider_ha.cli import console
+from airflow_provider_ha.cli.misnamed import refuse_misnamed
 from airflow_provider_ha.cli.outcome import Exit
 from airflow_provider_ha.cli.proof_report import print_proof
 from airflow_provider_ha.cli.savepoint_target import assigned
