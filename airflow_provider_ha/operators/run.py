@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.errors import ConfigurationError, HaError, JobStateError
@@ -111,11 +111,11 @@ class SparkHaWatchOperator(SparkHaBaseOperator):
         self._wait(event["run"], request, claim, recover_after=step.wait, lost_attempt=lost_attempt)
 
     def _show_last_words(self, run: int) -> None:
-        """Show the last lines of the driver that ended the run; without ZooKeeper the task fails without them."""
+        """Show the last lines of the driver that ended the run; what cannot be looked up never hides why it ended."""
         try:
             with SparkHaHook(self.spark_ha_conn_id).get_client() as client:
                 said = last_words_of(client, self.job_id, run)
-        except HaError as error:
+        except (HaError, AirflowException) as error:
             said = f"The log of its driver could not be looked up: {error}"
         if said:
             self.log.warning("%s", said)

@@ -271,7 +271,7 @@ def test_error_of_the_application_that_repeats_ends_the_run_with_its_class_and_i
     assert decision.failure == MISTAKE
     assert decision.reason == (
         "KeyError: 'price': an error of the application, in query 'rows' after batch 4 at main.py:12 in write, 3 times "
-        "in 12 min (log: /log)"
+        "in 12 min (log: h:/log)"
     )
 
 
