@@ -6,7 +6,6 @@ The engine only remembers what it was asked to launch.
 from __future__ import annotations
 
 import dataclasses
-import json
 import logging
 import threading
 from collections.abc import Callable, Iterator
@@ -499,51 +498,3 @@ def test_a_stop_and_a_recovery_at_one_time_leave_one_of_both(
         assert snapshot.graph is not None
         assert snapshot.run is not None
         assert snapshot.run.result is None
-
-
-# The command
-
-
-def test_the_command_stops_a_lost_job_at_once(spark_ha: Any, cluster: Cluster) -> None:
-    lose(cluster)
-
-    code, out, _ = spark_ha("job", "stop", "flights", "--json")
-
-    document = json.loads(out)
-    assert (code, document["state"], document["result"]["checkpoint"]) == (0, "COMPLETED", NUMBER)
-
-
-def test_the_command_says_at_once_why_a_drain_waits(
-    spark_ha: Any, cluster: Cluster, caplog: pytest.LogCaptureFixture
-) -> None:
-    lose(cluster)
-
-    code, out, _ = spark_ha("job", "stop", "flights", "--mode", "terminate", "--wait", "0")
-
-    assert code == 0
-    assert "REQUESTED" in out
-    assert "a drain needs a driver" in caplog.text
-
-
-@pytest.mark.parametrize("words", [("checkpoint", "plan"), ("restore", "--dry-run"), ("restore",)], ids=" ".join)
-def test_the_command_refuses_a_restore_and_its_plan_with_both_choices(
-    spark_ha: Any, cluster: Cluster, words: tuple[str, ...]
-) -> None:
-    job = lose(cluster)
-
-    code, _, said = spark_ha(*words, "flights")
-
-    assert code == 1
-    assert 'if_lost="restart" (--if-lost restart)' in said
-    assert "spark-ha job stop flights" in said
-    assert job.runs.numbers() == [1]
-
-
-@pytest.mark.parametrize("choice", ["restart", "recover"])
-def test_a_plan_with_a_choice_exits_0_and_ends_nothing(spark_ha: Any, cluster: Cluster, choice: str) -> None:
-    job = lose(cluster)
-
-    code, _, _ = spark_ha("checkpoint", "plan", "flights", "--if-lost", choice)
-
-    assert code == 0
-    assert job.snapshot().state is JobState.LOST
