@@ -49,7 +49,7 @@ class Recorder:
     def rows(self) -> Any:
         return self.spark.readStream.text(str(self.source))
 
-    def batches(self, function: Callable[[Any, int], None]) -> BaseException:
+    def batches(self, function: Callable[[Any, int], object]) -> BaseException:
         return self.ended(self.rows().writeStream.foreachBatch(function))
 
     def ended(self, writer: Any) -> BaseException:

@@ -50,8 +50,9 @@ def run_plain_and_kill(stream: Stream, checkpoint: Path, batch: int) -> None:
         process.wait()
     # The kill may have come after the commit, or in the next batch: then the window is made by hand, as an earlier kill
     # would have left it.
-    for log, first in ((checkpoint / "commits", batch), (checkpoint / "offsets", batch + 1), (entry.parent, batch + 1)):
-        for path in log.iterdir():
+    first_of = {checkpoint / "commits": batch, checkpoint / "offsets": batch + 1, entry.parent: batch + 1}
+    for directory, first in first_of.items():
+        for path in directory.iterdir():
             number = path.name.strip(".").split(".")[0]
             if number.isdigit() and int(number) >= first:
                 path.unlink()

@@ -67,7 +67,7 @@ def task(case: str) -> Any:
 def main(case: str) -> None:
     """Run the case."""
     os.environ["AIRFLOW_CONN_SPARK_HA_DEFAULT"] = '{"conn_type": "spark_ha", "host": "127.0.0.1:1"}'  # no storage root
-    reset_logging()
+    reset_logging()  # type: ignore[no-untyped-call]  # Airflow's own has no types
     configure_logging(json_output=True, output=sys.stdout.buffer, sending_to_supervisor=True)
     sent: list[Any] = []
     task_runner.SUPERVISOR_COMMS = SimpleNamespace(send=lambda msg, **_: sent.append(msg))  # type: ignore[assignment]
@@ -79,9 +79,16 @@ def main(case: str) -> None:
         | {"consumed_asset_events": [], "partition_key": None}
     )
     instance = task_runner.RuntimeTaskInstance.model_construct(
-        id=uuid4(), task_id="t", dag_id="refusals", run_id="r", try_number=1, dag_version_id=uuid4(), task=operator
+        id=uuid4(),
+        task_id="t",
+        dag_id="refusals",
+        run_id="r",
+        try_number=1,
+        dag_version_id=uuid4(),
+        task=operator,
+        start_date=NOW,
+        bundle_instance=SimpleNamespace(name="b", version=None),  # type: ignore[arg-type]  # only its name is read
     )
-    instance.start_date, instance.bundle_instance = NOW, SimpleNamespace(name="b", version=None)  # type: ignore[assignment]
     instance._ti_context_from_server = TIRunContext(dag_run=run, max_tries=3, should_retry=True)
     log = structlog.get_logger(logger_name="task")
     log.info("begin")  # the logger exists, and keeps its processors, before the operator executes

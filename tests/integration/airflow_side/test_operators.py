@@ -134,7 +134,7 @@ def test_a_clear_after_a_failed_run_submits_a_new_one(
         run_task(failing, context())
 
     cleared = context(ti_id="cleared")
-    cleared["ti"].try_number, cleared["ti"].max_tries = 2, 1 + failing.retries
+    cleared["ti"].try_number, cleared["ti"].max_tries = 2, 1 + (failing.retries or 0)
     again = deferral(submitting(application), cleared)
 
     assert again.trigger.number == 2

@@ -31,9 +31,8 @@ NEVER = 600.0
 
 
 def follower(name: str, **kwargs: Any) -> SparkHaJobTrigger:
-    return SparkHaJobTrigger(
-        **({"job_id": "flights", "run": 1, "wait_for": "finished", "poll_interval": NEVER, "watcher_id": name} | kwargs)
-    )
+    usual: dict[str, Any] = {"run": 1, "wait_for": "finished", "poll_interval": NEVER, "watcher_id": name}
+    return SparkHaJobTrigger(**({"job_id": "flights"} | usual | kwargs))
 
 
 async def waiting(trigger: Any) -> None:

@@ -214,7 +214,7 @@ def test_remote_executors_are_allowed_only_by_name() -> None:
 def test_what_ends_a_run_is_the_dag_s_to_say() -> None:
     asked: list[Any] = []
     job: Any = SimpleNamespace(submit=asked.append)
-    thresholds = {"application_failures": 5, "application_failure_period": timedelta(hours=1)}
+    thresholds: dict[str, Any] = {"application_failures": 5, "application_failure_period": timedelta(hours=1)}
 
     SparkHaSubmitOperator(task_id="t", job_id="j", application="app.py", **thresholds).start(job, "r")
 

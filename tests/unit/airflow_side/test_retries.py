@@ -133,7 +133,7 @@ def timed_out(task: Any) -> Any:
 
 
 def test_own_retries_do_not_begin_the_longest_wait_anew() -> None:
-    wait = {"wait_timeout": timedelta(minutes=30)}
+    wait: dict[str, Any] = {"wait_timeout": timedelta(minutes=30)}
 
     with pytest.raises(AirflowFailException, match=r"within 0:30:00.*not withdrawn.*spark-ha job show flights"):
         timed_out(SparkHaStopOperator(**JOB, **wait))

@@ -41,7 +41,7 @@ def test_without_an_archive_nothing_is_added(conf: dict[str, str]) -> None:
 
 def test_wheels_are_searched_like_zips() -> None:
     class Context:
-        PACKAGE_EXTENSIONS = (".zip", ".egg")
+        PACKAGE_EXTENSIONS: tuple[str, ...] = (".zip", ".egg")
 
     import_wheels(Context)
 
