@@ -104,6 +104,7 @@ _WRAPPING_CONDITIONS = frozenset(
         "FAILED_EXECUTE_UDF",
         "FOREACH_BATCH_USER_FUNCTION_ERROR",
         "FOREACH_USER_FUNCTION_ERROR",
+        "PYTHON_EXCEPTION",
         "STREAM_FAILED",
         "TASK_WRITE_FAILED",
     }
@@ -177,7 +178,6 @@ _NETWORK = re.compile(
     r"|s3fs|s3transfer|smtplib|socket|sqlalchemy|sqlite3|ssl|urllib3?|websockets?)(?:/|\.py$)"
 )
 _NEVER_ITS_OWN = re.compile(r"/airflow_provider_ha/|/py4j/|py4j-[^/]*\.zip/")  # a JVM that dies shows in py4j
-_WORKER = re.compile(r"pyspark(?:\.zip)?/(?:worker|daemon)\.py$")
 
 
 def classify(text: str, *, modules: Collection[str] = ()) -> Verdict:
@@ -193,7 +193,9 @@ def classify(text: str, *, modules: Collection[str] = ()) -> Verdict:
             return Verdict(kind, telling[-1])
     certain = [link for found, link in signs if found is _Sign.APPLICATION]
     if certain:
-        return Verdict(FailureKind.APPLICATION, certain[-1])
+        # The one with a line of the application: the JVM tells an analysis error once more, without it.
+        located = (link for link in reversed(certain) if any(map(_own, link.frames)))
+        return Verdict(FailureKind.APPLICATION, next(located, certain[-1]))
     return Verdict(FailureKind.UNKNOWN, chain[-1] if chain else None)
 
 
@@ -233,7 +235,7 @@ def _is_mistake(link: Link, modules: Collection[str]) -> bool:
     if "." not in link.name:
         return link.name in _MISTAKES or _own(link.frames[-1])
     if link.name in _OF_DATA_IN_A_WORKER:
-        return any(_WORKER.search(frame.path) for frame in link.frames)
+        return link.worker
     return bool(link.name in _OF_DATA or _OF_PYSPARK.fullmatch(link.name) or link.name.partition(".")[0] in modules)
 
 

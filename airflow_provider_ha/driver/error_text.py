@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 LONGEST = 400_000  # characters that are looked at; the middle of a longer text is left out
 TRACEBACK = "Traceback (most recent call last):"
+_WORKER = re.compile(r"\bPythonException: |Python worker")
 _FRAME = re.compile(r'\s+File "([^"]+)", line (\d+)(?:, in (.+))?$')
-_PYTHON = re.compile(r"([A-Za-z_][\w.]*)(?::\s(.*))?$")
+_PYTHON = re.compile(r"([A-Za-z_][\w.]*)(?::(?:\s(.*))?)?$")
 _QUALIFIED = re.compile(
     r"(?:Caused by: |Suppressed: |: |Exception in thread \"[^\"]*\" )?((?:[a-z_]\w*\.)+[A-Z][\w$]*)(?::\s*(.*))?$"
 )
@@ -43,11 +44,13 @@ class Link:
     :param name: Its class with its module; built-in classes and those of the script itself have none.
     :param message: The first line of what it says.
     :param frames: Of Python, outermost first.
+    :param worker: Whether a Python worker raised it. Spark leaves its own frames out of that traceback.
     """
 
     name: str
     message: str = ""
     frames: tuple[Frame, ...] = ()
+    worker: bool = False
 
     @property
     def short(self) -> str:
@@ -67,8 +70,10 @@ def links(text: str) -> tuple[Link, ...]:
         text = f"{text[: LONGEST // 2]}\n{text[-LONGEST // 2 :]}"
     found: list[Link] = []
     frames: list[Frame] | None = None  # of the traceback that is being read
+    worker, before = False, ""
     for line in text.splitlines():
         if line.rstrip().endswith(TRACEBACK):
+            worker = _WORKER.search(f"{before} {line}") is not None
             found.extend(_headers(line.rstrip().removesuffix(TRACEBACK).rstrip()))
             frames = []
         elif frames is not None:
@@ -76,10 +81,13 @@ def links(text: str) -> tuple[Link, ...]:
                 frames.append(Frame(frame[1], int(frame[2]), frame[3] or ""))
             elif line[:1].strip():
                 if named := _PYTHON.match(line.rstrip()):
-                    found.append(Link(named[1], (named[2] or "").strip(), tuple(frames)))
+                    found.append(Link(named[1], (named[2] or "").strip(), tuple(frames), worker))
                 frames = None
+        elif found and not found[-1].message and _CONDITION.match(line):
+            found[-1] = replace(found[-1], message=line.strip())  # a parse error begins with an empty line
         else:
             found.extend(_headers(line.rstrip()))
+        before = line
     return tuple(found)
 
 

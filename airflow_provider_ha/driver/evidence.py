@@ -91,7 +91,9 @@ def _of_script(error: BaseException, registry: QueryRegistry, modules: Collectio
 
 def _failure(verdict: Verdict, error: BaseException, *, query: str | None, batches: dict[str, int]) -> Failure:
     link = verdict.link
-    name = (link.name if link is not None else "") or _name(error)
+    name = _name(error)
+    if link is not None:
+        name = link.short if link.name.startswith("pyspark.errors.") else link.name
     message = link.message if link is not None else str(error)
     return Failure(
         kind=verdict.kind,

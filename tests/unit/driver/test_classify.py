@@ -52,6 +52,28 @@ def test_error_that_was_recorded_is_of_the_kind_that_it_was_made_as(path: Path) 
     assert kind(path.read_text()) is expected
 
 
+@pytest.mark.parametrize(
+    ("record", "short", "message", "location"),
+    [
+        ("application-analysis", "AnalysisException", "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column", "in <lambda>"),
+        ("application-parse", "ParseException", "[PARSE_SYNTAX_ERROR] Syntax error", "in <lambda>"),
+        ("application-udf", "ValueError", "invalid literal for int() with base 10: 'three'", "in <lambda>"),
+        ("application-udf-module", "ModuleNotFoundError", "No module named 'pricing'", ""),
+        ("application-foreach-batch-own-class", "BadRowError", "row 7 has no price", "in _own"),
+        ("outage-source-is-gone", "AnalysisException", "[PATH_NOT_FOUND] Path does not exist", ""),
+    ],
+)
+def test_recorded_error_is_told_with_its_class_message_and_line(
+    record: str, short: str, message: str, location: str
+) -> None:
+    verdict = classify((CORPUS / f"{record}.txt").read_text())
+
+    assert verdict.link is not None
+    assert verdict.link.short == short
+    assert verdict.link.message.startswith(message)
+    assert verdict.location.endswith(location)
+
+
 def test_there_are_records_of_every_kind() -> None:
     assert {path.stem.partition("-")[0] for path in RECORDED} >= {"application", "outage"}
 
