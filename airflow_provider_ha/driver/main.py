@@ -55,7 +55,7 @@ from airflow_provider_ha.errors import (
     JobStateError,
     RestoreRefusedError,
 )
-from airflow_provider_ha.jobs.driver_spec import SPEC_VARIABLE, DriverSpec
+from airflow_provider_ha.jobs.driver_spec import SPEC_VARIABLE, DriverSpec, write_secrets
 from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.jobs.model import Generation, JobState
 from airflow_provider_ha.jobs.runs import RunStore
@@ -140,7 +140,9 @@ class Driver:
         ending = Ending(self._spec, self._led, self._exit, parts)
         self._operations(parts, ending).start()
         failure = parts.script.run()
-        remember(secret_values(conf_of_script()))
+        secrets = secret_values(conf_of_script())
+        remember(secrets)
+        write_secrets(self._spec.script_secrets, secrets)
         lifecycle.script_ended.set()
         ending.conclude(failure)
 

@@ -41,7 +41,7 @@ from airflow_provider_ha.driver.supervisor_lock import lock_directory
 from airflow_provider_ha.errors import ConfigurationError, HaError, StorageUnavailableError
 from airflow_provider_ha.jobs.artifacts import fetch_application
 from airflow_provider_ha.jobs.driver_log import last_lines
-from airflow_provider_ha.jobs.driver_spec import DriverSpec, read_session, write_private
+from airflow_provider_ha.jobs.driver_spec import DriverSpec, read_secrets, read_session, write_private
 from airflow_provider_ha.jobs.failures import MESSAGE_LIMIT, Failure, FailureKind
 from airflow_provider_ha.jobs.model import JobGraph, SubmissionExit
 from airflow_provider_ha.redaction import public, remember, secret_values, secrets_of
@@ -241,6 +241,7 @@ def _failure(spec: DriverSpec, reason: str | None) -> Failure | None:
 
 
 def _last_lines(spec: DriverSpec) -> str:
+    remember(read_secrets(spec.script_secrets))
     try:
         return last_lines(spec.driver_log)
     except OSError:

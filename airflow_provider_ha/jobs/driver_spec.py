@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -27,6 +28,7 @@ SUBMISSION_VARIABLE = "SPARK_HA_SUBMISSION_ID"  # our own id, so that a lost ans
 
 SPEC_FILE = "driver.json"
 LOG_FILE = "driver.log"
+SECRETS_FILE = "script.secrets"
 OWNER_ONLY = 0o600
 
 
@@ -86,6 +88,14 @@ class DriverSpec(Model):
         return self.directory / LOG_FILE
 
     @property
+    def script_secrets(self) -> Path:
+        """Secrets of the conf that the script made by itself, to be hidden from the log where it is shown.
+
+        As private as the log, which holds them when the script prints them, and as long there.
+        """
+        return self.directory / SECRETS_FILE
+
+    @property
     def supervisor_log(self) -> Path:
         """What the supervisor prints."""
         return self.directory / "supervisor.log"
@@ -132,6 +142,20 @@ def read_session(path: Path) -> SessionCredentials | None:
         return SessionCredentials(int(content["session_id"], 16), bytes.fromhex(content["password"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def write_secrets(path: Path, secrets: Iterable[str]) -> None:
+    """Leave secrets for who shows the log. A disk that fails is no reason to end otherwise."""
+    with contextlib.suppress(OSError):
+        write_private(path, json.dumps(sorted(secrets)).encode())
+
+
+def read_secrets(path: Path) -> set[str]:
+    """Return what :func:`write_secrets` left; nothing when there is nothing that can be used."""
+    try:
+        return {str(secret) for secret in json.loads(path.read_bytes())}
+    except (OSError, ValueError, TypeError):
+        return set()
 
 
 def write_private(path: Path, data: bytes) -> None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from airflow_provider_ha.errors import HaError, JobStateError, LogMissingError
 from airflow_provider_ha.jobs.driver_log import last_lines
-from airflow_provider_ha.jobs.driver_spec import LOG_FILE
+from airflow_provider_ha.jobs.driver_spec import LOG_FILE, SECRETS_FILE, read_secrets
 from airflow_provider_ha.jobs.log_place import LogPlace, log_place
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
 from airflow_provider_ha.redaction import remember, secret_values, secrets_of
@@ -99,12 +99,19 @@ def hide_secrets(job: JobContext, view: RunView) -> bool:
     Returns whether the graph could be read: without it, only what looks like a secret is hidden.
     """
     remember(secrets_of(job.config))
+    for submission in view.submissions:
+        hide_secrets_of_script(job, view.run.number, submission.submission.attempt)
     try:
         graph = job.graph(view.run.graph)
     except HaError:
         return False
     remember(secret_values(graph.conf) | secret_values(graph.env))
     return True
+
+
+def hide_secrets_of_script(job: JobContext, run: int, attempt: int) -> None:
+    """Hide what the script's own conf holds as well: the driver leaves it before it logs the failure of the script."""
+    remember(read_secrets(job.config.work_path / job.keys.application(run, attempt) / SECRETS_FILE))
 
 
 def last_words(job: JobContext, view: RunView, submission: SubmissionView) -> str:

@@ -14,7 +14,7 @@ from airflow_provider_ha.jobs.driver_log import LogReader, whole_lines
 from airflow_provider_ha.jobs.log_place import LogPlace
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
 from airflow_provider_ha.submit.context import JobContext
-from airflow_provider_ha.submit.driver_logs import find_log, is_pending
+from airflow_provider_ha.submit.driver_logs import find_log, hide_secrets_of_script, is_pending
 
 
 POLL_SECONDS = 0.5
@@ -53,6 +53,7 @@ def _pieces(job: JobContext, reader: LogReader, watch: _Watch, attempt: int) -> 
         data = reader.read()
         if data:
             heard = time.monotonic()
+            hide_secrets_of_script(job, watch.run, attempt)  # after the read: it is left before the line is written
             yield data
         elif over:
             return
@@ -71,6 +72,11 @@ class _Watch:
         self._silent = False
         self._known: dict[int, SubmissionView] = {}
         self._remember()
+
+    @property
+    def run(self) -> int:
+        """Number of the run."""
+        return self._view.run.number
 
     def submission(self, attempt: int) -> SubmissionView:
         """Return an attempt of the run, also one that the leader has forgotten since."""

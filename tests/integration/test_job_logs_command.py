@@ -18,9 +18,10 @@ from airflow_provider_ha.coordination.coordinator import Create
 from airflow_provider_ha.coordination.records import create_once
 from airflow_provider_ha.driver.log_rotation import LogRotation
 from airflow_provider_ha.errors import LogMissingError, NotConnectedError
-from airflow_provider_ha.jobs.driver_spec import DriverSpec
+from airflow_provider_ha.jobs.driver_spec import DriverSpec, write_secrets
 from airflow_provider_ha.jobs.model import JobState, RunResult, Submission, SubmissionExit, SubmissionStarted
 from airflow_provider_ha.jobs.runs import RunStore
+from airflow_provider_ha.redaction import PublicText
 from airflow_provider_ha.submit import follow_logs
 from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.submit.driver_logs import last_words
@@ -140,6 +141,13 @@ def test_secrets_of_the_graph_and_what_looks_like_one_are_hidden(spark_ha: Any, 
     _, shown, _ = spark_ha("job", "logs", "flights")
 
     assert shown == "attempt 1 begins\ntoken ***\njdbc:postgresql://db/prod?password=***\n[not markup]\n"
+
+
+def test_secrets_of_the_scripts_own_conf_are_hidden(spark_ha: Any, job: JobContext) -> None:
+    write_secrets(log_of(job).with_name("script.secrets"), ["of-the-script"])
+    write(job, "cannot log in with of-the-script")
+
+    assert "cannot log in with ***" in spark_ha("job", "logs", "flights")[1]
 
 
 def test_the_document_has_the_place_and_the_lines(spark_ha: Any, job: JobContext) -> None:
@@ -351,6 +359,25 @@ def test_lines_that_come_with_the_end_of_an_attempt_are_read_before_the_next_one
 
     text = "".join(part for _, part in parts)
     assert text == "attempt 1 begins\nthe last line\nattempt 2 begins\nof the second\n"
+
+
+def test_following_hides_a_secret_that_the_driver_leaves_before_it_logs_it(
+    job: JobContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow_logs, "POLL_SECONDS", 0.0)
+
+    def fail() -> None:
+        write_secrets(log_of(job).with_name("script.secrets"), ["left-at-last"])
+        write(job, "cannot log in with left-at-last")
+        end_run(job)
+        end_attempt(job, 1)
+
+    view, text = job.runs.get(1), PublicText()
+    stepping = replace(job, sleep=lambda _: fail())
+
+    shown = [text(part) for _, part in follow_logs.follow(stepping, view, view.submissions[0], lines=1, note=print)]
+
+    assert shown[-1] == "cannot log in with ***\n"
 
 
 def test_following_ends_with_the_run_after_its_last_line(job: JobContext, following: Callable[..., Followed]) -> None:
