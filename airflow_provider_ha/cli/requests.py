@@ -19,6 +19,7 @@ from airflow_provider_ha.errors import HaError, OutcomeUnknownError
 from airflow_provider_ha.jobs.model import Operation, OperationState
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.submit.client import JobClient
+from airflow_provider_ha.submit.stop import UnansweredStop
 
 
 WaitSeconds = Annotated[float, typer.Option(help="Seconds to wait for the answer; 0 asks and returns.", min=0)]
@@ -57,12 +58,19 @@ def await_operation(job: JobClient, operation: Operation, *, seconds: float, as_
 
 
 def _final(job: JobClient, operation: Operation, seconds: float, tell: Callable[[str, float], None]) -> Operation:
-    begin = time.monotonic()
+    begin, unanswered = time.monotonic(), UnansweredStop()
 
     def look() -> Operation | None:
         found = job.operation(operation.operation_id)
-        if found is None or not found.state.final:
-            tell(_phase(job, found), time.monotonic() - begin)
+        if found is None or found.state.final:
+            return found
+        try:
+            snapshot = job.snapshot()
+            if unanswered.due(snapshot, found):
+                job.request_stop(operation_id=found.operation_id, requested_by=found.requested_by, **found.arguments)
+            tell(phase_of(snapshot, found), time.monotonic() - begin)
+        except HaError as error:
+            tell(f"the job cannot be read at the moment: {error.message}", time.monotonic() - begin)
         return found
 
     waiting = Retrying(
@@ -80,21 +88,12 @@ def _final(job: JobClient, operation: Operation, seconds: float, tell: Callable[
     return found
 
 
-def _phase(job: JobClient, operation: Operation | None) -> str:
-    """Return what is being waited for, for people."""
-    try:
-        snapshot = job.snapshot()
-    except HaError as error:
-        return f"the job cannot be read at the moment: {error.message}"
-    return phase_of(snapshot, operation)
-
-
-def phase_of(snapshot: JobSnapshot, operation: Operation | None) -> str:
+def phase_of(snapshot: JobSnapshot, operation: Operation) -> str:
     """Return what an operation that has no answer yet waits for. Pure."""
     leader, status = snapshot.leader, snapshot.status
     if leader is None:
         return f"{snapshot.state.value}: nobody leads the job, the next driver takes the request up"
-    if operation is None or operation.state is OperationState.REQUESTED:
+    if operation.state is OperationState.REQUESTED:
         return f"{snapshot.state.value}: asked the driver on {leader.host} (epoch {leader.epoch})"
     said = status.message if status is not None and status.epoch == leader.epoch else ""
     return f"{snapshot.state.value}: {said or 'the driver works on it'}"

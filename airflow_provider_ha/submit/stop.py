@@ -9,11 +9,13 @@ recorded boundaries by the next start, as after every loss. What only a driver c
 from __future__ import annotations
 
 import logging
+import time
 from typing import Any
 
 from airflow_provider_ha.errors import HaError, JobStateError, LeadershipError, OutcomeUnknownError
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.model import JobState, Operation, OperationKind
+from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.submit.lost_run import (
     LostRun,
@@ -28,6 +30,7 @@ from airflow_provider_ha.submit.restore import checkpoint_store
 
 log = logging.getLogger(__name__)
 
+LOST_AFTER = 30.0  # seconds: who recovers the job has had its time, and the next driver would do it
 _LOOKS = 3  # a driver that comes and goes meanwhile is looked at again
 
 
@@ -84,6 +87,26 @@ def needs_driver(job_id: str, lost: LostRun, arguments: dict[str, Any]) -> str:
         f"Job {job_id!r} has lost its driver in run {lost.number}, and {why}: it is stopped once it is recovered. "
         f"A task that follows it, `spark-ha recover` or SparkHaRecoverJobsOperator recovers it; {at_once}"
     )
+
+
+class UnansweredStop:
+    """A stop that somebody waits for: notices that its driver is lost and that no other one is started."""
+
+    def __init__(self) -> None:
+        self._lost_since: float | None = None
+
+    def due(self, snapshot: JobSnapshot, operation: Operation) -> bool:
+        """Return whether to ask for the stop again, which then ends the run without a driver.
+
+        :param snapshot: The job now.
+        """
+        lost = None if operation.operation is not OperationKind.STOP or operation.state.final else lost_run(snapshot)
+        if lost is None or lost.number != operation.run or needs_driver(snapshot.job_id, lost, operation.arguments):
+            self._lost_since = None
+            return False
+        now = time.monotonic()
+        self._lost_since = now if self._lost_since is None else self._lost_since
+        return now - self._lost_since >= LOST_AFTER
 
 
 def _end(job: JobContext, lost: LostRun, operation: Operation, *, by: str) -> None:

@@ -5,21 +5,18 @@ A stop whose driver is lost before it has answered is asked for again: it then e
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
-from airflow_provider_ha.jobs.model import Operation, OperationKind, OperationState
+from airflow_provider_ha.jobs.model import Operation, OperationState
 from airflow_provider_ha.jobs.runs import RunStore, RunView
 from airflow_provider_ha.triggers.base import Event, SparkHaTrigger
 
 
 if TYPE_CHECKING:
     from airflow_provider_ha.submit.client import HaClient
-
-
-LOST_AFTER = 30.0  # seconds: who recovers the job has had its time, and the next driver would do it
+    from airflow_provider_ha.submit.stop import UnansweredStop
 
 
 class SparkHaOperationTrigger(SparkHaTrigger):
@@ -38,7 +35,7 @@ class SparkHaOperationTrigger(SparkHaTrigger):
         self.operation_id = operation_id
         self.number = run
         self.until_ended = until_ended
-        self._lost_since: float | None = None
+        self._unanswered: UnansweredStop | None = None
 
     def kwargs(self) -> dict[str, Any]:
         """Return the keyword arguments, as plain JSON."""
@@ -63,18 +60,11 @@ class SparkHaOperationTrigger(SparkHaTrigger):
         return self._lost(client, operation) if event is None else event
 
     def _lost(self, client: HaClient, operation: Operation) -> Event | None:
-        from airflow_provider_ha.submit.lost_run import lost_run  # noqa: PLC0415  # brings the stores
-        from airflow_provider_ha.submit.stop import needs_driver  # noqa: PLC0415  # as above
+        from airflow_provider_ha.submit.stop import UnansweredStop  # noqa: PLC0415  # brings the stores
 
-        if operation.operation is not OperationKind.STOP or operation.state.final:
-            return None
-        lost = lost_run(client.job(self.job_id).snapshot())
-        if lost is None or lost.number != operation.run or needs_driver(self.job_id, lost, operation.arguments):
-            self._lost_since = None
-            return None
-        now = time.monotonic()
-        self._lost_since = now if self._lost_since is None else self._lost_since
-        return {"status": "lost"} if now - self._lost_since >= LOST_AFTER else None
+        self._unanswered = self._unanswered or UnansweredStop()
+        due = self._unanswered.due(client.job(self.job_id).snapshot(), operation)
+        return {"status": "lost"} if due else None
 
 
 def operation_event(operation: Operation, view: RunView, *, until_ended: bool) -> Event | None:

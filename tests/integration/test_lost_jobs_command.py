@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,11 @@ import pytest
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.model import JobState
-from tests.cluster_helpers import Cluster
+from airflow_provider_ha.submit import stop
+from airflow_provider_ha.testing.waiting import wait_until
+from tests.cluster_helpers import Cluster, lead_newest
 from tests.lost_jobs import NUMBER, lose
 
 
@@ -30,6 +34,24 @@ def test_the_command_stops_a_lost_job_at_once(spark_ha: Any, cluster: Cluster) -
 
     document = json.loads(out)
     assert (code, document["state"], document["result"]["checkpoint"]) == (0, "COMPLETED", NUMBER)
+
+
+def test_a_job_that_is_lost_while_the_command_waits_ends_without_its_driver(
+    spark_ha: Any, cluster: Cluster, coordinator: Coordinator, config: HaConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stop, "LOST_AFTER", 0.5)
+    job = cluster.submitted("flights")
+    leadership = lead_newest(config, coordinator, job)
+    with ThreadPoolExecutor(1) as pool:
+        stopping = pool.submit(spark_ha, "job", "stop", "flights", "--json")
+        wait_until(lambda: coordinator.children(job.paths.operations), timeout=20, what="the request")
+
+        leadership.release()
+        code, out, _ = stopping.result(timeout=60)
+
+    assert (code, json.loads(out)["state"]) == (0, "COMPLETED")
+    assert len(operations.list_operations(coordinator, job.paths)) == 1
+    assert job.snapshot().state is JobState.FINISHED
 
 
 def test_the_command_says_at_once_why_a_drain_waits(

@@ -22,9 +22,9 @@ from airflow_provider_ha.jobs.watchers import WatcherClaim, release
 from airflow_provider_ha.operators.restore import SparkHaRestoreOperator
 from airflow_provider_ha.operators.stop import SparkHaStopOperator
 from airflow_provider_ha.operators.submit import SparkHaSubmitOperator
+from airflow_provider_ha.submit import stop
 from airflow_provider_ha.submit.client import HaClient
 from airflow_provider_ha.testing.waiting import wait_until
-from airflow_provider_ha.triggers import operation
 from airflow_provider_ha.triggers.kill import end_job
 from tests import submit_helpers as helpers
 from tests.airflow_helpers import context
@@ -194,7 +194,7 @@ def test_a_restore_of_a_lost_job_is_refused_for_good_with_both_choices(
 def test_a_stop_whose_driver_is_lost_before_it_answers_ends_the_job_without_it(
     config: HaConfig, coordinator: Coordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(operation, "LOST_AFTER", 0.5)
+    monkeypatch.setattr(stop, "LOST_AFTER", 0.5)
     cluster = Cluster(config, coordinator, tmp_path)
     job = cluster.submitted("flights")
     leadership = lead_newest(config, coordinator, job)
