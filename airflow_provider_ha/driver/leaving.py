@@ -101,8 +101,11 @@ class Exit:
         """End this process because one of its threads cannot go on: half a driver would look like a whole one."""
         if isinstance(error, LeadershipError):
             self.leadership_lost(_text(error))
-        reason = f"{type(error).__name__}: {_text(error)}"
-        self.leave(ExitCode.FAILED, reason, error=error, failure=failure_of_driver(error))
+        try:
+            reason = f"{type(error).__name__}: {_text(error)}"
+            self.leave(ExitCode.FAILED, reason, error=error, failure=failure_of_driver(error))
+        finally:
+            os._exit(ExitCode.FAILED)
 
     def _kill_jvm(self) -> None:
         if self._jvm is not None and self._jvm == os.getppid():

@@ -24,6 +24,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.coordination.election import acquire
 from airflow_provider_ha.driver import leaving
 from airflow_provider_ha.driver.exit_codes import ExitCode
@@ -31,6 +32,7 @@ from airflow_provider_ha.driver.failure import RESERVE_FILE, read_failure
 from airflow_provider_ha.driver.leaving import Exit
 from airflow_provider_ha.driver.operations_loop import OperationsLoop
 from airflow_provider_ha.driver.publish_loop import PublishLoop
+from airflow_provider_ha.driver.queries import QueryRegistry
 from airflow_provider_ha.driver.removal_loop import RemovalLoop
 from airflow_provider_ha.driver.watchdog import Watchdog
 from airflow_provider_ha.jobs.model import OperationKind
@@ -211,7 +213,8 @@ def watched(case: Case, way_out: Exit) -> None:
 
 def by_publisher(end: Callable[[BaseException], None]) -> None:
     lifecycle = SimpleNamespace(stopping=threading.Event())
-    loop: Any = PublishLoop(SimpleNamespace(tick=fail), None, None, lifecycle, end, settled=no_trouble, clean=None)  # type: ignore[arg-type]
+    queries = QueryRegistry(SystemClock())
+    loop: Any = PublishLoop(SimpleNamespace(tick=fail), None, queries, lifecycle, end, settled=no_trouble, clean=None)  # type: ignore[arg-type]
     loop._thread.start()
 
 

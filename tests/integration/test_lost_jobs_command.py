@@ -43,7 +43,7 @@ def test_a_job_that_is_lost_while_the_command_waits_ends_without_its_driver(
     job = cluster.submitted("flights")
     leadership = lead_newest(config, coordinator, job)
     with ThreadPoolExecutor(1) as pool:
-        stopping = pool.submit(spark_ha, "job", "stop", "flights", "--json")
+        stopping = pool.submit(spark_ha, "job", "stop", "flights", "--wait", "30", "--json")
         wait_until(lambda: coordinator.children(job.paths.operations), timeout=20, what="the request")
 
         leadership.release()

@@ -218,7 +218,7 @@ def test_a_first_loss_with_a_proof_of_death_is_due_at_once(cluster: Cluster) -> 
 
 @pytest.mark.usefixtures("opened")
 def test_the_delay_of_a_further_loss_is_waited_out_in_the_same_trigger(cluster: Cluster) -> None:
-    cluster.exited("flights", restart_delay=1.0)
+    cluster.exited("flights", restart_delay=4.0)
     cluster.client.job("flights").recover(by="test", wait=False)
     cluster.exit("flights")
     trigger = follower()
