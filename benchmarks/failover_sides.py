@@ -79,7 +79,7 @@ class ByHand:
     def driver(self) -> psutil.Process:
         """Return the child of the JVM that runs the script."""
         below = psutil.Process(self._loop.pid).children(recursive=True)
-        return next(each for each in below if str(SCRIPT) in each.cmdline() and each.name().startswith("python"))
+        return next(each for each in below if _runs_the_script(each))
 
     def checkpoint(self) -> Path | None:
         """Return the directory, always the same one."""
@@ -89,6 +89,13 @@ class ByHand:
         """Kill the loop and everything in it."""
         os.killpg(self._loop.pid, signal.SIGKILL)
         self._loop.wait()
+
+
+def _runs_the_script(process: psutil.Process) -> bool:
+    try:
+        return str(SCRIPT) in process.cmdline() and process.name().startswith("python")
+    except psutil.Error:  # one that has just ended
+        return False
 
 
 class Managed:

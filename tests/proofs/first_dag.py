@@ -102,7 +102,9 @@ class Output:
         twice = sum(count > 1 for count in found.values())
         missing = max(found, default=-1) + 1 - len(found)
         wrong = [f"{twice:,} rows are duplicated."] if twice else []
-        return found.total(), wrong + ([f"{missing:,} rows are lost."] if missing or not found else [])
+        if not found:
+            return 0, ["Nothing was written."]
+        return found.total(), wrong + ([f"{missing:,} rows are lost."] if missing else [])
 
 
 def _is_scheduler(process: psutil.Process) -> bool:
