@@ -151,7 +151,9 @@ class OperationsLoop:
             result = handler(operation)
         except LeadershipError:
             raise
-        except HaError as error:
+        # Also what is no outage, such as a file where a directory has to be: without an answer the next epoch would
+        # take the operation up, and end as well.
+        except (HaError, OSError) as error:
             log.exception("operation %s failed", operation.operation_id)
             left = error.result if isinstance(error, StopFailedError) else None
             self._answer(operation, partial(operations.fail, error=str(error), result=left))
@@ -186,7 +188,7 @@ class OperationsLoop:
             return  # the script has ended by itself: whoever writes the result answers this operation
         try:
             self.handlers.stop(operation)
-        except HaError:
+        except (HaError, OSError):
             if not self.lifecycle.stopping.is_set():
                 self.lifecycle.give_end_back()  # nothing was stopped: the next stop, or the script, may end the run
             raise

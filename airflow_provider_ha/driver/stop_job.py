@@ -119,7 +119,7 @@ class StopJob:
                 self.writer.set_message("taking the savepoint")
                 result |= self.savepoint(operation)
             drained = self._end_script(checkpoint, terminate=request.terminate)
-        except HaError as error:
+        except (HaError, OSError) as error:
             raise StopFailedError(str(error), result) from error
         self.writer.end(
             JobState.FINISHED,

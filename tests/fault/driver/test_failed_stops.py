@@ -59,9 +59,8 @@ def sign(job: SupervisedJob, name: str) -> Path:
 
 def await_failure(job: SupervisedJob, operation_id: str) -> Operation:
     """Wait until the operation has failed and the driver is gone; the run lives on."""
-    wait_until(
-        lambda: job.operation(operation_id).state is OperationState.FAILED, timeout=PATIENCE, what="a failed stop"
-    )
+    wait_until(lambda: job.operation(operation_id).state.final, timeout=PATIENCE, what="the end of the stop")
+    assert job.operation(operation_id).state is OperationState.FAILED, job.log(newest_only=True)
     job.await_lost()
     run = job.job.snapshot().run
     assert run is not None

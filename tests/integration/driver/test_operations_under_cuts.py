@@ -6,6 +6,7 @@ of the tests grants, so that a busy machine has two seconds to spare.
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -102,6 +103,8 @@ def stage(config: HaConfig, coordinator: Coordinator, proxy: FaultProxy) -> Iter
             done.append(operation.operation_id)
             if operation.arguments.get("label") == "fails":
                 raise OperationFailedError("it cannot be made")
+            if operation.arguments.get("label") == "in the way":
+                raise NotADirectoryError(errno.ENOTDIR, "a file is in the way")
             return {"savepoint_id": operation.operation_id}
 
         def cancel(operation: Operation) -> None:
@@ -149,6 +152,13 @@ def test_failure_whose_answer_meets_a_cut_is_told(stage: Stage, moment: str) -> 
 
     stage.await_state("op", OperationState.FAILED)
     assert stage.proxy.hit.is_set()
+    stage.assert_still_leading()
+
+
+def test_a_file_in_the_way_fails_the_operation_and_not_the_driver(stage: Stage) -> None:
+    stage.ask("op", label="in the way")
+
+    stage.await_state("op", OperationState.FAILED)
     stage.assert_still_leading()
 
 
