@@ -11,6 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.clock import new_id
+from airflow_provider_ha.config import HaConfig
+from tests.conftest import FAST
+
 
 @dataclass
 class SmallDisk:
@@ -45,6 +49,17 @@ class SmallDisk:
             if ballast.is_dir():
                 ballast.rmdir()
         self._ballast.clear()
+
+
+def config_on(disk: SmallDisk, zookeeper: str, tmp_path: Path) -> HaConfig:
+    """Return a cluster whose work root is *disk*; its storage lies beside it."""
+    return HaConfig.build(
+        zookeeper=zookeeper,
+        storage_root=f"file://{tmp_path}/storage",
+        work_root=disk.path.as_uri(),
+        cluster_id=f"c-{new_id()[:12]}",
+        timings=FAST,
+    )
 
 
 @contextmanager

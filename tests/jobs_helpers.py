@@ -12,6 +12,7 @@ from airflow_provider_ha.coordination.coordinator import Coordinator, Node
 from airflow_provider_ha.coordination.election import Leadership, acquire
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.coordination.reads import Reads, Seen
+from airflow_provider_ha.jobs.failures import Failure, FailureKind
 from airflow_provider_ha.jobs.jobs import create_job
 from airflow_provider_ha.jobs.model import (
     Blob,
@@ -115,3 +116,14 @@ class Meanwhile:
         if self.reads == self._before_read:
             self._event()
         self.reads += 1
+
+
+# An error of the application, as a driver leaves it.
+MISTAKE = Failure(
+    kind=FailureKind.APPLICATION,
+    error_class="KeyError",
+    message="'price'",
+    query="rows",
+    batches={"rows": 4},
+    location="main.py:12 in write",
+)

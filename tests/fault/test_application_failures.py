@@ -23,17 +23,10 @@ from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.submit.recovery import recover
 from airflow_provider_ha.testing.waiting import wait_until
 from tests import submit_helpers as helpers
+from tests.jobs_helpers import MISTAKE
 
 
 OPTIONS = HaOptions(restart_delay=0, restart_attempts=2, application_failure_period=0, application_delay=0)
-MISTAKE = Failure(
-    kind=FailureKind.APPLICATION,
-    error_class="KeyError",
-    message="'price'",
-    query="rows",
-    batches={"rows": 4},
-    location="main.py:12 in write",
-)
 AWAY = Failure(kind=FailureKind.OUTAGE, error_class="java.net.ConnectException", query="rows", batches={"rows": 4})
 
 

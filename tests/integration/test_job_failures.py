@@ -18,16 +18,9 @@ from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.storage import keys
 from airflow_provider_ha.submit.recovery import recover
 from tests.cluster_helpers import Cluster
+from tests.jobs_helpers import MISTAKE
 
 
-MISTAKE = Failure(
-    kind=FailureKind.APPLICATION,
-    error_class="KeyError",
-    message="'price'",
-    query="rows",
-    batches={"rows": 4},
-    location="main.py:12 in write",
-)
 AWAY = Failure(kind=FailureKind.OUTAGE, error_class="java.net.ConnectException", query="rows", batches={"rows": 4})
 
 

@@ -25,18 +25,11 @@ from airflow_provider_ha.jobs.model import (
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.submit.restart import GiveUp, Keep, Over, Resubmit, attempts_used, decide, delay, outage_of
+from tests.jobs_helpers import MISTAKE
 
 
 NOW = datetime(2013, 1, 1, 12, tzinfo=timezone.utc)
 OPTIONS = HaOptions(restart_attempts=2, restart_delay=1, restart_delay_max=60, restart_reset_after=600)
-MISTAKE = Failure(
-    kind=FailureKind.APPLICATION,
-    error_class="KeyError",
-    message="'price'",
-    query="rows",
-    batches={"rows": 4},
-    location="main.py:12 in write",
-)
 AWAY = Failure(kind=FailureKind.OUTAGE, error_class="TimeoutException", query="rows", batches={"rows": 4})
 RUN = Run(number=1, graph=Blob(sha256="0" * 64, size=1), start=StartPoint(), request_id="r", created_at=NOW)
 

@@ -8,13 +8,11 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.cli.job import _document
-from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.jobs.model import HaOptions, JobState
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.conftest import FAST
 from tests.driver_helpers import APPS, PATIENCE
-from tests.full_disk import SmallDisk, small_disk
+from tests.full_disk import SmallDisk, config_on, small_disk
 from tests.submit_helpers import alive
 from tests.supervised_job import SupervisedJob
 
@@ -32,13 +30,7 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
 @pytest.fixture
 def config(zookeeper: str, tmp_path: Path, disk: SmallDisk) -> HaConfig:
     """A cluster whose work root is a separate disk, without the storage."""
-    return HaConfig.build(
-        zookeeper=zookeeper,
-        storage_root=f"file://{tmp_path}/storage",
-        work_root=disk.path.as_uri(),
-        cluster_id=f"c-{new_id()[:12]}",
-        timings=FAST,
-    )
+    return config_on(disk, zookeeper, tmp_path)
 
 
 def message(job: SupervisedJob) -> str:

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from airflow_provider_ha.checkpoints.model import SinkKind
-from airflow_provider_ha.clock import SystemClock, new_id
+from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.records import read_record
@@ -24,9 +24,8 @@ from airflow_provider_ha.jobs.graph_store import JobGraphStore
 from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.jobs.model import HaOptions, Status
 from tests.checkpoint_helpers import Job, led_job
-from tests.conftest import FAST
 from tests.coordination_helpers import JOB
-from tests.full_disk import SmallDisk, small_disk
+from tests.full_disk import SmallDisk, config_on, small_disk
 from tests.portable_helpers import QUERY, checkpoint
 
 
@@ -39,13 +38,7 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
 @pytest.fixture
 def config(zookeeper: str, tmp_path: Path, disk: SmallDisk) -> HaConfig:
     """A cluster whose work root is a separate disk."""
-    return HaConfig.build(
-        zookeeper=zookeeper,
-        storage_root=f"file://{tmp_path}/storage",
-        work_root=disk.path.as_uri(),
-        cluster_id=f"c-{new_id()[:12]}",
-        timings=FAST,
-    )
+    return config_on(disk, zookeeper, tmp_path)
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ Reason: An exception was raised by the Python Proxy. Return Message: Traceback (
                    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
   File "/venv/lib/python3.11/site-packages/pyspark/sql/utils.py", line 166, in call
     raise e
-  File "/work/submissions/1-1/application/main.py", line 12, in write
+  File "/srv/submissions/1-1/application/main.py", line 12, in write
     {code}
 {rest}
 \tat org.apache.spark.sql.execution.streaming.sources.ForeachBatchSink.addBatch(ForeachBatchSink.scala:39)
@@ -130,7 +130,7 @@ def test_error_that_follows_an_outage_is_an_outage() -> None:
         "ConnectionResetError: [Errno 104] Connection reset by peer\n\n"
         "During handling of the above exception, another exception occurred:\n\n"
         "Traceback (most recent call last):\n"
-        '  File "/work/submissions/1-1/application/main.py", line 14, in write\n'
+        '  File "/srv/submissions/1-1/application/main.py", line 14, in write\n'
         "    raise ValueError('no rows')\n"
         "ValueError: no rows"
     )
@@ -220,7 +220,7 @@ def test_broker_that_is_away_is_an_outage() -> None:
 def test_analysis_error_is_the_application_s_unless_something_is_missing(said: str, expected: FailureKind) -> None:
     text = (
         "Traceback (most recent call last):\n"
-        '  File "/work/submissions/1-1/application/main.py", line 3, in <module>\n    f()\n'
+        '  File "/srv/submissions/1-1/application/main.py", line 3, in <module>\n    f()\n'
         '  File "/venv/lib/python3.11/site-packages/pyspark/errors/exceptions/captured.py", line 258, in deco\n    x\n'
         f"pyspark.errors.exceptions.captured.AnalysisException: {said}\n"
     )
@@ -231,7 +231,7 @@ def test_analysis_error_is_the_application_s_unless_something_is_missing(said: s
 def test_class_that_no_jar_holds_is_a_missing_module() -> None:
     text = (
         "Traceback (most recent call last):\n"
-        '  File "/work/submissions/1-1/application/main.py", line 3, in <module>\n    f()\n'
+        '  File "/srv/submissions/1-1/application/main.py", line 3, in <module>\n    f()\n'
         "py4j.protocol.Py4JJavaError: An error occurred while calling o41.load.\n"
         ": org.apache.spark.SparkClassNotFoundException: [DATA_SOURCE_NOT_FOUND] Failed to find the data source: x.\n"
         "\tat org.apache.spark.sql.errors.QueryExecutionErrors$.dataSourceNotFoundError(QueryExecutionErrors.scala)\n"
@@ -248,7 +248,7 @@ def test_data_that_cannot_be_decoded_is_certain_only_in_a_worker() -> None:
     worker = (
         "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
         '  File "/opt/spark/python/lib/pyspark.zip/pyspark/worker.py", line 1993, in main\n    process()\n'
-        f'  File "/work/submissions/1-1/application/main.py", line 12, in parse\n    x\n{said}\n'
+        f'  File "/srv/submissions/1-1/application/main.py", line 12, in parse\n    x\n{said}\n'
     )
 
     assert kind(in_batch(said)) is FailureKind.UNKNOWN
@@ -268,7 +268,7 @@ def test_text_without_an_error_is_unknown() -> None:
 
 def test_syntax_error_is_the_application_s() -> None:
     try:
-        compile("a b", "/work/submissions/1-1/application/main.py", "exec")
+        compile("a b", "/srv/submissions/1-1/application/main.py", "exec")
     except SyntaxError as error:
         text = "".join(traceback.format_exception(error))
 
