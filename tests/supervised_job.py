@@ -20,7 +20,7 @@ from airflow_provider_ha.jobs.model import HaOptions, JobState, Operation, RunRe
 from airflow_provider_ha.submit.client import HaClient, JobClient
 from airflow_provider_ha.submit.requests import SubmitRequest
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.driver_helpers import APPS, CONF, PATIENCE, Stream
+from tests.driver_helpers import APPS, BOOTSTRAP, CONF, PATIENCE, Stream
 
 
 LOSS_SECONDS = 30.0  # a session timeout is 3 s; the rest is for a busy machine
@@ -161,6 +161,14 @@ class SupervisedJob:
         children = self.supervisor().children(recursive=True)
         assert children, "there is no driver"
         return children
+
+    def jvm(self) -> psutil.Process:
+        """The JVM of the newest submission: spark-submit, a child of its supervisor."""
+        return next(child for child in self.supervisor().children() if child.name() == "java")
+
+    def python(self) -> psutil.Process:
+        """The Python of the newest submission: the JVM's child that runs the bootstrap; the others are its workers."""
+        return next(child for child in self.jvm().children() if BOOTSTRAP.name in " ".join(child.cmdline()))
 
     def kill(self) -> None:
         """Kill the driver at once, JVM first, and wait until its death is known."""

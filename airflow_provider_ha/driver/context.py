@@ -9,10 +9,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_provider_ha.checkpoints.directories.given import GivenLog
 from airflow_provider_ha.errors import ApplicationRefusedError, LeadershipLostError
+
+
+if TYPE_CHECKING:  # each process of a driver imports this module, and only one of them needs the notes
+    from airflow_provider_ha.checkpoints.directories.given import GivenLog
 
 
 @dataclass(frozen=True)

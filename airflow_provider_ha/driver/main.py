@@ -230,6 +230,7 @@ class Driver:
                 lifecycle,
                 self._exit.thread_failed,
                 settled=ledger.complete,
+                running=self._spec.note_running,
                 clean=self._cleaning().turn,
             ),
             patches=Patches(lifecycle, registry, starter),

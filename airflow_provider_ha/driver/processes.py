@@ -14,6 +14,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -29,6 +30,22 @@ _LIBC = ctypes.CDLL(None, use_errno=True)  # loaded before any fork: the child m
 
 _KILL_INTERVAL = 0.02
 _REMIND_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """How the processes of a submission ended; all of them are dead.
+
+    :param code: Exit code of the JVM, negative for a signal.
+    :param pids: Every process that was ever seen.
+    :param reason: What ended first.
+    :param outage: Whether storage or ZooKeeper kept the driver from being started.
+    """
+
+    code: int
+    pids: tuple[int, ...]
+    reason: str
+    outage: bool = False
 
 
 def become_subreaper() -> None:

@@ -25,6 +25,7 @@ class PublishLoop:
 
     :param failed: Called with the error of a thread that cannot go on.
     :param settled: Called when the script has started what it wants to start; again and again.
+    :param running: Called once, when the job is RUNNING for the first time.
     :param clean: What the thread that removes does in a turn.
     """
 
@@ -37,12 +38,14 @@ class PublishLoop:
         failed: Callable[[BaseException], None],
         *,
         settled: Callable[[], None],
+        running: Callable[[], None],
         clean: Clean,
     ) -> None:
         self._publisher = publisher
         self._writer = writer
         self._registry = registry
         self._settled = settled
+        self._running = running
         self._lifecycle = lifecycle
         self._failed = failed
         self._runs = False
@@ -90,7 +93,9 @@ class PublishLoop:
         waiting = "" if self._runs else self._registry.not_working()
         if waiting:
             return JobState.STARTING, waiting
-        self._runs = True
+        if not self._runs:
+            self._runs = True
+            self._running()
         return JobState.RUNNING, self._registry.missing()
 
     def _tell(self) -> None:

@@ -6,7 +6,7 @@
 2. kill every process that is left, until there is none
 3. end the dead driver's ZooKeeper session, so that nobody waits for its timeout
 4. carry out a cancel, when one is open (``driver.after_death``)
-5. write ``SubmissionExit``
+5. write ``SubmissionExit`` (``driver.exit_report``)
 6. clean up after a run that is over
 
 Nobody may read an exit while a process of the submission can still write. When the supervisor itself is killed, the JVM
@@ -23,28 +23,18 @@ import os
 import signal
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
-from airflow_provider_ha.clock import SystemClock
-from airflow_provider_ha.coordination._kazoo import KazooCoordinator
-from airflow_provider_ha.coordination.paths import ClusterPaths
-from airflow_provider_ha.coordination.records import create_once
-from airflow_provider_ha.coordination.session_close import close_session
-from airflow_provider_ha.driver import after_death, spark_submit
-from airflow_provider_ha.driver.exit_codes import ExitCode
-from airflow_provider_ha.driver.failure import read_code, read_details, read_failure
+from airflow_provider_ha.driver import spark_submit
 from airflow_provider_ha.driver.log_rotation import rotate_log
-from airflow_provider_ha.driver.processes import DeathWatch, ProcessTree, become_subreaper
+from airflow_provider_ha.driver.processes import Death, DeathWatch, ProcessTree, become_subreaper
 from airflow_provider_ha.driver.room import require_room
 from airflow_provider_ha.driver.supervisor_lock import lock_directory
 from airflow_provider_ha.errors import ConfigurationError, HaError, StorageUnavailableError
 from airflow_provider_ha.jobs.artifacts import fetch_application
-from airflow_provider_ha.jobs.driver_log import last_lines
-from airflow_provider_ha.jobs.driver_spec import DriverSpec, read_secrets, read_session, write_private
-from airflow_provider_ha.jobs.failures import MESSAGE_LIMIT, Failure, FailureKind
-from airflow_provider_ha.jobs.model import JobGraph, SubmissionExit
-from airflow_provider_ha.redaction import public, remember, secret_values, secrets_of
+from airflow_provider_ha.jobs.driver_spec import DriverSpec, write_private
+from airflow_provider_ha.jobs.model import JobGraph
+from airflow_provider_ha.redaction import remember, secret_values, secrets_of
 from airflow_provider_ha.storage.blobs import get_blob
 from airflow_provider_ha.storage.open import open_store
 from airflow_provider_ha.storage.outage import is_outage
@@ -56,23 +46,6 @@ NOT_STARTED = 70  # EX_SOFTWARE: there was never a driver
 REFUSED = 75  # EX_TEMPFAIL, of the supervisor itself: nothing was started and nothing is reported
 ORDERLY_SECONDS = 30.0  # how long the JVM may clean up after an orderly end of the driver's Python
 POLL_SECONDS = 0.02
-REPORT_SECONDS = 3600.0  # how long a supervisor tries to write the exit while ZooKeeper is away
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """How the processes of a submission ended; all of them are dead.
-
-    :param code: Exit code of the JVM, negative for a signal.
-    :param pids: Every process that was ever seen.
-    :param reason: What ended first.
-    :param outage: Whether storage or ZooKeeper kept the driver from being started.
-    """
-
-    code: int
-    pids: tuple[int, ...]
-    reason: str
-    outage: bool = False
 
 
 def main(arguments: list[str]) -> int:
@@ -88,27 +61,30 @@ def main(arguments: list[str]) -> int:
         return REFUSED
     except StorageUnavailableError as error:
         log.exception("the driver could not be started")
-        ending = _not_started(error)
+        death = _not_started(error)
     else:
         become_subreaper()
         log.info("supervising %s run %d attempt %d as pid %d", spec.job_id, spec.run, spec.attempt, os.getpid())
-        ending = run(spec, stop)
+        death = run(spec, stop)
     spec.forget()  # no driver is left that could read it
-    log.info("all processes are dead: %s (exit code %d, pids %s)", ending.reason, ending.code, list(ending.pids))
+    log.info("all processes are dead: %s (exit code %d, pids %s)", death.reason, death.code, list(death.pids))
     stop.raised = 0  # that one was obeyed; another one means: do not wait for ZooKeeper any longer
-    if not report(spec, ending, stop):
+    from airflow_provider_ha.driver import exit_report  # noqa: PLC0415  # see _import_the_end
+
+    if not exit_report.report(spec, death, stopped=lambda: bool(stop.raised)):
         return 1
-    after_death.clean_up(spec, on_lost=_give_up)
+    exit_report.clean_up(spec)
     return 0
 
 
-def run(spec: DriverSpec, stop: _StopFlag) -> Ending:
+def run(spec: DriverSpec, stop: _StopFlag) -> Death:
     """Start spark-submit, wait for its end, and kill what is left of it."""
     try:
         tree = start(spec)
     except Exception as error:
         log.exception("the driver could not be started")
         return _not_started(error)
+    _import_the_end()
     try:
         reason = watch(tree, spec, stop)
     except BaseException as error:
@@ -116,7 +92,7 @@ def run(spec: DriverSpec, stop: _StopFlag) -> Ending:
         reason = f"the supervisor failed: {error!r}"
         log.exception("the supervisor failed")
     pids = tree.kill()
-    return Ending(tree.code if tree.code is not None else NOT_STARTED, pids, reason)
+    return Death(tree.code if tree.code is not None else NOT_STARTED, pids, reason)
 
 
 def start(spec: DriverSpec) -> ProcessTree:
@@ -140,6 +116,11 @@ def start(spec: DriverSpec) -> ProcessTree:
     )
     rotate_log(spec.driver_log, graph.options)  # its thread comes after the fork
     return tree
+
+
+def _import_the_end() -> None:
+    """Import what only the end of a driver needs, while the JVM starts: before it, a recovery waited 0.1 s for that."""
+    from airflow_provider_ha.driver import exit_report  # noqa: F401, PLC0415  # the reason is above
 
 
 def watch(tree: ProcessTree, spec: DriverSpec, stop: _StopFlag) -> str:
@@ -175,83 +156,10 @@ def _await_jvm(tree: ProcessTree) -> None:
         time.sleep(POLL_SECONDS)
 
 
-def report(spec: DriverSpec, ending: Ending, stop: _StopFlag) -> bool:
-    """End the dead session, then write the exit. Returns whether it is written.
-
-    Told to stop while ZooKeeper does not answer, it gives up: everything is dead, and the session runs out by itself.
-    """
-    end = time.monotonic() + REPORT_SECONDS
-    pause = 0.2
-    while True:
-        try:
-            _end_session(spec)
-            after_death.carry_out_cancel(spec)
-            _write_exit(spec, ending)
-        except HaError as error:  # noqa: PERF203  # a retry is a try in a loop
-            if not error.retryable or stop.raised or time.monotonic() > end:
-                log.exception("the exit of the submission could not be written")
-                return False
-            log.warning("ZooKeeper does not answer, trying again in %.1f s: %s", pause, error)
-            time.sleep(pause)
-            pause = min(pause * 2, 5.0)
-        else:
-            spec.session.unlink(missing_ok=True)
-            return True
-
-
-def _give_up(reason: str) -> None:
-    """End the process at once: another one leads the job, and nothing more may be removed here."""
-    log.warning("the clean-up ends: %s", reason)
-    os._exit(0)
-
-
-def _end_session(spec: DriverSpec) -> None:
-    credentials = read_session(spec.session)
-    if credentials is not None:
-        closed = close_session(spec.config, credentials)
-        log.info("session 0x%x of the dead driver: %s", credentials.session_id, "ended" if closed else "not ended")
-
-
-def _write_exit(spec: DriverSpec, ending: Ending) -> None:
-    paths = ClusterPaths(spec.config.root, spec.config.cluster_id).job(spec.job_id)
-    told = read_failure(spec.directory)
-    record = SubmissionExit(
-        code=ending.code,
-        pids=ending.pids,
-        reason=public(f"{told} ({ending.reason})" if told else ending.reason),
-        log=str(spec.driver_log),
-        outage=ending.outage or read_code(spec.directory) == ExitCode.OUTAGE,
-        failure=_failure(spec, told),
-        last_lines=_last_lines(spec),
-        at=SystemClock().now(),
-    )
-    coordinator = KazooCoordinator.connect(spec.config)
-    try:
-        create_once(coordinator, paths.submission_exit(spec.run, spec.attempt), record)
-    finally:
-        coordinator.close()
-
-
-def _failure(spec: DriverSpec, reason: str | None) -> Failure | None:
-    """Return what the driver told of its failure. One that lost its leadership has met an outage of ZooKeeper."""
-    if read_code(spec.directory) == ExitCode.LEADERSHIP_LOST:
-        said = public(reason or "").partition("\n")[0][:MESSAGE_LIMIT]
-        return Failure(kind=FailureKind.OUTAGE, error_class=ExitCode.LEADERSHIP_LOST.name, message=said)
-    return read_details(spec.directory)
-
-
-def _last_lines(spec: DriverSpec) -> str:
-    remember(read_secrets(spec.script_secrets))
-    try:
-        return last_lines(spec.driver_log)
-    except OSError:
-        return ""  # the driver was never started, or its disk fails: the exit is what counts
-
-
-def _not_started(error: Exception) -> Ending:
+def _not_started(error: Exception) -> Death:
     """Return the end of a submission without a driver: its watchers have to read of it, for each kind of error."""
     outage = error.retryable if isinstance(error, HaError) else is_outage(error)
-    return Ending(NOT_STARTED, (), f"the driver could not be started: {error}", outage=outage)
+    return Death(NOT_STARTED, (), f"the driver could not be started: {error}", outage=outage)
 
 
 class _StopFlag:

@@ -88,6 +88,11 @@ class DriverSpec(Model):
         return self.directory / LOG_FILE
 
     @property
+    def running(self) -> Path:
+        """An empty file that the driver leaves once its job is RUNNING: its loss is then no sign of a crash loop."""
+        return self.directory / "running"
+
+    @property
     def script_secrets(self) -> Path:
         """Secrets of the conf that the script made by itself, to be hidden from the log where it is shown.
 
@@ -111,6 +116,11 @@ class DriverSpec(Model):
         """Remove the file: it holds secrets, and both of its readers have read it. A disk that fails keeps it."""
         with contextlib.suppress(OSError):
             self.path.unlink(missing_ok=True)
+
+    def note_running(self) -> None:
+        """Leave the file that says so. Without it, on a disk that fails, the next submission may come later."""
+        with contextlib.suppress(OSError):
+            write_private(self.running, b"")
 
     @classmethod
     def read(cls, path: Path) -> DriverSpec:

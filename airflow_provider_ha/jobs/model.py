@@ -63,8 +63,10 @@ class HaOptions(Model):
     :param restart_attempts: How often a lost driver is submitted again before the run fails; -1, the default, for no
         limit. A submission that met an outage (storage, a connection, memory, an executor, a broker, ZooKeeper) is not
         counted.
-    :param restart_delay: Seconds before the second re-submission; doubles with each, up to *restart_delay_max*. The
-        first one is made at once when all processes of the driver are proven dead.
+    :param restart_delay: Seconds before the next re-submission of a driver that fails by itself, or is lost before the
+        job is RUNNING; doubles with each of these in a row, up to *restart_delay_max*. The first loss, and that of a
+        job that was RUNNING until something from outside ended its driver, is recovered at once when its processes
+        are proven dead.
     :param restart_delay_max: Upper bound of the delay in seconds.
     :param restart_reset_after: Seconds of life after which the counter of attempts begins again.
     :param application_failures: How often the same error of the application at the same batch ends the run; -1 for
@@ -303,6 +305,7 @@ class SubmissionExit(Record):
     :param outage: Whether storage or ZooKeeper kept it from running the script: such an end counts as no attempt.
     :param failure: What the driver said of its failure; ``None`` for one that was killed, or ended without a word.
     :param last_lines: Of the driver's log, without secrets, for hosts that do not have it.
+    :param ran: Whether the job was RUNNING under it: every query had committed a batch, or found no data.
     """
 
     kind: ClassVar[str] = "submission-exit"
@@ -314,6 +317,7 @@ class SubmissionExit(Record):
     outage: bool = False
     failure: Failure | None = None
     last_lines: str = ""
+    ran: bool = False
     at: datetime
 
     @property

@@ -58,7 +58,8 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
         (nothing), ``"stop_with_checkpoint"`` or ``"cancel"``. A clear never touches it: the next try attaches again.
     :param restart_attempts: How often a lost driver is submitted again before the run fails; no limit when left out.
         What meets an outage is not counted.
-    :param restart_delay: Time before the second of these; doubles with each. The first loss is recovered at once.
+    :param restart_delay: Time before the next of these when a driver fails by itself, or is lost before it is RUNNING;
+        doubles with each of these in a row. Every other loss is recovered at once.
     :param application_failures: How often the same error of the application (a traceback of the script, an analysis
         error, a missing module) at the same batch ends the run FAILED: 3 when left out, -1 for never.
     :param application_failure_period: Time that has to lie between the first and the last of these: ten minutes when

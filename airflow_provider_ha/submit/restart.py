@@ -8,12 +8,14 @@ Invariant: a submission that met an outage is no loss of the job, whether storag
 script or the script met it later. It counts as no attempt, however often it happens, and only makes the delay grow: a
 disk that is full for an hour, or a broker that is away, costs the hour, never the run.
 
-A first loss whose processes are proven dead is recovered at once: a delay protects from a driver that dies again and
-again, not from the first death. Without the proof the delay also gives the supervisor the time to report.
+A loss whose processes are proven dead is recovered at once when it is the first one, or when the job was RUNNING until
+something from outside ended the driver: a delay protects from a driver that fails again and again, not from a host that
+loses it every few minutes. Without the proof the delay also gives the supervisor the time to report.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import takewhile
@@ -88,13 +90,13 @@ def decide(snapshot: JobSnapshot, options: HaOptions, *, now: datetime, newest_i
     used = attempts_used(run.submissions, options, now)
     if not _met_outage(newest) and 0 <= options.restart_attempts <= used:
         return GiveUp(_given_up(run, newest, used))
-    outages = _outages_in_a_row(run.submissions, options)
+    idle = _without_work(run.submissions, options, now)
     again = repeated.delay_left(options, now) if repeated is not None else 0.0
     led = snapshot.epoch_zxid > newest.created_zxid
     return Resubmit(
         attempt=newest.submission.attempt + 1,
         lost_epoch=snapshot.epoch if led and snapshot.recovery is None else None,
-        after=max(again, _delay_left(newest, used + outages, options, now)),
+        after=max(again, _delay_left(newest, idle, options, now)),
     )
 
 
@@ -103,29 +105,41 @@ def attempts_used(submissions: tuple[SubmissionView, ...], options: HaOptions, n
 
     Those that an outage ended are left out, as if they had not been made.
     """
-    counted = 0
-    for view in reversed(submissions):
-        long = _lived_long(view, options, now)
-        counted += long or not _met_outage(view)
-        if long:
-            break
-        now = view.submission.created_at
+    newest = list(_since(submissions, now, lambda view, end: _lived_long(view, options, end)))
+    counted = sum(good or not _met_outage(view) for view, good in newest)
     return max(0, counted - 1)  # the first of them was no re-submission
+
+
+def _without_work(submissions: tuple[SubmissionView, ...], options: HaOptions, now: datetime) -> int:
+    """Return how many re-submissions the delay grows with: those since a driver last worked, outages included."""
+    newest = list(
+        _since(submissions, now, lambda view, end: _ran_until_it_was_lost(view) or _lived_long(view, options, end))
+    )
+    outages = sum(1 for _ in takewhile(lambda one: _met_outage(one[0]) and not one[1], newest))
+    return max(0, sum(good or not _met_outage(view) for view, good in newest) - 1) + outages
+
+
+def _since(
+    submissions: tuple[SubmissionView, ...], now: datetime, good: Callable[[SubmissionView, datetime], bool]
+) -> Iterator[tuple[SubmissionView, bool]]:
+    """Return the newest submissions, newest first, up to the first good one; with each whether it is."""
+    for view in reversed(submissions):
+        found = good(view, now)
+        yield view, found
+        if found:
+            return
+        now = view.submission.created_at
+
+
+def _ran_until_it_was_lost(view: SubmissionView) -> bool:
+    """Whether the job was RUNNING until something from outside ended its driver: no error of its own."""
+    return view.exit is not None and view.exit.ran and (view.exit.failure is None or _met_outage(view))
 
 
 def _lived_long(view: SubmissionView, options: HaOptions, now: datetime) -> bool:
     end = view.exit.at if view.exit is not None else now
     lived = (end - view.submission.created_at).total_seconds()
     return view.started is not None and lived >= options.restart_reset_after
-
-
-def _outages_in_a_row(submissions: tuple[SubmissionView, ...], options: HaOptions) -> int:
-    """Return how many of the newest submissions an outage ended, since a driver last lived for long."""
-
-    def short(view: SubmissionView) -> bool:
-        return _met_outage(view) and not _lived_long(view, options, view.submission.created_at)
-
-    return sum(1 for _ in takewhile(short, reversed(submissions)))
 
 
 def trailing_outages(submissions: tuple[SubmissionView, ...]) -> int:

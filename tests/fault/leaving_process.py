@@ -212,9 +212,19 @@ def watched(case: Case, way_out: Exit) -> None:
 
 
 def by_publisher(end: Callable[[BaseException], None]) -> None:
-    lifecycle = SimpleNamespace(stopping=threading.Event())
-    queries = QueryRegistry(SystemClock())
-    loop: Any = PublishLoop(SimpleNamespace(tick=fail), None, queries, lifecycle, end, settled=no_trouble, clean=None)  # type: ignore[arg-type]
+    lifecycle: Any = SimpleNamespace(stopping=threading.Event())
+    publisher: Any = SimpleNamespace(tick=fail)
+    nothing: Any = None  # of these no tick of this publisher asks anything
+    loop = PublishLoop(
+        publisher,
+        nothing,
+        QueryRegistry(SystemClock()),
+        lifecycle,
+        end,
+        settled=nothing,
+        running=nothing,
+        clean=nothing,
+    )
     loop._thread.start()
 
 

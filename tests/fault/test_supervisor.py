@@ -162,6 +162,19 @@ def test_exit_says_whether_the_driver_met_an_outage(
     assert "Stale file handle" in found.reason
 
 
+@pytest.mark.parametrize("running", [True, False])
+def test_exit_says_whether_the_job_was_running(job: JobContext, start: Callable[[str], None], running: bool) -> None:
+    start("wait")
+    tree = pids(job)
+    if running:
+        (helpers.directory(job) / "running").touch()
+
+    os.kill(tree["python"], signal.SIGKILL)
+    found = wait_until(lambda: exit_of(job), timeout=10, what="the exit")
+
+    assert found.ran is running
+
+
 def test_a_second_supervisor_of_one_driver_is_refused_and_touches_nothing(
     job: JobContext, start: Callable[[str], None]
 ) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 from pydantic import BaseModel
 
+from airflow_provider_ha.errors import UnknownJobError
 from airflow_provider_ha.submit.client import HaClient
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.proofs.first_dag import DAG_ID, JOB_ID, FirstDag, Output
@@ -171,18 +172,18 @@ class Sitting:
         return time.monotonic() - began
 
     def _kill_driver(self, victim: str) -> int:
-        driver = self._job.driver()
+        driver, before = self._job.driver(), _committed(self._job)
         process = psutil.Process(driver.python if victim == "python" else driver.jvm)
         process.kill()
         wait_until(lambda: not alive(process), timeout=_PATIENCE, what="the driver to be gone")
-        return _committed(self._job)
+        return max(before, _committed(self._job))  # the next driver may be renaming the directory already
 
 
 def _committed(job: JobObserver) -> int:
-    """Return the last committed batch; -1 for none. Between two drivers the directory is renamed: ask again."""
+    """Return the last committed batch; -1 for none, also while the next driver renames the directory."""
     try:
         return max((found.committed for found in job.progress().values()), default=-1)
-    except (LookupError, FileNotFoundError):
+    except (UnknownJobError, LookupError, FileNotFoundError):
         return -1
 
 

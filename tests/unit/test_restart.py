@@ -31,6 +31,7 @@ from tests.jobs_helpers import MISTAKE
 NOW = datetime(2013, 1, 1, 12, tzinfo=timezone.utc)
 OPTIONS = HaOptions(restart_attempts=2, restart_delay=1, restart_delay_max=60, restart_reset_after=600)
 AWAY = Failure(kind=FailureKind.OUTAGE, error_class="TimeoutException", query="rows", batches={"rows": 4})
+UNKNOWN = Failure(error_class="SystemExit")
 RUN = Run(number=1, graph=Blob(sha256="0" * 64, size=1), start=StartPoint(), request_id="r", created_at=NOW)
 
 
@@ -60,6 +61,19 @@ def outage(attempt: int, *, died: float = 0) -> SubmissionView:
     assert view.exit is not None
     reason = "it could not be launched: No space left on device"
     return replace(view, started=None, exit=view.exit.model_copy(update={"outage": True, "reason": reason}))
+
+
+def failed(attempt: int, failure: Failure, *, died: float = 0, lived: float = 5) -> SubmissionView:
+    """A submission whose driver told why it failed, *died* seconds ago."""
+    view = submission(attempt, lived=lived, died=died)
+    assert view.exit is not None
+    return replace(view, exit=view.exit.model_copy(update={"failure": failure}))
+
+
+def ran(view: SubmissionView) -> SubmissionView:
+    """The submission as one whose job was RUNNING under it."""
+    assert view.exit is not None
+    return replace(view, exit=view.exit.model_copy(update={"ran": True}))
 
 
 def snapshot(*submissions: SubmissionView, result: RunResult | None = None, **values: Any) -> JobSnapshot:
@@ -106,6 +120,44 @@ def test_a_first_loss_is_recovered_at_once_when_death_is_proven_and_the_next_one
     delays = [decide(snapshot(*views[:count], epoch_zxid=20), options, now=NOW).after for count in (1, 2, 3)]  # type: ignore[union-attr]
 
     assert delays == [0, 1, 2]
+
+
+def test_drivers_that_are_killed_while_their_job_is_running_are_replaced_at_once_however_often() -> None:
+    views = tuple(ran(submission(attempt)) for attempt in range(1, 31))
+
+    decision = decide(snapshot(*views, epoch_zxid=20), HaOptions(), now=NOW)
+
+    assert decision == Resubmit(attempt=31, lost_epoch=1, after=0)
+
+
+def test_delay_counts_from_the_last_driver_whose_job_was_running() -> None:
+    views = (submission(1), submission(2), ran(submission(3)), submission(4), submission(5))
+
+    delays = [decide(snapshot(*views[:count], epoch_zxid=20), HaOptions(), now=NOW).after for count in (3, 4, 5)]  # type: ignore[union-attr]
+
+    assert delays == [0, 1, 2]
+
+
+def test_driver_that_fails_by_itself_waits_although_its_job_was_running() -> None:
+    views = tuple(ran(failed(attempt, UNKNOWN)) for attempt in range(1, 4))
+
+    decision = decide(snapshot(*views, epoch_zxid=20), HaOptions(), now=NOW)
+
+    assert decision == Resubmit(attempt=4, lost_epoch=1, after=2)
+
+
+def test_outage_that_a_running_job_meets_is_followed_at_once() -> None:
+    views = tuple(ran(failed(attempt, AWAY)) for attempt in range(1, 4))
+
+    decision = decide(snapshot(*views, epoch_zxid=20), HaOptions(), now=NOW)
+
+    assert decision == Resubmit(attempt=4, lost_epoch=1, after=0)
+
+
+def test_limit_of_attempts_counts_running_drivers_too() -> None:
+    views = (ran(submission(1)), ran(submission(2)), ran(submission(3)))
+
+    assert attempts_used(views, OPTIONS, NOW) == 2
 
 
 def test_a_loss_after_a_long_life_is_a_first_one_again() -> None:
@@ -215,13 +267,6 @@ def test_outage_that_is_waited_out_is_told_with_its_beginning_and_its_reason() -
     assert "2 launches since 2013-01-01 11:58:30 UTC" in told
     assert "No space left on device" in told
     assert outage_of(replace(run, submissions=(*run.submissions, submission(4, ended=False)))) == ""
-
-
-def failed(attempt: int, failure: Failure, *, died: float = 0, lived: float = 5) -> SubmissionView:
-    """A submission whose driver told why it failed, *died* seconds ago."""
-    view = submission(attempt, lived=lived, died=died)
-    assert view.exit is not None
-    return replace(view, exit=view.exit.model_copy(update={"failure": failure}))
 
 
 def test_outage_that_the_script_meets_uses_up_no_attempt_however_often() -> None:

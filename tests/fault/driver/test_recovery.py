@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.model import CheckpointKind
-from airflow_provider_ha.jobs.model import JobState, OperationState
+from airflow_provider_ha.jobs.model import JobState, OperationState, SubmissionExit
 from airflow_provider_ha.submit.requests import RestoreRequest
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.driver_helpers import PATIENCE
+from tests.submit_helpers import alive
 from tests.supervised_job import SupervisedJob
 
 
@@ -36,6 +37,25 @@ def kill_in_the_window(job: SupervisedJob, epoch: int, batch: int) -> Path:
     return working
 
 
+def hold_a_batch(job: SupervisedJob, epoch: int) -> int:
+    """Feed a file and hold its batch, which is planned and not committed; returns its number."""
+    job.close_gate("plan")
+    job.stream.feed(1)
+    job.await_held("plan")
+    held = job.progress(epoch)
+    assert held.planned == held.committed + 1
+    return held.planned
+
+
+def exit_of(job: SupervisedJob) -> SubmissionExit:
+    """Return how the newest submission ended."""
+    run = job.job.snapshot().run
+    assert run is not None
+    assert run.newest is not None
+    assert run.newest.exit is not None
+    return run.newest.exit
+
+
 def terminate_and_compare(job: SupervisedJob, files: int) -> None:
     """Have every window emitted, and compare all rows with the truth."""
     answer = job.stop("terminate")
@@ -51,20 +71,32 @@ def compare(job: SupervisedJob, files: int) -> None:
         assert job.stream.seen() == job.stream.expected_rows(files)
 
 
-def test_kill_between_sink_log_and_commit_restarts_and_the_output_is_exact(gated: Gated) -> None:
-    """Without the noop run Spark never starts again: "CheckpointInfo length: 0" (spark-facts section 0)."""
+def test_the_kills_that_matter_most_leave_an_exact_output(gated: Gated) -> None:
+    """Between sink log and commit, then Python and JVM alone in the middle of a batch; one job, to start Spark less.
+
+    Without the noop run Spark never starts again after the first: "CheckpointInfo length: 0" (spark-facts section 0).
+    """
     job = gated()
     job.stream.feed(3)
     job.submit()
     killed = kill_in_the_window(job, epoch=1, batch=2)
-
     job.recover()
-    job.stream.feed(1)
-    job.await_committed(2, 3)
-
-    terminate_and_compare(job, 4)
+    job.await_committed(2, 2)
     assert "batch 2 is executed again into noop" in job.log(newest_only=True)
     assert not killed.exists()
+
+    for epoch, victim in ((2, job.python), (3, job.jvm)):
+        driver = [job.jvm(), job.python()]
+        batch = hold_a_batch(job, epoch)
+        victim().kill()
+        job.await_lost()
+        assert not any(alive(process.pid) for process in driver)
+        assert exit_of(job).ran
+        job.open_gate("plan")
+        job.recover()
+        job.await_committed(epoch + 1, batch)
+
+    terminate_and_compare(job, 5)
 
 
 @pytest.mark.long

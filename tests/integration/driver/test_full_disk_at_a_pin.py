@@ -74,7 +74,14 @@ def loop_of(job: Job, disk: SmallDisk, died: list[BaseException]) -> PublishLoop
         clock=clock,
     )
     return PublishLoop(
-        publisher, writer, registry, Lifecycle(), died.append, settled=lambda: None, clean=lambda _: True
+        publisher,
+        writer,
+        registry,
+        Lifecycle(),
+        died.append,
+        settled=lambda: None,
+        running=lambda: None,
+        clean=lambda _: True,
     )
 
 

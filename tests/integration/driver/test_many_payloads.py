@@ -108,6 +108,7 @@ class Recovered:
             Lifecycle(),
             self.failed.append,
             settled=lambda: None,
+            running=lambda: None,
             clean=cleaning.turn,
         )
 

@@ -181,6 +181,7 @@ def test_the_loop_removes_what_is_old_beside_its_ticks_and_at_its_end(job: Job, 
         Lifecycle(),
         failed.append,
         settled=lambda: None,
+        running=lambda: None,
         clean=cleaning.turn,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -54,7 +55,13 @@ def commit(directory: Path, batch: int) -> None:
     (directory / "commits" / str(batch)).write_text('v1\n{"nextBatchWatermarkMs":0}')
 
 
-def loop_of(registry: QueryRegistry, said: Said, refusal: CheckpointError | None = None) -> PublishLoop:
+def loop_of(
+    registry: QueryRegistry,
+    said: Said,
+    refusal: CheckpointError | None = None,
+    *,
+    running: Callable[[], None] = lambda: None,
+) -> PublishLoop:
     """Return a loop that notes each state, and whose publisher refuses with *refusal*."""
 
     def tick() -> None:
@@ -69,7 +76,14 @@ def loop_of(registry: QueryRegistry, said: Said, refusal: CheckpointError | None
     )
     publisher: Any = SimpleNamespace(tick=tick, latest=None)
     return PublishLoop(
-        publisher, writer, registry, Lifecycle(), lambda _: None, settled=lambda: None, clean=lambda _: True
+        publisher,
+        writer,
+        registry,
+        Lifecycle(),
+        lambda _: None,
+        settled=lambda: None,
+        running=running,
+        clean=lambda _: True,
     )
 
 
@@ -163,6 +177,20 @@ def test_what_runs_goes_on_running_while_the_script_starts_another_query(
     assert said == [(JobState.RUNNING, ""), (JobState.RUNNING, "")]
 
 
+def test_the_driver_notes_once_that_its_job_is_running(registry: QueryRegistry, tmp_path: Path) -> None:
+    registry.add(started(tmp_path))
+    noted: list[bool] = []
+    loop = loop_of(registry, [], running=lambda: noted.append(True))
+    loop.tick()
+    assert noted == []
+
+    commit(tmp_path / "first", 0)
+    loop.tick()
+    loop.tick()
+
+    assert noted == [True]
+
+
 def test_a_checkpoint_that_fails_does_not_make_a_starting_job_run(registry: QueryRegistry, tmp_path: Path) -> None:
     registry.add(started(tmp_path))
     said: Said = []
@@ -185,6 +213,7 @@ def test_the_loop_notes_that_the_script_is_set_up_before_its_queries_work(tmp_pa
         Lifecycle(),
         lambda _: None,
         settled=lambda: settled.append(True),
+        running=lambda: None,
         clean=lambda _: True,
     )
 

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from airflow_provider_ha.driver import after_death, supervisor
+from airflow_provider_ha.driver import after_death, exit_report
+from airflow_provider_ha.driver.processes import Death
 from airflow_provider_ha.errors import NotConnectedError
 
 
-ENDING = supervisor.Ending(-9, (1, 2), "killed")
-NEVER = SimpleNamespace(raised=0)
+DEATH = Death(-9, (1, 2), "killed")
 
 
 @pytest.fixture
@@ -25,10 +25,10 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         if calls.count("session") == 1:
             raise NotConnectedError("nobody answers")
 
-    monkeypatch.setattr(supervisor, "_end_session", end_session)
+    monkeypatch.setattr(exit_report, "_end_session", end_session)
     monkeypatch.setattr(after_death, "carry_out_cancel", lambda spec: calls.append("cancel"))
-    monkeypatch.setattr(supervisor, "_write_exit", lambda spec, ending: calls.append("exit"))
-    monkeypatch.setattr("airflow_provider_ha.driver.supervisor.time.sleep", lambda seconds: None)
+    monkeypatch.setattr(exit_report, "_write_exit", lambda spec, death: calls.append("exit"))
+    monkeypatch.setattr("airflow_provider_ha.driver.exit_report.time.sleep", lambda seconds: None)
     return calls
 
 
@@ -36,6 +36,6 @@ def test_the_dead_session_is_ended_before_the_exit_is_written(done: list[str], t
     """Who reads the exit takes the job, and must not find it led by the dead. With real processes that shows seldom."""
     spec = SimpleNamespace(session=tmp_path / "session")
 
-    assert supervisor.report(spec, ENDING, NEVER)  # type: ignore[arg-type]
+    assert exit_report.report(spec, DEATH, stopped=lambda: False)  # type: ignore[arg-type]
 
     assert done == ["session", "session", "cancel", "exit"]

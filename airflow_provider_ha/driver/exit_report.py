@@ -1,0 +1,114 @@
+"""What a supervisor says once every process of its driver is dead, and what it cleans up afterwards.
+
+Order is everything (design, contract 10): the dead session ends first, then an open cancel is carried out, then the
+exit is written. A reader of the exit takes the job, and must not find it led by the dead.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable
+
+from airflow_provider_ha.clock import SystemClock
+from airflow_provider_ha.coordination._kazoo import KazooCoordinator
+from airflow_provider_ha.coordination.paths import ClusterPaths
+from airflow_provider_ha.coordination.records import create_once
+from airflow_provider_ha.coordination.session_close import close_session
+from airflow_provider_ha.driver import after_death
+from airflow_provider_ha.driver.exit_codes import ExitCode
+from airflow_provider_ha.driver.failure import read_code, read_details, read_failure
+from airflow_provider_ha.driver.processes import Death
+from airflow_provider_ha.errors import HaError
+from airflow_provider_ha.jobs.driver_log import last_lines
+from airflow_provider_ha.jobs.driver_spec import DriverSpec, read_secrets, read_session
+from airflow_provider_ha.jobs.failures import MESSAGE_LIMIT, Failure, FailureKind
+from airflow_provider_ha.jobs.model import SubmissionExit
+from airflow_provider_ha.redaction import public, remember
+
+
+log = logging.getLogger("airflow_provider_ha.supervisor")
+
+REPORT_SECONDS = 3600.0  # how long a supervisor tries to write the exit while ZooKeeper is away
+
+
+def report(spec: DriverSpec, death: Death, *, stopped: Callable[[], bool]) -> bool:
+    """End the dead session, then write the exit. Returns whether it is written.
+
+    Stopped while ZooKeeper does not answer, it gives up: everything is dead, and the session runs out by itself.
+
+    :param stopped: Whether the supervisor was asked to stop.
+    """
+    end = time.monotonic() + REPORT_SECONDS
+    pause = 0.2
+    while True:
+        try:
+            _end_session(spec)
+            after_death.carry_out_cancel(spec)
+            _write_exit(spec, death)
+        except HaError as error:  # noqa: PERF203  # a retry is a try in a loop
+            if not error.retryable or stopped() or time.monotonic() > end:
+                log.exception("the exit of the submission could not be written")
+                return False
+            log.warning("ZooKeeper does not answer, trying again in %.1f s: %s", pause, error)
+            time.sleep(pause)
+            pause = min(pause * 2, 5.0)
+        else:
+            spec.session.unlink(missing_ok=True)
+            return True
+
+
+def clean_up(spec: DriverSpec) -> None:
+    """Clean up after a run that is over; ends the process when another one leads the job."""
+    after_death.clean_up(spec, on_lost=_give_up)
+
+
+def _give_up(reason: str) -> None:
+    """End the process at once: another one leads the job, and nothing more may be removed here."""
+    log.warning("the clean-up ends: %s", reason)
+    os._exit(0)
+
+
+def _end_session(spec: DriverSpec) -> None:
+    credentials = read_session(spec.session)
+    if credentials is not None:
+        closed = close_session(spec.config, credentials)
+        log.info("session 0x%x of the dead driver: %s", credentials.session_id, "ended" if closed else "not ended")
+
+
+def _write_exit(spec: DriverSpec, death: Death) -> None:
+    paths = ClusterPaths(spec.config.root, spec.config.cluster_id).job(spec.job_id)
+    told = read_failure(spec.directory)
+    record = SubmissionExit(
+        code=death.code,
+        pids=death.pids,
+        reason=public(f"{told} ({death.reason})" if told else death.reason),
+        log=str(spec.driver_log),
+        outage=death.outage or read_code(spec.directory) == ExitCode.OUTAGE,
+        failure=_failure(spec, told),
+        last_lines=_last_lines(spec),
+        ran=spec.running.exists(),
+        at=SystemClock().now(),
+    )
+    coordinator = KazooCoordinator.connect(spec.config)
+    try:
+        create_once(coordinator, paths.submission_exit(spec.run, spec.attempt), record)
+    finally:
+        coordinator.close()
+
+
+def _failure(spec: DriverSpec, reason: str | None) -> Failure | None:
+    """Return what the driver told of its failure. One that lost its leadership has met an outage of ZooKeeper."""
+    if read_code(spec.directory) == ExitCode.LEADERSHIP_LOST:
+        said = public(reason or "").partition("\n")[0][:MESSAGE_LIMIT]
+        return Failure(kind=FailureKind.OUTAGE, error_class=ExitCode.LEADERSHIP_LOST.name, message=said)
+    return read_details(spec.directory)
+
+
+def _last_lines(spec: DriverSpec) -> str:
+    remember(read_secrets(spec.script_secrets))
+    try:
+        return last_lines(spec.driver_log)
+    except OSError:
+        return ""  # the driver was never started, or its disk fails: the exit is what counts
