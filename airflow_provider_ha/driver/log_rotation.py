@@ -119,7 +119,7 @@ class LogRotation:
     def _cut_to_its_end(self, source: BinaryIO) -> None:
         descriptor = source.fileno()
         size, most = os.fstat(descriptor).st_size, min(_MOST_KEPT, self._size // 4)
-        end = os.pread(descriptor, most, max(0, size - most)).partition(b"\n")[2]
+        end = os.pread(descriptor, most, size - most).partition(b"\n")[2]
         os.ftruncate(descriptor, 0)
         note = f"spark-ha: {size - len(end)} bytes of this log were removed: they could not be kept\n"
         with contextlib.suppress(OSError), self._path.open("ab") as sink:  # there is no room for the end either

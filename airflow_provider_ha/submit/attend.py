@@ -271,7 +271,7 @@ def _facts(sight: Sight) -> tuple[object, ...]:
     if snapshot is None or snapshot.run is None:
         return (sight.broken,)
     newest = snapshot.run.newest
-    attempt = newest.submission.attempt if newest else 0
+    attempt = newest and newest.submission.attempt
     facts = (snapshot.run.run.number, attempt, snapshot.epoch, snapshot.state.value)
     return (*facts, "proven") if _proven_dead(sight) else facts
 

@@ -23,7 +23,7 @@ from airflow_provider_ha.checkpoints.format import files
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.format.releases import installed_version, release
 from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, Savepoint, SinkKind
-from airflow_provider_ha.checkpoints.portable.attempts import check_target, directory_attempt
+from airflow_provider_ha.checkpoints.portable.attempts import directory_attempt
 from airflow_provider_ha.checkpoints.retained.restorable import problems
 from airflow_provider_ha.checkpoints.retained.savepoint_files import copy_cut, write_manifest
 from airflow_provider_ha.clock import Clock, SystemClock, new_id
@@ -91,7 +91,6 @@ def take(
             "a copy is digested on its way, so leaving that out saves nothing",
             next_step="Link instead of copy, or digest",
         )
-    check_target(target)
     _check_sources(sources, target)
     attempts = Retrying(
         stop=stop_after_attempt(ATTEMPTS),

@@ -88,7 +88,7 @@ def test_releases_that_record_nothing_are_read_by_their_directories(tmp_path: Pa
     metadata = place / "state" / "0" / "_metadata" / "metadata"
     metadata.unlink() if content is None else metadata.write_text(content)
 
-    assert [(item.store, item.operator_name, item.partitions) for item in readings(place, 4)] == [("default", "", 2)]
+    assert readings(place, 4) == (Reading(operator=0, store="default", partitions=2),)
 
 
 def test_the_options_name_the_batch_the_operator_and_what_is_read() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.proof.scratch import PREFIX, check_space, scratch
+from airflow_provider_ha.checkpoints.proof.scratch import PREFIX, _remove_dead, check_space, scratch
 from airflow_provider_ha.errors import ConfigurationError, StorageUnavailableError
 
 
@@ -20,6 +20,11 @@ def old(path: Path) -> Path:
     (path / "copy").mkdir()
     os.utime(path, (time.time() - 3600,) * 2)
     return path
+
+
+def open_files() -> int:
+    """Return how many files this process has open."""
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def test_it_lies_beside_the_checkpoint_under_a_hidden_name_and_is_gone_afterwards(tmp_path: Path) -> None:
@@ -45,6 +50,17 @@ def test_what_a_killed_proof_left_is_removed_by_the_next(tmp_path: Path) -> None
     left = old(tmp_path / f"{PREFIX}dead")
     with scratch(tmp_path / "counts", tmp_path):
         assert not left.exists()
+
+
+def test_removing_what_a_killed_proof_left_keeps_no_file_open(tmp_path: Path) -> None:
+    """An open directory would hold its lock for as long as this process lives."""
+    for number in range(3):
+        old(tmp_path / f"{PREFIX}dead-{number}")
+    before = open_files()
+
+    _remove_dead(tmp_path)
+
+    assert open_files() == before
 
 
 def test_what_a_live_proof_holds_is_left_alone(tmp_path: Path) -> None:

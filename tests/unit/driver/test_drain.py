@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from airflow_provider_ha.driver.drain_run import DrainStarter, WithheldWhenEmpty
+from airflow_provider_ha.checkpoints.model import SinkKind
+from airflow_provider_ha.driver.drain_run import DrainStarter, WithheldWhenEmpty, _drained
 from airflow_provider_ha.driver.ending import Ending
+from airflow_provider_ha.driver.writer_notes import SinkSpec
+from airflow_provider_ha.jobs.model import DrainedQuery
 from tests.writer_helpers import writer_of
 
 
@@ -53,6 +57,23 @@ def test_a_script_that_starts_its_query_again_and_again_is_over_once_that_is_dra
 
     with pytest.raises(SystemExit):
         starter.start(writer, None)
+
+
+def test_last_batch_of_a_file_sink_is_named_with_the_digest_of_its_entry(tmp_path: Path) -> None:
+    entry = tmp_path / "_spark_metadata" / "7"
+    entry.parent.mkdir()
+    entry.write_bytes(b"v1")
+
+    drained = _drained(7, SinkSpec(kind=SinkKind.FILE, source="json", path=tmp_path), wrote=True)
+
+    digest = hashlib.sha256(b"v1").hexdigest()
+    assert drained == DrainedQuery(batch=7, sink_path=str(tmp_path), sink_entry_sha256=digest)
+
+
+def test_last_batch_of_another_sink_says_whether_it_wrote() -> None:
+    drained = _drained(7, SinkSpec(kind=SinkKind.OTHER, source="kafka"), wrote=True)
+
+    assert drained == DrainedQuery(batch=7, wrote=True)
 
 
 def test_fork_of_a_drain_is_still_there_when_the_result_is_written(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_a_log_that_cannot_be_kept_is_cut_all_the_same(log: Path) -> None:
     assert note.startswith("spark-ha: ")
     assert "bytes of this log were removed" in note
     assert last == "newest"
-    assert log.stat().st_size < SIZE
+    assert log.stat().st_size <= SIZE // 4 + len(note)
 
 
 @pytest.mark.usefixtures("no_room")

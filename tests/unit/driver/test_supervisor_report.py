@@ -8,8 +8,11 @@ from types import SimpleNamespace
 import pytest
 
 from airflow_provider_ha.driver import after_death, exit_report
+from airflow_provider_ha.driver.exit_codes import ExitCode
+from airflow_provider_ha.driver.failure import write_failure
 from airflow_provider_ha.driver.processes import Death
 from airflow_provider_ha.errors import NotConnectedError
+from airflow_provider_ha.jobs.failures import Failure, FailureKind
 
 
 DEATH = Death(-9, (1, 2), "killed")
@@ -30,6 +33,19 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(exit_report, "_write_exit", lambda spec, death: calls.append("exit"))
     monkeypatch.setattr("airflow_provider_ha.driver.exit_report.time.sleep", lambda seconds: None)
     return calls
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"), [(ExitCode.LEADERSHIP_LOST, FailureKind.OUTAGE), (ExitCode.FAILED, FailureKind.APPLICATION)]
+)
+def test_driver_that_lost_its_leadership_has_met_an_outage(code: ExitCode, kind: FailureKind, tmp_path: Path) -> None:
+    told = Failure(kind=FailureKind.APPLICATION, error_class="ValueError")
+    write_failure(tmp_path, code, "the lease ran out\nafter 20 s", told)
+
+    failure = exit_report._failure(SimpleNamespace(directory=tmp_path), "the lease ran out\nafter 20 s")  # type: ignore[arg-type]
+
+    assert failure is not None
+    assert failure.kind is kind
 
 
 def test_the_dead_session_is_ended_before_the_exit_is_written(done: list[str], tmp_path: Path) -> None:

@@ -1,0 +1,63 @@
+"""A savepoint over a pool, without a server: whether its batch can be restored, and in which order files appear."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_provider_ha.checkpoints.pooled.judge import judge_query
+from airflow_provider_ha.checkpoints.pooled.restore import _stages
+from tests.unit.checkpoints.test_verification_sparse import write_log
+
+
+@pytest.fixture
+def checkpoint() -> Iterator[Path]:
+    """A checkpoint of two batches, in a directory that other users may enter."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield write_log(Path(name) / "c", offsets=[0, 1], commits=[0, 1], version=2)
+
+
+def test_batch_that_is_there_can_be_restored(checkpoint: Path) -> None:
+    assert judge_query(checkpoint, 1, "quick", "4.2.0")[0] is True
+
+
+def test_batch_with_a_damaged_entry_cannot_be_restored(checkpoint: Path) -> None:
+    (checkpoint / "offsets" / "1").write_text("")
+
+    assert judge_query(checkpoint, 1, "quick", "4.2.0")[0] is False
+
+
+def test_batch_that_may_not_be_read_is_unknown(checkpoint: Path) -> None:
+    """Tests may be run by root, who may read everything: another user asks."""
+    (checkpoint / "offsets" / "1").chmod(0)
+    user = os.geteuid()
+    os.seteuid(65534 if user == 0 else user)
+    try:
+        answer, _ = judge_query(checkpoint, 1, "quick", "4.2.0")
+    finally:
+        os.seteuid(user)
+
+    assert answer is None
+
+
+def test_state_and_sources_appear_before_any_log() -> None:
+    """Between two stages a Spark that is started too early must find nothing that it could go on with."""
+    files = ["state/0/0/1.delta", "offsets/0", "offsets/1", "metadata", "commits/1", "sources/0/0"]
+    savepoint: Any = SimpleNamespace(queries={"q": SimpleNamespace(files=files)})
+
+    stages = list(_stages(savepoint))
+
+    assert stages == [
+        ["q/state/0/0/1.delta", "q/sources/0/0"],
+        ["q/commits/1"],
+        ["q/metadata"],
+        ["q/offsets/1"],
+        ["q/offsets/0"],
+    ]
