@@ -22,6 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.proofs.kills import Kills
+from tests.proofs.outages import Outages
 from tests.proofs.page import write
 from tests.proofs.suite import Suite
 from tests.proofs.year import SimulatedYear
@@ -29,7 +30,7 @@ from tests.proofs.year import SimulatedYear
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "reference" / "proofs.md"
-SUITES: tuple[Suite, ...] = (SimulatedYear(), Kills())
+SUITES: tuple[Suite, ...] = (SimulatedYear(), Kills(), Outages())
 _INTERRUPTED = 130  # what a shell says of a program that Ctrl-C ended
 
 
