@@ -1,11 +1,15 @@
-"""Changes that change nothing that a test could see, as ``equivalent.toml`` lists them: each with its reason."""
+"""Changes that need no trial, as ``equivalent.toml`` lists them.
+
+Either no test can see them, with the reason, or one of the chosen mutants is the same change: its test starts Spark or
+another process, which a trial with the quick tests that execute the line does not see.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tests.mutants.catalogue import read_toml
 from tests.mutants.random_changes.changes import Change
@@ -21,6 +25,7 @@ class Equivalent(BaseModel):
     :param line: The line, without its indentation.
     :param kind: What is done to it, as in the table of a run; empty for all of it.
     :param why: Why no test can see it.
+    :param mutant: Id of the chosen mutant that is the same change.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -28,7 +33,14 @@ class Equivalent(BaseModel):
     file: str = Field(pattern=r"^airflow_provider_ha/.*\.py$")
     line: str = Field(min_length=1)
     kind: str = ""
-    why: str = Field(min_length=1)
+    why: str = ""
+    mutant: str = ""
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Equivalent:
+        if bool(self.why) == bool(self.mutant):
+            raise ValueError("name either the reason or the mutant")
+        return self
 
     def covers(self, change: Change) -> bool:
         """Whether a change is one of these."""
@@ -40,6 +52,6 @@ def equivalents(file: Path = LIST) -> list[Equivalent]:
     return [Equivalent(**table) for table in read_toml(file).get("equivalent", [])]
 
 
-def reason(change: Change, known: Sequence[Equivalent]) -> str | None:
-    """Return why no test can see a change; ``None`` when it is to be tried."""
-    return next((one.why for one in known if one.covers(change)), None)
+def listed(change: Change, known: Sequence[Equivalent]) -> Equivalent | None:
+    """Return the entry about a change; ``None`` when it is to be tried."""
+    return next((one for one in known if one.covers(change)), None)

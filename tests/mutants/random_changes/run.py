@@ -3,7 +3,7 @@
 Each is tried on a copy, with the quick tests that execute its line. The same seed chooses the same changes; results are
 kept in ``build/mutants/random.json``, so a run that was interrupted goes on, and a survivor is tried again once the
 tests have changed. Exit code 0 only when none is left: each survivor is killed by a new test, removed with the code
-that is not needed, or listed in ``equivalent.toml`` with its reason.
+that is not needed, or listed in ``equivalent.toml``: with its reason, or with the chosen mutant of the same change.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.mutants.bench import Bench
 from tests.mutants.catalogue import ROOT
 from tests.mutants.random_changes.changes import Change, changes, chosen
 from tests.mutants.random_changes.covering import PACKAGE, Covering, covering, digest
-from tests.mutants.random_changes.equivalents import equivalents, reason
+from tests.mutants.random_changes.equivalents import equivalents, listed
 from tests.mutants.random_changes.trial import Fate, Trial, tried
 
 
@@ -97,11 +97,12 @@ def all_changes(root: Path, patterns: Sequence[str]) -> list[Change]:
 def try_all(sample: Sequence[Change], jobs: int, console: Console) -> list[Trial]:
     """Return what became of each, in the order of files and lines; what is known is not tried again."""
     tree = Tree.now(ROOT, sample)
-    listed, known = equivalents(), {trial.id: trial for trial in recall(RESULTS)}
+    entries, known = equivalents(), {trial.id: trial for trial in recall(RESULTS)}
     found: dict[str, Trial] = {}
     for change in sample:
-        if (why := reason(change, listed)) is not None:
-            found[change.id] = _trial(change, tree, Fate.EQUIVALENT, why)
+        if (entry := listed(change, entries)) is not None:
+            fate = Fate.CHOSEN if entry.mutant else Fate.EQUIVALENT
+            found[change.id] = _trial(change, tree, fate, entry.mutant or entry.why)
         elif still_holds(known.get(change.id), tree.files[change.file], tree.tests):
             found[change.id] = known[change.id]
     left = [change for change in sample if change.id not in found]
@@ -113,7 +114,7 @@ def try_all(sample: Sequence[Change], jobs: int, console: Console) -> list[Trial
 
 def still_holds(trial: Trial | None, file_digest: str, tests_digest: str) -> bool:
     """Whether an earlier result says what a new trial would say."""
-    if trial is None or trial.digest != file_digest or trial.fate is Fate.EQUIVALENT:
+    if trial is None or trial.digest != file_digest or trial.fate in (Fate.EQUIVALENT, Fate.CHOSEN):
         return False
     return not trial.left or trial.tests_digest == tests_digest
 
