@@ -33,14 +33,16 @@ test that must notice. A test that could not run, or that fails without the chan
 
 Beside the list, `make mutants RANDOM=n SEED=s` changes the package at random: a condition is negated, a comparison
 shifted, a `raise` or a call dropped, `and` and `or` swapped, a boolean or a small number changed. Each change is tried
-with the quick tests that execute its line. The first 120 (seed 11; coordination, pointers, formats, restore, jobs and
-submit):
+with the quick tests that execute its line. Two samples of 120 (seed 11): the first one of an earlier tree, of
+coordination, pointers, formats, restore, jobs and submit; the second one of these and the driver:
 
-| what became of it | changes |
-|---|---|
-| killed by the quick tests as they were | 87 |
-| survived, or no quick test executed the line; a new test kills it | 28 |
-| no test can see it: listed with its reason in `tests/mutants/random_changes/equivalent.toml` | 5 |
+| result | first | second |
+|---|---|---|
+| killed by the quick tests as they were | 87 | 99 |
+| survived, or no quick test executed the line; a new test kills it | 28 | 7 |
+| no quick test executed the line, which runs in another process; one of the mutants below is the change | | 6 |
+| survived: code that was not needed, removed | | 3 |
+| no test can see it: listed with its reason in `tests/mutants/random_changes/equivalent.toml` | 5 | 5 |
 
 This page is made by `python -m tests.mutants.page` from the tests' markers, the lists in `tests/mutants` and the
 results of the last `make mutants`. A test holds that it is in step.

@@ -82,3 +82,16 @@ def test_the_modules_of_a_script_are_on_no_path_of_the_driver_before_it_runs(tmp
     made = environment(tmp_path, spec, GRAPH, {"PYTHONPATH": "/host"})
 
     assert made["PYTHONPATH"] == "/host"
+
+
+@pytest.mark.parametrize(
+    ("own", "used"), [({}, "-XX:TieredStopAtLevel=1"), ({"SPARK_LAUNCHER_OPTS": "-Xint"}, "-Xint")]
+)
+def test_jvm_that_only_prints_a_command_line_compiles_little_unless_the_job_says_otherwise(
+    tmp_path: Path, own: dict[str, str], used: str
+) -> None:
+    spec = Mock(python="/usr/bin/python3", path=tmp_path / "driver.json", submission_id="s")
+
+    made = environment(tmp_path, spec, GRAPH.model_copy(update={"env": own}), {})
+
+    assert made["SPARK_LAUNCHER_OPTS"].startswith(used)
