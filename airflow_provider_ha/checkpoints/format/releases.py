@@ -33,9 +33,14 @@ class Release:
         return self.version >= (4, 2)
 
     @property
-    def refuses_state_without_offsets(self) -> bool:
-        """Whether state or commits without any offsets are refused instead of overwritten."""
-        return self.version >= (4, 1)
+    def knows_changelogs(self) -> bool:
+        """Whether a RocksDB store is loaded from an older zip and the changelogs since; 3.4 knows only zips."""
+        return self.version >= (3, 5)
+
+    @property
+    def newest_join_format(self) -> int:
+        """The newest format of a join's state: 3 since 4.1, 4 since 4.2 (``SQLConf``)."""
+        return 4 if self.version >= (4, 2) else 3 if self.version >= (4, 1) else 2
 
     @property
     def falls_back(self) -> bool:

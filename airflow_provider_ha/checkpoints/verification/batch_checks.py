@@ -7,9 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from airflow_provider_ha.checkpoints.format.layout import OFFSETS
+from airflow_provider_ha.checkpoints.verification.codes import Code
+from airflow_provider_ha.checkpoints.verification.conf_checks import conf_lacks
+from airflow_provider_ha.checkpoints.verification.operator_checks import operators_lack
 from airflow_provider_ha.checkpoints.verification.report import BatchVerdict, Reason
 from airflow_provider_ha.checkpoints.verification.source_checks import source_lacks
-from airflow_provider_ha.checkpoints.verification.sparse import previous
+from airflow_provider_ha.checkpoints.verification.sparse import Tracking, previous, tracking
 from airflow_provider_ha.checkpoints.verification.state_checks import state_directory_lacks, state_lacks
 from airflow_provider_ha.checkpoints.verification.subject import Subject
 
@@ -38,10 +42,14 @@ def _lacks(subject: Subject, batch: int) -> Iterator[Reason]:
     if before is not None:
         # Although it is committed: Spark refuses to start without it.
         yield from logs.offset_log.lacks(before)
+    if before != batch - 1 and tracking(logs, batch, subject.kind) is Tracking.UNKNOWN:
+        yield Reason(Code.OFFSETS_SPARSE, f"{OFFSETS}/{batch - 1}", "it is not there: left out, or lost")
     offsets, commits = logs.offsets.get(batch), logs.commits.get(batch)
     if offsets is not None:
+        yield from conf_lacks(subject, offsets)
         yield from source_lacks(subject.directory, offsets, subject.looked_into)
         if commits is not None:
             yield from state_lacks(subject.reader, offsets, commits)
+    yield from operators_lack(subject, batch)
     if commits is not None and not commits.state_ids:
         yield from state_directory_lacks(subject.directory, subject.kind)

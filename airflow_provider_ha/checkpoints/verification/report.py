@@ -121,6 +121,11 @@ class Findings:
         """Whether anything was found that keeps Spark from starting with the right state."""
         return any(finding.blocks for finding in self._found.values())
 
+    @property
+    def open(self) -> bool:
+        """Whether anything was found of which is not known whether it keeps Spark from starting."""
+        return any(finding.blocks is None for finding in self._found.values())
+
     def add(self, finding: Finding) -> None:
         """Keep a finding: of several with one code and path the first, unless only a later one blocks the start."""
         key = (finding.code, finding.path)

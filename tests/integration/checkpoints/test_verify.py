@@ -233,7 +233,7 @@ def test_a_version_that_is_none_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("names", [(), (".hidden",), ("metadata",)])
 def test_an_empty_directory_is_a_fresh_start(names: tuple[str, ...], tmp_path: Path) -> None:
     for name in names:
-        (tmp_path / name).write_text('{"id":"3f8a"}')
+        (tmp_path / name).write_text('{"id":"8c0b2ae1-7f3d-4c8e-9d0a-5f1e2d3c4b5a"}')
     report = verify(tmp_path)
     assert (report.startable, report.restorable) == (True, [])
     assert [finding.code.value for finding in report.findings] == ["EMPTY"]
