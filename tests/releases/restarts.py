@@ -6,6 +6,7 @@ The first start that fails is the last one. Python 3.6 has to understand this.
 """
 
 import json
+import re
 import sys
 import threading
 import time
@@ -21,6 +22,8 @@ AT_ONCE = 2
 DELTAS = "spark.sql.streaming.stateStore.minDeltasForSnapshot"
 # Copies of one recording have one query id, and Spark stops a query when another one of its id is started.
 STOP_THE_OTHER = "spark.sql.streaming.stopActiveRunOnRestart"
+# What Spark and Py4J put around a cause.
+WRAPPERS = ("STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR", "Py4JJavaError", "SparkException", "Py4JError")
 _printing = threading.Lock()
 
 
@@ -32,11 +35,27 @@ def starts(spark: Any, task: Any) -> Any:
         try:
             answer["rows"] = judge(spark, dict(task, input=source))
         except Exception as failure:  # noqa: BLE001  # whatever Spark raises is its answer
-            answer["error"] = " ".join(str(failure).split())[:600] or type(failure).__name__
+            answer["error"] = cause(str(failure)) or type(failure).__name__
         answers.append(answer)
         if answer["error"]:
             break
     return answers
+
+
+def cause(text: str) -> str:
+    """Return the words of an error that say why, at most 160 characters."""
+    named = [name for name in re.findall(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]", text) if name not in WRAPPERS]
+    thrown = [
+        found for found in re.findall(r"([A-Za-z]+(?:Exception|Error)): ([^\n]*)", text) if found[0] not in WRAPPERS
+    ]
+    ended = text.rpartition("terminated with exception: ")[2]
+    if named:
+        found = named[0]
+    elif "Python Proxy" in ended and thrown:
+        found = ": ".join(thrown[-1])
+    else:
+        found = ended
+    return " ".join(found.split())[:160]
 
 
 def say(answer: Any) -> None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,11 +80,10 @@ def untrue(case: Case, answer: dict[str, Any]) -> str:
 
 
 def short(error: str) -> str:
-    """Return the beginning of an error: its class where Spark names one, without what differs from run to run."""
-    named = error.split("[", 1)[-1].split("]", 1)[0] if "[" in error[:200] else ""
-    if named and named.replace("_", "").replace(".", "").isalnum() and named.isupper():
-        return named[:70]
-    return error[:70].replace("\t", " ")
+    """Return the beginning of an error, without what differs from run to run."""
+    text = error.rpartition("terminated with exception: ")[2].partition("===")[0]
+    text = re.sub(r"file:\S*/scratch/\d+/", "", re.sub(r"An error occurred while calling \S+ : ", "", text))
+    return " ".join(text.split())[:90].replace("|", "/").strip()
 
 
 def read(folder: Path = FOLDER) -> list[Line]:

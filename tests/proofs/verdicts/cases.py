@@ -11,9 +11,9 @@ from pathlib import Path
 
 from tests.corpus import NEXT_FILE
 from tests.proofs.verdicts.damages import ENDLESS, EVERY, Damage, controls
-from tests.proofs.verdicts.log_damages import log_damages
+from tests.proofs.verdicts.log_damages import log_topics
 from tests.proofs.verdicts.stale_damages import stale_damages
-from tests.proofs.verdicts.state_damages import state_damages
+from tests.proofs.verdicts.state_damages import state_topics
 from tests.proofs.verdicts.steps import apply
 from tests.releases.corpus import inputs, place_of
 from tests.releases.installed import BY_VERSION, SPARKS, Spark
@@ -79,9 +79,15 @@ def shapes_of(spark: Spark) -> list[Shape]:
     return [BY_NAME[name] for name in names if BY_NAME[name].since <= spark.short]
 
 
+def topics() -> list[tuple[str, list[Damage]]]:
+    """Return what the damages are about, each with its damages; controls first."""
+    stale = ("State above the committed batch", stale_damages())
+    return [("Nothing wrong", controls()), *log_topics(), *state_topics(), stale]
+
+
 def damages() -> list[Damage]:
     """Return every damage, controls first."""
-    return [*controls(), *log_damages(), *state_damages(), *stale_damages()]
+    return [damage for _, some in topics() for damage in some]
 
 
 def cases(only: Sequence[str] = ()) -> list[Case]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from tests.proofs.verdicts.steps import Step
 from tests.releases.corpus import RESTARTS
@@ -27,7 +27,6 @@ class Damage:
     starts: int = 1
     rewound: int = 0
     open: int = 0
-    topic: str = field(default="", compare=False)
 
     @property
     def control(self) -> str:

@@ -38,9 +38,16 @@ _VALUES = {
 }
 
 
-def log_damages() -> list[Damage]:
-    """Return the damages."""
-    return [*_of_metadata(), *_of_conf(), *_of_offsets(), *_of_commits(), *_of_sources(), *_of_sparse_logs()]
+def log_topics() -> list[tuple[str, list[Damage]]]:
+    """Return what is damaged, with the damages."""
+    return [
+        ("Metadata", _of_metadata()),
+        ("Recorded conf", _of_conf()),
+        ("Offset log", _of_offsets()),
+        ("Commit log", _of_commits()),
+        ("Source log", _of_sources()),
+        ("Asynchronous progress tracking", _of_sparse_logs()),
+    ]
 
 
 def _of_metadata() -> list[Damage]:

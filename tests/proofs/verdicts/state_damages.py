@@ -33,9 +33,16 @@ _HDFS = (HDFS, "hdfs-snapshots", "hdfs-purged", "hdfs-global")
 _STATEFUL = tuple(shape for shape in EVERY if shape != "stateless")
 
 
-def state_damages() -> list[Damage]:
-    """Return the damages."""
-    return [*_of_directories(), *_of_joins(), *_of_descriptions(), *_of_hdfs(), *_of_rocksdb(), *_of_changelogs()]
+def state_topics() -> list[tuple[str, list[Damage]]]:
+    """Return what is damaged, with the damages."""
+    return [
+        ("State directories", _of_directories()),
+        ("Stores of a join", _of_joins()),
+        ("What describes the state", _of_descriptions()),
+        ("HDFS-backed state", _of_hdfs()),
+        ("RocksDB", _of_rocksdb()),
+        ("RocksDB's changelogs", _of_changelogs()),
+    ]
 
 
 def _of_directories() -> list[Damage]:
