@@ -46,7 +46,7 @@ def cause(text: str) -> str:
     """Return the words of an error that say why, at most 160 characters."""
     named = [name for name in re.findall(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]", text) if name not in WRAPPERS]
     thrown = [
-        found for found in re.findall(r"([A-Za-z]+(?:Exception|Error)): ([^\n]*)", text) if found[0] not in WRAPPERS
+        found for found in re.findall(r"([A-Za-z0-9]+(?:Exception|Error)): ([^\n]*)", text) if found[0] not in WRAPPERS
     ]
     ended = text.rpartition("terminated with exception: ")[2]
     if named:

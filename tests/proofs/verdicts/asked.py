@@ -46,7 +46,7 @@ def answered(cases: Sequence[Case], folder: Path, tell: Tell) -> tuple[list[Line
 
 
 def _missing(cases: Sequence[Case], kept: Kept, committed: dict[tuple[str, str], str]) -> list[Case]:
-    new = [case for case in cases if kept.get(case) is None and (case.name, case.digest) not in committed]
+    new = {case for case in cases if kept.get(case) is None and (case.name, case.digest) not in committed}
     # A new answer is compared with its control, which has to be at hand.
     needed = {(case.shape, case.damage.control) for case in new}
     return [

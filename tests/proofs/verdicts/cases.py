@@ -102,6 +102,8 @@ def cases(only: Sequence[str] = ()) -> list[Case]:
         for shape in damage.shapes
         if BY_NAME[shape].since <= spark.short
     ]
-    chosen = [case for case in every if not only or any(fnmatch.fnmatch(case.name, one) for one in only)]
+    if not only:
+        return every
+    chosen = {case for case in every if any(fnmatch.fnmatchcase(case.name, one) for one in only)}
     controlled = {(case.release, case.shape, case.damage.control) for case in chosen}
     return [case for case in every if case in chosen or (case.release, case.shape, case.damage.name) in controlled]
