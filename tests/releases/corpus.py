@@ -12,6 +12,7 @@ import hashlib
 import inspect
 import shutil
 from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +50,14 @@ def recorded(spark: Spark, shapes: Sequence[Shape] | None = None) -> Path:
 def place_of(spark: Spark, shape: Shape) -> Path:
     """Return where *shape* is kept: another query, conf or input is another place."""
     query = repr((shape.kind, shape.conf, shape.files, shape.more))
-    written = _code(QUERIES.read_text()) + _code(inspect.getsource(rows_of)) + query
-    return (CACHE / spark.version / f"{shape.name}-{hashlib.sha256(written.encode()).hexdigest()[:12]}").resolve()
+    stamp = hashlib.sha256((written_by() + query).encode()).hexdigest()[:12]
+    return (CACHE / spark.version / f"{shape.name}-{stamp}").resolve()
+
+
+@cache
+def written_by() -> str:
+    """Return what records: the queries and their input. The same under every Python."""
+    return _code(QUERIES.read_text()) + _code(inspect.getsource(rows_of))
 
 
 def _code(source: str) -> str:
@@ -63,7 +70,18 @@ def _code(source: str) -> str:
             node.annotation = None
         if isinstance(node, ast.FunctionDef | ast.Module) and ast.get_docstring(node) is not None:
             node.body = node.body[1:]
-    return ast.dump(tree)
+    return " ".join(f"{type(node).__name__} {_named(node)}" for node in ast.walk(tree))
+
+
+def _named(node: ast.AST) -> str:
+    """Return the name or the value that a node stands for."""
+    return " ".join(
+        repr(getattr(node, field)) for field in ("id", "attr", "arg", "name", "value") if _plain(node, field)
+    )
+
+
+def _plain(node: ast.AST, field: str) -> bool:
+    return hasattr(node, field) and not isinstance(getattr(node, field), ast.AST)
 
 
 def _record(spark: Spark, shapes: list[Shape]) -> None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import io
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 
-from tests.proofs.verdicts.answers import FOLDER
+from tests.proofs.verdicts.answers import FOLDER, Line
 from tests.releases.corpus import recorded
 from tests.releases.installed import BY_VERSION
 from tests.releases.samples import files_of
@@ -36,6 +37,14 @@ CHOSEN = {
     "4.3.0": ("hdfs-snapshots", "rocksdb1-processor", "rocksdb2-changelog", "rocksdb2-chain"),
 }
 LIMIT = 300_000  # bytes, all of them together
+
+
+def sampled(lines: Sequence[Line]) -> list[Line]:
+    """Return of each kind of damage the first and the last line that there is a sample of."""
+    there = [line for line in lines if line.shape in CHOSEN.get(line.release, ())]
+    first = {line.damage: line for line in reversed(there)}
+    last = {line.damage: line for line in there}
+    return list(dict.fromkeys([*first.values(), *last.values()]))
 
 
 def pack(release: str) -> Path:
