@@ -53,7 +53,7 @@ ASYNC = ("async", "async-purged")
 ENDLESS = (*ASYNC, "continuous")
 PURGED = ("hdfs-purged", "rocksdb1-purged")
 OTHERS = ("hdfs-dedup", "hdfs-windows", "hdfs-global", "hdfs-limit")
-FEW = ("stateless", HDFS, ROCKSDB1, ROCKSDB2)
+FEW = ("stateless", HDFS, ROCKSDB2)
 SOME = ("stateless", *COUNTS, "hdfs-join", "rocksdb2-join-v3", "rocksdb2-processor", "hdfs-chain", "hdfs-purged")
 EVERY = ("stateless", *COUNTS, *SNAPSHOTS, *JOINS, *JOINS_V3, *PROCESSORS, *CHAINS, *PURGED, *OTHERS)
 

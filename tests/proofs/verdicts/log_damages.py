@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.proofs.verdicts.damages import ASYNC, FEW, HDFS, IN_FLIGHT, ROCKSDB1, ROCKSDB2, SOME, Damage
+from tests.proofs.verdicts.damages import ASYNC, FEW, HDFS, IN_FLIGHT, SOME, Damage
 from tests.proofs.verdicts.steps import Step
 
 
@@ -65,7 +65,7 @@ def _of_conf() -> list[Damage]:
     return [
         Damage(
             f"conf {key.rpartition('sql.')[2]} is '{value}'",
-            ("stateless", HDFS, ROCKSDB2),
+            ("stateless", HDFS),
             (Step("set-conf", "offsets/{L}", (key, value)),),
         )
         for key, values in _VALUES.items()
@@ -118,7 +118,7 @@ def _of_commits() -> list[Damage]:
 
 
 def _of_sources() -> list[Damage]:
-    some = ("stateless", HDFS, ROCKSDB1, ROCKSDB2)
+    some = FEW
     last, compact = "sources/0/4", "sources/0/3.compact"
     return [
         Damage("newest source entry removed", some, (Step("remove", last),)),
@@ -136,7 +136,19 @@ def _of_sources() -> list[Damage]:
 
 def _of_sparse_logs() -> list[Damage]:
     """Asynchronous progress tracking: gaps and purged logs are nothing wrong."""
+    purged = {
+        "the newest entry": (1, 1),
+        "the two newest entries": (2, 2),
+        "the three newest entries": (3, 3),
+        "one offset and two commits": (1, 2),
+        "two offsets and one commit": (2, 1),
+    }
     return [
+        *(Damage(f"logs purged to {what}", ASYNC, (Step("purge", more=counts),)) for what, counts in purged.items()),
+        *(
+            Damage(f"logs purged to {what}, batch in flight", ASYNC, (IN_FLIGHT, Step("purge", more=counts)))
+            for what, counts in purged.items()
+        ),
         Damage("newest commit removed", ASYNC, (IN_FLIGHT,)),
         Damage("metadata removed", ASYNC, (Step("remove", "metadata"),)),
         Damage("newest offsets emptied", ASYNC, (Step("empty", "offsets/{L}"),)),

@@ -149,6 +149,14 @@ def _rewind(checkpoint: Path, count: int) -> None:
                 path.unlink()
 
 
+def _purge(checkpoint: Path, offsets: int, commits: int) -> None:
+    """Leave the newest entries of both logs, as Spark does when it purges."""
+    for log, count in (("offsets", offsets), ("commits", commits)):
+        for batch in sorted(numbers(checkpoint / log))[:-count]:
+            (checkpoint / log / str(batch)).unlink()
+            (checkpoint / log / f".{batch}.crc").unlink(missing_ok=True)
+
+
 def _left(checkpoint: Path, kept: str, kinds: str) -> None:
     """Leave of the state above the committed batch only some files.
 
@@ -189,4 +197,4 @@ ACTS: dict[str, Callable[..., None]] = {
     "wrong-spark-sum": _wrong_spark_sum,
 }
 # Operations on the checkpoint as a whole: they have no path.
-WHOLE: dict[str, Callable[..., None]] = {"rewind": _rewind, "left": _left}
+WHOLE: dict[str, Callable[..., None]] = {"rewind": _rewind, "purge": _purge, "left": _left}

@@ -82,6 +82,13 @@ def test_a_rewind_takes_a_batch_out_of_every_log(checkpoint: Path) -> None:
         assert {path.name for path in (checkpoint / log).iterdir()} == {"0", ".0.crc", "1", ".1.crc"}
 
 
+def test_a_purge_leaves_the_newest_entries_of_each_log(checkpoint: Path) -> None:
+    apply(checkpoint, [Step("purge", more=(2, 1))])
+
+    left = {log: {path.name for path in (checkpoint / log).iterdir()} for log in ("offsets", "commits")}
+    assert left == {"offsets": {"2", ".2.crc", "3", ".3.crc"}, "commits": {"2", ".2.crc"}}
+
+
 def test_only_the_named_versions_and_kinds_are_left_above_the_committed_batch(checkpoint: Path) -> None:
     apply(checkpoint, [Step("left", more=("1", "delta"))])
 
