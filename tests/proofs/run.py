@@ -24,12 +24,13 @@ from rich.table import Table
 from tests.proofs.kills import Kills
 from tests.proofs.page import write
 from tests.proofs.suite import Suite
+from tests.proofs.verdicts.proof import Verdicts
 from tests.proofs.year import SimulatedYear
 
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "reference" / "proofs.md"
-SUITES: tuple[Suite, ...] = (SimulatedYear(), Kills())
+SUITES: tuple[Suite, ...] = (SimulatedYear(), Kills(), Verdicts())
 _INTERRUPTED = 130  # what a shell says of a program that Ctrl-C ended
 
 

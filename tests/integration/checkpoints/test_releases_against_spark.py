@@ -34,6 +34,7 @@ ORDINARY = {
     "stateless": {"STATE_UNKNOWN"},
     "continuous": {"STATE_UNKNOWN"},
     "async": {"STATE_UNKNOWN", "OFFSETS_SPARSE"},
+    "async-purged": {"STATE_UNKNOWN", "OFFSETS_SPARSE"},
 }
 
 

@@ -1,0 +1,58 @@
+"""Today's verdicts against Spark's recorded answers, on recordings that lie in the repository."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.proofs.verdicts.answers import Line, read
+from tests.proofs.verdicts.cases import cases
+from tests.proofs.verdicts.known import judged, known
+from tests.proofs.verdicts.page import PAGE, rendered
+from tests.proofs.verdicts.samples import CHOSEN, LIMIT, SAMPLES, sampled, unpack
+from tests.proofs.verdicts.steps import apply
+from tests.proofs.verdicts.verdicts import verdict
+
+
+def again(line: Line, checkpoint: Path, copy: Path) -> Line:
+    """Return a kept line with the verdict of today."""
+    (case,) = [one for one in cases([line.name]) if one.damage.name == line.damage]
+    shutil.copytree(checkpoint, copy)
+    apply(copy, case.damage.steps)
+    said, codes = verdict(copy, line.release)
+    shutil.rmtree(copy)
+    return replace(line, verdict=said, codes=codes)
+
+
+@pytest.mark.parametrize("release", sorted(CHOSEN))
+def test_a_verdict_agrees_with_what_that_release_did_or_the_reason_is_known(release: str, tmp_path: Path) -> None:
+    recordings = unpack(release, tmp_path / "recorded")
+    kept = [line for line in sampled(read()) if line.release == release]
+
+    today = [again(line, recordings[line.shape], tmp_path / "copy") for line in kept]
+
+    assert today
+    assert judged(today, known()).unexplained == ()
+
+
+def test_the_page_is_what_the_kept_answers_say() -> None:
+    assert PAGE.read_text(encoding="utf-8") == rendered(read(), known())
+
+
+def test_every_kept_disagreement_has_a_reason_and_every_reason_a_disagreement() -> None:
+    result = judged(read(), known())
+
+    assert (result.unexplained, result.idle) == ((), ())
+
+
+def test_a_kept_answer_belongs_to_a_damage_as_it_is_defined_today() -> None:
+    digests = {case.name: case.digest for case in cases()}
+
+    assert [line.name for line in read() if digests.get(line.name) != line.digest] == []
+
+
+def test_the_samples_are_small() -> None:
+    assert sum(path.stat().st_size for path in SAMPLES.iterdir()) < LIMIT
