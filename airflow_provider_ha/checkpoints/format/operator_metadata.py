@@ -9,18 +9,20 @@ of that layout does not start without it (``StreamingSymmetricHashJoinExec``, ``
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import Any
 
+from airflow_provider_ha.checkpoints.format.byte_stream import StreamCorruptError
 from airflow_provider_ha.checkpoints.format.files import FileGoneError, exists, is_directory, names, read, read_text
 from airflow_provider_ha.checkpoints.format.layout import STATE, numbers
+from airflow_provider_ha.checkpoints.format.schema_file import check_schemas
 from airflow_provider_ha.checkpoints.format.tree import Directory
 from airflow_provider_ha.errors import CheckpointCorruptError
 
 
 # 4.0 wrote the singular.
 _SCHEMA_PATHS = ("stateSchemaFilePaths", "stateSchemaFilePath")
-_SCHEMA_HEAD = b"\x00\x02v3"
+_JOIN = "symmetricHashJoin"
 
 
 def first_metadata(operator: int) -> str:
@@ -41,29 +43,54 @@ def has_own_schema(directory: Directory, operator: int) -> bool:
     return any(exists(directory, f"{place}{store}/_metadata/schema") for store in stores)
 
 
-def check_schemas_named(directory: Directory, operator: int, batch: int) -> None:
-    """Look for what an operator that names its schemas needs to go on after *batch*.
+def check_schemas_named(directory: Directory, operator: int, batch: int) -> list[str]:
+    """Look for what an operator that names its schemas needs to go on after *batch*; return schemas that are gone.
+
+    A join writes a schema that is gone again, ``transformWithState`` reads every one of them.
 
     :param batch: Metadata that was written after it is not read.
-    :raises CheckpointCorruptError: A file is missing, or cannot be read.
+    :raises CheckpointCorruptError: A file is missing and needed, or cannot be read.
     """
     place = f"{STATE}/{operator}/_metadata/v2"
     written = [number for number in numbers(directory, place) if number <= batch]
     if not written:
         raise FileGoneError(place, f"no metadata of the operator up to batch {batch} is there")
     path = f"{place}/{written[-1]}"
-    for schema in _schemas(path, read_text(directory, path)):
-        if not read(directory, schema).startswith(_SCHEMA_HEAD):
-            raise CheckpointCorruptError(schema, "it is no state schema of version 3")
+    document = _document(path, read_text(directory, path))
+    gone = []
+    for schema in _schemas(path, document):
+        try:
+            check_schemas(read(directory, schema))
+        except FileGoneError:  # noqa: PERF203  # each schema for itself
+            if _name(document) != _JOIN:
+                raise
+            gone.append(schema)
+        except StreamCorruptError as error:
+            raise CheckpointCorruptError(schema, str(error)) from None
+    return gone
 
 
-def _schemas(path: str, text: str) -> Iterator[str]:
-    """Yield the schema files that metadata names, relative to the checkpoint: it may have been moved since."""
+def _document(path: str, text: str) -> dict[str, Any]:
     try:
-        stores: list[dict[str, Any]] = json.loads(text.partition("\n")[2])["stateStoreInfo"]
+        document = json.loads(text.partition("\n")[2])
+    except ValueError:
+        document = None
+    if not isinstance(document, dict):
+        raise CheckpointCorruptError(path, "the operator's metadata cannot be read")
+    return document
+
+
+def _name(document: Mapping[str, Any]) -> str:
+    info = document.get("operatorInfo")
+    return str(info.get("operatorName")) if isinstance(info, dict) else ""
+
+
+def _schemas(path: str, document: Mapping[str, Any]) -> list[str]:
+    """Return the schema files that metadata names, relative to the checkpoint: it may have been moved since."""
+    try:
+        stores: list[dict[str, Any]] = document["stateStoreInfo"]
         found = [paths for store in stores for key in _SCHEMA_PATHS if (paths := store.get(key))]
-    except (AttributeError, ValueError, KeyError, TypeError):
+    except (AttributeError, KeyError, TypeError):
         raise CheckpointCorruptError(path, "the operator's metadata cannot be read") from None
-    for paths in found:
-        for named in paths if isinstance(paths, list) else [paths]:
-            yield f"{STATE}/{str(named).rpartition(f'/{STATE}/')[2]}"
+    each = (named for paths in found for named in (paths if isinstance(paths, list) else [paths]))
+    return [f"{STATE}/{str(named).rpartition(f'/{STATE}/')[2]}" for named in each]

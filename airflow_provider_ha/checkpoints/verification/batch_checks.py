@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from airflow_provider_ha.checkpoints.format.layout import OFFSETS
 from airflow_provider_ha.checkpoints.verification.codes import Code
 from airflow_provider_ha.checkpoints.verification.conf_checks import conf_lacks
-from airflow_provider_ha.checkpoints.verification.operator_checks import operators_lack
+from airflow_provider_ha.checkpoints.verification.operator_checks import naming_operators, operators_lack
 from airflow_provider_ha.checkpoints.verification.report import BatchVerdict, Reason
 from airflow_provider_ha.checkpoints.verification.source_checks import source_lacks
 from airflow_provider_ha.checkpoints.verification.sparse import Tracking, previous, tracking
@@ -25,14 +25,15 @@ def judge_batches(subject: Subject, *, startable: bool) -> tuple[BatchVerdict, .
         restored by leaving it alone.
     :raises StorageUnavailableError: Something that a batch needs could not be read.
     """
+    naming = naming_operators(subject)
     as_it_stands = subject.logs.progress.committed if startable else None
     return tuple(
-        BatchVerdict(batch, () if batch == as_it_stands else tuple(_lacks(subject, batch)))
+        BatchVerdict(batch, () if batch == as_it_stands else tuple(_lacks(subject, batch, naming)))
         for batch in subject.logs.batches
     )
 
 
-def _lacks(subject: Subject, batch: int) -> Iterator[Reason]:
+def _lacks(subject: Subject, batch: int, naming: list[int]) -> Iterator[Reason]:
     logs = subject.logs
     if logs.query_id:
         yield logs.query_id
@@ -50,6 +51,6 @@ def _lacks(subject: Subject, batch: int) -> Iterator[Reason]:
         yield from source_lacks(subject.directory, offsets, subject.looked_into)
         if commits is not None:
             yield from state_lacks(subject.reader, offsets, commits)
-    yield from operators_lack(subject, batch)
+    yield from operators_lack(subject, naming, batch)
     if commits is not None and not commits.state_ids:
         yield from state_directory_lacks(subject.directory, subject.kind)

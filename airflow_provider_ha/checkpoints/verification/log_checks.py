@@ -7,7 +7,7 @@ that cannot be restored.
 from __future__ import annotations
 
 from airflow_provider_ha.checkpoints.format.files import names
-from airflow_provider_ha.checkpoints.format.layout import COMMITS, METADATA, OFFSETS, STATE
+from airflow_provider_ha.checkpoints.format.layout import COMMITS, METADATA, OFFSETS, SOURCES, STATE, numbers
 from airflow_provider_ha.checkpoints.format.metadata_log import NO_METADATA
 from airflow_provider_ha.checkpoints.format.pinned_conf import SHUFFLE_PARTITIONS
 from airflow_provider_ha.checkpoints.format.releases import Release
@@ -92,6 +92,9 @@ def _check_left_out(logs: Logs, kind: Statefulness, findings: Findings) -> None:
 
 def _check_never_planned(directory: Directory, findings: Findings) -> None:
     left = [name for name in (COMMITS, STATE) if any(not name.startswith(".") for name in names(directory / name))]
+    if any(number > 0 for place in names(directory, SOURCES) for number in numbers(directory, f"{SOURCES}/{place}")):
+        # A batch is planned before the source lists files for the next one: one entry may be of a first, dead start.
+        left.append(SOURCES)
     if left:
         found = f"no batch is planned, but {' and '.join(left)} hold something: that is no fresh start"
         # 4.1 and later refuse. Older releases begin anew, and die where the commit of a batch is already there (seen on

@@ -6,6 +6,8 @@ other, and only one of them starts, the answer is open.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from airflow_provider_ha.checkpoints.format.files import FileGoneError
 from airflow_provider_ha.checkpoints.format.layout import STATE, numbers
 from airflow_provider_ha.checkpoints.format.operator_metadata import (
@@ -33,33 +35,35 @@ def check_operators(subject: Subject, findings: Findings) -> None:
     base = subject.logs.next_base
     if base < 0:
         return
-    # Spark reads what the planning of the next batch may have written, too.
-    for lacks in operators_lack(subject, base, upcoming=1):
-        findings.add(Finding(lacks.code, lacks.path, base, lacks.found, _NAMED, blocks=True))
     for operator in numbers(subject.directory, STATE):
-        if not names_schemas(subject.directory, operator):
+        if names_schemas(subject.directory, operator):
+            _check_named(subject, operator, base, findings)
+        else:
             _check_first(subject, operator, base, findings)
 
 
-def operators_lack(subject: Subject, batch: int, *, upcoming: int = 0) -> list[Reason]:
-    """Return why the operators that name their schemas cannot go on after *batch*; nothing when they can.
-
-    :param upcoming: How many batches after it may have written metadata that counts.
-    """
-    return [
-        reason
-        for operator in numbers(subject.directory, STATE)
-        if names_schemas(subject.directory, operator)
-        for reason in _lacks(subject, operator, batch + upcoming)
-    ]
+def naming_operators(subject: Subject) -> list[int]:
+    """Return the operators whose metadata names their schemas."""
+    return [number for number in numbers(subject.directory, STATE) if names_schemas(subject.directory, number)]
 
 
-def _lacks(subject: Subject, operator: int, batch: int) -> list[Reason]:
+def operators_lack(subject: Subject, operators: Iterable[int], batch: int) -> Iterator[Reason]:
+    """Yield why *operators*, which name their schemas, cannot go on after *batch*."""
+    for operator in operators:
+        try:
+            check_schemas_named(subject.directory, operator, batch)
+        except CheckpointCorruptError as error:  # noqa: PERF203  # each operator for itself
+            yield Reason(Code.STATE_METADATA_CORRUPT, error.path, error.reason)
+
+
+def _check_named(subject: Subject, operator: int, base: int, findings: Findings) -> None:
     try:
-        check_schemas_named(subject.directory, operator, batch)
+        # Spark reads what the planning of the next batch may have written, too.
+        for path in check_schemas_named(subject.directory, operator, base + 1):
+            found, expected = "it is not there", "the schema that the operator's metadata names; a join writes it again"
+            findings.add(Finding(Code.STATE_METADATA_CORRUPT, path, None, found, expected))
     except CheckpointCorruptError as error:
-        return [Reason(Code.STATE_METADATA_CORRUPT, error.path, error.reason)]
-    return []
+        findings.add(Finding(Code.STATE_METADATA_CORRUPT, error.path, base, error.reason, _NAMED, blocks=True))
 
 
 def _check_first(subject: Subject, operator: int, base: int, findings: Findings) -> None:

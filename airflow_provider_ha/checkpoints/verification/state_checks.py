@@ -27,7 +27,6 @@ from airflow_provider_ha.errors import CheckpointCorruptError
 
 # Java's writeUTF of the version, then the schemas of key and value as JSON.
 _STATE_DIRECTORY = "the state of every stateful operator"
-_NO_STATE = "nothing, for a query without state; `--depth prove` with the application tells"
 _SCHEMA_HEAD = re.compile(rb"\x00\x02v[1-9]")
 _EXPECTED = {
     Code.STATE_MISSING: "a file of",
@@ -61,14 +60,11 @@ def state_lacks(reader: StateReader, offsets: OffsetsEntry, commits: CommitsEntr
 
 
 def check_state_directory(directory: Directory, logs: Logs, kind: Statefulness, findings: Findings) -> None:
-    """Report that a query has no state directory, where it had state or where nobody can tell."""
+    """Report that a query with state has no state directory."""
     if logs.next_base < 0 or has_state_directory(directory):
         return
     for lacks in state_directory_lacks(directory, kind):
         findings.add(Finding(lacks.code, lacks.path, logs.next_base, lacks.found, _STATE_DIRECTORY, blocks=True))
-    if kind is Statefulness.UNKNOWN:
-        found = "it is not there, and the logs do not tell whether the query keeps state"
-        findings.add(Finding(Code.STATE_UNKNOWN, STATE, None, found, _NO_STATE, blocks=None))
 
 
 def state_directory_lacks(directory: Directory, kind: Statefulness) -> list[Reason]:

@@ -43,6 +43,7 @@ from airflow_provider_ha.checkpoints.verification.leftover_checks import check_l
 from airflow_provider_ha.checkpoints.verification.log_checks import check_logs
 from airflow_provider_ha.checkpoints.verification.logs import read_logs
 from airflow_provider_ha.checkpoints.verification.operator_checks import check_operators
+from airflow_provider_ha.checkpoints.verification.removals import check_removals
 from airflow_provider_ha.checkpoints.verification.report import Findings, Report, SinkState
 from airflow_provider_ha.checkpoints.verification.sink_checks import check_sink
 from airflow_provider_ha.checkpoints.verification.source_checks import check_sources
@@ -189,6 +190,7 @@ def _check_start(subject: Subject, findings: Findings) -> None:
     check_state_directory(directory, logs, subject.kind, findings)
     check_schemas(directory, findings)
     check_operators(subject, findings)
+    check_removals(subject, findings)
     check_stale(subject, findings)
     offsets, commits = logs.offsets.get(base), logs.commits.get(base)
     if base >= 0 and offsets is not None:

@@ -1,0 +1,68 @@
+"""Whether state was taken out of a checkpoint as a whole: what the files of checkpoint format 1 do not tell.
+
+A query without state has no state directory, and one whose state directory was removed has none either. Operators are
+numbered without a gap, so one that is gone below another is missed; of the one with the highest number the files do not
+tell whether it was ever there. What tells on a file system of this host is the time of a directory: Spark makes what is
+in it when the query begins, and writes below that ever after. What is younger than all that is in it was changed since.
+
+Invariant: a time proves nothing. It makes the answer open, never no. Where there are no times, the answer is open where
+all the state is gone, and nothing is said of a single operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from airflow_provider_ha.checkpoints.format.files import names
+from airflow_provider_ha.checkpoints.format.layout import STATE, numbers
+from airflow_provider_ha.checkpoints.verification.codes import Code
+from airflow_provider_ha.checkpoints.verification.findings import Finding
+from airflow_provider_ha.checkpoints.verification.report import Findings
+from airflow_provider_ha.checkpoints.verification.statefulness import Statefulness, has_state_directory
+from airflow_provider_ha.checkpoints.verification.subject import Subject
+
+
+_GONE = "it is not there, and the logs do not tell whether the query keeps state"
+_NO_STATE = "nothing, for a query without state; `--depth prove` with the application tells"
+_CHANGED = "something was taken out of it, or put into it, after the last state was written"
+_OPERATORS = "every stateful operator of the query; `--depth prove` with the application tells"
+
+
+def check_removals(subject: Subject, findings: Findings) -> None:
+    """Report that the state, or a part of it that nothing names, may have been removed."""
+    if subject.logs.next_base < 0:
+        return
+    if not has_state_directory(subject.directory):
+        if subject.kind is Statefulness.UNKNOWN:
+            blocks = False if _is_untouched(subject) else None
+            findings.add(Finding(Code.STATE_UNKNOWN, STATE, None, _GONE, _NO_STATE, blocks=blocks))
+    elif not any(entry.state_ids for entry in subject.logs.commits.values()) and _is_changed(subject):
+        findings.add(Finding(Code.STATE_UNKNOWN, STATE, None, _CHANGED, _OPERATORS, blocks=None))
+
+
+def _is_untouched(subject: Subject) -> bool:
+    """Whether nothing was taken out of the checkpoint since its logs were written, as far as times tell."""
+    root = subject.directory
+    return isinstance(root, Path) and not _is_youngest(root, (root / name for name in names(root)))
+
+
+def _is_changed(subject: Subject) -> bool:
+    root = subject.directory
+    if not isinstance(root, Path):
+        return False
+    partitions = (
+        root / STATE / str(operator) / str(partition)
+        for operator in numbers(root, STATE)
+        for partition in numbers(root, f"{STATE}/{operator}")
+    )
+    return _is_youngest(root / STATE, partitions)
+
+
+def _is_youngest(directory: Path, inner: Iterable[Path]) -> bool:
+    """Whether a directory was changed after all that is in it; what cannot be asked for its time says nothing."""
+    try:
+        changed = directory.stat().st_mtime_ns
+        return all(path.lstat().st_mtime_ns < changed for path in inner)
+    except OSError:
+        return False
