@@ -33,6 +33,14 @@ class Release:
         return self.version >= (4, 2)
 
     @property
+    def reads_inner_version_2(self) -> bool:
+        """Whether a zip may hold metadata of version 2: only 4.0 writes it, with checkpoint format 2, and reads it.
+
+        ``RocksDBCheckpointMetadata.VERSION`` is the checkpoint format in 4.0, and 1 in every other release.
+        """
+        return self.version == (4, 0)
+
+    @property
     def knows_changelogs(self) -> bool:
         """Whether a RocksDB store is loaded from an older zip and the changelogs since; 3.4 knows only zips."""
         return self.version >= (3, 5)

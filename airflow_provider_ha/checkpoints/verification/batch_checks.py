@@ -11,6 +11,7 @@ from airflow_provider_ha.checkpoints.format.layout import OFFSETS
 from airflow_provider_ha.checkpoints.verification.codes import Code
 from airflow_provider_ha.checkpoints.verification.conf_checks import conf_lacks
 from airflow_provider_ha.checkpoints.verification.operator_checks import naming_operators, operators_lack
+from airflow_provider_ha.checkpoints.verification.removals import removals
 from airflow_provider_ha.checkpoints.verification.report import BatchVerdict, Reason
 from airflow_provider_ha.checkpoints.verification.source_checks import source_lacks
 from airflow_provider_ha.checkpoints.verification.sparse import Tracking, previous, tracking
@@ -25,12 +26,20 @@ def judge_batches(subject: Subject, *, startable: bool) -> tuple[BatchVerdict, .
         restored by leaving it alone.
     :raises StorageUnavailableError: Something that a batch needs could not be read.
     """
-    naming = naming_operators(subject)
+    naming, removed = naming_operators(subject), removals(subject)
     as_it_stands = subject.logs.progress.committed if startable else None
     return tuple(
-        BatchVerdict(batch, () if batch == as_it_stands else tuple(_lacks(subject, batch, naming)))
+        BatchVerdict(
+            batch, () if batch == as_it_stands else (*_lacks(subject, batch, naming), *_open(subject, batch, removed))
+        )
         for batch in subject.logs.batches
     )
+
+
+def _open(subject: Subject, batch: int, removed: list[Reason]) -> list[Reason]:
+    """Return what may have been removed of the state of *batch*, unless its commit names it."""
+    commits = subject.logs.commits.get(batch)
+    return [] if commits is not None and commits.state_ids else removed
 
 
 def _lacks(subject: Subject, batch: int, naming: list[int]) -> Iterator[Reason]:

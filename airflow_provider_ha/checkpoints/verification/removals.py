@@ -18,7 +18,7 @@ from airflow_provider_ha.checkpoints.format.files import names
 from airflow_provider_ha.checkpoints.format.layout import STATE, numbers
 from airflow_provider_ha.checkpoints.verification.codes import Code
 from airflow_provider_ha.checkpoints.verification.findings import Finding
-from airflow_provider_ha.checkpoints.verification.report import Findings
+from airflow_provider_ha.checkpoints.verification.report import Findings, Reason
 from airflow_provider_ha.checkpoints.verification.statefulness import Statefulness, has_state_directory
 from airflow_provider_ha.checkpoints.verification.subject import Subject
 
@@ -33,30 +33,28 @@ def check_removals(subject: Subject, findings: Findings) -> None:
     """Report that the state, or a part of it that nothing names, may have been removed."""
     if subject.logs.next_base < 0:
         return
-    if not has_state_directory(subject.directory):
-        if subject.kind is Statefulness.UNKNOWN:
-            blocks = False if _is_untouched(subject) else None
-            findings.add(Finding(Code.STATE_UNKNOWN, STATE, None, _GONE, _NO_STATE, blocks=blocks))
-    elif not any(entry.state_ids for entry in subject.logs.commits.values()) and _is_changed(subject):
-        findings.add(Finding(Code.STATE_UNKNOWN, STATE, None, _CHANGED, _OPERATORS, blocks=None))
+    if has_state_directory(subject.directory):
+        for lacks in removals(subject):
+            findings.add(Finding(lacks.code, lacks.path, None, lacks.found, _OPERATORS, blocks=None))
+    elif subject.kind is Statefulness.UNKNOWN:
+        untouched = isinstance(subject.directory, Path) and not removals(subject)
+        findings.add(Finding(Code.STATE_UNKNOWN, STATE, None, _GONE, _NO_STATE, blocks=False if untouched else None))
 
 
-def _is_untouched(subject: Subject) -> bool:
-    """Whether nothing was taken out of the checkpoint since its logs were written, as far as times tell."""
+def removals(subject: Subject) -> list[Reason]:
+    """Return what times say was removed from a checkpoint of format 1 on this host; nothing where they say nothing."""
     root = subject.directory
-    return isinstance(root, Path) and not _is_youngest(root, (root / name for name in names(root)))
-
-
-def _is_changed(subject: Subject) -> bool:
-    root = subject.directory
-    if not isinstance(root, Path):
-        return False
+    if not isinstance(root, Path) or any(entry.state_ids for entry in subject.logs.commits.values()):
+        return []
+    if not has_state_directory(root):
+        gone = subject.kind is Statefulness.UNKNOWN and _is_youngest(root, (root / name for name in names(root)))
+        return [Reason(Code.STATE_UNKNOWN, STATE, _GONE)] if gone else []
     partitions = (
         root / STATE / str(operator) / str(partition)
         for operator in numbers(root, STATE)
         for partition in numbers(root, f"{STATE}/{operator}")
     )
-    return _is_youngest(root / STATE, partitions)
+    return [Reason(Code.STATE_UNKNOWN, STATE, _CHANGED)] if _is_youngest(root / STATE, partitions) else []
 
 
 def _is_youngest(directory: Path, inner: Iterable[Path]) -> bool:

@@ -34,10 +34,9 @@ def tracking(logs: Logs, batch: int, kind: Statefulness) -> Tracking:
         return Tracking.ASYNCHRONOUS
     if batch - 1 in logs.offset_log.present:
         return Tracking.EVERY_BATCH
-    if batch - 1 in entries.committed:
-        # Its entry was lost; but below the oldest one it may have been purged.
-        return Tracking.UNKNOWN if entries.planned[:1] == (batch,) else Tracking.EVERY_BATCH
-    return Tracking.UNKNOWN if entries.left_out else Tracking.EVERY_BATCH
+    if entries.planned[:1] == (batch,):
+        return Tracking.UNKNOWN  # what was before the oldest entry may have been purged
+    return Tracking.UNKNOWN if batch - 1 not in entries.committed and entries.left_out else Tracking.EVERY_BATCH
 
 
 def previous(logs: Logs, batch: int, kind: Statefulness) -> int | None:

@@ -154,7 +154,7 @@ def _judge(directory: Directory, asked: _Question, findings: Findings) -> Report
     )
     _look_into_state(subject, content, asked)
     _check_start(subject, findings)
-    batches = judge_batches(subject, startable=not findings.blocked)
+    batches = judge_batches(subject, startable=not (findings.blocked or findings.open))
     for path, reason in sorted((content.not_looked_into if content else {}).items()):
         findings.add(Finding(Code.NOT_LOOKED_INTO, path, None, reason))
     sink_state, known = _check_sink(asked.sink, subject, findings)
