@@ -170,8 +170,9 @@ def _check_zip(path: str, read: SinglePass, release: Release) -> None:
     except ZipCorruptError as error:
         raise CheckpointCorruptError(path, f"it is not a whole zip: {error}") from None
     version = members.kept.get("metadata", b"").partition(b"\n")[0].decode(errors="replace")
-    if version == "v2" and not release.reads_inner_version_2:
-        raise CheckpointCorruptError(path, "its inner metadata has version v2, which only Spark 4.0 reads")
+    known = release.inner_version(by_id="_" in path.rpartition("/")[2])
+    if version != known:
+        raise CheckpointCorruptError(path, f"its inner metadata has version {version}, this release reads {known} only")
     current = members.kept.get("CURRENT", b"").decode(errors="replace").strip()
     if current not in members.sizes:
         raise CheckpointCorruptError(path, f"its CURRENT names {current!r}, which is not in it")

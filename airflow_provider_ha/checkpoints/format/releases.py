@@ -32,13 +32,12 @@ class Release:
         """Whether a missing ``metadata`` is refused (SPARK-55058); older releases make a new query id."""
         return self.version >= (4, 2)
 
-    @property
-    def reads_inner_version_2(self) -> bool:
-        """Whether a zip may hold metadata of version 2: only 4.0 writes it, with checkpoint format 2, and reads it.
+    def inner_version(self, *, by_id: bool) -> str:
+        """Return the version of the metadata in a zip: no release reads another one than it writes.
 
         ``RocksDBCheckpointMetadata.VERSION`` is the checkpoint format in 4.0, and 1 in every other release.
         """
-        return self.version == (4, 0)
+        return "v2" if by_id and self.version == (4, 0) else "v1"
 
     @property
     def knows_changelogs(self) -> bool:

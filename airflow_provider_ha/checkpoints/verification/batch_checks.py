@@ -27,12 +27,14 @@ def judge_batches(subject: Subject, *, startable: bool) -> tuple[BatchVerdict, .
     :raises StorageUnavailableError: Something that a batch needs could not be read.
     """
     naming, removed = naming_operators(subject), removals(subject)
+
+    def _all_lacks(batch: int) -> Iterator[Reason]:
+        yield from _lacks(subject, batch, naming)
+        yield from _open(subject, batch, removed)
+
     as_it_stands = subject.logs.progress.committed if startable else None
     return tuple(
-        BatchVerdict(
-            batch, () if batch == as_it_stands else (*_lacks(subject, batch, naming), *_open(subject, batch, removed))
-        )
-        for batch in subject.logs.batches
+        BatchVerdict(batch, () if batch == as_it_stands else tuple(_all_lacks(batch))) for batch in subject.logs.batches
     )
 
 
