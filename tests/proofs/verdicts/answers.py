@@ -82,6 +82,7 @@ def untrue(case: Case, answer: dict[str, Any]) -> str:
 def short(error: str) -> str:
     """Return the beginning of an error, without what differs from run to run."""
     text = error.rpartition("terminated with exception: ")[2].partition("===")[0]
+    text = text.partition(" SQLSTATE")[0]
     text = re.sub(r"file:\S*/scratch/\d+/", "", re.sub(r"An error occurred while calling \S+ : ", "", text))
     return " ".join(text.split())[:90].replace("|", "/").strip()
 

@@ -85,7 +85,7 @@ def _answers(release: str, tasks: list[dict[str, Any]], scratch: Path) -> Iterat
             yield guilty, {"starts": [{"error": "the JVM ended", "rows": []}]}
             del left[guilty]
             continue
-        # Two ran: each is asked alone.
+        # Several ran: each is asked alone.
         for case in sorted(begun):
             answered = [line for line in _lines(release, [left[case]], scratch) if "case" in line]
             yield case, answered[0] if answered else {"starts": [{"error": "the JVM ended", "rows": []}]}
