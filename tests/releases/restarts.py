@@ -1,4 +1,4 @@
-"""What is started with the PySpark of each release to ask it about many copies: three at a time, several starts of each.
+"""What is started with the PySpark of each release to ask it about many copies: three at a time, several starts of one.
 
 ``restarts.py TASKS.json`` goes on from each copy, once with each of the task's ``inputs``. A JSON line says that a case
 is begun, another one that it is answered: ``{"case": its name, "starts": [{"error": text or null, "rows": [...]}]}``.
