@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,17 +12,13 @@ from tests.proofs.verdicts.cases import cases
 from tests.proofs.verdicts.known import judged, known
 from tests.proofs.verdicts.page import PAGE, rendered
 from tests.proofs.verdicts.samples import CHOSEN, LIMIT, SAMPLES, sampled, unpack
-from tests.proofs.verdicts.steps import apply
 from tests.proofs.verdicts.verdicts import verdict
 
 
 def again(line: Line, checkpoint: Path, copy: Path) -> Line:
     """Return a kept line with the verdict of today."""
     (case,) = [one for one in cases([line.name]) if one.damage.name == line.damage]
-    shutil.copytree(checkpoint, copy)
-    apply(copy, case.damage.steps)
-    said, codes = verdict(copy, line.release)
-    shutil.rmtree(copy)
+    said, codes = verdict(case.damaged(copy, checkpoint), line.release)
     return replace(line, verdict=said, codes=codes)
 
 
