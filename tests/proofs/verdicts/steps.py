@@ -54,8 +54,8 @@ def apply(checkpoint: Path, steps: Sequence[Step]) -> None:
 
 def moved(checkpoint: Path) -> None:
     """Let operator metadata of version 2 name the schema files of this copy: it holds absolute paths."""
+    here = f"file:{checkpoint}/state/"
     for path in checkpoint.glob("state/*/_metadata/v2/[0-9]*"):
-        here = f"file:{checkpoint}/state/"
         path.write_text(re.sub(r'file:[^"]*/checkpoint/state/', lambda _: here, path.read_text()))
         drop_sums(path)
 
