@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.proofs.verdicts.answers import Line, read
+from tests.proofs.verdicts.answers import FOLDER, Line, read
 from tests.proofs.verdicts.cases import cases
 from tests.proofs.verdicts.known import judged, known
 from tests.proofs.verdicts.page import PAGE, rendered
-from tests.proofs.verdicts.samples import CHOSEN, LIMIT, SAMPLES, sampled, unpack
+from tests.proofs.verdicts.samples import CHOSEN, LIMIT, sampled, unpack
 from tests.proofs.verdicts.verdicts import verdict
 
 
@@ -49,5 +49,5 @@ def test_a_kept_answer_belongs_to_a_damage_as_it_is_defined_today() -> None:
     assert [line.name for line in read() if digests.get(line.name) != line.digest] == []
 
 
-def test_the_samples_are_small() -> None:
-    assert sum(path.stat().st_size for path in SAMPLES.iterdir()) < LIMIT
+def test_the_samples_and_the_answers_are_small() -> None:
+    assert sum(path.stat().st_size for path in FOLDER.rglob("*.xz")) < LIMIT

@@ -1,11 +1,12 @@
 """What Spark answered and what the verdict was: one line for each case, kept in the repository.
 
-``tests/data/verdicts/<release>.tsv``: shape, damage, digest, Spark's answer, verdict, findings that block.
+``tests/data/verdicts/<release>.tsv.xz``: shape, damage, digest, Spark's answer, verdict, findings.
 """
 
 from __future__ import annotations
 
 import json
+import lzma
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from tests.releases.shapes import BY_NAME, truth_of
 
 FOLDER = ROOT / "tests" / "data" / "verdicts"
 RIGHT = "right"
+_SUFFIX = ".tsv.xz"
 
 
 @dataclass(frozen=True)
@@ -90,9 +92,9 @@ def short(error: str) -> str:
 def read(folder: Path = FOLDER) -> list[Line]:
     """Return every kept line."""
     return [
-        Line(path.stem, *line.split("\t"))
-        for path in sorted(folder.glob("*.tsv"))
-        for line in path.read_text(encoding="utf-8").splitlines()
+        Line(path.name.removesuffix(_SUFFIX), *line.split("\t"))
+        for path in sorted(folder.glob(f"*{_SUFFIX}"))
+        for line in lzma.decompress(path.read_bytes()).decode().splitlines()
     ]
 
 
@@ -101,10 +103,11 @@ def write(lines: Iterable[Line], folder: Path = FOLDER) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     by_release: dict[str, list[str]] = {}
     for line in lines:
-        told = f"{line.shape}\t{line.damage}\t{line.digest}\t{line.spark}\t{line.verdict}\t{line.codes}"
+        told = f"{line.shape}\t{line.damage}\t{line.digest}\t{line.spark}\t{line.verdict}\t{line.codes}\n"
         by_release.setdefault(line.release, []).append(told)
     for release, told_lines in by_release.items():
-        (folder / f"{release}.tsv").write_text("".join(f"{one}\n" for one in told_lines), encoding="utf-8")
+        content = lzma.compress("".join(told_lines).encode(), preset=9)
+        (folder / f"{release}{_SUFFIX}").write_bytes(content)
 
 
 def _sorted(rows: list[dict[str, Any]]) -> list[str]:
