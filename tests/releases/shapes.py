@@ -55,6 +55,10 @@ class Shape:
         """
         return f"{_STATE}.checkpointFormatVersion" in self.conf
 
+    def is_read_by(self, release: str, recorder: str) -> bool:
+        """Whether *release* can go on with what *recorder* wrote: later ones refuse what 4.0 writes into such a zip."""
+        return release == recorder or not (self.by_id and recorder.startswith("4.0."))
+
     def recorded_by(self, spark: Spark) -> bool:
         """Whether *spark* is to record it."""
         able = [other for other in SPARKS if self.since <= other.short]
