@@ -42,14 +42,16 @@ def recorded(spark: Spark, shapes: Sequence[Shape] | None = None) -> Path:
     with (made / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         missing = [shape for shape in shapes or shapes_of(spark) if not (place_of(spark, shape) / "complete").exists()]
-        if missing:
-            _record(spark, missing)
+        for by_id in (False, True):
+            together = [shape for shape in missing if shape.by_id is by_id]
+            if together:
+                _record(spark, together)
     return made
 
 
 def place_of(spark: Spark, shape: Shape) -> Path:
     """Return where *shape* is kept: another query, conf or input is another place."""
-    query = repr((shape.kind, shape.conf, shape.files, shape.more))
+    query = repr((shape.kind, shape.conf, shape.files, shape.more, *(["a JVM of its own"] if shape.by_id else [])))
     stamp = hashlib.sha256((written_by() + query).encode()).hexdigest()[:12]
     return (CACHE / spark.version / f"{shape.name}-{stamp}").resolve()
 
@@ -129,8 +131,13 @@ def judge(spark: Spark, recorder: Spark, cases: list[tuple[str, Path]], scratch:
     recorded(recorder)
     ids = [_query_id(copy) for _, copy in cases]
     tasks = [task(BY_NAME[name], place_of(recorder, BY_NAME[name]), copy) for name, copy in cases]
-    answers = run_program(spark, "judge", tasks, scratch)
-    outcomes = [_outcome(answer, BY_NAME[name]) for answer, (name, _) in zip(answers, cases, strict=True)]
+    answers: dict[int, dict[str, Any]] = {}
+    for by_id in (False, True):
+        together = [number for number, (name, _) in enumerate(cases) if BY_NAME[name].by_id is by_id]
+        if together:
+            said = run_program(spark, "judge", [tasks[number] for number in together], scratch)
+            answers |= dict(zip(together, said, strict=True))
+    outcomes = [_outcome(answers[number], BY_NAME[name]) for number, (name, _) in enumerate(cases)]
     # Going on under another id is no start: a sink that knows the old one takes every replayed row twice.
     return [
         "wrong: it goes on under another query id" if outcome == "right" and _query_id(copy) != known else outcome

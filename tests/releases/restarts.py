@@ -1,4 +1,4 @@
-"""What is started with the PySpark of each release to ask it about many copies: two at a time, several starts of each.
+"""What is started with the PySpark of each release to ask it about many copies: three at a time, several starts of one.
 
 ``restarts.py TASKS.json`` goes on from each copy, once with each of the task's ``inputs``. A JSON line says that a case
 is begun, another one that it is answered: ``{"case": its name, "starts": [{"error": text or null, "rows": [...]}]}``.
@@ -17,7 +17,7 @@ from program import judge  # type: ignore[import-not-found]  # both lie beside t
 from queries import configure, session  # type: ignore[import-not-found]
 
 
-AT_ONCE = 2
+AT_ONCE = 3
 # Spark's own default: with fewer a new snapshot would soon cover what a stale one does.
 DELTAS = "spark.sql.streaming.stateStore.minDeltasForSnapshot"
 # Copies of one recording have one query id, and Spark stops a query when another one of its id is started.

@@ -46,6 +46,19 @@ class Shape:
     more: dict[str, Any] = field(default_factory=dict)
     core: bool = False
 
+    @property
+    def by_id(self) -> bool:
+        """Whether its state is in checkpoint format 2.
+
+        Spark 4.0 takes the version that it writes into each zip from the first query of a JVM that uses RocksDB, and
+        refuses every other one: no JVM records or judges both formats.
+        """
+        return f"{_STATE}.checkpointFormatVersion" in self.conf
+
+    def is_read_by(self, release: str, recorder: str) -> bool:
+        """Whether *release* can go on with what *recorder* wrote: later ones refuse what 4.0 writes into such a zip."""
+        return release == recorder or not (self.by_id and recorder.startswith("4.0."))
+
     def recorded_by(self, spark: Spark) -> bool:
         """Whether *spark* is to record it."""
         able = [other for other in SPARKS if self.since <= other.short]

@@ -36,11 +36,11 @@ def ask(release: str, cases: Sequence[Case], scratch: Path, keep: Callable[[Case
     :param scratch: A directory that may be emptied.
     :param keep: Called with each case and ``{"starts": [...]}``; ``{"nothing": reason}`` where there is no such file.
     """
-    for at in range(0, len(cases), _AT_ONCE):
+    for some in _together(cases):
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(parents=True)
         tasks: dict[str, tuple[Case, dict[str, Any]]] = {}
-        for number, case in enumerate(cases[at : at + _AT_ONCE]):
+        for number, case in enumerate(some):
             try:
                 copy = case.damaged(scratch / str(number))
             except NothingToDamageError as nothing:
@@ -53,6 +53,13 @@ def ask(release: str, cases: Sequence[Case], scratch: Path, keep: Callable[[Case
             same = before[name] == _query_id(scratch / name)
             keep(tasks[name][0], answer | {"same_id": same})
         shutil.rmtree(scratch)
+
+
+def _together(cases: Sequence[Case]) -> Iterator[Sequence[Case]]:
+    """Return what one JVM is asked: never both checkpoint formats."""
+    for by_id in (False, True):
+        some = [case for case in cases if BY_NAME[case.shape].by_id is by_id]
+        yield from (some[at : at + _AT_ONCE] for at in range(0, len(some), _AT_ONCE))
 
 
 def _alone(case: Case) -> str:
@@ -85,7 +92,7 @@ def _answers(release: str, tasks: list[dict[str, Any]], scratch: Path) -> Iterat
             yield guilty, {"starts": [{"error": "the JVM ended", "rows": []}]}
             del left[guilty]
             continue
-        # Two ran: each is asked alone.
+        # Several ran: each is asked alone.
         for case in sorted(begun):
             answered = [line for line in _lines(release, [left[case]], scratch) if "case" in line]
             yield case, answered[0] if answered else {"starts": [{"error": "the JVM ended", "rows": []}]}

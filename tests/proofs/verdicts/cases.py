@@ -14,7 +14,7 @@ from tests.proofs.verdicts.damages import ENDLESS, EVERY, Damage, controls
 from tests.proofs.verdicts.log_damages import log_topics
 from tests.proofs.verdicts.stale_damages import stale_damages
 from tests.proofs.verdicts.state_damages import state_topics
-from tests.proofs.verdicts.steps import apply
+from tests.proofs.verdicts.steps import apply, moved
 from tests.releases.corpus import inputs, place_of
 from tests.releases.installed import BY_VERSION, SPARKS, Spark
 from tests.releases.shapes import BY_NAME, Shape
@@ -65,10 +65,14 @@ class Case:
             for start in range(self.damage.starts)
         ]
 
-    def damaged(self, copy: Path) -> Path:
-        """Make a damaged copy; raises :class:`~tests.proofs.verdicts.steps.NothingToDamageError`."""
+    def damaged(self, copy: Path, recording: Path | None = None) -> Path:
+        """Make a damaged copy; raises :class:`~tests.proofs.verdicts.steps.NothingToDamageError`.
+
+        :param recording: The checkpoint, where it does not lie in the cache.
+        """
         shutil.rmtree(copy, ignore_errors=True)
-        shutil.copytree(self.place / "checkpoint", copy)
+        shutil.copytree(recording or self.place / "checkpoint", copy)
+        moved(copy)
         apply(copy, self.damage.steps)
         return copy
 

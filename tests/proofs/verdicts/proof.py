@@ -32,7 +32,15 @@ class Verdicts:
 
     def run(self, folder: Path, tell: Callable[[str], None]) -> Proof:
         """Ask what is not answered yet, and compare everything."""
-        lines, untrue = answered(cases(), folder, tell)
+        return self.compared(folder, tell, asking=True)
+
+    @staticmethod
+    def compared(folder: Path, tell: Callable[[str], None], *, asking: bool) -> Proof:
+        """Compare everything, and write the lines and the page.
+
+        :param asking: Whether Spark is asked what is not answered yet.
+        """
+        lines, untrue = answered(cases(), folder, tell, asking=asking)
         write(lines)
         reasons = known()
         PAGE.write_text(rendered(lines, reasons), encoding="utf-8")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.proofs.verdicts.steps import NothingToDamageError, Step, apply
+from tests.proofs.verdicts.steps import NothingToDamageError, Step, apply, moved
 
 
 @pytest.fixture
@@ -87,6 +87,16 @@ def test_a_purge_leaves_the_newest_entries_of_each_log(checkpoint: Path) -> None
 
     left = {log: {path.name for path in (checkpoint / log).iterdir()} for log in ("offsets", "commits")}
     assert left == {"offsets": {"2", ".2.crc", "3", ".3.crc"}, "commits": {"2", ".2.crc"}}
+
+
+def test_a_copy_names_its_own_schema_files(checkpoint: Path) -> None:
+    described = checkpoint / "state/0/_metadata/v2/0"
+    described.parent.mkdir(parents=True)
+    described.write_text('v2\n{"paths":["file:/elsewhere/checkpoint/state/0/_stateSchema/default/0_a"]}')
+
+    moved(checkpoint)
+
+    assert described.read_text() == f'v2\n{{"paths":["file:{checkpoint}/state/0/_stateSchema/default/0_a"]}}'
 
 
 def test_only_the_named_versions_and_kinds_are_left_above_the_committed_batch(checkpoint: Path) -> None:
