@@ -170,9 +170,10 @@ def _check_zip(path: str, read: SinglePass, release: Release) -> None:
     except ZipCorruptError as error:
         raise CheckpointCorruptError(path, f"it is not a whole zip: {error}") from None
     version = members.kept.get("metadata", b"").partition(b"\n")[0].decode(errors="replace")
-    known = release.inner_version(by_id="_" in path.rpartition("/")[2])
-    if version != known:
-        raise CheckpointCorruptError(path, f"its inner metadata has version {version}, this release reads {known} only")
+    if version not in release.inner_versions(by_id="_" in path.rpartition("/")[2]):
+        raise CheckpointCorruptError(
+            path, f"its inner metadata has the version {version!r}, which this release refuses"
+        )
     current = members.kept.get("CURRENT", b"").decode(errors="replace").strip()
     if current not in members.sizes:
         raise CheckpointCorruptError(path, f"its CURRENT names {current!r}, which is not in it")
