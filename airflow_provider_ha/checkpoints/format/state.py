@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from airflow_provider_ha.checkpoints.format import hdfs_state, rocksdb
-from airflow_provider_ha.checkpoints.format.files import FileGoneError, is_directory
+from airflow_provider_ha.checkpoints.format.files import FileGoneError, is_directory, names
 from airflow_provider_ha.checkpoints.format.layout import STATE, numbers
 from airflow_provider_ha.checkpoints.format.metadata_log import CommitsEntry, OffsetsEntry
 from airflow_provider_ha.checkpoints.format.operators import Operator, read_operator, substores
@@ -131,7 +131,7 @@ class StateReader:
 
     def operators(self) -> list[int]:
         """Return the ids of the operators that must have state, ascending: they are numbered without a gap."""
-        begun = numbers(self._directory, STATE)
+        begun = [number for number in numbers(self._directory, STATE) if names(self._directory, f"{STATE}/{number}")]
         if not begun and is_directory(self._directory / STATE):
             raise FileGoneError(STATE, "the query had state, and its directory is empty")
         return list(range(max(begun, default=-1) + 1))

@@ -25,6 +25,7 @@ from airflow_provider_ha.checkpoints.verification.subject import Subject
 
 _GONE = "it is not there, and the logs do not tell whether the query keeps state"
 _NO_STATE = "nothing, for a query without state; `--depth prove` with the application tells"
+_EMPTIED = "it is empty: left by a start that failed, or emptied"
 _CHANGED = "something was taken out of it, or put into it, after the last state was written"
 _OPERATORS = "every stateful operator of the query; `--depth prove` with the application tells"
 
@@ -49,6 +50,9 @@ def removals(subject: Subject) -> list[Reason]:
     if not has_state_directory(root):
         gone = subject.kind is Statefulness.UNKNOWN and _is_youngest(root, (root / name for name in names(root)))
         return [Reason(Code.STATE_UNKNOWN, STATE, _GONE)] if gone else []
+    emptied = [f"{STATE}/{number}" for number in numbers(root, STATE) if not names(root, f"{STATE}/{number}")]
+    if emptied:
+        return [Reason(Code.STATE_UNKNOWN, path, _EMPTIED) for path in emptied]
     partitions = (
         root / STATE / str(operator) / str(partition)
         for operator in numbers(root, STATE)
