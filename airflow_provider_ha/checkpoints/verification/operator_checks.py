@@ -36,6 +36,8 @@ def check_operators(subject: Subject, findings: Findings) -> None:
     if base < 0:
         return
     for operator in numbers(subject.directory, STATE):
+        if not numbers(subject.directory, f"{STATE}/{operator}"):
+            continue  # told elsewhere: it has no state at all
         if names_schemas(subject.directory, operator):
             _check_named(subject, operator, base, findings)
         else:
