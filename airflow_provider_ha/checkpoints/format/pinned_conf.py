@@ -43,12 +43,16 @@ class _Pinned:
     expected: str
 
 
-def refusals(metadata: Mapping[str, Any], release: Release) -> Iterator[str]:
-    """Yield, as clauses, what *release* cannot read of the metadata of the newest planned batch."""
+def time_refusals(metadata: Mapping[str, Any]) -> Iterator[str]:
+    """Yield, as clauses, what no release can read of the times of the newest planned batch."""
     for time in _TIMES:
         value = metadata.get(time)
         if value is not None and not isinstance(value, int | float):
             yield f"its {time} is {value!r}, which is no number"
+
+
+def conf_refusals(metadata: Mapping[str, Any], release: Release) -> Iterator[str]:
+    """Yield, as clauses, what *release* cannot read of the conf that the newest planned batch pins."""
     conf = metadata.get("conf")
     if conf is None:
         return

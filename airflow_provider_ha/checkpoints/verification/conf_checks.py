@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from airflow_provider_ha.checkpoints.format.layout import OFFSETS
 from airflow_provider_ha.checkpoints.format.metadata_log import OffsetsEntry
-from airflow_provider_ha.checkpoints.format.pinned_conf import CODEC, PROVIDER, is_codec, refusals
+from airflow_provider_ha.checkpoints.format.pinned_conf import CODEC, PROVIDER, conf_refusals, is_codec, time_refusals
 from airflow_provider_ha.checkpoints.format.rocksdb import changelogs_used
 from airflow_provider_ha.checkpoints.verification.codes import Code
 from airflow_provider_ha.checkpoints.verification.findings import Finding
@@ -34,7 +34,12 @@ def check_conf(subject: Subject, findings: Findings) -> None:
 def conf_lacks(subject: Subject, entry: OffsetsEntry) -> list[Reason]:
     """Return why a start cannot use what *entry* pins; nothing when it can."""
     path = f"{OFFSETS}/{entry.batch}"
-    found = (*refusals(entry.metadata, subject.release), *_codec(subject, entry))
+    pinned = repr(entry.metadata.get("conf"))
+    known = subject.refused_conf.get(pinned)
+    if known is None:
+        known = [*conf_refusals(entry.metadata, subject.release), *_codec(subject, entry)]
+        subject.refused_conf[pinned] = known
+    found = [*time_refusals(entry.metadata), *known]
     return [Reason(Code.CONF_REFUSED, path, "; ".join(found))] if found else []
 
 
