@@ -41,7 +41,7 @@ ELSEWHERE: dict[Code, str] = {
     Code.NOT_A_CHECKPOINT: "test_verify: there is nothing to start from",
     Code.UNREADABLE: "test_verify: whether Spark, under another user, can read it is not known",
     Code.OFFSETS_SPARSE: "test_verify_sparse: may leave the answer open; Spark is asked with and without the option",
-    Code.CONF_REFUSED: "unit test_verification_rules, and the proof of the verdicts: blocks in the newest entry only",
+    Code.CONF_REFUSED: "unit test_verification_rules_logs: blocks in the newest entry only",
     Code.COMMITS_MISSING: "test_verify: a reason of a batch, never a finding about the start",
     Code.STATE_STALE: "test_verify, and the releases: wrong a few starts later, not at the next one",
     Code.STATE_UNKNOWN: "test_verify: leaves the answer open; only who knows the query can tell",
