@@ -161,7 +161,7 @@ def _copied(
         progress_to(Progress("verifying in full depth"))
         report = verify(directory, depth="full", sink=sink, tell=tell)
         chosen = _choose(directory, report, batch)
-        if chosen is None or chosen not in report.restorable:
+        if chosen is None or chosen not in report.provable:
             return report, chosen, None
         progress_to(Progress(f"copying batch {chosen}", step=ProofStep.COPY))
         try:
@@ -204,8 +204,9 @@ def _choose(directory: Path, report: Report, batch: int | None) -> int | None:
     unread = any(finding.code is Code.UNREADABLE for finding in report.findings)
     known = {verdict.batch for verdict in report.batches}
     if batch is None:
-        newest = report.latest_restorable
-        batch = newest if newest is not None else max((b for b in known if b <= report.committed), default=None)
+        batch = (
+            report.provable[-1] if report.provable else max((b for b in known if b <= report.committed), default=None)
+        )
     if batch is not None and batch in known:
         return batch
     if unread:

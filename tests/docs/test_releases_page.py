@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from airflow_provider_ha.checkpoints.verification.seen import SEEN
 from tests.old_formats import RELEASES
 from tests.releases.installed import SPARKS
 from tests.releases.shapes import SHAPES
@@ -28,3 +29,8 @@ def test_each_release_has_its_row() -> None:
         assert releases[".".join(map(str, spark.short))][1].count(spark.version) == 1
     for release in RELEASES:
         assert releases[release.rpartition(".")[0]][4] == release
+
+
+def test_each_rule_says_where_it_was_seen() -> None:
+    told = [tuple(row) for row in ROWS if row in [[seen.rule, seen.releases] for seen in SEEN]]
+    assert told == [(seen.rule, seen.releases) for seen in SEEN]

@@ -25,12 +25,13 @@ from tests.proofs.kills import Kills
 from tests.proofs.outages import Outages
 from tests.proofs.page import write
 from tests.proofs.suite import Suite
+from tests.proofs.verdicts.proof import Verdicts
 from tests.proofs.year import SimulatedYear
 
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "reference" / "proofs.md"
-SUITES: tuple[Suite, ...] = (SimulatedYear(), Kills(), Outages())
+SUITES: tuple[Suite, ...] = (SimulatedYear(), Kills(), Outages(), Verdicts())
 _INTERRUPTED = 130  # what a shell says of a program that Ctrl-C ended
 
 

@@ -11,6 +11,8 @@ import fcntl
 import hashlib
 import inspect
 import shutil
+from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from tests.releases.shapes import BY_NAME, SHAPES, Shape, truth
 
 QUERIES = Path(__file__).with_name("queries.py")
 # Without links: source logs hold absolute paths, and clones may share one cache.
+RESTARTS = 3  # the most starts of one copy, with a new file each
 CACHE = (ROOT / "build" / "test-cache").resolve() / "releases-corpus"
 
 
@@ -29,23 +32,34 @@ def shapes_of(spark: Spark) -> list[Shape]:
     return [shape for shape in SHAPES if shape.recorded_by(spark)]
 
 
-def recorded(spark: Spark) -> Path:
-    """Return the folder of what *spark* recorded; what is not there yet is made. Skips the test where it cannot run."""
+def recorded(spark: Spark, shapes: Sequence[Shape] | None = None) -> Path:
+    """Return the folder of what *spark* recorded; what is not there yet is made. Skips the test where it cannot run.
+
+    :param shapes: What has to be there; everything that the release is recorded with when not given.
+    """
     made = CACHE / spark.version
     made.mkdir(parents=True, exist_ok=True)
     with (made / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        missing = [shape for shape in shapes_of(spark) if not (place_of(spark, shape) / "complete").exists()]
-        if missing:
-            _record(spark, missing)
+        missing = [shape for shape in shapes or shapes_of(spark) if not (place_of(spark, shape) / "complete").exists()]
+        for by_id in (False, True):
+            together = [shape for shape in missing if shape.by_id is by_id]
+            if together:
+                _record(spark, together)
     return made
 
 
 def place_of(spark: Spark, shape: Shape) -> Path:
     """Return where *shape* is kept: another query, conf or input is another place."""
-    query = repr((shape.kind, shape.conf, shape.files, shape.more))
-    written = _code(QUERIES.read_text()) + _code(inspect.getsource(rows_of)) + query
-    return (CACHE / spark.version / f"{shape.name}-{hashlib.sha256(written.encode()).hexdigest()[:12]}").resolve()
+    query = repr((shape.kind, shape.conf, shape.files, shape.more, *(["a JVM of its own"] if shape.by_id else [])))
+    stamp = hashlib.sha256((written_by() + query).encode()).hexdigest()[:12]
+    return (CACHE / spark.version / f"{shape.name}-{stamp}").resolve()
+
+
+@cache
+def written_by() -> str:
+    """Return what records: the queries and their input. The same under every Python."""
+    return _code(QUERIES.read_text()) + _code(inspect.getsource(rows_of))
 
 
 def _code(source: str) -> str:
@@ -58,7 +72,18 @@ def _code(source: str) -> str:
             node.annotation = None
         if isinstance(node, ast.FunctionDef | ast.Module) and ast.get_docstring(node) is not None:
             node.body = node.body[1:]
-    return ast.dump(tree)
+    return " ".join(f"{type(node).__name__} {_named(node)}" for node in ast.walk(tree))
+
+
+def _named(node: ast.AST) -> str:
+    """Return the name or the value that a node stands for."""
+    return " ".join(
+        repr(getattr(node, field)) for field in ("id", "attr", "arg", "name", "value") if _plain(node, field)
+    )
+
+
+def _plain(node: ast.AST, field: str) -> bool:
+    return hasattr(node, field) and not isinstance(getattr(node, field), ast.AST)
 
 
 def _record(spark: Spark, shapes: list[Shape]) -> None:
@@ -72,8 +97,9 @@ def _record(spark: Spark, shapes: list[Shape]) -> None:
     answers = run_program(spark, "make", tasks, CACHE / spark.version)
     for shape, place, answer in zip(shapes, places, answers, strict=True):
         if shape.files:
-            # One file more than the checkpoint knows: whoever starts from a copy has something to go on with.
-            write_input(place / "input", NEXT_FILE)
+            # Files that the checkpoint does not know: whoever starts from a copy names those that it goes on with.
+            for number in range(NEXT_FILE, NEXT_FILE + RESTARTS):
+                write_input(place / "input", number)
         if not answer["error"]:
             (place / "complete").touch()
     failed = {shape.name: answer["error"] for shape, answer in zip(shapes, answers, strict=True) if answer["error"]}
@@ -86,8 +112,15 @@ def task(shape: Shape, place: Path, checkpoint: Path | None = None) -> dict[str,
     :param place: Where the shape was or is to be recorded.
     """
     out = str(place / "out") if shape.kind == "stateless" and checkpoint is None else ""
-    told = {"kind": shape.kind, "conf": shape.conf, "input": str(place / "input"), "out": out, **shape.more}
+    source = inputs(place, [*range(shape.files), NEXT_FILE]) if checkpoint else str(place / "input")
+    told = {"kind": shape.kind, "conf": shape.conf, "input": source, "out": out, **shape.more}
     return told | {"checkpoint": str(checkpoint or place / "checkpoint")}
+
+
+def inputs(place: Path, numbers: Iterable[int]) -> str:
+    """Return a path for Spark that names these input files of a place and no others."""
+    names = ",".join(f"{number:03d}" for number in numbers)
+    return str(place / "input" / f"{{{names}}}.json")
 
 
 def judge(spark: Spark, recorder: Spark, cases: list[tuple[str, Path]], scratch: Path) -> list[str]:
@@ -98,8 +131,13 @@ def judge(spark: Spark, recorder: Spark, cases: list[tuple[str, Path]], scratch:
     recorded(recorder)
     ids = [_query_id(copy) for _, copy in cases]
     tasks = [task(BY_NAME[name], place_of(recorder, BY_NAME[name]), copy) for name, copy in cases]
-    answers = run_program(spark, "judge", tasks, scratch)
-    outcomes = [_outcome(answer, BY_NAME[name]) for answer, (name, _) in zip(answers, cases, strict=True)]
+    answers: dict[int, dict[str, Any]] = {}
+    for by_id in (False, True):
+        together = [number for number, (name, _) in enumerate(cases) if BY_NAME[name].by_id is by_id]
+        if together:
+            said = run_program(spark, "judge", [tasks[number] for number in together], scratch)
+            answers |= dict(zip(together, said, strict=True))
+    outcomes = [_outcome(answers[number], BY_NAME[name]) for number, (name, _) in enumerate(cases)]
     # Going on under another id is no start: a sink that knows the old one takes every replayed row twice.
     return [
         "wrong: it goes on under another query id" if outcome == "right" and _query_id(copy) != known else outcome

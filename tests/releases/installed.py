@@ -84,7 +84,7 @@ def run_program(spark: Spark, verb: str, tasks: list[dict[str, Any]], scratch: P
             command,
             check=False,
             timeout=3600,
-            env=_environment(spark),
+            env=environment(spark),
             cwd=scratch,  # a RocksDB that was given bad files may take the whole JVM down, which leaves its log
             stdout=subprocess.PIPE,
             stderr=stream,
@@ -94,9 +94,11 @@ def run_program(spark: Spark, verb: str, tasks: list[dict[str, Any]], scratch: P
     return answers
 
 
-def _environment(spark: Spark) -> dict[str, str]:
+def environment(spark: Spark) -> dict[str, str]:
+    """Return what a program that uses *spark* is started with."""
     home = packages(spark)
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_", "PYTHON"))}
+    kept["PYSPARK_PYTHON"] = str(python(spark))
     kept |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYTHONDONTWRITEBYTECODE": "1"}
     # What lives for a minute spends most of its time in the second compiler.
     kept["SPARK_SUBMIT_OPTS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"

@@ -39,7 +39,8 @@ def judge_endless(spark: Any, task: Any) -> Any:
 
 def newest(task: Any) -> int:
     """Return the newest committed batch or epoch."""
-    return max(int(path.name) for path in Path(task["checkpoint"], "commits").iterdir() if path.name.isdigit())
+    names = [path.name for path in Path(task["checkpoint"], "commits").glob("*")]
+    return max((int(name) for name in names if name.isdigit()), default=-1)
 
 
 def main(verb: Any, tasks: Any) -> None:

@@ -42,14 +42,14 @@ def pack(spark: Spark) -> Path:
     path = FOLDER / f"{spark.version}.tar.xz"
     with tarfile.open(path, "w:xz", preset=9) as archive:
         for shape in (shape for shape in shapes_of(spark) if shape.core):
-            for name, content in sorted(_files(spark, shape).items()):
+            for name, content in sorted(files_of(spark, shape).items()):
                 member = tarfile.TarInfo(f"{shape.name}/{name}")
                 member.size = len(content)
                 archive.addfile(member, io.BytesIO(content))
     return path
 
 
-def _files(spark: Spark, shape: Shape) -> dict[str, bytes]:
+def files_of(spark: Spark, shape: Shape) -> dict[str, bytes]:
     """Return the checkpoint and the sink's log: path relative to the shape's place -> content."""
     place = place_of(spark, shape)
     found = {

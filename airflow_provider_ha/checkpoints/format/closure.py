@@ -21,8 +21,8 @@ from airflow_provider_ha.checkpoints.format.layout import (
     STATE,
     batches,
     numbers,
-    previous_batch,
 )
+from airflow_provider_ha.checkpoints.format.log_entries import LogEntries
 from airflow_provider_ha.checkpoints.format.metadata_log import OffsetsEntry, read_commits, read_offsets, read_query_id
 from airflow_provider_ha.checkpoints.format.state import StateReader
 from airflow_provider_ha.checkpoints.format.tree import Directory
@@ -87,8 +87,8 @@ def needed_files(
         offsets, commits = read_offsets(directory, batch), read_commits(directory, batch)
         needed += [f"{COMMITS}/{batch}", f"{OFFSETS}/{batch}"]
         sparse = not commits.state_ids and not files.names(directory, STATE)
-        known = (*batches(directory, OFFSETS), *batches(directory, COMMITS))
-        before = previous_batch(known, batch, sparse=sparse)
+        entries = LogEntries.of(batches(directory, OFFSETS), batches(directory, COMMITS))
+        before = entries.previous(batch, sparse=sparse)
         if before is not None:
             # Although it is committed: Spark refuses to start without it.
             read_offsets(directory, before)

@@ -19,7 +19,7 @@ from airflow_provider_ha.checkpoints.format import lzf
 from airflow_provider_ha.checkpoints.format.byte_stream import ByteStream, NotLookedIntoError, StreamCorruptError
 
 
-_LZ4_MAGIC = b"LZ4Block"
+LZ4_MAGIC = b"LZ4Block"
 _LZ4_HEADER = struct.Struct("<8sBIII")
 _LZ4_RAW, _LZ4_COMPRESSED = 0x10, 0x20
 # net.jpountz' LZ4BlockOutputStream: its seed, and it keeps 28 bits of the checksum.
@@ -47,10 +47,10 @@ def decode(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
     :raises NotLookedIntoError: It has blocks larger than we hold.
     """
     stream = ByteStream(pieces)
-    head = stream.peek(len(_LZ4_MAGIC))
+    head = stream.peek(len(LZ4_MAGIC))
     if not head:
         raise StreamCorruptError("the file is empty")
-    if head == _LZ4_MAGIC:
+    if head == LZ4_MAGIC:
         return _lz4(stream, size)
     if head.startswith(_ZSTD_MAGIC):
         return _zstd(stream, size)
@@ -65,7 +65,7 @@ def _lz4(stream: ByteStream, size: int) -> Iterator[bytes]:
     while stream.peek(1):
         at = stream.position
         magic, token, packed, unpacked, checksum = _LZ4_HEADER.unpack(stream.take(_LZ4_HEADER.size))
-        if magic != _LZ4_MAGIC:
+        if magic != LZ4_MAGIC:
             raise StreamCorruptError(f"no LZ4 block begins at byte {at}")
         if problem := _lz4_claim(token, packed, unpacked, size - stream.position):
             raise StreamCorruptError(f"the LZ4 block at byte {at} {problem}")

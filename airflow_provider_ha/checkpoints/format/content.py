@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 from airflow_provider_ha.checkpoints.format import crc, files
 from airflow_provider_ha.checkpoints.format.byte_stream import NotLookedIntoError, StreamCorruptError
-from airflow_provider_ha.checkpoints.format.codecs import decode
+from airflow_provider_ha.checkpoints.format.codecs import LZ4_MAGIC, decode
 from airflow_provider_ha.checkpoints.format.records import check_changelog, check_map
 from airflow_provider_ha.checkpoints.format.releases import Release
+from airflow_provider_ha.checkpoints.format.rocksdb import METADATA_LIMIT
 from airflow_provider_ha.checkpoints.format.single_pass import SinglePass
 from airflow_provider_ha.checkpoints.format.sst import TableDataError, check_table
 from airflow_provider_ha.checkpoints.format.state import check_not_empty
@@ -28,6 +29,9 @@ from airflow_provider_ha.errors import CheckpointCorruptError
 _CURRENT_LIMIT = 1024
 # Five short fields of JSON.
 _SPARK_CRC_LIMIT = 64 << 10
+_STREAMS = frozenset({Kind.DELTA, Kind.SNAPSHOT, Kind.CHANGELOG})
+# Bytes of a stream that are held to be summed up: only where its codec has no sums of its own.
+_HELD = 32 << 20
 
 
 class ChecksumMismatchError(CheckpointCorruptError):
@@ -88,7 +92,7 @@ class ContentCheck:
             with ExitStack() as stack:
                 sums = list(self._sums(file, stack))
                 read = SinglePass(stack.enter_context(files.opened(self._directory, file.path)), sums)
-                unknown, rows = _problems(file, read)
+                unknown, rows = self._problems(file, read)
                 read.finish()
                 problem = next(filter(None, (each.problem() for each in sums)), None)
                 if rows is not None:
@@ -99,6 +103,33 @@ class ContentCheck:
         except CheckpointCorruptError as error:
             return Answer(error, unknown)
         return Answer(None, unknown)
+
+    def _problems(self, file: StateFile, read: SinglePass) -> tuple[str, TableDataError | None]:
+        """Look into the content; returns why it could not be judged, and what only a read of the rows would meet."""
+        try:
+            _check_content(file, read, self._release)
+            self._check_changed(file, read)
+        except NotLookedIntoError as reason:
+            return str(reason), None
+        except TableDataError as error:
+            return "", error
+        return "", None
+
+    def _check_changed(self, file: StateFile, read: SinglePass) -> None:
+        """Compare a stream whose codec sums nothing up with the hidden checksum, which Spark does not look at.
+
+        A byte of it that is another one is another row, without an error.
+        """
+        place, _, own = file.path.rpartition("/")
+        hidden = f"{place}/.{own}.crc"
+        if file.kind not in _STREAMS or read.at(0, len(LZ4_MAGIC)) == LZ4_MAGIC:
+            return
+        if file.size > _HELD or not files.exists(self._directory, hidden):
+            return
+        if crc.was_changed(files.read(self._directory, file.path), files.read(self._directory, hidden)):
+            raise CheckpointCorruptError(
+                file.path, "it was changed after Spark wrote it: its hidden checksum does not fit"
+            )
 
     def _sums(self, file: StateFile, stack: ExitStack) -> Iterator[crc.SparkSum | crc.HadoopSums]:
         """Yield the sums that this release compares when it reads *file*."""
@@ -121,20 +152,9 @@ class ContentCheck:
         return file.kind in {Kind.SST, Kind.LOG}
 
 
-def _problems(file: StateFile, read: SinglePass) -> tuple[str, TableDataError | None]:
-    """Look into the content; returns why it could not be judged, and what only a read of the rows would meet."""
-    try:
-        _check_content(file, read)
-    except NotLookedIntoError as reason:
-        return str(reason), None
-    except TableDataError as error:
-        return "", error
-    return "", None
-
-
-def _check_content(file: StateFile, read: SinglePass) -> None:
+def _check_content(file: StateFile, read: SinglePass, release: Release) -> None:
     if file.kind is Kind.ZIP:
-        _check_zip(file.path, read)
+        _check_zip(file.path, read, release)
     elif file.kind is Kind.SST:
         check_table(file.path, read)
     elif file.kind is not Kind.LOG:
@@ -144,11 +164,16 @@ def _check_content(file: StateFile, read: SinglePass) -> None:
         raise NotLookedIntoError("it is an archived log of RocksDB")
 
 
-def _check_zip(path: str, read: SinglePass) -> None:
+def _check_zip(path: str, read: SinglePass, release: Release) -> None:
     try:
-        members = read_members(read.pieces(), read.size, {"CURRENT": _CURRENT_LIMIT})
+        members = read_members(read.pieces(), read.size, {"CURRENT": _CURRENT_LIMIT, "metadata": METADATA_LIMIT})
     except ZipCorruptError as error:
         raise CheckpointCorruptError(path, f"it is not a whole zip: {error}") from None
+    version = members.kept.get("metadata", b"").partition(b"\n")[0].decode(errors="replace")
+    if version not in release.inner_versions(by_id="_" in path.rpartition("/")[2]):
+        raise CheckpointCorruptError(
+            path, f"its inner metadata has the version {version!r}, which this release refuses"
+        )
     current = members.kept.get("CURRENT", b"").decode(errors="replace").strip()
     if current not in members.sizes:
         raise CheckpointCorruptError(path, f"its CURRENT names {current!r}, which is not in it")

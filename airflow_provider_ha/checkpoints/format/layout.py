@@ -6,7 +6,6 @@ anything that is not a number are remains of a crash or belong to Spark's file m
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,19 +58,6 @@ def progress(directory: Directory) -> Progress:
     """Return how far the query of this checkpoint is at this moment. Reads names only."""
     planned, committed = (max(numbers(fresh(directory / log)), default=-1) for log in (OFFSETS, COMMITS))
     return Progress(planned, committed)
-
-
-def previous_batch(known: Iterable[int], batch: int, *, sparse: bool) -> int | None:
-    """Return the batch whose entry Spark reads beside that of *batch*; ``None`` for batch 0.
-
-    :param known: Batches that have an entry in either log.
-    :param sparse: Whether batches may have been left out, as asynchronous progress tracking does (queries without
-        state only): then it is the newest known one before. One that a log has is never taken for left out.
-    """
-    if batch == 0:
-        return None
-    older = max((item for item in known if item < batch), default=None) if sparse else None
-    return batch - 1 if older is None else older
 
 
 def queries(root: Path) -> list[str]:

@@ -19,6 +19,8 @@ from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissing
 
 
 _VERSION = re.compile(r"v([1-9]\d*)")
+# As Spark writes it. Java's UUID reads fewer digits too, and Spark goes on under another id than was written.
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 # What Spark 4.3 knows; a higher number is a newer Spark's and refused by every release that we support.
 KNOWN_OFFSETS, KNOWN_COMMITS = 2, 3
 # What is left of a commit that was cut behind its first line: Spark reads it as one without watermark and ids.
@@ -47,8 +49,8 @@ class OffsetsEntry:
     @property
     def conf(self) -> Mapping[str, str]:
         """Conf that wins over the session's when the query is started again."""
-        conf: Mapping[str, str] = self.metadata.get("conf") or {}
-        return conf
+        conf = self.metadata.get("conf")
+        return conf if isinstance(conf, dict) else {}
 
     def log_offset(self, position: int) -> int | None:
         """Return the file source's ``logOffset`` of the source at *position*; ``None`` for another kind of source."""
@@ -135,10 +137,24 @@ def read_query_id(directory: Directory) -> str:
 
     :raises CheckpointCorruptError: It is missing or not what Spark wrote.
     """
-    value = _json_object(METADATA, read_text(directory, METADATA)).get("id")
+    return parse_query_id(read_text(directory, METADATA))[0]
+
+
+def parse_query_id(text: str) -> tuple[str, str]:
+    """Return the id of the query, and what follows the JSON that holds it: Spark reads no further.
+
+    :raises CheckpointCorruptError: It is not what Spark wrote.
+    """
+    try:
+        document, end = json.JSONDecoder().raw_decode(text.lstrip())
+    except ValueError:
+        raise CheckpointCorruptError(METADATA, "it holds a line that is not JSON") from None
+    value = document.get("id") if isinstance(document, dict) else None
     if not isinstance(value, str) or not value:
         raise CheckpointCorruptError(METADATA, "it holds no query id")
-    return value
+    if not _UUID.fullmatch(value):
+        raise CheckpointCorruptError(METADATA, f"its query id {value[:40]!r} is no UUID")
+    return value, text.lstrip()[end:].strip()
 
 
 def _entry(directory: Directory, path: str) -> str:

@@ -21,6 +21,8 @@ from airflow_provider_ha.errors import CheckpointCorruptError
 
 
 DEFAULT_STORE = "default"
+# A join has all four, or, from its format 3 on, all of them in the default store.
+_JOIN_STORES = ("left-keyToNumValues", "left-keyWithIndexToValue", "right-keyToNumValues", "right-keyWithIndexToValue")
 # What else has a directory in a partition: RocksDB's table files and archived logs.
 _NOT_STORES = frozenset({"SSTs", "logs"})
 # The key schema of an operator without keys (global aggregation) or with the one null key (global limit).
@@ -82,7 +84,7 @@ def read_operator(directory: Directory, number: int) -> Operator:
     place = f"{STATE}/{number}"
     metadata = _newest_metadata(directory, place)
     found = len(numbers(directory, place))
-    recorded = _Recorded(substores(directory, f"{place}/0") or (DEFAULT_STORE,), None, "")
+    recorded = _Recorded(_seen_stores(directory, f"{place}/0"), None, "")
     if metadata:
         try:
             recorded = _parse(metadata, read_text(directory, metadata))
@@ -99,6 +101,14 @@ def read_operator(directory: Directory, number: int) -> Operator:
     return Operator(number, recorded.stores, recorded.partitions, keyless, found)
 
 
+def check_metadata(directory: Directory, path: str) -> None:
+    """Read the metadata of an operator.
+
+    :raises CheckpointCorruptError: It is not there, or cannot be read.
+    """
+    _parse(path, read_text(directory, path))
+
+
 def substores(directory: Directory, place: str) -> tuple[str, ...]:
     """Return the names of the stores that have a directory of their own in a partition."""
     return tuple(
@@ -106,6 +116,15 @@ def substores(directory: Directory, place: str) -> tuple[str, ...]:
         for name in names(directory, place)
         if name[:1].isalpha() and name not in _NOT_STORES and is_directory(directory / place / name)
     )
+
+
+def _seen_stores(directory: Directory, partition: str) -> tuple[str, ...]:
+    """Return the stores of an operator without metadata, by what lies in its first partition.
+
+    One store of a join says that there are four: releases before 4.0 record their names nowhere.
+    """
+    seen = substores(directory, partition)
+    return _JOIN_STORES if set(seen) & set(_JOIN_STORES) else seen or (DEFAULT_STORE,)
 
 
 def _first_metadata(place: str) -> str:

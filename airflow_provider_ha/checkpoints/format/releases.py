@@ -32,10 +32,23 @@ class Release:
         """Whether a missing ``metadata`` is refused (SPARK-55058); older releases make a new query id."""
         return self.version >= (4, 2)
 
+    def inner_versions(self, *, by_id: bool) -> frozenset[str]:
+        """Return the versions of the metadata in a zip that may be read.
+
+        ``RocksDBCheckpointMetadata.VERSION`` is 1, but in 4.0 it is the checkpoint format of the first query of a JVM
+        that uses RocksDB. A zip of version 1 in format 2 is of a JVM that began with another query, and read by such.
+        """
+        return frozenset({"v1", "v2"} if by_id and self.version == (4, 0) else {"v1"})
+
     @property
-    def refuses_state_without_offsets(self) -> bool:
-        """Whether state or commits without any offsets are refused instead of overwritten."""
-        return self.version >= (4, 1)
+    def knows_changelogs(self) -> bool:
+        """Whether a RocksDB store is loaded from an older zip and the changelogs since; 3.4 knows only zips."""
+        return self.version >= (3, 5)
+
+    @property
+    def newest_join_format(self) -> int:
+        """The newest format of a join's state: 3 since 4.1, 4 since 4.2 (``SQLConf``)."""
+        return 4 if self.version >= (4, 2) else 3 if self.version >= (4, 1) else 2
 
     @property
     def falls_back(self) -> bool:

@@ -23,8 +23,10 @@ from airflow_provider_ha.errors import CheckpointCorruptError
 
 
 _NAME = re.compile(r"(\d+)(?:_([^.]+))?\.(zip|changelog)")
+# Spark 4.0 writes the number of the checkpoint format here, and reads no other; 4.1 and later write and read 1.
+INNER_VERSIONS = ("v1", "v2")
 # The inner metadata names a table in about 100 bytes: this is enough for 80,000 tables in one partition.
-_METADATA_LIMIT = 8 << 20
+METADATA_LIMIT = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,7 @@ def read_zip(path: str, read: SinglePass) -> ZipContent:
     :raises CheckpointCorruptError: It is not a zip, or its inner ``metadata`` cannot be read.
     """
     try:
-        members = read_members(read.pieces(), read.size, {"metadata": _METADATA_LIMIT})
+        members = read_members(read.pieces(), read.size, {"metadata": METADATA_LIMIT})
         version, _, body = members.kept["metadata"].decode().partition("\n")
         metadata = json.loads(body)
         files: dict[str, int | None] = {
@@ -120,7 +122,7 @@ def read_zip(path: str, read: SinglePass) -> ZipContent:
         raise CheckpointCorruptError(path, f"it is not a whole zip: {error}") from None
     except (KeyError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise CheckpointCorruptError(path, f"its inner metadata cannot be read: {error}") from None
-    if version != "v1":
+    if version not in INNER_VERSIONS:
         raise CheckpointCorruptError(path, f"its inner metadata has the unknown version {version!r}")
     return ZipContent(files)
 

@@ -16,6 +16,7 @@ from airflow_provider_ha.checkpoints.format.files import FileGoneError, is_direc
 from airflow_provider_ha.checkpoints.format.layout import STATE, numbers
 from airflow_provider_ha.checkpoints.format.metadata_log import CommitsEntry, OffsetsEntry
 from airflow_provider_ha.checkpoints.format.operators import Operator, read_operator, substores
+from airflow_provider_ha.checkpoints.format.pinned_conf import PROVIDER, SHUFFLE_PARTITIONS
 from airflow_provider_ha.checkpoints.format.store_files import Chain, Kind, StateFile, Store
 from airflow_provider_ha.checkpoints.format.tree import Directory
 from airflow_provider_ha.errors import CheckpointCorruptError
@@ -91,9 +92,9 @@ class StateReader:
                         repairs = partial(self._by_id, place, version, state_id, rocksdb.repairs)
                         yield Need(place, version, str(state_id), find, repairs)
             return
+        provider, pinned = str(offsets.conf.get(PROVIDER, _HDFS_PROVIDER)), pinned_partitions(offsets)
         for operator in self.operators():
-            for place in self._operator(operator).places(pinned_partitions(offsets)):
-                provider = offsets.conf.get("spark.sql.streaming.stateStore.providerClass", _HDFS_PROVIDER)
+            for place in self._operator(operator).places(pinned):
                 yield Need(place, version, provider, partial(self._by_number, self.store(place), version, provider))
 
     def lacks(self, need: Need) -> CheckpointCorruptError | None:
@@ -187,5 +188,5 @@ def check_not_empty(file: StateFile) -> None:
 
 def pinned_partitions(offsets: OffsetsEntry) -> int | None:
     """Return the number of partitions that a query is bound to; ``None`` in logs of Spark 2.1."""
-    value = offsets.conf.get("spark.sql.shuffle.partitions")
-    return int(value) if value and value.isascii() and value.isdigit() else None
+    value = str(offsets.conf.get(SHUFFLE_PARTITIONS, "")).strip()
+    return int(value) if value.isascii() and value.isdigit() else None

@@ -119,8 +119,10 @@ class Proof:
         if self.batch is None or self.verdict is None:
             return None
         outcomes = {self.loading.outcome, self.starting.outcome}
-        if not self.verdict.restorable or Outcome.REFUTED in outcomes:
+        if not self.verdict.provable or Outcome.REFUTED in outcomes:
             return False
+        if not self.verdict.restorable and self.starting.outcome is not Outcome.PROVEN:
+            return None  # what the files do not tell, only a start does
         # A query that committed has loaded the state of every operator, whatever a reader of it could not read.
         unknown = self.starting.outcome is not Outcome.PROVEN and Outcome.UNKNOWN in outcomes
         return None if unknown else True

@@ -7,9 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from airflow_provider_ha.checkpoints.format.layout import OFFSETS
+from airflow_provider_ha.checkpoints.verification.codes import Code
+from airflow_provider_ha.checkpoints.verification.conf_checks import conf_lacks
+from airflow_provider_ha.checkpoints.verification.operator_checks import naming_operators, operators_lack
+from airflow_provider_ha.checkpoints.verification.removals import removals
 from airflow_provider_ha.checkpoints.verification.report import BatchVerdict, Reason
 from airflow_provider_ha.checkpoints.verification.source_checks import source_lacks
-from airflow_provider_ha.checkpoints.verification.sparse import previous
+from airflow_provider_ha.checkpoints.verification.sparse import Tracking, previous, tracking
 from airflow_provider_ha.checkpoints.verification.state_checks import state_directory_lacks, state_lacks
 from airflow_provider_ha.checkpoints.verification.subject import Subject
 
@@ -21,14 +26,25 @@ def judge_batches(subject: Subject, *, startable: bool) -> tuple[BatchVerdict, .
         restored by leaving it alone.
     :raises StorageUnavailableError: Something that a batch needs could not be read.
     """
+    naming, removed = naming_operators(subject), removals(subject)
+
+    def _all_lacks(batch: int) -> Iterator[Reason]:
+        yield from _lacks(subject, batch, naming)
+        yield from _open(subject, batch, removed)
+
     as_it_stands = subject.logs.progress.committed if startable else None
     return tuple(
-        BatchVerdict(batch, () if batch == as_it_stands else tuple(_lacks(subject, batch)))
-        for batch in subject.logs.batches
+        BatchVerdict(batch, () if batch == as_it_stands else tuple(_all_lacks(batch))) for batch in subject.logs.batches
     )
 
 
-def _lacks(subject: Subject, batch: int) -> Iterator[Reason]:
+def _open(subject: Subject, batch: int, removed: list[Reason]) -> list[Reason]:
+    """Return what may have been removed of the state of *batch*, unless its commit names it."""
+    commits = subject.logs.commits.get(batch)
+    return [] if commits is not None and commits.state_ids else removed
+
+
+def _lacks(subject: Subject, batch: int, naming: list[int]) -> Iterator[Reason]:
     logs = subject.logs
     if logs.query_id:
         yield logs.query_id
@@ -38,10 +54,14 @@ def _lacks(subject: Subject, batch: int) -> Iterator[Reason]:
     if before is not None:
         # Although it is committed: Spark refuses to start without it.
         yield from logs.offset_log.lacks(before)
+    if before != batch - 1 and tracking(logs, batch, subject.kind) is Tracking.UNKNOWN:
+        yield Reason(Code.OFFSETS_SPARSE, f"{OFFSETS}/{batch - 1}", "it is not there: left out, or lost")
     offsets, commits = logs.offsets.get(batch), logs.commits.get(batch)
     if offsets is not None:
+        yield from conf_lacks(subject, offsets)
         yield from source_lacks(subject.directory, offsets, subject.looked_into)
         if commits is not None:
             yield from state_lacks(subject.reader, offsets, commits)
+    yield from operators_lack(subject, naming, batch)
     if commits is not None and not commits.state_ids:
         yield from state_directory_lacks(subject.directory, subject.kind)

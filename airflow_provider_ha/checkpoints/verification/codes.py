@@ -16,6 +16,7 @@ class Code(str, Enum):
     OFFSETS_CORRUPT = "OFFSETS_CORRUPT"  # an entry of the offset log cannot be read
     OFFSETS_MISSING = "OFFSETS_MISSING"  # an entry of the offset log is needed and not there
     OFFSETS_SPARSE = "OFFSETS_SPARSE"  # batches without any entry: legal where progress is tracked asynchronously
+    CONF_REFUSED = "CONF_REFUSED"  # an entry of the offset log pins conf that this release cannot read
     COMMITS_CORRUPT = "COMMITS_CORRUPT"  # an entry of the commit log cannot be read
     COMMITS_MISSING = "COMMITS_MISSING"  # an entry of the commit log is needed and not there
     COMMITS_AHEAD = "COMMITS_AHEAD"  # a batch is committed that was never planned

@@ -9,14 +9,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from airflow_provider_ha.checkpoints.format.files import FileGoneError
+from airflow_provider_ha.checkpoints.format.files import FileGoneError, read_text
 from airflow_provider_ha.checkpoints.format.layout import COMMITS, METADATA, OFFSETS, Progress, batches
+from airflow_provider_ha.checkpoints.format.log_entries import LogEntries
 from airflow_provider_ha.checkpoints.format.metadata_log import (
     CommitsEntry,
     OffsetsEntry,
+    parse_query_id,
     read_commits,
     read_offsets,
-    read_query_id,
 )
 from airflow_provider_ha.checkpoints.format.tree import Directory
 from airflow_provider_ha.checkpoints.verification.codes import Code
@@ -53,6 +54,8 @@ class Logs:
     :param offset_log: Which entries there are, and what is wrong with the bad ones.
     :param commit_log: The same of the commit log.
     :param query_id: What is wrong with the query id; ``None`` when it is there.
+    :param behind_id: Whether something follows the query id in its file, which Spark does not read.
+    :param entries: Which batches have an entry, readable or not.
     """
 
     offsets: Mapping[int, OffsetsEntry]
@@ -60,6 +63,8 @@ class Logs:
     offset_log: Log
     commit_log: Log
     query_id: Reason | None
+    behind_id: bool
+    entries: LogEntries
 
     @property
     def progress(self) -> Progress:
@@ -84,7 +89,8 @@ def read_logs(directory: Directory) -> Logs:
     """
     offsets, offset_log = read_log(directory, OFFSETS, Code.OFFSETS_MISSING, Code.OFFSETS_CORRUPT, _checked_offsets)
     commits, commit_log = read_log(directory, COMMITS, Code.COMMITS_MISSING, Code.COMMITS_CORRUPT, read_commits)
-    return Logs(offsets, commits, offset_log, commit_log, _query_id_problem(directory))
+    entries = LogEntries.of(offset_log.present, commit_log.present)
+    return Logs(offsets, commits, offset_log, commit_log, *_query_id_problem(directory), entries)
 
 
 def read_log(
@@ -116,11 +122,12 @@ def _checked_offsets(directory: Directory, batch: int) -> OffsetsEntry:
     return entry
 
 
-def _query_id_problem(directory: Directory) -> Reason | None:
+def _query_id_problem(directory: Directory) -> tuple[Reason | None, bool]:
+    """Return why the query id cannot be used, and whether something follows it."""
     try:
-        read_query_id(directory)
+        _, behind = parse_query_id(read_text(directory, METADATA))
     except FileGoneError:
-        return Reason(Code.METADATA_MISSING, METADATA, "it is not there, although batches were planned")
+        return Reason(Code.METADATA_MISSING, METADATA, "it is not there, although batches were planned"), False
     except CheckpointCorruptError as error:
-        return Reason(Code.METADATA_CORRUPT, METADATA, error.reason)
-    return None
+        return Reason(Code.METADATA_CORRUPT, METADATA, error.reason), False
+    return None, bool(behind)

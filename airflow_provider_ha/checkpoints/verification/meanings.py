@@ -49,7 +49,8 @@ MEANINGS: Mapping[Code, Meaning] = {
         "Put metadata back from a savepoint or a copy of the same query. An id that you make up is a new query.",
     ),
     Code.METADATA_CORRUPT: Meaning(
-        "The query id cannot be read, and Spark fails at once. State and offsets are not touched.",
+        "The query id cannot be read, or is no UUID, and Spark fails at once. What follows the id in its file Spark "
+        "does not read. State and offsets are not touched.",
         "Put metadata back from a savepoint or a copy of the same query. An id that you make up is a new query.",
     ),
     Code.OFFSETS_CORRUPT: Meaning(
@@ -59,14 +60,22 @@ MEANINGS: Mapping[Code, Meaning] = {
     ),
     Code.OFFSETS_MISSING: Meaning(
         "Spark reads this entry at its start and refuses to go on without it, although the batch may be committed. "
-        "With no entry at all, releases before 4.1 begin anew over the old state.",
+        "With no entry at all, releases before 4.1 begin anew: over the old state, and against the old commits.",
         f"{_SAVEPOINT} An emptied log is no reset: begin anew in a new directory.",
     ),
     Code.OFFSETS_SPARSE: Meaning(
         "Some batches have an entry in neither log, and no state is known: it is read as asynchronous progress "
-        "tracking, which records only some batches. Nothing is lost by that.",
+        "tracking, which records only some batches. Where several runs of batches are left out, that is sure, and "
+        "nothing is lost. A single one, right below the newest batch, may as well be an entry that was lost: a query "
+        "without that tracking then fails.",
         "Nothing, if the query runs with asyncProgressTrackingEnabled. If it does not, entries were lost and Spark "
-        'may refuse with "batch ... doesn\'t exist": restore to a batch whose predecessor is there.',
+        'may refuse with "batch ... doesn\'t exist": restore to a batch whose predecessor is there. `--depth prove` '
+        "with the application tells.",
+    ),
+    Code.CONF_REFUSED: Meaning(
+        "This entry of the offset log pins conf of the query, and a value of it is none that this release can read. A "
+        "start from that entry fails at once. State and output are not touched.",
+        _SAVEPOINT,
     ),
     Code.COMMITS_CORRUPT: Meaning(
         "Whether this batch was committed cannot be read. Spark fails at the newest entry and reads no older one. A "
@@ -112,14 +121,17 @@ MEANINGS: Mapping[Code, Meaning] = {
         _RESTORE,
     ),
     Code.STATE_METADATA_CORRUPT: Meaning(
-        "The schema of the state cannot be read, and Spark refuses to use the state. The state itself is not touched.",
+        "What Spark recorded about the state beside it is gone or cannot be read: its schema, or the metadata of an "
+        "operator. A schema that cannot be read, and metadata that has to name one, keep Spark from using the state. "
+        "Other metadata of operators Spark passes over. The state itself is not touched.",
         _SAVEPOINT,
     ),
     Code.STATE_STALE: Meaning(
-        "State of an older timeline lies ahead of the logs. Spark gives no error: a few batches later it loads that "
-        "state, and every result after that is wrong.",
-        "Take a directory that a restore made, or remove every state file above the version that is named. "
-        "Do it on a copy.",
+        "State of an older timeline lies ahead of the logs. A snapshot there, or a zip beside changelogs, is loaded a "
+        "few batches later without an error, and every result after that is wrong. Deltas, changelogs, and zips "
+        "without changelogs are written over before anybody reads them.",
+        "Where it keeps Spark from starting: take a directory that a restore made, or remove every state file above "
+        "the version that is named. Do it on a copy.",
     ),
     Code.STATE_FALLBACK: Meaning(
         "A file is bad, and this release loads the same state from an older snapshot and the changes after it. "
@@ -130,7 +142,8 @@ MEANINGS: Mapping[Code, Meaning] = {
         "There is no state directory, and with checkpoint format 1 the logs of a query with state look like those of "
         "one without. For a query without state all is well. If the query has a stateful operator (aggregation, "
         "join, deduplication, limit), its state is lost and Spark fails in the first batch.",
-        "Ask the query: without a stateful operator there is nothing to do. With one, restore from a savepoint.",
+        "Ask the query: without a stateful operator there is nothing to do, and `--depth prove` with the application "
+        "says so. With one, restore from a savepoint.",
     ),
     Code.CHECKSUM_MISMATCH: Meaning(
         "A checksum does not fit its file, and this release of Spark refuses the file for it. Either may be the "

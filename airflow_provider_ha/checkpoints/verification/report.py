@@ -14,6 +14,10 @@ from airflow_provider_ha.checkpoints.verification.codes import Code
 from airflow_provider_ha.checkpoints.verification.findings import Finding
 
 
+# What the files do not tell: reasons that neither condemn a batch nor clear it.
+_OPEN = frozenset({Code.STATE_UNKNOWN, Code.OFFSETS_SPARSE})
+
+
 @dataclass(frozen=True, slots=True)
 class Reason:
     """One thing that a batch needs and lacks.
@@ -47,6 +51,11 @@ class BatchVerdict:
     def restorable(self) -> bool:
         """Whether the directory can be restored to it."""
         return not self.reasons
+
+    @property
+    def provable(self) -> bool:
+        """Whether it can be restored to, or only Spark can tell: then it can be asked."""
+        return all(reason.code in _OPEN for reason in self.reasons)
 
     def to_json(self) -> dict[str, Any]:
         """The verdict as the command prints it."""
@@ -96,6 +105,11 @@ class Report:
         """The newest batch that it could be restored to; ``None`` when there is none."""
         return self.restorable[-1] if self.restorable else None
 
+    @property
+    def provable(self) -> list[int]:
+        """All batch ids that Spark can be asked about, ascending."""
+        return [verdict.batch for verdict in self.batches if verdict.provable]
+
     def to_json(self) -> dict[str, Any]:
         """The report as ``spark-ha checkpoint verify --json`` prints it."""
         return {
@@ -120,6 +134,11 @@ class Findings:
     def blocked(self) -> bool:
         """Whether anything was found that keeps Spark from starting with the right state."""
         return any(finding.blocks for finding in self._found.values())
+
+    @property
+    def open(self) -> bool:
+        """Whether anything was found of which is not known whether it keeps Spark from starting."""
+        return any(finding.blocks is None for finding in self._found.values())
 
     def add(self, finding: Finding) -> None:
         """Keep a finding: of several with one code and path the first, unless only a later one blocks the start."""

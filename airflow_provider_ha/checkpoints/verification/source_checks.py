@@ -6,6 +6,7 @@ again or never read new input (spark-facts section 7).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from airflow_provider_ha.checkpoints.verification.source_entries import SourceEn
 from airflow_provider_ha.errors import CheckpointCorruptError
 
 
+_ENTRY = re.compile(rb"v[1-9]\n.+")
+_BEGINNING = "where the source began, as Spark wrote it: a version line and a number"
 _EXPECTED = "an entry that names the input files of every log offset from the last compact entry on"
 
 
@@ -29,11 +32,13 @@ def check_sources(directory: Directory, offsets: OffsetsEntry, findings: Finding
     # Spark also reads what lies beyond the offset: files that it listed, and planned no batch for.
     for bad in _problems(directory, offsets, known, beyond=True):
         findings.add(Finding(bad.code, bad.path, offsets.batch, bad.found, _EXPECTED, blocks=True))
+    for bad in _beginnings_lack(directory, offsets):
+        findings.add(Finding(bad.code, bad.path, offsets.batch, bad.found, _BEGINNING, blocks=True))
 
 
 def source_lacks(directory: Directory, offsets: OffsetsEntry, known: SourceEntries) -> list[Reason]:
     """Return why the source logs cannot be cut at *offsets*; nothing when all up to it is there and whole."""
-    return list(_problems(directory, offsets, known, beyond=False))
+    return [*_problems(directory, offsets, known, beyond=False), *_beginnings_lack(directory, offsets)]
 
 
 def _problems(directory: Directory, offsets: OffsetsEntry, known: SourceEntries, *, beyond: bool) -> Iterator[Reason]:
@@ -43,6 +48,25 @@ def _problems(directory: Directory, offsets: OffsetsEntry, known: SourceEntries,
         except CheckpointCorruptError as error:  # noqa: PERF203  # each source for itself
             code = Code.SOURCE_LOG_MISSING if isinstance(error, files.FileGoneError) else Code.SOURCE_LOG_CORRUPT
             yield Reason(code, error.path, error.reason)
+
+
+def _beginnings_lack(directory: Directory, offsets: OffsetsEntry) -> Iterator[Reason]:
+    """Yield what is wrong with the beginning of a source that counts from one.
+
+    The rate source has whole numbers as offsets, and its first one is when it began: with another one Spark fails or
+    makes other rows (``RateStreamMicroBatchStream``; started on 3.5). Sources without a log of their own have none.
+    """
+    for position, value in enumerate(offsets.offsets):
+        if value is None or not value.isdigit():
+            continue
+        log = source_log(directory, offsets, position)
+        path = f"{log}/0"
+        if not files.is_directory(directory / log):
+            continue
+        if not files.exists(directory, path):
+            yield Reason(Code.SOURCE_LOG_MISSING, path, "it is not there")
+        elif not _ENTRY.match(files.read(directory, path)):
+            yield Reason(Code.SOURCE_LOG_CORRUPT, path, "it is cut or garbled")
 
 
 def check_log(directory: Directory, log: CompactibleLog, entry: int, *, last: int, known: SourceEntries) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from airflow_provider_ha.checkpoints.format import files
 from airflow_provider_ha.checkpoints.format.content import ChecksumMismatchError
-from airflow_provider_ha.checkpoints.format.layout import STATE, Progress, numbers
+from airflow_provider_ha.checkpoints.format.layout import STATE, numbers
 from airflow_provider_ha.checkpoints.format.metadata_log import CommitsEntry, OffsetsEntry
 from airflow_provider_ha.checkpoints.format.releases import Release
 from airflow_provider_ha.checkpoints.format.sst import TableDataError
@@ -28,7 +28,6 @@ from airflow_provider_ha.errors import CheckpointCorruptError
 # Java's writeUTF of the version, then the schemas of key and value as JSON.
 _STATE_DIRECTORY = "the state of every stateful operator"
 _SCHEMA_HEAD = re.compile(rb"\x00\x02v[1-9]")
-_BY_NUMBER = re.compile(r"(\d+)\.(?:delta|snapshot|zip|changelog)")
 _EXPECTED = {
     Code.STATE_MISSING: "a file of",
     Code.STATE_CORRUPT: "a whole file of",
@@ -61,14 +60,11 @@ def state_lacks(reader: StateReader, offsets: OffsetsEntry, commits: CommitsEntr
 
 
 def check_state_directory(directory: Directory, logs: Logs, kind: Statefulness, findings: Findings) -> None:
-    """Report that a query has no state directory, where it had state or where nobody can tell."""
+    """Report that a query with state has no state directory."""
     if logs.next_base < 0 or has_state_directory(directory):
         return
     for lacks in state_directory_lacks(directory, kind):
         findings.add(Finding(lacks.code, lacks.path, logs.next_base, lacks.found, _STATE_DIRECTORY, blocks=True))
-    if kind is Statefulness.UNKNOWN:
-        found = "it is not there, and the logs do not tell whether the query keeps state"
-        findings.add(Finding(Code.STATE_UNKNOWN, STATE, None, found, "nothing, for a query without state"))
 
 
 def state_directory_lacks(directory: Directory, kind: Statefulness) -> list[Reason]:
@@ -76,22 +72,6 @@ def state_directory_lacks(directory: Directory, kind: Statefulness) -> list[Reas
     if kind is not Statefulness.STATEFUL or has_state_directory(directory):
         return []
     return [Reason(Code.STATE_MISSING, STATE, "the logs are those of a query with state, and it is not there")]
-
-
-def check_stale(reader: StateReader, reached: Progress, findings: Findings) -> None:
-    """Report state of an older timeline: versions that no planned batch can have written.
-
-    With checkpoint format 1 a snapshot of the old timeline is loaded a few batches later, without an error. Files of
-    format 2 carry an id and mean nothing unless a commit names them.
-    """
-    newest = reached.planned + 1
-    for store in reader.stores():
-        by_number = [name for name in store.names if "_" not in name]
-        stale = [name for name in by_number if (match := _BY_NUMBER.fullmatch(name)) and int(match[1]) > newest]
-        for name in sorted(stale):
-            found = f"it is newer than version {newest}"
-            expected = f"nothing above version {newest}, the newest that batch {reached.planned} can write"
-            findings.add(Finding(Code.STATE_STALE, store.path(name), reached.planned, found, expected, blocks=True))
 
 
 def check_schemas(directory: Directory, findings: Findings) -> None:

@@ -2,7 +2,8 @@
 
 The conf that is pinned in the offset log is the same for every query, and with checkpoint format 1 so are the commits.
 What does tell: a state directory; ids of state in a commit; commits of format 2 without ids (a query without state);
-and a batch without input behind an advanced watermark, which Spark plans only where a stateful operator waits for it.
+a batch without input behind an advanced watermark, which Spark plans only where a stateful operator waits for it; and
+batches that were left out at several places, as asynchronous progress tracking does.
 
 Invariant: nothing is guessed. Where the files do not tell, the answer is UNKNOWN.
 """
@@ -42,6 +43,9 @@ def statefulness(directory: Directory, logs: Logs) -> Statefulness:
     waited = any(before is not None and _waits(before, after) for before, after in pairs)
     if waited or any(entry.state_ids for entry in logs.commits.values()):
         return Statefulness.STATEFUL
+    if logs.entries.leaves_out(beside=logs.progress.planned):
+        # Asynchronous progress tracking refuses queries with state.
+        return Statefulness.STATELESS
     newest = logs.commits.get(logs.progress.committed)
     if newest is not None and newest.version == _COMMITS_WITH_IDS:
         return Statefulness.STATELESS

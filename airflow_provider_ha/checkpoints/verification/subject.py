@@ -22,6 +22,7 @@ class Subject:
     :param logs: Its logs, read once.
     :param looked_into: What was found in the entries of source logs: one is needed by many batches.
     :param kind: Whether its query keeps state.
+    :param refused_conf: What the release refuses of a conf: most entries pin the same one.
     """
 
     directory: Directory
@@ -30,3 +31,4 @@ class Subject:
     logs: Logs
     kind: Statefulness
     looked_into: SourceEntries = field(default_factory=SourceEntries)
+    refused_conf: dict[str, list[str]] = field(default_factory=dict)

@@ -42,12 +42,14 @@ from airflow_provider_ha.checkpoints.verification.findings import Finding
 from airflow_provider_ha.checkpoints.verification.leftover_checks import check_leftovers
 from airflow_provider_ha.checkpoints.verification.log_checks import check_logs
 from airflow_provider_ha.checkpoints.verification.logs import read_logs
+from airflow_provider_ha.checkpoints.verification.operator_checks import check_operators
+from airflow_provider_ha.checkpoints.verification.removals import check_removals
 from airflow_provider_ha.checkpoints.verification.report import Findings, Report, SinkState
 from airflow_provider_ha.checkpoints.verification.sink_checks import check_sink
 from airflow_provider_ha.checkpoints.verification.source_checks import check_sources
+from airflow_provider_ha.checkpoints.verification.stale_checks import check_stale
 from airflow_provider_ha.checkpoints.verification.state_checks import (
     check_schemas,
-    check_stale,
     check_state,
     check_state_directory,
 )
@@ -152,12 +154,12 @@ def _judge(directory: Directory, asked: _Question, findings: Findings) -> Report
     )
     _look_into_state(subject, content, asked)
     _check_start(subject, findings)
-    batches = judge_batches(subject, startable=not findings.blocked)
+    batches = judge_batches(subject, startable=not (findings.blocked or findings.open))
     for path, reason in sorted((content.not_looked_into if content else {}).items()):
         findings.add(Finding(Code.NOT_LOOKED_INTO, path, None, reason))
     sink_state, known = _check_sink(asked.sink, subject, findings)
     return Report(
-        startable=False if findings.blocked else True if known else None,
+        startable=False if findings.blocked else None if findings.open or not known else True,
         restorable=[verdict.batch for verdict in batches if verdict.restorable],
         findings=findings.all(),
         planned=logs.progress.planned,
@@ -187,7 +189,9 @@ def _check_start(subject: Subject, findings: Findings) -> None:
         check_sources(directory, last, findings, subject.looked_into)
     check_state_directory(directory, logs, subject.kind, findings)
     check_schemas(directory, findings)
-    check_stale(subject.reader, logs.progress, findings)
+    check_operators(subject, findings)
+    check_removals(subject, findings)
+    check_stale(subject, findings)
     offsets, commits = logs.offsets.get(base), logs.commits.get(base)
     if base >= 0 and offsets is not None:
         # More than one batch without a commit: format 1 finds its state by number alone.

@@ -163,14 +163,15 @@ def test_the_quick_depth_finds_what_is_missing_empty_or_of_another_size(tmp_path
     assert verify(copy, depth="quick").startable is False
 
 
-def test_state_of_an_older_timeline_is_refused_with_format_1_only(tmp_path: Path) -> None:
-    for shape, startable in (("hdfs", False), ("rocksdb1", False), ("rocksdb2", True)):
+def test_state_of_an_older_timeline_is_refused_where_a_later_start_loads_it(tmp_path: Path) -> None:
+    """A snapshot is; zips without changelogs are written over, and files of format 2 have ids."""
+    for shape, startable, stale in (("hdfs", False, True), ("rocksdb1", True, True), ("rocksdb2", True, False)):
         copy = checkpoint_copy(shape, tmp_path / shape)
         for log in ("offsets", "commits"):
             remove(f"{log}/[678]")(copy)
         report = verify(copy)
         assert report.startable is startable, shape
-        assert ("STATE_STALE" in {finding.code.value for finding in report.findings}) is not startable
+        assert ("STATE_STALE" in {finding.code.value for finding in report.findings}) is stale
 
 
 @pytest.mark.parametrize(
@@ -233,7 +234,7 @@ def test_a_version_that_is_none_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("names", [(), (".hidden",), ("metadata",)])
 def test_an_empty_directory_is_a_fresh_start(names: tuple[str, ...], tmp_path: Path) -> None:
     for name in names:
-        (tmp_path / name).write_text('{"id":"3f8a"}')
+        (tmp_path / name).write_text('{"id":"8c0b2ae1-7f3d-4c8e-9d0a-5f1e2d3c4b5a"}')
     report = verify(tmp_path)
     assert (report.startable, report.restorable) == (True, [])
     assert [finding.code.value for finding in report.findings] == ["EMPTY"]
@@ -286,7 +287,7 @@ def test_state_that_is_gone_as_a_whole_is_not_passed_over_in_silence(tmp_path: P
     remove("state")(copy)
     report = verify(copy)
     (finding,) = report.findings
-    assert (report.startable, finding.code.value, finding.blocks) == (True, "STATE_UNKNOWN", False)
+    assert (report.startable, finding.code.value, finding.blocks) == (None, "STATE_UNKNOWN", None)
     assert "If the query has a stateful operator" in finding.meaning
 
 

@@ -23,7 +23,7 @@ def checkpoint(place: Path, *, commit: str = '{"nextBatchWatermarkMs":0}') -> Pa
     for name, text in (
         ("offsets/4", f'v1\n{metadata}\n{{"logOffset":4}}'),
         ("commits/4", f"v1\n{commit}"),
-        ("metadata", '{"id":"a"}'),
+        ("metadata", '{"id":"aaaaaaaa-0000-4000-8000-000000000000"}'),
     ):
         path = place / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -25,7 +25,7 @@ def write_state(directory: Path, *, found: int, schema: bytes | None = None, ope
     """
     for log in ("offsets", "commits"):
         (directory / log).mkdir(parents=True)
-    (directory / "metadata").write_text('{"id":"3f8a"}')
+    (directory / "metadata").write_text('{"id":"8c0b2ae1-7f3d-4c8e-9d0a-5f1e2d3c4b5a"}')
     conf = {"spark.sql.shuffle.partitions": str(PARTITIONS)}
     (directory / "offsets" / "0").write_text(f"v1\n{json.dumps({'conf': conf})}\n0")
     (directory / "commits" / "0").write_text('v1\n{"nextBatchWatermarkMs":0}')

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.format.closure import closure
-from airflow_provider_ha.checkpoints.format.layout import previous_batch
+from airflow_provider_ha.checkpoints.format.log_entries import LogEntries
 from airflow_provider_ha.checkpoints.verification.report import Report
 from airflow_provider_ha.checkpoints.verification.verify import verify
 
@@ -17,7 +17,7 @@ def write_log(directory: Path, *, offsets: list[int], commits: list[int], versio
     """Write a checkpoint of a query with one source that is no file source, as Spark writes it."""
     for log in ("offsets", "commits"):
         (directory / log).mkdir(parents=True)
-    (directory / "metadata").write_text('{"id":"3f8a"}')
+    (directory / "metadata").write_text('{"id":"8c0b2ae1-7f3d-4c8e-9d0a-5f1e2d3c4b5a"}')
     conf = {"spark.sql.shuffle.partitions": "2"}
     for batch in offsets:
         metadata = {"batchWatermarkMs": 0, "batchTimestampMs": batch, "conf": conf}
@@ -87,18 +87,23 @@ def test_a_number_that_no_query_reaches_costs_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("known", "batch", "sparse", "previous"),
+    ("planned", "committed", "batch", "sparse", "previous"),
     [
-        ([0, 1, 2], 2, True, 1),
-        ([0, 2, 5], 5, True, 2),
-        ([0, 2, 5], 5, False, 4),
-        ([5], 5, True, 4),  # purged: what lay before is not known to be left out
-        ([0], 0, True, None),
-        ([0], 0, False, None),
+        ([0, 1, 2], [0, 1, 2], 2, True, 1),
+        ([0, 2, 5], [0, 2, 5], 5, True, 2),
+        ([0, 2, 5], [0, 2, 5], 5, False, 4),
+        ([0, 2, 8], [0, 2, 5], 8, True, 5),  # committed, so it was planned: its entry was lost
+        ([5], [5], 5, True, 4),  # purged: what lay before is not known to be left out
+        ([5, 9], [2, 5, 9], 5, True, None),  # purged, and others were left out
+        ([5, 9], [2, 5, 9], 9, True, 5),
+        ([0], [0], 0, True, None),
+        ([0], [0], 0, False, None),
     ],
 )
-def test_the_previous_batch(known: list[int], batch: int, *, sparse: bool, previous: int | None) -> None:
-    assert previous_batch(known, batch, sparse=sparse) == previous
+def test_the_previous_batch(
+    planned: list[int], committed: list[int], batch: int, *, sparse: bool, previous: int | None
+) -> None:
+    assert LogEntries.of(planned, committed).previous(batch, sparse=sparse) == previous
 
 
 def test_without_state_directory_the_logs_of_format_1_do_not_tell(tmp_path: Path) -> None:

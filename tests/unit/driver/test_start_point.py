@@ -41,7 +41,7 @@ def start_from_plan(root: Path, *, same_output: bool) -> Origin:
     source_job, out = "j" if same_output else "another", root / "out"
     pin = JobKeys(source_job).pin(1, 1)
     (root / "work" / pin / "q").mkdir(parents=True)
-    (root / "work" / pin / "q" / "metadata").write_text('{"id":"0"}')
+    (root / "work" / pin / "q" / "metadata").write_text('{"id":"00000000-0000-4000-8000-000000000000"}')
     (out / "_spark_metadata").mkdir(parents=True)
     (out / "_spark_metadata" / "0").write_text("v1")
     sink = QuerySink(kind=SinkKind.FILE, format="json", path=str(out), max_batch=-1)

@@ -1,0 +1,53 @@
+"""Verifying what an entry of the offset log pins: whether the release can read it, and has the codec that it names.
+
+Invariant: only the newest planned entry is read so by a start. In an older one it stands in the way of nobody but who
+wants to restore to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from airflow_provider_ha.checkpoints.format.layout import OFFSETS
+from airflow_provider_ha.checkpoints.format.metadata_log import OffsetsEntry
+from airflow_provider_ha.checkpoints.format.pinned_conf import CODEC, PROVIDER, conf_refusals, is_codec, time_refusals
+from airflow_provider_ha.checkpoints.format.rocksdb import changelogs_used
+from airflow_provider_ha.checkpoints.verification.codes import Code
+from airflow_provider_ha.checkpoints.verification.findings import Finding
+from airflow_provider_ha.checkpoints.verification.report import Findings, Reason
+from airflow_provider_ha.checkpoints.verification.statefulness import Statefulness
+from airflow_provider_ha.checkpoints.verification.subject import Subject
+
+
+_EXPECTED = "the conf of the query as Spark pinned it"
+
+
+def check_conf(subject: Subject, findings: Findings) -> None:
+    """Report every entry that pins what the release cannot read."""
+    planned = subject.logs.progress.planned
+    for batch, entry in sorted(subject.logs.offsets.items()):
+        for lacks in conf_lacks(subject, entry):
+            blocks = batch == planned
+            findings.add(Finding(lacks.code, lacks.path, batch, lacks.found, _EXPECTED, blocks=blocks))
+
+
+def conf_lacks(subject: Subject, entry: OffsetsEntry) -> list[Reason]:
+    """Return why a start cannot use what *entry* pins; nothing when it can."""
+    path = f"{OFFSETS}/{entry.batch}"
+    pinned = repr(entry.metadata.get("conf"))
+    known = subject.refused_conf.get(pinned)
+    if known is None:
+        known = [*conf_refusals(entry.metadata, subject.release), *_codec(subject, entry)]
+        subject.refused_conf[pinned] = known
+    found = [*time_refusals(entry.metadata), *known]
+    return [Reason(Code.CONF_REFUSED, path, "; ".join(found))] if found else []
+
+
+def _codec(subject: Subject, entry: OffsetsEntry) -> Iterator[str]:
+    """Yield what is wrong with the codec. It is made when a state is opened that is compressed with it."""
+    name = entry.conf.get(CODEC)
+    if not isinstance(name, str) or is_codec(name) or subject.kind is not Statefulness.STATEFUL:
+        return
+    # RocksDB compresses its changelogs with it, and nothing else.
+    if "RocksDB" not in entry.conf.get(PROVIDER, "") or any(map(changelogs_used, subject.reader.stores())):
+        yield f"its {CODEC} is {name!r}, which is no codec of Spark"

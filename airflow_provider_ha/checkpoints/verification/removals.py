@@ -1,0 +1,70 @@
+"""Whether state was taken out of a checkpoint as a whole: what the files of checkpoint format 1 do not tell.
+
+A query without state has no state directory, and one whose state directory was removed has none either. Operators are
+numbered without a gap, so one that is gone below another is missed; of the one with the highest number the files do not
+tell whether it was ever there. What tells on a file system of this host is the time of a directory: Spark makes what is
+in it when the query begins, and writes below that ever after. What is younger than all that is in it was changed since.
+
+Invariant: a time proves nothing. It makes the answer open, never no. Where there are no times, the answer is open where
+all the state is gone, and nothing is said of a single operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from airflow_provider_ha.checkpoints.format.files import names
+from airflow_provider_ha.checkpoints.format.layout import STATE, numbers
+from airflow_provider_ha.checkpoints.verification.codes import Code
+from airflow_provider_ha.checkpoints.verification.findings import Finding
+from airflow_provider_ha.checkpoints.verification.report import Findings, Reason
+from airflow_provider_ha.checkpoints.verification.statefulness import Statefulness, has_state_directory
+from airflow_provider_ha.checkpoints.verification.subject import Subject
+
+
+_GONE = "it is not there, and the logs do not tell whether the query keeps state"
+_NO_STATE = "nothing, for a query without state; `--depth prove` with the application tells"
+_EMPTIED = "it is empty: left by a start that failed, or emptied"
+_CHANGED = "something was taken out of it, or put into it, after the last state was written"
+_OPERATORS = "every stateful operator of the query; `--depth prove` with the application tells"
+
+
+def check_removals(subject: Subject, findings: Findings) -> None:
+    """Report that the state, or a part of it that nothing names, may have been removed."""
+    if subject.logs.next_base < 0:
+        return
+    if has_state_directory(subject.directory):
+        for lacks in removals(subject):
+            findings.add(Finding(lacks.code, lacks.path, None, lacks.found, _OPERATORS, blocks=None))
+    elif subject.kind is Statefulness.UNKNOWN:
+        untouched = isinstance(subject.directory, Path) and not removals(subject)
+        findings.add(Finding(Code.STATE_UNKNOWN, STATE, None, _GONE, _NO_STATE, blocks=False if untouched else None))
+
+
+def removals(subject: Subject) -> list[Reason]:
+    """Return what times say was removed from a checkpoint of format 1 on this host; nothing where they say nothing."""
+    root = subject.directory
+    if not isinstance(root, Path) or any(entry.state_ids for entry in subject.logs.commits.values()):
+        return []
+    if not has_state_directory(root):
+        gone = subject.kind is Statefulness.UNKNOWN and _is_youngest(root, (root / name for name in names(root)))
+        return [Reason(Code.STATE_UNKNOWN, STATE, _GONE)] if gone else []
+    emptied = [f"{STATE}/{number}" for number in numbers(root, STATE) if not names(root, f"{STATE}/{number}")]
+    if emptied:
+        return [Reason(Code.STATE_UNKNOWN, path, _EMPTIED) for path in emptied]
+    partitions = (
+        root / STATE / str(operator) / str(partition)
+        for operator in numbers(root, STATE)
+        for partition in numbers(root, f"{STATE}/{operator}")
+    )
+    return [Reason(Code.STATE_UNKNOWN, STATE, _CHANGED)] if _is_youngest(root / STATE, partitions) else []
+
+
+def _is_youngest(directory: Path, inner: Iterable[Path]) -> bool:
+    """Whether a directory was changed after all that is in it; what cannot be asked for its time says nothing."""
+    try:
+        changed = directory.stat().st_mtime_ns
+        return all(path.lstat().st_mtime_ns < changed for path in inner)
+    except OSError:
+        return False

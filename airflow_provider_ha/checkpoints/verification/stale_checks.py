@@ -1,0 +1,102 @@
+"""Verifying that no state lies ahead of the logs which a later start would load instead of what is written from now on.
+
+Whatever is above the newest version that a planned batch can have written is of another timeline, or of a batch that
+was taken out of the logs. A batch writes its delta, its changelog or, without changelogs, its zip over what has that
+name. Nobody writes a snapshot over another one, nor a zip where changelogs are used: these are made now and then, and
+the newest one up to a version is what a start begins with (``HDFSBackedStateStoreProvider.loadMap``,
+``RocksDBFileManager.getLatestSnapshotVersion``, 3.5 and later; read in 3.4 to 4.2, started on 3.4 to 4.3).
+
+Invariant: files of checkpoint format 2 carry an id, and mean nothing unless a commit names them.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+
+from airflow_provider_ha.checkpoints.format import hdfs_state, rocksdb
+from airflow_provider_ha.checkpoints.format.store_files import Kind, StateFile, Store
+from airflow_provider_ha.checkpoints.verification.codes import Code
+from airflow_provider_ha.checkpoints.verification.findings import Finding
+from airflow_provider_ha.checkpoints.verification.report import Findings
+from airflow_provider_ha.checkpoints.verification.subject import Subject
+from airflow_provider_ha.errors import CheckpointCorruptError
+
+
+_BY_NUMBER = re.compile(r"(\d+)\.(delta|snapshot|zip|changelog)")
+# spark.sql.streaming.minBatchesToRetain, where nothing was purged yet that would tell.
+_KEPT = 100
+
+
+def check_stale(subject: Subject, findings: Findings) -> None:
+    """Report state of another timeline, and what the batch in flight has left that a later start cannot load."""
+    reached = subject.logs.progress
+    newest = reached.planned + 1
+    for store in subject.reader.stores():
+        numbered = (match for name in store.names if (match := _BY_NUMBER.fullmatch(name)))
+        above = sorted((int(match[1]), match[2]) for match in numbered if int(match[1]) >= newest)
+        for version, kind in above:
+            if version > newest:
+                _add_stale(subject, store, version, kind, findings)
+            elif reached.in_flight:
+                _check_unfinished(subject, store, version, kind, findings)
+
+
+def _add_stale(subject: Subject, store: Store, version: int, kind: str, findings: Findings) -> None:
+    planned = subject.logs.progress.planned
+    expected = f"nothing above version {planned + 1}, the newest that batch {planned} can write"
+    loaded = _is_begun_with(subject, store, kind) and not _is_passed_over(subject, store, version, kind)
+    does = "a later start loads it" if loaded else "it is written over before anybody reads it"
+    if not loaded and _purges(subject, version, kind):
+        loaded, does = True, "this release purges what the query needs because of it"
+    found = f"it is newer than version {planned + 1}, and {does}"
+    path = store.path(f"{version}.{kind}")
+    findings.add(Finding(Code.STATE_STALE, path, planned, found, expected, blocks=loaded))
+
+
+def _check_unfinished(subject: Subject, store: Store, version: int, kind: str, findings: Findings) -> None:
+    """Report a file of the batch in flight that is bad: it is executed again, and writes over all but snapshots."""
+    try:
+        subject.reader.whole(partial(_itself, store, version, kind))
+    except CheckpointCorruptError as error:
+        begun = _is_begun_with(subject, store, kind)
+        blocks = begun and not subject.release.falls_back
+        expected = "a whole file of the batch in flight" if begun else "anything: the batch in flight writes over it"
+        planned = subject.logs.progress.planned
+        findings.add(Finding(Code.STATE_CORRUPT, error.path, planned, error.reason, expected, blocks=blocks))
+
+
+def _is_begun_with(subject: Subject, store: Store, kind: str) -> bool:
+    """Whether a start begins with a file of this kind that nobody needs to have written again."""
+    changelogs = subject.release.knows_changelogs and rocksdb.changelogs_used(store)
+    return kind == "snapshot" or (kind == "zip" and changelogs)
+
+
+def _is_passed_over(subject: Subject, store: Store, version: int, kind: str) -> bool:
+    """Whether the release goes on from an older snapshot because this one cannot be loaded."""
+    return subject.release.falls_back and not _is_whole(subject, store, version, kind)
+
+
+def _purges(subject: Subject, version: int, kind: str) -> bool:
+    """Whether the next clean-up counts back from *version*, and takes the state that the query goes on from.
+
+    Before 3.5 a store of RocksDB keeps so many versions below its newest zip, whatever they are based on
+    (``RocksDBFileManager.deleteOldVersions``). How many is told by how far back the logs reach.
+    """
+    reached, oldest = subject.logs.progress, min(subject.logs.offset_log.present)
+    kept = reached.planned - oldest if oldest else _KEPT
+    return kind == "zip" and not subject.release.knows_changelogs and version > subject.logs.next_base + 1 + kept
+
+
+def _itself(store: Store, version: int, kind: str) -> list[StateFile]:
+    return [store.file(f"{version}.{kind}", Kind(kind))]
+
+
+def _is_whole(subject: Subject, store: Store, version: int, kind: str) -> bool:
+    """Whether it can be loaded: a release that falls back passes over one that cannot."""
+    try:
+        ways = hdfs_state.chains(store, version) if kind == "snapshot" else rocksdb.chains(store, version, None)
+        subject.reader.whole(ways[0])
+    except CheckpointCorruptError:
+        return False
+    return True

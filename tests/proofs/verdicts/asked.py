@@ -1,0 +1,103 @@
+"""Brings the answers of Spark and the verdicts together: what is not answered yet is asked, the rest is looked up.
+
+An answer that lies in the repository is asked for on no machine again: it belongs to what was recorded and what was
+done to it, not to the bytes of one recording. Verdicts are asked for each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.proofs.verdicts.answers import Line, outcome, read, untrue
+from tests.proofs.verdicts.asking import ask
+from tests.proofs.verdicts.cases import Case, shapes_of
+from tests.proofs.verdicts.kept import Kept
+from tests.proofs.verdicts.steps import NothingToDamageError
+from tests.proofs.verdicts.verdicts import verdict
+from tests.releases.corpus import recorded
+from tests.releases.installed import BY_VERSION
+
+
+Tell = Callable[[str], None]
+
+
+def answered(cases: Sequence[Case], folder: Path, tell: Tell, *, asking: bool = True) -> tuple[list[Line], list[str]]:
+    """Return a line for each case that its release has a file for, and what is wrong with the answers themselves.
+
+    :param cases: With the control of each.
+    :param folder: Keeps the answers.
+    :param asking: Whether Spark is started; otherwise what is not answered or not recorded yet is left out.
+    """
+    committed = {(line.name, line.digest): line.spark for line in read()}
+    if not asking:
+        cases = [case for case in cases if (case.place / "complete").exists()]
+    lines: list[Line] = []
+    wrong: list[str] = []
+    for release in dict.fromkeys(case.release for case in cases):
+        own = [case for case in cases if case.release == release]
+        kept = Kept(folder / f"{release}.jsonl")
+        if asking:
+            recorded(BY_VERSION[release], shapes_of(BY_VERSION[release]))
+            _ask(release, _missing(own, kept, committed), kept, folder, tell)
+        said, untrue_controls = _said(own, kept, committed)
+        found = [line for case in own if (line := _line(case, said.get(case), folder / "copy")) is not None]
+        lines += found
+        wrong += untrue_controls
+        tell(f"{release}: {len(found)} cases, {sum(line.agreement != 'agree' for line in found)} disagree")
+    return lines, wrong
+
+
+def _missing(cases: Sequence[Case], kept: Kept, committed: dict[tuple[str, str], str]) -> list[Case]:
+    new = {case for case in cases if kept.get(case) is None and (case.name, case.digest) not in committed}
+    # A new answer is compared with its control, which has to be at hand.
+    needed = {(case.shape, case.damage.control) for case in new}
+    return [
+        case for case in cases if case in new or (kept.get(case) is None and (case.shape, case.damage.name) in needed)
+    ]
+
+
+def _ask(release: str, missing: Sequence[Case], kept: Kept, folder: Path, tell: Tell) -> None:
+    done = 0
+
+    def keep(case: Case, answer: dict[str, Any]) -> None:
+        nonlocal done
+        kept.keep(case, answer)
+        done += 1
+        if done % 25 == 0:
+            tell(f"{release}: {done} of {len(missing)} asked")
+
+    if missing:
+        ask(release, missing, folder / "scratch", keep)
+
+
+def _said(
+    cases: Sequence[Case], kept: Kept, committed: dict[tuple[str, str], str]
+) -> tuple[dict[Case, str], list[str]]:
+    """Return what Spark said, and which controls it did not pass."""
+    by_name = {(case.shape, case.damage.name): case for case in cases}
+    said: dict[Case, str] = {}
+    wrong: list[str] = []
+    for case in cases:
+        answer = kept.get(case)
+        control = kept.get(by_name[case.shape, case.damage.control])
+        if answer is None or control is None:
+            if (case.name, case.digest) in committed:
+                said[case] = committed[case.name, case.digest]
+        elif "nothing" not in answer:
+            said[case] = outcome(answer, control)
+            if case.damage.name == case.damage.control and (why := untrue(case, answer)):
+                wrong.append(f"{case.name} is no control: {why}")
+    return said, wrong
+
+
+def _line(case: Case, spark: str | None, copy: Path) -> Line | None:
+    if spark is None:
+        return None
+    try:
+        checkpoint = case.damaged(copy)
+    except NothingToDamageError:
+        return None
+    said, codes = verdict(checkpoint, case.release)
+    return Line(case.release, case.shape, case.damage.name, case.digest, spark, said, codes)

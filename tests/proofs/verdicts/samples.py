@@ -1,0 +1,83 @@
+"""A few of the recordings, small enough for the repository: the quick suite damages them and asks for the verdict.
+
+``python -m tests.proofs.verdicts.samples`` packs them out of the cache, one file a release: the very recordings that
+Spark's kept answers belong to.
+"""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.proofs.verdicts.answers import FOLDER, Line
+from tests.releases.corpus import recorded
+from tests.releases.installed import BY_VERSION
+from tests.releases.samples import files_of
+from tests.releases.shapes import BY_NAME
+
+
+SAMPLES = FOLDER / "samples"
+# Every provider and format by the release that began with it and by one after it.
+CHOSEN = {
+    "3.5.9": ("stateless", "hdfs", "hdfs-snapshots", "hdfs-join", "hdfs-chain", "hdfs-purged", "rocksdb1", "async"),
+    "4.0.5": (
+        "hdfs",
+        "rocksdb1-snapshots",
+        "rocksdb1-changelog",
+        "rocksdb2",
+        "rocksdb2-changelog",
+        "rocksdb2-snapshots",
+        "async-purged",
+    ),
+    "4.2.0": (
+        "stateless",
+        "hdfs",
+        "hdfs-snapshots",
+        "hdfs-join",
+        "rocksdb1-snapshots",
+        "rocksdb2",
+        "rocksdb2-join",
+        "rocksdb2-join-v3",
+        "rocksdb2-processor",
+        "async",
+    ),
+}
+LIMIT = 300_000  # bytes, with the answers
+
+
+def sampled(lines: Sequence[Line]) -> list[Line]:
+    """Return of each kind of damage the first and the last line that there is a sample of."""
+    there = [line for line in lines if line.shape in CHOSEN.get(line.release, ())]
+    first = {line.damage: line for line in reversed(there)}
+    last = {line.damage: line for line in there}
+    return list(dict.fromkeys([*first.values(), *last.values()]))
+
+
+def pack(release: str) -> Path:
+    """Pack what is chosen of a release."""
+    spark, shapes = BY_VERSION[release], [BY_NAME[name] for name in CHOSEN[release]]
+    recorded(spark, shapes)
+    SAMPLES.mkdir(parents=True, exist_ok=True)
+    path = SAMPLES / f"{release}.tar.xz"
+    with tarfile.open(path, "w:xz", preset=9) as archive:
+        for shape in shapes:
+            for name, content in sorted(files_of(spark, shape).items()):
+                member = tarfile.TarInfo(f"{shape.name}/{name}")
+                member.size = len(content)
+                archive.addfile(member, io.BytesIO(content))
+    return path
+
+
+def unpack(release: str, target: Path) -> dict[str, Path]:
+    """Unpack the sample of a release below *target*; return shape -> checkpoint."""
+    with tarfile.open(SAMPLES / f"{release}.tar.xz") as archive:
+        archive.extractall(target, filter="data")
+    return {name: target / name / "checkpoint" for name in CHOSEN[release]}
+
+
+if __name__ == "__main__":
+    for version in CHOSEN:
+        packed = pack(version)
+        print(packed, packed.stat().st_size)

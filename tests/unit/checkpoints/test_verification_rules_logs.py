@@ -1,0 +1,183 @@
+"""What Spark does with damage to its logs, rule by rule: each was seen by starting that release."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ha.checkpoints.verification.verify import verify
+from tests.recorded_damage import Recorded, newest, rewrite, told, without
+from tests.releases.samples import unpack
+
+
+STREAMING = "spark.sql.streaming"
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Recorded:
+    """Unpacks one of the checkpoints that a release wrote."""
+    return lambda release, shape: unpack(release, tmp_path)[shape]
+
+
+def pin(checkpoint: Path, batch: int, key: str, value: object) -> None:
+    path = checkpoint / "offsets" / str(batch)
+    first, metadata, *rest = path.read_text().split("\n")
+    document = json.loads(metadata)
+    document["conf"][key] = value
+    rewrite(path, "\n".join([first, json.dumps(document), *rest]).encode())
+
+
+@pytest.mark.parametrize("query_id", ["not-a-uuid", "0123456789abcdef0123456789abcdef", "1-2-3-4-5"])
+def test_a_query_id_that_is_no_uuid_is_no_query_id(recorded: Recorded, query_id: str) -> None:
+    checkpoint = recorded("4.3.0", "hdfs")
+    rewrite(checkpoint / "metadata", json.dumps({"id": query_id}).encode())
+    report = verify(checkpoint)
+
+    assert (report.startable, report.restorable) == (False, [])
+    assert told(report)["METADATA_CORRUPT metadata"] is True
+
+
+def test_what_follows_the_query_id_is_told_and_does_not_block(recorded: Recorded) -> None:
+    checkpoint = recorded("4.3.0", "hdfs")
+    rewrite(checkpoint / "metadata", (checkpoint / "metadata").read_bytes() + b"\ngarbage")
+    report = verify(checkpoint)
+
+    assert (report.startable, report.latest_restorable) == (True, newest(checkpoint))
+    assert told(report) == {"METADATA_CORRUPT metadata": False}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reads"),
+    [
+        ("spark.sql.shuffle.partitions", "two", {}),
+        ("spark.sql.shuffle.partitions", "0", {}),
+        ("spark.sql.shuffle.partitions", "2.0", {}),
+        ("spark.sql.shuffle.partitions", None, {}),
+        ("spark.sql.shuffle.partitions", {"a": 1}, {}),
+        ("spark.sql.shuffle.partitions", " 2 ", {"3.4.4", "4.0.5", "4.2.0", "4.3.0"}),
+        (f"{STREAMING}.aggregation.stateFormatVersion", "9", {}),
+        (f"{STREAMING}.join.stateFormatVersion", "3", {"4.2.0", "4.3.0"}),
+        (f"{STREAMING}.join.stateFormatVersion", "5", {}),
+        (f"{STREAMING}.multipleWatermarkPolicy", "median", {}),
+        (f"{STREAMING}.multipleWatermarkPolicy", "MAX", {"3.4.4", "4.0.5", "4.2.0", "4.3.0"}),
+        (f"{STREAMING}.stateStore.rocksdb.formatVersion", "-1", {}),
+        (f"{STREAMING}.statefulOperator.useStrictDistribution", "maybe", {}),
+        ("spark.sql.optimizer.pruneFiltersCanPruneStreamingSubplan", "maybe", {"3.4.4"}),
+        (f"{STREAMING}.stateStore.encodingFormat", "foo", {"3.4.4"}),
+        (f"{STREAMING}.stateStore.rowChecksum.enabled", "maybe", {"3.4.4", "4.0.5"}),
+        ("spark.sql.ansi.enabled", "maybe", {"3.4.4", "4.0.5", "4.2.0", "4.3.0"}),
+    ],
+)
+def test_a_release_refuses_the_values_that_it_cannot_read_of_the_conf_that_it_pins(
+    recorded: Recorded, key: str, value: object, reads: set[str]
+) -> None:
+    checkpoint = recorded("4.3.0", "stateless")
+    pin(checkpoint, newest(checkpoint), key, value)
+    startable = {
+        release
+        for release in ("3.4.4", "4.0.5", "4.2.0", "4.3.0")
+        if told(verify(checkpoint, spark_version=release)).get(f"CONF_REFUSED offsets/{newest(checkpoint)}") is None
+    }
+
+    assert startable == set(reads)
+
+
+def test_a_time_that_is_no_number_is_refused(recorded: Recorded) -> None:
+    checkpoint = recorded("4.3.0", "hdfs")
+    path = checkpoint / "offsets" / str(newest(checkpoint))
+    rewrite(path, path.read_bytes().replace(b'"batchWatermarkMs":0', b'"batchWatermarkMs":"x"'))
+
+    assert verify(checkpoint).startable is False
+
+
+def test_an_older_entry_with_a_value_that_cannot_be_read_only_cannot_be_restored_to(recorded: Recorded) -> None:
+    checkpoint = recorded("4.3.0", "hdfs")
+    old = newest(checkpoint) - 1
+    pin(checkpoint, old, f"{STREAMING}.multipleWatermarkPolicy", "median")
+    report = verify(checkpoint)
+
+    assert (report.startable, old in report.restorable) == (True, False)
+    assert told(report) == {f"CONF_REFUSED offsets/{old}": False}
+
+
+@pytest.mark.parametrize(("shape", "needs"), [("hdfs", True), ("rocksdb1-changelog", True), ("rocksdb1", False)])
+def test_a_codec_that_is_none_matters_where_state_is_compressed_with_it(
+    recorded: Recorded, shape: str, *, needs: bool
+) -> None:
+    checkpoint = recorded("4.3.0", shape)
+    pin(checkpoint, newest(checkpoint), f"{STREAMING}.stateStore.compression.codec", "lz5")
+
+    assert verify(checkpoint).startable is not needs
+
+
+@pytest.mark.parametrize("release", ["3.4.4", "3.5.9", "4.0.5", "4.1.4", "4.3.0"])
+def test_commits_without_any_offsets_are_no_fresh_start(recorded: Recorded, release: str) -> None:
+    checkpoint = recorded("3.5.9", "stateless")
+    shutil.rmtree(checkpoint / "offsets")
+
+    assert verify(checkpoint, spark_version=release).startable is False
+
+
+def test_input_that_was_read_without_any_log_is_no_fresh_start(recorded: Recorded) -> None:
+    checkpoint = recorded("4.3.0", "stateless")
+    for log in ("offsets", "commits"):
+        shutil.rmtree(checkpoint / log)
+
+    assert told(verify(checkpoint)) == {"OFFSETS_MISSING offsets": True}
+
+
+def test_a_single_gap_below_the_newest_batch_may_be_a_lost_entry(recorded: Recorded) -> None:
+    checkpoint = without(recorded("4.3.0", "stateless"), 3)
+    report = verify(checkpoint)
+
+    assert (report.startable, report.restorable) == (None, [0, 1, 2])
+    assert told(report)["OFFSETS_SPARSE offsets"] is None
+
+
+def test_several_gaps_are_asynchronous_tracking_and_that_has_no_state(recorded: Recorded) -> None:
+    report = verify(without(recorded("4.3.0", "stateless"), 1, 3))
+
+    assert (report.startable, told(report)) == (True, {"OFFSETS_SPARSE offsets": False})
+
+
+def test_asynchronous_tracking_purges_each_log_by_itself(recorded: Recorded) -> None:
+    checkpoint = without(recorded("4.3.0", "stateless"), 1, 3)
+    report = verify(without(checkpoint, 0, 2, logs=("offsets",)))
+
+    assert (report.startable, report.restorable) == (True, [4])
+
+
+def test_asynchronous_tracking_without_an_older_entry_executes_all_input_again(recorded: Recorded) -> None:
+    checkpoint = without(recorded("4.3.0", "stateless"), 1, 3)
+    without(checkpoint, 0, 2, logs=("offsets",))
+    report = verify(without(checkpoint, 4, logs=("commits",)))
+
+    assert told(report)["OFFSETS_MISSING offsets"] is True
+
+
+def test_the_oldest_entry_may_have_been_purged_down_to(recorded: Recorded) -> None:
+    checkpoint = without(recorded("4.3.0", "stateless"), 0, 1, 2, 3)
+    report = verify(checkpoint)
+
+    assert (report.startable, told(report)["OFFSETS_MISSING offsets/3"]) == (None, None)
+
+
+@pytest.mark.parametrize(("content", "code"), [(None, "SOURCE_LOG_MISSING"), (b"", "SOURCE_LOG_CORRUPT")])
+def test_a_source_that_counts_from_its_beginning_needs_it(recorded: Recorded, content: bytes | None, code: str) -> None:
+    """The rate source: with another beginning it makes other rows, or fails."""
+    checkpoint = recorded("3.5.9", "stateless")
+    for batch in range(newest(checkpoint) + 1):
+        path = checkpoint / "offsets" / str(batch)
+        rewrite(path, b"\n".join([*path.read_bytes().rstrip(b"\n").split(b"\n")[:-1], str(batch).encode()]))
+    shutil.rmtree(checkpoint / "sources/0")
+    rewrite(checkpoint / "sources/0/0", b"v1\n1700000000000")
+    whole = verify(checkpoint).startable
+    if content is None:
+        (checkpoint / "sources/0/0").unlink()
+    else:
+        rewrite(checkpoint / "sources/0/0", content)
+
+    assert (whole, told(verify(checkpoint)).get(f"{code} sources/0/0")) == (True, True)
