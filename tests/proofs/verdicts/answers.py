@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import lzma
 import re
+import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,7 +93,7 @@ def short(error: str) -> str:
     text = error.rpartition("terminated with exception: ")[2].partition("===")[0]
     text = text.partition(" SQLSTATE")[0]
     text = re.sub(r"file:\S*/scratch/\d+/", "", re.sub(r"An error occurred while calling \S+ : ", "", text))
-    return " ".join(text.split())[:90].replace("|", "/").strip()
+    return textwrap.shorten(text.replace("|", "/"), 90, placeholder=" …")
 
 
 def read(folder: Path = FOLDER) -> list[Line]:
