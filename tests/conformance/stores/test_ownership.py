@@ -23,7 +23,7 @@ from tests.coordination_helpers import JOB
 
 
 MINE = "mine"
-QUERY_ID = "0b5c4d2e"
+QUERY_ID = "0b5c4d2e-7f5b-4f3a-9a51-3c1f0d9c2b10"
 META = "metadata"
 
 
@@ -306,7 +306,7 @@ def test_a_removal_that_died_is_taken_up_again(job: Job, tmp_path: Path, gone: t
 
 @pytest.mark.parametrize(
     ("file", "text"),
-    [("metadata", '{"id":"another"}'), ("metadata", "no id"), ("offsets/3", "v1\n{}")],
+    [("metadata", '{"id":"7d1f0c52-3a8e-4b6d-9c1f-2e4a6b8c0d1e"}'), ("metadata", "no id"), ("offsets/3", "v1\n{}")],
     ids=["another query", "no query", "a query that went on"],
 )
 def test_a_directory_that_is_not_what_was_claimed_any_more_stays(

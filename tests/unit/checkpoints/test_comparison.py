@@ -224,9 +224,10 @@ def test_watermark_and_conf_are_told(tmp_path: Path) -> None:
 
 def test_another_query_id_is_a_difference(tmp_path: Path) -> None:
     """Sinks that are exactly-once know the query by it."""
-    found = against_itself("stateless", tmp_path, lambda copy: edit(copy / "metadata", lambda _: '{"id":"other"}'))
+    other = "7d1f0c52-3a8e-4b6d-9c1f-2e4a6b8c0d1e"
+    found = against_itself("stateless", tmp_path, lambda copy: edit(copy / "metadata", lambda _: f'{{"id":"{other}"}}'))
 
-    assert values(found) == {"query id": (found.a.query_id, "other")}
+    assert values(found) == {"query id": (found.a.query_id, other)}
 
 
 @pytest.mark.parametrize(
