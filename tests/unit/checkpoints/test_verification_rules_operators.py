@@ -105,7 +105,7 @@ def test_a_schema_that_is_gone_is_written_again_by_a_join_only(
     assert told(verify(checkpoint)) == {"STATE_METADATA_CORRUPT state/0/_stateSchema/default/0_schema": blocks}
 
 
-@pytest.mark.parametrize("length", [0, 4, 300])
+@pytest.mark.parametrize("length", [0, 4, 300, -1])
 def test_a_schema_that_is_cut_is_refused(recorded: Recorded, length: int) -> None:
     checkpoint = in_layout_2(recorded("4.3.0", "rocksdb1"))
     path = checkpoint / "state/0/_stateSchema/default/0_schema"
