@@ -174,11 +174,12 @@ def test_the_newest_fork_of_a_drain_is_the_one_that_was_made_last(tmp_path: Path
 
 
 @pytest.mark.parametrize(("newest", "chosen"), [(5, 5), (None, 7)])
-def test_the_newest_restorable_batch_is_proven_else_the_last_committed_one(
+def test_the_newest_batch_that_may_be_restorable_is_proven_else_the_last_committed_one(
     newest: int | None, chosen: int, tmp_path: Path
 ) -> None:
     batches = [SimpleNamespace(batch=batch) for batch in (5, 6, 7, 8)]
-    report: Any = SimpleNamespace(findings=(), batches=batches, latest_restorable=newest, committed=7)
+    provable = [newest] if newest is not None else []
+    report: Any = SimpleNamespace(findings=(), batches=batches, provable=provable, committed=7)
 
     assert prove._choose(tmp_path, report, None) == chosen
 

@@ -34,6 +34,7 @@ from tests.table_files import table
 
 
 GROWTH = 20 * MB
+METADATA = {"metadata": [b"v1\n{}"]}
 
 
 def check(path: Path, spark: str = "4.2.0") -> ContentCheck:
@@ -151,13 +152,13 @@ def test_a_zip_whose_inner_metadata_is_huge_is_a_finding(tmp_path: Path) -> None
 def test_a_zip_without_its_manifest_is_not_what_rocksdb_wrote(
     members: dict[str, bytes], reason: str, tmp_path: Path
 ) -> None:
-    path = write(tmp_path / "store/1.zip", zip_stream({name: [content] for name, content in members.items()}))
+    path = write(tmp_path / "store/1.zip", zip_stream(METADATA | {name: [data] for name, data in members.items()}))
     with pytest.raises(CheckpointCorruptError, match=reason):
         check(path)
 
 
 def test_a_zip_may_hold_empty_logs(tmp_path: Path) -> None:
-    members = {"CURRENT": [b"MANIFEST-1\n"], "MANIFEST-1": [b"x"], "000009.log": [b""]}
+    members = METADATA | {"CURRENT": [b"MANIFEST-1\n"], "MANIFEST-1": [b"x"], "000009.log": [b""]}
     check(write(tmp_path / "store/1.zip", zip_stream(members)))
 
 
@@ -189,7 +190,7 @@ def test_a_hidden_checksum_counts_from_the_first_byte_to_the_last_whatever_is_re
 def test_a_hidden_checksum_of_a_zip_counts_where_the_release_compares_it(
     tmp_path: Path, name: str, spark: str, compared: bool
 ) -> None:
-    members = {"CURRENT": [b"MANIFEST-1\n"], "MANIFEST-1": [b"x"]}
+    members = METADATA | {"CURRENT": [b"MANIFEST-1\n"], "MANIFEST-1": [b"x"]}
     path = write(tmp_path / "store" / name, zip_stream(members))
     flipped(hadoop_crc(path), -1)
     if compared:

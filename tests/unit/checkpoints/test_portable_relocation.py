@@ -35,6 +35,8 @@ def stateful(directory: Path) -> Path:
     checkpoint(directory)
     store = {"storeName": "default", "numPartitions": 1, "stateSchemaFilePaths": [f"file:{directory}/{SCHEMA}"]}
     with_schemas(directory, [store])
+    (directory / SCHEMA).parent.mkdir(parents=True)
+    (directory / SCHEMA).write_bytes(b"\x00\x02v3" + bytes(4))  # of no column family
     (directory / "state" / "0" / "0").mkdir()
     for version in (1, 2, 3):
         (directory / "state" / "0" / "0" / f"{version}.delta").write_bytes(b"LZ4Block, not looked into here")
