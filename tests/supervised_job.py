@@ -168,7 +168,7 @@ class SupervisedJob:
 
     def python(self) -> psutil.Process:
         """The Python of the newest submission: the JVM's child that runs the bootstrap; the others are its workers."""
-        return next(child for child in self.jvm().children() if BOOTSTRAP.name in " ".join(child.cmdline()))
+        return next(child for child in self.jvm().children() if _runs_the_bootstrap(child))
 
     def kill(self) -> None:
         """Kill the driver at once, JVM first, and wait until its death is known."""
@@ -209,3 +209,10 @@ class SupervisedJob:
         found = wait_until(ended, timeout=PATIENCE, what="the run's result", interval=0.2)
         assert found is not None
         return found
+
+
+def _runs_the_bootstrap(process: psutil.Process) -> bool:
+    try:
+        return BOOTSTRAP.name in " ".join(process.cmdline())
+    except psutil.Error:  # a worker that has just ended
+        return False
