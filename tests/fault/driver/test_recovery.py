@@ -88,6 +88,7 @@ def test_the_kills_that_matter_most_leave_an_exact_output(gated: Gated) -> None:
     for epoch, victim in ((2, job.python), (3, job.jvm)):
         driver = [job.jvm(), job.python()]
         batch = hold_a_batch(job, epoch)
+        job.await_alive(lambda: job.job.snapshot().state is JobState.RUNNING, "the job to be RUNNING")
         victim().kill()
         job.await_lost()
         assert not any(alive(process.pid) for process in driver)
