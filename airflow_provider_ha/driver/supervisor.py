@@ -22,6 +22,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -84,7 +85,7 @@ def run(spec: DriverSpec, stop: _StopFlag) -> Death:
     except Exception as error:
         log.exception("the driver could not be started")
         return _not_started(error)
-    _import_the_end()
+    threading.Thread(target=_import_the_end, name="import-the-end", daemon=True).start()  # after the fork
     try:
         reason = watch(tree, spec, stop)
     except BaseException as error:

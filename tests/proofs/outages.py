@@ -36,7 +36,7 @@ _PATIENCE = 600.0
 
 @dataclass(frozen=True)
 class Outage:
-    """What became of one job.
+    """How one job came through its outage.
 
     :param away: What was away.
     :param attempts: How often the run was submitted.
