@@ -29,8 +29,14 @@ def server(tmp_path: Path) -> Iterator[EmbeddedZooKeeper]:
 
 def drivers(submission: Submission) -> list[psutil.Process]:
     """Return the processes of a submission that could write for the job: all but its supervisor, which only reports."""
-    found = submit_helpers.processes_of(submission)
-    return [process for process in found if SUPERVISOR_MODULE not in process.cmdline()]
+    return [process for process in submit_helpers.processes_of(submission) if not _is_supervisor(process)]
+
+
+def _is_supervisor(process: psutil.Process) -> bool:
+    try:
+        return SUPERVISOR_MODULE in process.cmdline()
+    except psutil.Error:  # one that has just ended writes nothing any more
+        return True
 
 
 @pytest.mark.spark
