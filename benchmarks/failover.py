@@ -11,13 +11,10 @@ all rounds.
 from __future__ import annotations
 
 import argparse
-import os
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import psutil
@@ -28,6 +25,7 @@ from airflow_provider_ha.submit.client import HaClient
 from airflow_provider_ha.testing.waiting import wait_until
 from benchmarks.failover_sides import PATIENCE, REPOSITORY, ByHand, Managed, Side, ThroughAirflow
 from benchmarks.shared import median, show
+from tests.supervised_job import recoverer
 from tests.system.small_airflow import SmallAirflow, alive
 
 
@@ -59,19 +57,6 @@ def highest(side: Side) -> int:
     except OSError:
         return -1  # not made yet, or the fence of the next driver has renamed it
     return max((int(name) for name in names if name.isdecimal()), default=-1)
-
-
-@contextmanager
-def recoverer(config: HaConfig) -> Iterator[None]:
-    """Have ``spark-ha recover --watch`` for the time of the block."""
-    environment = os.environ | {"SPARK_HA_ZOOKEEPER": config.zookeeper, "SPARK_HA_STORAGE_ROOT": config.storage_root}
-    command = [str(Path(sys.executable).with_name("spark-ha")), "recover", "--watch"]
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        yield
-    finally:
-        process.terminate()
-        process.wait()
 
 
 def main() -> None:

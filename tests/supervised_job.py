@@ -6,7 +6,10 @@ Its script has gates (``tests/apps/driver/gated.py``), so that a kill meets the 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,6 +18,7 @@ import psutil
 from airflow_provider_ha.checkpoints.format.layout import Progress, progress
 from airflow_provider_ha.checkpoints.format.metadata_log import read_offsets
 from airflow_provider_ha.clock import new_id
+from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.errors import NotConnectedError
 from airflow_provider_ha.jobs.model import HaOptions, JobState, Operation, RunResult
 from airflow_provider_ha.submit.client import HaClient, JobClient
@@ -209,6 +213,19 @@ class SupervisedJob:
         found = wait_until(ended, timeout=PATIENCE, what="the run's result", interval=0.2)
         assert found is not None
         return found
+
+
+@contextlib.contextmanager
+def recoverer(config: HaConfig) -> Iterator[None]:
+    """Have ``spark-ha recover --watch`` for the time of the block."""
+    environment = os.environ | {"SPARK_HA_ZOOKEEPER": config.zookeeper, "SPARK_HA_STORAGE_ROOT": config.storage_root}
+    command = [str(Path(sys.executable).with_name("spark-ha")), "recover", "--watch"]
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait()
 
 
 def _runs_the_bootstrap(process: psutil.Process) -> bool:

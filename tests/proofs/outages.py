@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -26,7 +23,7 @@ from tests.driver_helpers import APPS, Stream
 from tests.kafka_server import Kafka, broker, connector_jars
 from tests.proofs.suite import Proof
 from tests.submit_helpers import kill_all
-from tests.supervised_job import SupervisedJob
+from tests.supervised_job import SupervisedJob, recoverer
 from tests.system.harness.compare import sink_files
 
 
@@ -87,7 +84,7 @@ class Outages:
             jobs = [FromFiles(client, place), FromKafka(client, place, kafka)]
             for job in jobs:
                 stack.callback(job.kill)
-            stack.enter_context(_recoverer(config))
+            stack.enter_context(recoverer(config))
             for job in jobs:
                 job.start()
             found = self._away(jobs, tell)
@@ -211,18 +208,6 @@ def _committed(job: SupervisedJob) -> int:
         return min(job.progress(job.job.snapshot().epoch, query).committed for query in job.queries)
     except FileNotFoundError:
         return -1
-
-
-@contextmanager
-def _recoverer(config: HaConfig) -> Iterator[None]:
-    environment = os.environ | {"SPARK_HA_ZOOKEEPER": config.zookeeper, "SPARK_HA_STORAGE_ROOT": config.storage_root}
-    command = [str(Path(sys.executable).with_name("spark-ha")), "recover", "--watch"]
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        yield
-    finally:
-        process.terminate()
-        process.wait()
 
 
 def untrue(found: list[Outage]) -> list[str]:

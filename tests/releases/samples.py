@@ -12,6 +12,7 @@ import struct
 import sys
 import tarfile
 import zlib
+from collections.abc import Iterable
 from pathlib import Path
 
 from tests.releases.corpus import place_of, recorded, shapes_of
@@ -40,8 +41,13 @@ def pack(spark: Spark) -> Path:
     recorded(spark)
     FOLDER.mkdir(parents=True, exist_ok=True)
     path = FOLDER / f"{spark.version}.tar.xz"
+    return write_archive(path, spark, [shape for shape in shapes_of(spark) if shape.core])
+
+
+def write_archive(path: Path, spark: Spark, shapes: Iterable[Shape]) -> Path:
+    """Pack the files of *shapes* that *spark* recorded into *path*, and return it."""
     with tarfile.open(path, "w:xz", preset=9) as archive:
-        for shape in (shape for shape in shapes_of(spark) if shape.core):
+        for shape in shapes:
             for name, content in sorted(files_of(spark, shape).items()):
                 member = tarfile.TarInfo(f"{shape.name}/{name}")
                 member.size = len(content)

@@ -48,7 +48,7 @@ def test_a_value_is_shown_without_python(value: Any, shown: str) -> None:
 
 
 def test_a_long_path_is_one_line_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
-    path = "/work/" + "a-long-name/" * 20 + "end"
+    path = "/data/" + "a-long-name/" * 20 + "end"
 
     console.print_fields({"directory": path})
 

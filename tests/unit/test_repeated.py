@@ -13,18 +13,11 @@ from airflow_provider_ha.jobs.model import HaOptions, Submission, SubmissionExit
 from airflow_provider_ha.jobs.runs import SubmissionView
 from airflow_provider_ha.operators.options import ha_options
 from airflow_provider_ha.submit.repeated import repeated_failure
+from tests.jobs_helpers import MISTAKE
 
 
 NOW = datetime(2013, 1, 1, 12, tzinfo=timezone.utc)
 OPTIONS = HaOptions()
-MISTAKE = Failure(
-    kind=FailureKind.APPLICATION,
-    error_class="KeyError",
-    message="'price'",
-    query="rows",
-    batches={"rows": 4},
-    location="main.py:12 in write",
-)
 OF_THE_SCRIPT = MISTAKE.model_copy(update={"query": None, "batches": {}})
 
 

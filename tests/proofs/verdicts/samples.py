@@ -6,7 +6,6 @@ Spark's kept answers belong to.
 
 from __future__ import annotations
 
-import io
 import tarfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ from pathlib import Path
 from tests.proofs.verdicts.answers import FOLDER, Line
 from tests.releases.corpus import recorded
 from tests.releases.installed import BY_VERSION
-from tests.releases.samples import files_of
+from tests.releases.samples import write_archive
 from tests.releases.shapes import BY_NAME
 
 
@@ -61,13 +60,7 @@ def pack(release: str) -> Path:
     recorded(spark, shapes)
     SAMPLES.mkdir(parents=True, exist_ok=True)
     path = SAMPLES / f"{release}.tar.xz"
-    with tarfile.open(path, "w:xz", preset=9) as archive:
-        for shape in shapes:
-            for name, content in sorted(files_of(spark, shape).items()):
-                member = tarfile.TarInfo(f"{shape.name}/{name}")
-                member.size = len(content)
-                archive.addfile(member, io.BytesIO(content))
-    return path
+    return write_archive(path, spark, shapes)
 
 
 def unpack(release: str, target: Path) -> dict[str, Path]:

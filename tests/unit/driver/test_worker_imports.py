@@ -28,9 +28,9 @@ def started(conf: dict[str, str]) -> list[str]:
 
 
 def test_the_archive_is_added_last_because_the_last_is_searched_first() -> None:
-    shipped = archive_item(Path("/work/a b,c/modules.zip"))
+    shipped = archive_item(Path("/data/a b,c/modules.zip"))
 
-    assert shipped == "file:///work/a%20b%2Cc/modules.zip#spark-ha-modules"
+    assert shipped == "file:///data/a%20b%2Cc/modules.zip#spark-ha-modules"
     assert started({"spark.archives": f"/own.zip#own,{shipped}"}) == ["lib.zip", "spark-ha-modules"]
 
 
