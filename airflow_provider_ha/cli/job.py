@@ -16,10 +16,10 @@ from airflow_provider_ha.jobs.log_place import newest_log
 from airflow_provider_ha.jobs.presence import warning, watched
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.names import check_job_id
+from airflow_provider_ha.recovery.restart import outage_of
 from airflow_provider_ha.submit.client import HaClient, JobClient
 from airflow_provider_ha.submit.job_owner import Acting
 from airflow_provider_ha.submit.losses import Losses, losses_of
-from airflow_provider_ha.submit.restart import outage_of
 
 
 app = typer.Typer(help="Look at jobs, stop and cancel them.", no_args_is_help=True)

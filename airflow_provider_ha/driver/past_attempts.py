@@ -2,7 +2,7 @@
 
 Invariants: a submission is over when its supervisor has proven that all its processes are dead; what cannot be read is
 no proof, so everything of that submission stays. The newest ones stay in any case, for a person who looks for the
-reason of a loss at night, and for the count of attempts (``submit.restart``): no more than *restart_attempts* of them
+reason of a loss at night, and for the count of attempts (``recovery.restart``): no more than *restart_attempts* of them
 can follow each other without a driver that lived. A submission is forgotten only after its directory is gone.
 """
 

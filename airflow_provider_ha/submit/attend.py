@@ -30,12 +30,12 @@ from airflow_provider_ha.jobs.log_place import log_place
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.quarantine import Quarantine, quarantine_op
 from airflow_provider_ha.jobs.recoverable import Action, Sight, judge, look
+from airflow_provider_ha.recovery.restart import Resubmit, decide
 from airflow_provider_ha.submit.cleanup import clean_up
 from airflow_provider_ha.submit.client import HaClient
 from airflow_provider_ha.submit.context import JobContext, who
 from airflow_provider_ha.submit.recovery import recover
 from airflow_provider_ha.submit.requests import SubmittedRun
-from airflow_provider_ha.submit.restart import Resubmit, decide
 
 
 log = logging.getLogger(__name__)

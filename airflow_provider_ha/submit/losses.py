@@ -10,8 +10,8 @@ from airflow_provider_ha.jobs.failures import Failure
 from airflow_provider_ha.jobs.model import HaOptions, JobState
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
-from airflow_provider_ha.submit.repeated import repeated_failure
-from airflow_provider_ha.submit.restart import WITHOUT_A_WORD, Resubmit, decide
+from airflow_provider_ha.recovery.repeated import repeated_failure
+from airflow_provider_ha.recovery.restart import WITHOUT_A_WORD, Resubmit, decide
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

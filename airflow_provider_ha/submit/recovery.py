@@ -10,11 +10,11 @@ from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.model import JobState, Operation, Recovery
 from airflow_provider_ha.jobs.runs import RunView
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.recovery.restart import Decision, GiveUp, Over, Resubmit, decide
 from airflow_provider_ha.submit.context import JobContext, who
 from airflow_provider_ha.submit.intervene import conclude
 from airflow_provider_ha.submit.launch import claim, ensure_submitted, launch
 from airflow_provider_ha.submit.requests import SubmittedRun
-from airflow_provider_ha.submit.restart import Decision, GiveUp, Over, Resubmit, decide
 
 
 log = logging.getLogger(__name__)

@@ -24,14 +24,15 @@ ALLOWED: dict[str, set[str]] = {
     "pointers": {"pointers", "coordination", "storage"},
     "checkpoints": {"checkpoints", "pointers", "coordination", "storage"},
     "jobs": {"jobs", "pointers", "coordination", "storage"},
-    "driver": {"driver", "jobs", "checkpoints", "pointers", "coordination", "storage"},
-    "submit": {"submit", "jobs", "checkpoints", "pointers", "coordination", "storage"},
+    "driver": {"driver", "recovery", "jobs", "checkpoints", "pointers", "coordination", "storage"},
+    "recovery": {"recovery", "jobs", "coordination", "storage"},
+    "submit": {"submit", "recovery", "jobs", "checkpoints", "pointers", "coordination", "storage"},
     "testing": {"testing", "coordination"},
-    "hooks": AIRFLOW_FACING | {"submit", "jobs", "checkpoints", "coordination", "storage"},
-    "operators": AIRFLOW_FACING | {"submit", "jobs", "checkpoints", "coordination", "storage"},
-    "sensors": AIRFLOW_FACING | {"submit", "jobs", "checkpoints", "coordination", "storage"},
-    "triggers": AIRFLOW_FACING | {"submit", "jobs", "checkpoints", "coordination", "storage"},
-    "cli": {"cli", "submit", "jobs", "checkpoints", "pointers", "coordination", "storage"},
+    "hooks": AIRFLOW_FACING | {"submit", "recovery", "jobs", "checkpoints", "coordination", "storage"},
+    "operators": AIRFLOW_FACING | {"submit", "recovery", "jobs", "checkpoints", "coordination", "storage"},
+    "sensors": AIRFLOW_FACING | {"submit", "recovery", "jobs", "checkpoints", "coordination", "storage"},
+    "triggers": AIRFLOW_FACING | {"submit", "recovery", "jobs", "checkpoints", "coordination", "storage"},
+    "cli": {"cli", "submit", "recovery", "jobs", "checkpoints", "pointers", "coordination", "storage"},
 }
 # Foreign library -> modules that may import it at all.
 OWNERS: dict[str, set[str]] = {

@@ -24,7 +24,7 @@ from airflow_provider_ha.jobs.model import (
 )
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
-from airflow_provider_ha.submit.restart import GiveUp, Keep, Over, Resubmit, attempts_used, decide, delay, outage_of
+from airflow_provider_ha.recovery.restart import GiveUp, Keep, Over, Resubmit, attempts_used, decide, delay, outage_of
 from tests.jobs_helpers import MISTAKE
 
 

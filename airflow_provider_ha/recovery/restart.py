@@ -2,7 +2,7 @@
 
 The driver's code is not asked whether it should be started again: a script that is refused writes its run's result,
 and a run with a result is never run again. An error of the application that repeats at the same batch ends the run
-(``submit.repeated``). What is left are losses, and those are counted where the job sets a limit.
+(``recovery.repeated``). What is left are losses, and those are counted where the job sets a limit.
 
 Invariant: a submission that met an outage is no loss of the job, whether storage or ZooKeeper kept it from running the
 script or the script met it later. It counts as no attempt, however often it happens, and only makes the delay grow: a
@@ -24,7 +24,7 @@ from airflow_provider_ha.jobs.failures import Failure
 from airflow_provider_ha.jobs.model import HaOptions, JobState
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
-from airflow_provider_ha.submit.repeated import repeated_failure
+from airflow_provider_ha.recovery.repeated import repeated_failure
 
 
 WITHOUT_A_WORD = "its leadership ended without a word from its supervisor"
