@@ -17,8 +17,8 @@ from airflow_provider_ha.cli.savepoint_target import path_of
 from airflow_provider_ha.cli.session import AsJson, cluster, reported
 from airflow_provider_ha.errors import ConfigurationError, JobStateError, ObjectMissingError
 from airflow_provider_ha.jobs.model import Blob
+from airflow_provider_ha.recovery.conclude import take_lock
 from airflow_provider_ha.submit.client import HaClient
-from airflow_provider_ha.submit.intervene import take_lock
 
 
 def import_archive(

@@ -26,6 +26,7 @@ from airflow_provider_ha.errors import (
     NodeExistsError,
     UnknownJobError,
 )
+from airflow_provider_ha.jobs.job_records import who
 from airflow_provider_ha.jobs.log_place import log_place
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.quarantine import Quarantine, quarantine_op
@@ -33,7 +34,7 @@ from airflow_provider_ha.jobs.recoverable import Action, Sight, judge, look
 from airflow_provider_ha.recovery.restart import Resubmit, decide
 from airflow_provider_ha.submit.cleanup import clean_up
 from airflow_provider_ha.submit.client import HaClient
-from airflow_provider_ha.submit.context import JobContext, who
+from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.submit.recovery import recover
 from airflow_provider_ha.submit.requests import SubmittedRun
 

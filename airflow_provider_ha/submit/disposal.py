@@ -6,8 +6,8 @@ from airflow_provider_ha.checkpoints.retained.savepoints import SavepointStore
 from airflow_provider_ha.errors import LeadershipUnavailableError, OperationFailedError, OutcomeUnknownError
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.model import OperationKind, OperationState
+from airflow_provider_ha.recovery.conclude import take_lock
 from airflow_provider_ha.submit.context import JobContext
-from airflow_provider_ha.submit.intervene import take_lock
 
 
 ANSWER_SECONDS = 60.0

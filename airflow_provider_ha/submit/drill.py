@@ -28,7 +28,8 @@ from airflow_provider_ha.errors import (
     StorageUnavailableError,
 )
 from airflow_provider_ha.jobs.drills import Drill, DrilledQuery, DrillStore
-from airflow_provider_ha.submit.context import JobContext, who
+from airflow_provider_ha.jobs.job_records import who
+from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.submit.cut_proof import ProofOptions, fetch, proof_place, prove_cut
 from airflow_provider_ha.submit.drill_phases import Phases
 from airflow_provider_ha.submit.drill_verdict import Limits, decide

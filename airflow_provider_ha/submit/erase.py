@@ -27,11 +27,11 @@ from airflow_provider_ha.coordination.leases import active
 from airflow_provider_ha.coordination.node_names import is_plain, ours
 from airflow_provider_ha.errors import JobStateError, NodeMissingError, ObjectMissingError, VersionConflictError
 from airflow_provider_ha.jobs.model import Blob
+from airflow_provider_ha.recovery.conclude import take_lock
 from airflow_provider_ha.storage import keys
 from airflow_provider_ha.storage.store import ObjectStore
 from airflow_provider_ha.submit.client import HaClient
 from airflow_provider_ha.submit.context import JobContext
-from airflow_provider_ha.submit.intervene import take_lock
 
 
 log = logging.getLogger(__name__)

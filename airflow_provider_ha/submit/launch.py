@@ -13,22 +13,17 @@ import logging
 import os
 import sys
 
-from airflow_provider_ha.clock import new_id
-from airflow_provider_ha.coordination.coordinator import Check, Create, Op
 from airflow_provider_ha.coordination.records import create_once, read_record
 from airflow_provider_ha.errors import (
     HaError,
-    JobStateError,
-    NodeExistsError,
-    NodeMissingError,
-    OutcomeUnknownError,
-    VersionConflictError,
 )
 from airflow_provider_ha.jobs.driver_spec import SPEC_FILE, DriverSpec
-from airflow_provider_ha.jobs.model import GraphPointer, LeaderInfo, Run, Submission, SubmissionExit
+from airflow_provider_ha.jobs.model import LeaderInfo, Run, Submission, SubmissionExit
 from airflow_provider_ha.jobs.runs import SubmissionView
+from airflow_provider_ha.recovery.claim import claim as claim_submission
+from airflow_provider_ha.recovery.claim import new_submission
 from airflow_provider_ha.redaction import public
-from airflow_provider_ha.submit.context import JobContext, who
+from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.submit.host_lifetime import lifetime_warnings, refuse_short_lived
 from airflow_provider_ha.submit.local import LocalEngine
 
@@ -59,45 +54,17 @@ def ensure_submitted(job: JobContext, run: int, *, by: str) -> int:
             return attempt + 1
 
 
-def claim(
-    job: JobContext, run: int, attempt: int, *, by: str, also: tuple[Op, ...] = (), lost_epoch: int | None = None
-) -> Submission | None:
-    """Create the node of a submission; ``None`` when somebody else has made it, or the run has a result.
+def claim(job: JobContext, run: int, attempt: int, *, by: str, lost_epoch: int | None = None) -> Submission | None:
+    """Create the node of a submission; ``None`` when another one has its number, or the run has a result.
 
-    :param also: Operations of the same transaction.
     :param lost_epoch: Epoch whose loss this recovers.
     :raises LeadershipError: This process does not lead the cluster any more, in whose name it acts.
     :raises ConfigurationError: A driver would not outlive the task on this host; nothing was made.
     :raises JobStateError: The run is live and has no graph pointer: nothing could start it.
     """
     refuse_this_host(job)
-    submission = Submission(
-        attempt=attempt,
-        submission_id=new_id(),
-        requested_by=who(by),
-        engine=job.engine.name,
-        lost_epoch=lost_epoch,
-        created_at=job.clock.now(),
-    )
-    path = job.paths.submission(run, attempt)
-    # Before its node: what was ever acknowledged can be made again from storage alone.
-    job.journal.submission(Run.from_bytes(job.coordinator.get(job.paths.run(run)).data, source="the run"), submission)
-    live = _while_live(job, run)
-    if live is None:
-        return None
-    try:
-        job.commit(live, Create(path, submission.to_bytes()), *also)
-    except (NodeMissingError, VersionConflictError) as error:
-        if error.path != live.path:
-            raise
-        return None  # the run has ended since it was looked at
-    except NodeExistsError:
-        return None
-    except OutcomeUnknownError:
-        # Sent, not answered: ours if and only if our own id is there.
-        found = read_record(job.coordinator, path, Submission)
-        return submission if found is not None and found[0] == submission else None
-    return submission
+    submission = new_submission(job, attempt, by=by, engine=job.engine.name, lost_epoch=lost_epoch)
+    return submission if claim_submission(job, run, submission) else None
 
 
 def refuse_this_host(job: JobContext) -> None:
@@ -107,23 +74,6 @@ def refuse_this_host(job: JobContext) -> None:
     """
     if isinstance(job.engine, LocalEngine):
         refuse_short_lived()
-
-
-def _while_live(job: JobContext, run: int) -> Check | None:
-    """Return the check that the run has no result; ``None`` when it has one.
-
-    A transaction cannot check that a node is absent. The graph pointer can stand for it: it is removed, or given to the
-    next run, with the result. Without this, a recovery decided before a cancel would be submitted after it.
-    """
-    node = job.coordinator.find(job.paths.job_graph)
-    if node is not None and GraphPointer.from_bytes(node.data, source=node.path).run == run:
-        return Check(node.path, node.version)
-    if job.runs.result(run) is None:
-        raise JobStateError(
-            f"run {run} of job {job.job_id!r} has no result, and the job's graph pointer is not its own",
-            next_step="Look at the job with `spark-ha tree`",
-        )
-    return None
 
 
 def launch(job: JobContext, run: Run, submission: Submission) -> None:

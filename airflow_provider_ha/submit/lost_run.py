@@ -19,10 +19,11 @@ from typing import Any, Literal
 from airflow_provider_ha.coordination.coordinator import Op
 from airflow_provider_ha.errors import JobStateError, LeadershipError
 from airflow_provider_ha.jobs import operations
+from airflow_provider_ha.jobs.job_records import who
 from airflow_provider_ha.jobs.model import JobState, Operation, Run, RunResult
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
-from airflow_provider_ha.submit import intervene
-from airflow_provider_ha.submit.context import JobContext, who
+from airflow_provider_ha.recovery import conclude
+from airflow_provider_ha.submit.context import JobContext
 
 
 log = logging.getLogger(__name__)
@@ -91,7 +92,7 @@ def end_lost(job: JobContext, lost: LostRun, result: RunResult, *, also: Sequenc
 
     # The session of a driver that is proven dead may still have to run out.
     linger = job.config.timings.session_timeout if lost.lingering else 0.0
-    with intervene.take_lock(job, lost.number, admit=admit, timeout=intervene.LOCK_SECONDS + linger) as leadership:
+    with conclude.take_lock(job, lost.number, admit=admit, timeout=conclude.LOCK_SECONDS + linger) as leadership:
         admit()  # a driver may have led, and ended the run, between the first look and the grant
         if leadership.epoch != lost.epoch + 1:
             raise JobStateError(f"run {lost.number} of job {job.job_id!r} was led again meanwhile")

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import logging
 
-from airflow_provider_ha.coordination.coordinator import Create, Op
 from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs import operations
-from airflow_provider_ha.jobs.model import JobState, Operation, Recovery
+from airflow_provider_ha.jobs.model import JobState, Operation
 from airflow_provider_ha.jobs.runs import RunView
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.recovery.conclude import conclude
 from airflow_provider_ha.recovery.restart import Decision, GiveUp, Over, Resubmit, decide
-from airflow_provider_ha.submit.context import JobContext, who
-from airflow_provider_ha.submit.intervene import conclude
+from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.submit.launch import claim, ensure_submitted, launch
 from airflow_provider_ha.submit.requests import SubmittedRun
 
@@ -99,14 +98,7 @@ def _decide(job: JobContext, snapshot: JobSnapshot, run: RunView, *, overdue: bo
 
 
 def _resubmit(job: JobContext, run: RunView, decision: Resubmit, by: str) -> bool:
-    number = run.run.number
-    also: tuple[Op, ...] = ()
-    if decision.lost_epoch is not None:
-        recovery = Recovery(
-            lost_epoch=decision.lost_epoch, run=number, attempt=decision.attempt, by=who(by), at=job.clock.now()
-        )
-        also = (Create(job.paths.recovery(decision.lost_epoch), recovery.to_bytes()),)
-    made = claim(job, number, decision.attempt, by=by, also=also, lost_epoch=decision.lost_epoch)
+    made = claim(job, run.run.number, decision.attempt, by=by, lost_epoch=decision.lost_epoch)
     if made is None:
         return False
     launch(job, run.run, made)

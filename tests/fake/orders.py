@@ -20,8 +20,9 @@ from airflow_provider_ha.coordination.coordinator import Create, Delete
 from airflow_provider_ha.errors import JobStateError, LeadershipError
 from airflow_provider_ha.jobs.model import JobState, LeaderInfo, RunResult, StartPoint, Submission
 from airflow_provider_ha.records import Record
-from airflow_provider_ha.submit import intervene, submission
-from airflow_provider_ha.submit.intervene import conclude
+from airflow_provider_ha.recovery import conclude as concluding
+from airflow_provider_ha.recovery.conclude import conclude
+from airflow_provider_ha.submit import submission
 from airflow_provider_ha.submit.recovery import recover
 from airflow_provider_ha.submit.requests import IfLost
 from airflow_provider_ha.submit.stop import stop
@@ -57,7 +58,7 @@ def remembered(kind: type[Record], data: bytes, *, source: str) -> Record:
 @contextmanager
 def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Whoever finds the lock taken says so at once: its wait is in real time."""
-    monkeypatch.setattr(intervene, "LOCK_SECONDS", 0.0)
+    monkeypatch.setattr(concluding, "LOCK_SECONDS", 0.0)
     monkeypatch.setattr(submission, "create_job", lambda *_: None)  # forty reads that find everything there
     monkeypatch.setattr(Record, "from_bytes", classmethod(remembered))
     logging.disable(logging.CRITICAL)  # to format the same lines ten thousand times takes half of the time

@@ -20,8 +20,9 @@ from airflow_provider_ha.coordination.election import Leadership
 from airflow_provider_ha.errors import ConfigurationError, JobStateError, OutcomeUnknownError
 from airflow_provider_ha.jobs.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.model import JobState, OperationState, SubmissionExit, SubmissionStarted
+from airflow_provider_ha.recovery.conclude import conclude, take_lock
 from airflow_provider_ha.submit.context import JobContext
-from airflow_provider_ha.submit.intervene import cancel, conclude, fail, take_lock
+from airflow_provider_ha.submit.intervene import cancel, fail
 from airflow_provider_ha.submit.local import LocalEngine
 from airflow_provider_ha.submit.recovery import recover
 from airflow_provider_ha.testing.waiting import wait_until

@@ -22,9 +22,9 @@ from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.model import HaOptions, JobState, Operation, OperationKind, OperationState, StartKind
 from airflow_provider_ha.jobs.watchers import followed
+from airflow_provider_ha.recovery.conclude import take_lock
 from airflow_provider_ha.submit.client import HaClient
 from airflow_provider_ha.submit.context import JobContext
-from airflow_provider_ha.submit.intervene import take_lock
 from airflow_provider_ha.submit.lost_run import carry_out_cancel, end_lost, lost_run, result_of
 from airflow_provider_ha.submit.recovery import recover
 from airflow_provider_ha.submit.requests import IfLost, RestoreRequest, SubmitRequest

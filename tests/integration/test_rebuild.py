@@ -19,8 +19,8 @@ from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.errors import FencedError, JobStateError, StorageUnavailableError
 from airflow_provider_ha.jobs.model import JobState, RunResult
+from airflow_provider_ha.recovery import conclude
 from airflow_provider_ha.storage.open import open_store
-from airflow_provider_ha.submit import intervene
 from airflow_provider_ha.submit.rebuild import Applied, RebuildPlan, apply, plan_rebuild, rebuild
 from airflow_provider_ha.submit.recovery import recover
 from airflow_provider_ha.submit.tree import read_tree, walk
@@ -100,7 +100,7 @@ def canceled_job(config: HaConfig, coordinator: Coordinator, directory: Path) ->
     """A job that was cancelled before a driver came up."""
     context = job(config, coordinator, "canceled")
     submit(context, directory)
-    intervene.conclude(context, JobState.CANCELED, reason="not wanted", by="test")
+    conclude.conclude(context, JobState.CANCELED, reason="not wanted", by="test")
 
 
 def waiting_job(config: HaConfig, coordinator: Coordinator, directory: Path) -> None:
@@ -175,7 +175,7 @@ def test_an_epoch_that_left_no_trace_does_not_come_again(
     run = submit(context, tmp_path)
     drive(context, run).leadership.release()
     for _ in range(3):
-        last = intervene.take_lock(context, run)
+        last = conclude.take_lock(context, run)
         last.release()
 
     wipe(config, coordinator)
@@ -385,7 +385,7 @@ def test_a_job_that_was_begun_anew_in_the_empty_tree_gets_an_epoch_above_those_o
         last.leadership.release()
     wipe(config, coordinator)
     submit(context, tmp_path, "begun-anew")
-    intervene.take_lock(context, run).release()
+    conclude.take_lock(context, run).release()
     assert coordinator.get(context.paths.epoch).version == 1
 
     planned = plan(config, coordinator)

@@ -12,6 +12,7 @@ from airflow_provider_ha.coordination.coordinator import SetData
 from airflow_provider_ha.driver.housekeeping import Housekeeping
 from airflow_provider_ha.errors import CoordinationError, JobStateError, LeadershipError, OutcomeUnknownError
 from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.recovery import conclude
 from airflow_provider_ha.storage import durable
 from airflow_provider_ha.submit import cleanup, intervene
 from airflow_provider_ha.submit.attend import Outcome
@@ -197,7 +198,7 @@ def test_a_cancel_is_no_way_out_of_a_clean_up(stage: Stage, removals: Removals) 
     before = stage.node(stage.paths.run_result(1))
 
     with pytest.raises(JobStateError, match="no live run"):
-        intervene.conclude(stage.job(), JobState.CANCELED, reason="asked", by="test")
+        conclude.conclude(stage.job(), JobState.CANCELED, reason="asked", by="test")
     with pytest.raises(JobStateError, match="is FINISHED: no cancel"):
         intervene.cancel(stage.job(), operation_id="cancel-1", requested_by="test")
 
@@ -228,7 +229,7 @@ def test_nothing_is_left_of_a_job_that_changed_hands_and_was_canceled(stage: Sta
     stage.drive(driver, attempt=2)
     stage.ensemble.expire(driver)
 
-    intervene.conclude(stage.job(second), JobState.CANCELED, reason="asked", by="test")
+    conclude.conclude(stage.job(second), JobState.CANCELED, reason="asked", by="test")
     left_for_recovery = stage.node(stage.paths.job_graph)
     cleaned = leader.attend(JOB).outcome
     with pytest.raises(LeadershipError):

@@ -1,0 +1,89 @@
+"""One job of one cluster: its nodes, its blobs, and the fence of the process that writes them."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass
+
+from airflow_provider_ha.clock import Clock
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination.coordinator import Coordinator, Op
+from airflow_provider_ha.coordination.leadership import Leadership
+from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
+from airflow_provider_ha.jobs.graph_store import JobGraphStore
+from airflow_provider_ha.jobs.journal import JobJournal
+from airflow_provider_ha.jobs.model import Blob, JobGraph
+from airflow_provider_ha.jobs.runs import RunStore
+from airflow_provider_ha.jobs.snapshot import JobSnapshot, read_snapshot
+from airflow_provider_ha.storage.keys import JobKeys
+from airflow_provider_ha.storage.store import ObjectStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRecords:
+    """One job of one cluster, and the stores that hold it. Owns nothing.
+
+    :param cluster: Leadership of the cluster, for a process that acts as its leader: runs and submissions are made
+        under its epoch, and no more once it is lost.
+    """
+
+    job_id: str
+    config: HaConfig
+    coordinator: Coordinator
+    store: ObjectStore
+    clock: Clock
+    cluster: Leadership | None = None
+
+    @property
+    def paths(self) -> JobPaths:
+        """Nodes of the job in ZooKeeper."""
+        return ClusterPaths(self.config.root, self.config.cluster_id).job(self.job_id)
+
+    @property
+    def keys(self) -> JobKeys:
+        """Keys of the job in storage."""
+        return JobKeys(self.job_id)
+
+    @property
+    def runs(self) -> RunStore:
+        """The job's runs."""
+        return RunStore(self.coordinator, self.paths)
+
+    @property
+    def graphs(self) -> JobGraphStore:
+        """The job's graphs."""
+        return JobGraphStore(self.coordinator, self.store, self.paths)
+
+    @property
+    def journal(self) -> JobJournal:
+        """What storage knows of the job's runs."""
+        return JobJournal(self.store, self.keys)
+
+    def commit(self, *ops: Op) -> list[int]:
+        """Apply *ops* in one transaction, which create what no other process may create under that name.
+
+        :raises LeadershipError: A process that acts as the cluster's leader does not lead it any more; nothing was
+            changed.
+        :raises CoordinationError: As :meth:`Coordinator.commit`.
+        """
+        return self.coordinator.commit(*ops) if self.cluster is None else self.cluster.commit(*ops)
+
+    def snapshot(self) -> JobSnapshot:
+        """Read the job.
+
+        :raises UnknownJobError: There is no such job.
+        """
+        return read_snapshot(self.coordinator, self.paths)
+
+    def graph(self, blob: Blob) -> JobGraph:
+        """Read a job graph from storage; its digest is checked.
+
+        :raises ObjectMissingError: It is not there.
+        """
+        return self.graphs.read_graph(blob)
+
+
+def who(by: str) -> str:
+    """Return *by* with host and process: what the next engineer wants to know."""
+    return f"{by} on {socket.gethostname()} (pid {os.getpid()})"

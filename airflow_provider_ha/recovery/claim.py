@@ -1,0 +1,94 @@
+"""Claiming a submission: of many that want to submit a run again, one does (design, contract 9).
+
+Invariant: the node of a submission is created once, in one transaction with the check that the run is live and the
+newest one, and with the recovery of the lost epoch. The id in the node says whose it is, also when the answer is lost.
+"""
+
+from __future__ import annotations
+
+from airflow_provider_ha.clock import new_id
+from airflow_provider_ha.coordination.coordinator import Check, Create, Op
+from airflow_provider_ha.coordination.records import read_record
+from airflow_provider_ha.errors import (
+    JobStateError,
+    NodeExistsError,
+    NodeMissingError,
+    OutcomeUnknownError,
+    VersionConflictError,
+)
+from airflow_provider_ha.jobs.job_records import JobRecords, who
+from airflow_provider_ha.jobs.model import GraphPointer, Recovery, Run, Submission
+
+
+def new_submission(job: JobRecords, attempt: int, *, by: str, engine: str, lost_epoch: int | None = None) -> Submission:
+    """Return a submission that does not exist yet.
+
+    :param by: Who submits.
+    :param engine: Name of the engine that runs it.
+    :param lost_epoch: Epoch whose loss it recovers.
+    """
+    return Submission(
+        attempt=attempt,
+        submission_id=new_id(),
+        requested_by=who(by),
+        engine=engine,
+        lost_epoch=lost_epoch,
+        created_at=job.clock.now(),
+    )
+
+
+def claim(job: JobRecords, run: int, submission: Submission, *, also: tuple[Op, ...] = ()) -> bool:
+    """Create the node of a submission; ``False`` when another one has its number, or the run has a result.
+
+    Idempotent: called again with the same submission, it says the same.
+
+    :param also: Operations of the same transaction.
+    :raises LeadershipError: This process does not lead the cluster any more, in whose name it acts.
+    :raises JobStateError: The run is live and has no graph pointer: nothing could start it.
+    """
+    path = job.paths.submission(run, submission.attempt)
+    # Before its node: what was ever acknowledged can be made again from storage alone.
+    job.journal.submission(Run.from_bytes(job.coordinator.get(job.paths.run(run)).data, source="the run"), submission)
+    live = _while_live(job, run)
+    if live is None:
+        return False
+    recovery = () if submission.lost_epoch is None else (_recovery(job, run, submission, submission.lost_epoch),)
+    try:
+        job.commit(live, Create(path, submission.to_bytes()), *recovery, *also)
+    except (NodeMissingError, VersionConflictError) as error:
+        if error.path != live.path:
+            raise
+        return False  # the run has ended since it was looked at
+    except (NodeExistsError, OutcomeUnknownError):
+        # Sent, and not answered, or made by an earlier call: ours if and only if our own id is there.
+        found = read_record(job.coordinator, path, Submission)
+        return found is not None and found[0] == submission
+    return True
+
+
+def _recovery(job: JobRecords, run: int, submission: Submission, lost_epoch: int) -> Create:
+    recovery = Recovery(
+        lost_epoch=lost_epoch,
+        run=run,
+        attempt=submission.attempt,
+        by=submission.requested_by,
+        at=submission.created_at,
+    )
+    return Create(job.paths.recovery(lost_epoch), recovery.to_bytes())
+
+
+def _while_live(job: JobRecords, run: int) -> Check | None:
+    """Return the check that the run has no result; ``None`` when it has one.
+
+    A transaction cannot check that a node is absent. The graph pointer can stand for it: it is removed, or given to the
+    next run, with the result. Without this, a recovery decided before a cancel would be submitted after it.
+    """
+    node = job.coordinator.find(job.paths.job_graph)
+    if node is not None and GraphPointer.from_bytes(node.data, source=node.path).run == run:
+        return Check(node.path, node.version)
+    if job.runs.result(run) is None:
+        raise JobStateError(
+            f"run {run} of job {job.job_id!r} has no result, and the job's graph pointer is not its own",
+            next_step="Look at the job with `spark-ha tree`",
+        )
+    return None
