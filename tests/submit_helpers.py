@@ -24,6 +24,11 @@ from airflow_provider_ha.submit.requests import SubmitRequest, SubmittedRun
 from airflow_provider_ha.submit.submission import Prepared, submit_run
 
 
+# So that a lost driver stays lost until the test recovers it.
+NO_RESTART_IN_PLACE = HaOptions(
+    restart_in_place=False, restart_delay=0.05, restart_attempts=2, driver_log_mb=1, driver_log_files=3
+)
+
 JVM = """#!{python}
 import os, subprocess, sys, time
 here = os.path.dirname(os.environ["SPARK_HA_DRIVER_SPEC"])
@@ -125,7 +130,7 @@ def request(
         arguments=["--password", "argument-secret"],
         conf={"spark.hadoop.fs.s3a.secret.key": "conf-secret"},
         env={"STAND_IN": mode, "JOB_TOKEN": "env-secret"},
-        options=options or HaOptions(restart_delay=0.05, restart_attempts=2, driver_log_mb=1, driver_log_files=3),
+        options=options or NO_RESTART_IN_PLACE,
         **values,  # type: ignore[arg-type]
     )
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from airflow_provider_ha.clock import Clock, new_id
 from airflow_provider_ha.config import Timings
-from airflow_provider_ha.coordination.coordinator import Check, Coordinator, Create, Delete, Node, SetData
+from airflow_provider_ha.coordination.coordinator import Check, Coordinator, Create, Delete, Node, Op, SetData
 from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.coordination.paths import Lock
 from airflow_provider_ha.errors import (
@@ -47,6 +47,7 @@ def acquire(
     timeout: float | None,
     stop: threading.Event | None = None,
     admit: Callable[[], None] | None = None,
+    also: Callable[[int], tuple[Op, ...]] | None = None,
 ) -> Leadership:
     """Wait until nobody leads, then lead.
 
@@ -58,10 +59,11 @@ def acquire(
     :param timeout: Seconds to wait; ``None`` waits for ever, also through outages of ZooKeeper; 0 tries once.
     :param stop: Set by another thread to call the wait off; noticed within a heartbeat interval.
     :param admit: Called before each attempt; what it raises ends the wait (the run has a result already).
+    :param also: Returns, for the epoch that would be won, operations of the transaction that grants it.
     :raises LeadershipUnavailableError: Somebody else still leads after *timeout*, or *stop* was set.
     :raises NotConnectedError: ZooKeeper does not answer within *timeout*.
     """
-    candidate = _Candidate(coordinator, lock, timings, clock, describe)
+    candidate = _Candidate(coordinator, lock, timings, clock, describe, also or _nothing)
     try:
         return _wait_for_grant(candidate, timeout, stop, admit)
     except BaseException:
@@ -92,6 +94,10 @@ def _wait_for_grant(
         candidate.changed.wait(min(left, interval))
 
 
+def _nothing(epoch: int) -> tuple[Op, ...]:  # noqa: ARG001  # the interface of ``also``
+    return ()
+
+
 @dataclass
 class _Candidate:
     """One process that wants to lead, and what it remembers between its attempts.
@@ -105,6 +111,7 @@ class _Candidate:
     timings: Timings
     clock: Clock
     describe: Callable[[int], bytes]
+    also: Callable[[int], tuple[Op, ...]] = _nothing
     attempt: bytes = field(default_factory=lambda: new_id().encode())
     changed: threading.Event = field(default_factory=threading.Event)
     information: dict[int, bytes] = field(default_factory=dict)
@@ -152,6 +159,7 @@ class _Candidate:
                 Check(self.lock.epoch, epoch.version),
                 SetData(self.lock.epoch, self.attempt, epoch.version),
                 Create(self.lock.leader, self._information(epoch.version + 1), ephemeral=True),
+                *self.also(epoch.version + 1),
             )
         except (NodeExistsError, VersionConflictError):
             _log.debug("somebody else was faster, or an earlier attempt of ours was applied late")

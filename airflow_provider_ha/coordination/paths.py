@@ -191,6 +191,10 @@ class JobPaths:
         """What the engine said when it took the submission (process id, host)."""
         return f"{self.submission(number, attempt)}/started"
 
+    def submission_led(self, number: int, attempt: int) -> str:
+        """Which process of the submission has led; made in the transaction that grants the leadership."""
+        return f"{self.submission(number, attempt)}/led"
+
     def submission_exit(self, number: int, attempt: int) -> str:
         """How the submission's processes ended; written by their supervisor after all of them are dead."""
         return f"{self.submission(number, attempt)}/exit"

@@ -1,7 +1,8 @@
-"""What a supervisor says once every process of its driver is dead, and what it cleans up afterwards.
+"""What a supervisor reports once every process of its driver is dead, and what it cleans up afterwards.
 
 Order is everything (design, contract 10): the dead session ends first, then an open cancel is carried out, then the
-exit is written. A reader of the exit takes the job, and must not find it led by the dead.
+exit is written, with the claim of the next attempt where that is due (``driver.in_place``). A reader of the exit takes
+the job, and must not find it led by the dead.
 """
 
 from __future__ import annotations
@@ -10,35 +11,51 @@ import logging
 import os
 import time
 from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
 
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
-from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.coordination.records import create_once
 from airflow_provider_ha.coordination.session_close import close_session
 from airflow_provider_ha.driver import after_death
 from airflow_provider_ha.driver.exit_codes import ExitCode
 from airflow_provider_ha.driver.failure import read_code, read_details, read_failure
+from airflow_provider_ha.driver.in_place import RestartInPlace, records_of
 from airflow_provider_ha.driver.processes import Death
 from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.jobs.driver_log import last_lines
 from airflow_provider_ha.jobs.driver_spec import DriverSpec, read_secrets, read_session
 from airflow_provider_ha.jobs.failures import MESSAGE_LIMIT, Failure, FailureKind
-from airflow_provider_ha.jobs.model import SubmissionExit
+from airflow_provider_ha.jobs.model import Submission, SubmissionExit
 from airflow_provider_ha.redaction import public, remember
 
 
 log = logging.getLogger("airflow_provider_ha.supervisor")
 
-REPORT_SECONDS = 3600.0  # how long a supervisor tries to write the exit while ZooKeeper is away
+REPORT_SECONDS = 24 * 3600.0  # how long a supervisor tries to write the exit while ZooKeeper is away
 
 
-def report(spec: DriverSpec, death: Death, *, stopped: Callable[[], bool]) -> bool:
-    """End the dead session, then write the exit. Returns whether it is written.
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """An exit that is written.
+
+    :param claimed: The next attempt of the run, claimed in the same transaction for this supervisor.
+    """
+
+    claimed: Submission | None = None
+
+
+def report(
+    spec: DriverSpec, death: Death, *, restart: RestartInPlace | None, stopped: Callable[[], bool]
+) -> Reported | None:
+    """End the dead session, then write the exit, with the next attempt where that is due at once.
 
     Stopped while ZooKeeper does not answer, it gives up: everything is dead, and the session runs out by itself.
 
+    :param restart: How the run is started again; ``None`` when this supervisor does not do that.
     :param stopped: Whether the supervisor was asked to stop.
+    :returns: ``None`` when the exit could not be written.
     """
     end = time.monotonic() + REPORT_SECONDS
     pause = 0.2
@@ -46,17 +63,17 @@ def report(spec: DriverSpec, death: Death, *, stopped: Callable[[], bool]) -> bo
         try:
             _end_session(spec)
             after_death.carry_out_cancel(spec)
-            _write_exit(spec, death)
+            reported = _write_exit(spec, death, restart)
         except HaError as error:  # noqa: PERF203  # a retry is a try in a loop
             if not error.retryable or stopped() or time.monotonic() > end:
                 log.exception("the exit of the submission could not be written")
-                return False
+                return None
             log.warning("ZooKeeper does not answer, trying again in %.1f s: %s", pause, error)
             time.sleep(pause)
             pause = min(pause * 2, 5.0)
         else:
             spec.session.unlink(missing_ok=True)
-            return True
+            return reported
 
 
 def clean_up(spec: DriverSpec) -> None:
@@ -77,8 +94,7 @@ def _end_session(spec: DriverSpec) -> None:
         log.info("session 0x%x of the dead driver: %s", credentials.session_id, "ended" if closed else "not ended")
 
 
-def _write_exit(spec: DriverSpec, death: Death) -> None:
-    paths = ClusterPaths(spec.config.root, spec.config.cluster_id).job(spec.job_id)
+def _write_exit(spec: DriverSpec, death: Death, restart: RestartInPlace | None) -> Reported:
     told = read_failure(spec.directory)
     record = SubmissionExit(
         code=death.code,
@@ -91,11 +107,12 @@ def _write_exit(spec: DriverSpec, death: Death) -> None:
         ran=spec.running.exists(),
         at=SystemClock().now(),
     )
-    coordinator = KazooCoordinator.connect(spec.config)
-    try:
-        create_once(coordinator, paths.submission_exit(spec.run, spec.attempt), record)
-    finally:
-        coordinator.close()
+    with closing(KazooCoordinator.connect(spec.config)) as coordinator:
+        job = records_of(spec, coordinator)
+        claimed = None if restart is None else restart.claim_with_exit(job, record)
+        if claimed is None:
+            create_once(coordinator, job.paths.submission_exit(spec.run, spec.attempt), record)
+    return Reported(claimed)
 
 
 def _failure(spec: DriverSpec, reason: str | None) -> Failure | None:

@@ -1,7 +1,8 @@
 """Becoming the leader of the run that this process was submitted for, or finding out that it may not.
 
 Only the newest submission of a run without a result may lead, and only while the job's graph pointer belongs to that
-run: this is what keeps a run that is over, or a driver that was given up, from coming back.
+run: this is what keeps a run that is over, or a driver that was given up, from coming back. And a submission leads
+once: a process that a cluster manager relaunches for it would lead without having been claimed as a recovery.
 """
 
 from __future__ import annotations
@@ -10,15 +11,16 @@ import os
 import socket
 from dataclasses import dataclass
 
-from airflow_provider_ha.clock import Clock
+from airflow_provider_ha.clock import Clock, new_id
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
-from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Op
 from airflow_provider_ha.coordination.election import Leadership, acquire
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
+from airflow_provider_ha.coordination.records import read_record
 from airflow_provider_ha.errors import JobStateError, NotConnectedError
 from airflow_provider_ha.jobs.driver_spec import DriverSpec, write_private, write_session
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
-from airflow_provider_ha.jobs.model import GraphPointer, JobGraph, LeaderInfo, Run
+from airflow_provider_ha.jobs.model import GraphPointer, JobGraph, LeaderInfo, Run, SubmissionLed
 from airflow_provider_ha.jobs.runs import RunStore, RunView
 from airflow_provider_ha.storage.open import open_store
 from airflow_provider_ha.storage.outage import outages
@@ -26,6 +28,7 @@ from airflow_provider_ha.storage.store import ObjectStore
 
 
 CONNECT_SECONDS = 60.0
+PROCESS = new_id()  # of this process: process ids come again
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,15 @@ def lead(spec: DriverSpec, clock: Clock) -> Led:
     store = open_store(spec.config)
     paths = ClusterPaths(spec.config.root, spec.config.cluster_id).job(spec.job_id)
     runs, graphs = RunStore(coordinator, paths), JobGraphStore(coordinator, store, paths)
+    led = paths.submission_led(spec.run, spec.attempt)
+
+    def admit() -> None:
+        check_admission(runs.get(spec.run), graphs.pointer(), spec.attempt)
+        check_first_lead(read_record(coordinator, led, SubmissionLed))
+
+    def also(epoch: int) -> tuple[Op, ...]:
+        return (Create(led, led_record(epoch, clock).to_bytes()),)
+
     leadership = acquire(
         coordinator,
         paths,
@@ -65,7 +77,8 @@ def lead(spec: DriverSpec, clock: Clock) -> Led:
         clock=clock,
         describe=lambda epoch: leader_info(spec, epoch, clock).to_bytes(),
         timeout=None,
-        admit=lambda: check_admission(runs.get(spec.run), graphs.pointer(), spec.attempt),
+        admit=admit,
+        also=also,
     )
     if coordinator.session not in (None, session):
         # The first session ended while the lock was waited for; the supervisor has to close the one that leads.
@@ -88,6 +101,27 @@ def check_admission(view: RunView, pointer: GraphPointer | None, attempt: int) -
         raise JobStateError(f"submission {attempt} of run {number} is not the newest one ({found})")
     if pointer is None or pointer.run != number:
         raise JobStateError(f"the job's graph pointer is {pointer and pointer.run}, not that of run {number}")
+
+
+def check_first_lead(found: tuple[SubmissionLed, int] | None) -> None:
+    """Refuse a submission that has led before. Pure.
+
+    That holds for this very process as well: its session ended between the grant and the answer to it.
+
+    :param found: What says so, and its version.
+    :raises JobStateError: It has.
+    """
+    if found is not None:
+        led = found[0]
+        raise JobStateError(
+            f"this submission has led epoch {led.epoch} already, as pid {led.pid} on {led.host}",
+            next_step="Let the job be recovered as a new attempt: nothing else may start a driver again",
+        )
+
+
+def led_record(epoch: int, clock: Clock) -> SubmissionLed:
+    """Return what this process leaves when it is granted the leadership."""
+    return SubmissionLed(process=PROCESS, epoch=epoch, host=socket.gethostname(), pid=os.getpid(), at=clock.now())
 
 
 def leader_info(spec: DriverSpec, epoch: int, clock: Clock) -> LeaderInfo:

@@ -28,6 +28,7 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _LIBC = ctypes.CDLL(None, use_errno=True)  # loaded before any fork: the child may not load libraries
 
+END_SIGNALS = (signal.SIGTERM, signal.SIGINT)  # which ask a supervisor to end; it obeys them after its work
 _KILL_INTERVAL = 0.02
 _REMIND_SECONDS = 10.0
 

@@ -6,8 +6,8 @@
 2. kill every process that is left, until there is none
 3. end the dead driver's ZooKeeper session, so that nobody waits for its timeout
 4. carry out a cancel, when one is open (``driver.after_death``)
-5. write ``SubmissionExit`` (``driver.exit_report``)
-6. clean up after a run that is over
+5. write ``SubmissionExit`` (``driver.exit_report``), with the claim of the next attempt where no delay is due
+6. clean up after a run that is over, or become the supervisor of the next attempt (``driver.next_attempt``)
 
 Nobody may read an exit while a process of the submission can still write. When the supervisor itself is killed, the JVM
 dies with it, the driver's Python follows (``driver.watchdog``), and there is no exit: the session then runs out by
@@ -28,13 +28,13 @@ from pathlib import Path
 
 from airflow_provider_ha.driver import spark_submit
 from airflow_provider_ha.driver.log_rotation import rotate_log
-from airflow_provider_ha.driver.processes import Death, DeathWatch, ProcessTree, become_subreaper
+from airflow_provider_ha.driver.processes import END_SIGNALS, Death, DeathWatch, ProcessTree, become_subreaper
 from airflow_provider_ha.driver.room import require_room
 from airflow_provider_ha.driver.supervisor_lock import lock_directory
 from airflow_provider_ha.errors import ConfigurationError, HaError, StorageUnavailableError
 from airflow_provider_ha.jobs.artifacts import fetch_application
 from airflow_provider_ha.jobs.driver_spec import DriverSpec, write_private
-from airflow_provider_ha.jobs.model import JobGraph
+from airflow_provider_ha.jobs.model import NOT_LAUNCHED, JobGraph
 from airflow_provider_ha.redaction import remember, secret_values, secrets_of
 from airflow_provider_ha.storage.blobs import get_blob
 from airflow_provider_ha.storage.open import open_store
@@ -43,7 +43,6 @@ from airflow_provider_ha.storage.outage import is_outage
 
 log = logging.getLogger("airflow_provider_ha.supervisor")
 
-NOT_STARTED = 70  # EX_SOFTWARE: there was never a driver
 REFUSED = 75  # EX_TEMPFAIL, of the supervisor itself: nothing was started and nothing is reported
 ORDERLY_SECONDS = 30.0  # how long the JVM may clean up after an orderly end of the driver's Python
 POLL_SECONDS = 0.02
@@ -69,11 +68,26 @@ def main(arguments: list[str]) -> int:
         death = run(spec, stop)
     spec.forget()  # no driver is left that could read it
     log.info("all processes are dead: %s (exit code %d, pids %s)", death.reason, death.code, list(death.pids))
-    stop.raised = 0  # that one was obeyed; another one means: do not wait for ZooKeeper any longer
-    from airflow_provider_ha.driver import exit_report  # noqa: PLC0415  # see _import_the_end
+    asked, stop.raised = bool(stop.raised), 0  # obeyed; another signal means: do not wait for ZooKeeper any longer
+    return _end(spec, death, stop, asked=asked)
 
-    if not exit_report.report(spec, death, stopped=lambda: bool(stop.raised)):
+
+def _end(spec: DriverSpec, death: Death, stop: _StopFlag, *, asked: bool) -> int:
+    """Report the end of the driver, then clean up or start the next attempt; returns the exit code.
+
+    :param asked: Whether this process was asked to end: its host goes away, so that it restarts nothing.
+    """
+    from airflow_provider_ha.driver import exit_report, in_place, next_attempt  # noqa: PLC0415  # see _import_the_end
+
+    def stopped() -> bool:
+        return bool(stop.raised)
+
+    restart = None if asked else in_place.RestartInPlace(spec)
+    reported = exit_report.report(spec, death, restart=restart, stopped=stopped)
+    if reported is None:
         return 1
+    if restart is not None:
+        next_attempt.follow(restart, spec, reported.claimed, stopped=stopped)
     exit_report.clean_up(spec)
     return 0
 
@@ -93,7 +107,7 @@ def run(spec: DriverSpec, stop: _StopFlag) -> Death:
         reason = f"the supervisor failed: {error!r}"
         log.exception("the supervisor failed")
     pids = tree.kill()
-    return Death(tree.code if tree.code is not None else NOT_STARTED, pids, reason)
+    return Death(tree.code if tree.code is not None else NOT_LAUNCHED, pids, reason)
 
 
 def start(spec: DriverSpec) -> ProcessTree:
@@ -121,7 +135,7 @@ def start(spec: DriverSpec) -> ProcessTree:
 
 def _import_the_end() -> None:
     """Import what only the end of a driver needs, while the JVM starts: before it, a recovery waited 0.1 s for that."""
-    from airflow_provider_ha.driver import exit_report  # noqa: F401, PLC0415  # the reason is above
+    from airflow_provider_ha.driver import exit_report, next_attempt  # noqa: F401, PLC0415  # the reason is above
 
 
 def watch(tree: ProcessTree, spec: DriverSpec, stop: _StopFlag) -> str:
@@ -160,7 +174,7 @@ def _await_jvm(tree: ProcessTree) -> None:
 def _not_started(error: Exception) -> Death:
     """Return the end of a submission without a driver: its watchers have to read of it, for each kind of error."""
     outage = error.retryable if isinstance(error, HaError) else is_outage(error)
-    return Death(NOT_STARTED, (), f"the driver could not be started: {error}", outage=outage)
+    return Death(NOT_LAUNCHED, (), f"the driver could not be started: {error}", outage=outage)
 
 
 class _StopFlag:
@@ -168,8 +182,10 @@ class _StopFlag:
 
     def __init__(self) -> None:
         self.raised = 0
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in END_SIGNALS:
             signal.signal(number, self._raise)
+        # Blocked by the supervisor of the attempt before, which this process was (``driver.next_attempt``).
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, END_SIGNALS)
 
     def _raise(self, number: int, _frame: object) -> None:
         self.raised = number

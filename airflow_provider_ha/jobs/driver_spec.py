@@ -21,10 +21,13 @@ from airflow_provider_ha.coordination.coordinator import SessionCredentials
 from airflow_provider_ha.errors import ConfigurationError, RecordCorruptError
 from airflow_provider_ha.jobs.model import Blob
 from airflow_provider_ha.records import Model
+from airflow_provider_ha.storage.keys import JobKeys
 
 
 SPEC_VARIABLE = "SPARK_HA_DRIVER_SPEC"  # path of the spec file, in the environment of supervisor and driver
 SUBMISSION_VARIABLE = "SPARK_HA_SUBMISSION_ID"  # our own id, so that a lost answer is found instead of resubmitted
+
+SUPERVISOR_MODULE = "airflow_provider_ha.driver.supervisor"  # its program: ``python -m``
 
 SPEC_FILE = "driver.json"
 LOG_FILE = "driver.log"
@@ -104,6 +107,13 @@ class DriverSpec(Model):
     def supervisor_log(self) -> Path:
         """What the supervisor prints."""
         return self.directory / "supervisor.log"
+
+    def of_next(self, attempt: int, submission_id: str) -> DriverSpec:
+        """Return the spec of another submission of the same run on this host."""
+        directory = self.config.work_path / JobKeys(self.job_id).application(self.run, attempt)
+        return self.model_copy(
+            update={"attempt": attempt, "submission_id": submission_id, "directory": directory},
+        )
 
     def write(self) -> Path:
         """Write the spec to its file, complete or not at all, readable by its owner only. Returns the file."""

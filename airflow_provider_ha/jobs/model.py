@@ -69,6 +69,8 @@ class HaOptions(Model):
         are proven dead.
     :param restart_delay_max: Upper bound of the delay in seconds.
     :param restart_reset_after: Seconds of life after which the counter of attempts begins again.
+    :param restart_in_place: Whether the supervisor of a lost driver starts the next attempt on its host. Without it, a
+        waiting task or the cluster leader does, on a host of theirs.
     :param application_failures: How often the same error of the application at the same batch ends the run; -1 for
         never.
     :param application_failure_period: Seconds that have to lie between the first and the last of these at least.
@@ -92,6 +94,7 @@ class HaOptions(Model):
     restart_delay: float = Field(default=1.0, ge=0)
     restart_delay_max: float = Field(default=60.0, ge=0)
     restart_reset_after: float = Field(default=600.0, ge=0)
+    restart_in_place: bool = True
     application_failures: int = Field(default=3)
     application_failure_period: float = Field(default=600.0, ge=0)
     application_delay: float = Field(default=10.0, ge=0)
@@ -294,6 +297,24 @@ class SubmissionStarted(Record):
     boot: str = ""
     pid_namespace: str = ""
     uid: int | None = None
+
+
+class SubmissionLed(Record):
+    """``runs/<n>/submissions/<k>/led``: a submission leads once, in one process; a relaunch of it is refused.
+
+    :param process: Made up by the process that led.
+    """
+
+    kind: ClassVar[str] = "submission-led"
+
+    process: str
+    epoch: int
+    host: str
+    pid: int
+    at: datetime
+
+
+NOT_LAUNCHED = 70  # EX_SOFTWARE, as the exit code of a submission that never had a driver
 
 
 class SubmissionExit(Record):

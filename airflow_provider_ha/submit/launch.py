@@ -18,7 +18,7 @@ from airflow_provider_ha.errors import (
     HaError,
 )
 from airflow_provider_ha.jobs.driver_spec import SPEC_FILE, DriverSpec
-from airflow_provider_ha.jobs.model import LeaderInfo, Run, Submission, SubmissionExit
+from airflow_provider_ha.jobs.model import NOT_LAUNCHED, LeaderInfo, Run, Submission, SubmissionExit
 from airflow_provider_ha.jobs.runs import SubmissionView
 from airflow_provider_ha.recovery.claim import claim as claim_submission
 from airflow_provider_ha.recovery.claim import new_submission
@@ -30,7 +30,6 @@ from airflow_provider_ha.submit.local import LocalEngine
 
 log = logging.getLogger(__name__)
 
-NOT_LAUNCHED = 70  # EX_SOFTWARE
 _POLL_SECONDS = 0.2
 
 

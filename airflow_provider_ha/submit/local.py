@@ -14,16 +14,15 @@ from pathlib import Path
 import psutil
 
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.jobs.driver_spec import OWNER_ONLY, SUBMISSION_VARIABLE, DriverSpec
+from airflow_provider_ha.jobs.driver_spec import OWNER_ONLY, SUBMISSION_VARIABLE, SUPERVISOR_MODULE, DriverSpec
 from airflow_provider_ha.jobs.model import SubmissionStarted
+from airflow_provider_ha.jobs.this_host import boot_id, pid_namespace, sees_processes_of_others, started_here
 from airflow_provider_ha.storage.durable import make_directories
 from airflow_provider_ha.storage.outage import is_outage, unavailable
-from airflow_provider_ha.submit.this_host import boot_id, pid_namespace, sees_processes_of_others
 
 
 log = logging.getLogger(__name__)
 
-SUPERVISOR_MODULE = "airflow_provider_ha.driver.supervisor"
 # A process that begins or ends may be closed to every look for a moment, also to its own user.
 _TRANSIENT_SECONDS, _LOOK_SECONDS = 0.5, 0.05
 _CLOCK_SECONDS = 60.0  # by which the clock may be set between two looks at one process
@@ -79,7 +78,7 @@ class LocalEngine:
             )
         finally:
             os.close(output)
-        started = _started(psutil.Process(process.pid), spec.driver_log)
+        started = started_here(psutil.Process(process.pid), spec.driver_log)
         # Reaped by a thread: in a long-lived caller (a triggerer, a test) a dead supervisor must not look alive.
         threading.Thread(target=process.wait, name=f"reap-{process.pid}", daemon=True).start()
         log.info("started supervisor %d of %s run %d attempt %d", process.pid, spec.job_id, spec.run, spec.attempt)
@@ -91,7 +90,7 @@ class LocalEngine:
             try:
                 arguments = process.cmdline()
                 if SUPERVISOR_MODULE in arguments:
-                    return _started(process, Path(arguments[-1]).with_name("driver.log"))
+                    return started_here(process, Path(arguments[-1]).with_name("driver.log"))
             except (psutil.NoSuchProcess, psutil.AccessDenied):  # noqa: PERF203  # each process may vanish
                 continue
         return None
@@ -143,18 +142,6 @@ def _processes_of(submission_id: str) -> Iterator[psutil.Process]:
                 yield process
         except (psutil.NoSuchProcess, psutil.AccessDenied, OSError):  # noqa: PERF203  # each process may vanish
             continue  # another user's, or gone: not to be adopted
-
-
-def _started(process: psutil.Process, driver_log: Path) -> SubmissionStarted:
-    return SubmissionStarted(
-        host=socket.gethostname(),
-        pid=process.pid,
-        process_started=process.create_time(),
-        log=str(driver_log),
-        boot=boot_id(),
-        pid_namespace=pid_namespace(),
-        uid=process.uids().real,
-    )
 
 
 def host_environment() -> dict[str, str]:

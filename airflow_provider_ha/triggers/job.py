@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
@@ -96,6 +97,7 @@ class SparkHaJobTrigger(SparkHaTrigger):
         self._created = time.monotonic()
         self._led = self._created
         self._loss: Loss | None = None
+        self._seen: int | None = None
 
     def kwargs(self) -> dict[str, Any]:
         """Return the keyword arguments, as plain JSON."""
@@ -132,6 +134,7 @@ class SparkHaJobTrigger(SparkHaTrigger):
         view = snapshot.run
         if view is not None and view.run.number > self.number:
             return superseded_event(self.job_id, self._own_run(client))
+        self._tell_restarts(view)
         event = run_event(snapshot, run=self.number, wait_for=self.wait_for)
         if event is None:
             self._loss = None
@@ -155,6 +158,16 @@ class SparkHaJobTrigger(SparkHaTrigger):
             return None
         reason = f"nobody has led for {self.start_timeout:.0f} s"
         return {"status": "recover", "reason": reason, **run_facts(snapshot, snapshot.run)}
+
+    def _tell_restarts(self, view: RunView | None) -> None:
+        """Log the attempts that were lost and followed by another since the last look: the task log is read first."""
+        newest = view.newest if view is not None else None
+        if view is None or newest is None or view.run.number != self.number:
+            return
+        if self._seen is not None:
+            for sentence in restarts_since(view, self._seen):
+                self.log.warning("%s", sentence)
+        self._seen = newest.submission.attempt
 
     def _own_run(self, client: HaClient) -> RunView:
         paths = ClusterPaths(client.config.root, client.config.cluster_id).job(self.job_id)
@@ -198,6 +211,21 @@ def run_event(snapshot: JobSnapshot, *, run: int, wait_for: str) -> Event | None
     if wait_for == RUNNING and leads(snapshot) and snapshot.state is JobState.RUNNING:
         return {"status": "running", "state": JobState.RUNNING.value, **facts}
     return None
+
+
+def restarts_since(view: RunView, attempt: int) -> list[str]:
+    """Return for people what became of the attempts from *attempt* on that another one has followed. Pure."""
+    sentences = []
+    for lost, following in pairwise(view.submissions):
+        if lost.submission.attempt < attempt:
+            continue
+        reason = lost.exit.reason if lost.exit is not None else "its leader is gone"
+        last = f" The last lines of its log:\n{lost.exit.last_lines}" if lost.exit and lost.exit.last_lines else ""
+        sentences.append(
+            f"The driver of run {view.run.number} was lost: {reason}. Attempt {following.submission.attempt} was "
+            f"submitted by {following.submission.requested_by}.{last}"
+        )
+    return sentences
 
 
 def _proven_dead(snapshot: JobSnapshot) -> bool:

@@ -17,9 +17,9 @@ import pytest
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.jobs.driver_spec import SUBMISSION_VARIABLE
 from airflow_provider_ha.jobs.model import SubmissionStarted
+from airflow_provider_ha.jobs.this_host import boot_id, pid_namespace, started_here
 from airflow_provider_ha.submit import local
 from airflow_provider_ha.submit.local import LocalEngine
-from airflow_provider_ha.submit.this_host import boot_id, pid_namespace
 from airflow_provider_ha.testing.waiting import wait_until
 
 
@@ -43,7 +43,7 @@ def process(submission_id: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def record(process: subprocess.Popen[bytes]) -> SubmissionStarted:
-    return local._started(psutil.Process(process.pid), Path("driver.log"))
+    return started_here(psutil.Process(process.pid), Path("driver.log"))
 
 
 def as_nobody(submission_id: str, started: SubmissionStarted) -> bool:

@@ -28,9 +28,13 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         if calls.count("session") == 1:
             raise NotConnectedError("nobody answers")
 
+    def write_exit(spec: object, death: Death, restart: object) -> exit_report.Reported:
+        calls.append("exit")
+        return exit_report.Reported()
+
     monkeypatch.setattr(exit_report, "_end_session", end_session)
     monkeypatch.setattr(after_death, "carry_out_cancel", lambda spec: calls.append("cancel"))
-    monkeypatch.setattr(exit_report, "_write_exit", lambda spec, death: calls.append("exit"))
+    monkeypatch.setattr(exit_report, "_write_exit", write_exit)
     monkeypatch.setattr("airflow_provider_ha.driver.exit_report.time.sleep", lambda seconds: None)
     return calls
 
@@ -52,6 +56,6 @@ def test_the_dead_session_is_ended_before_the_exit_is_written(done: list[str], t
     """Who reads the exit takes the job, and must not find it led by the dead. With real processes that shows seldom."""
     spec = SimpleNamespace(session=tmp_path / "session")
 
-    assert exit_report.report(spec, DEATH, stopped=lambda: False)  # type: ignore[arg-type]
+    assert exit_report.report(spec, DEATH, restart=None, stopped=lambda: False)  # type: ignore[arg-type]
 
     assert done == ["session", "session", "cancel", "exit"]

@@ -6,7 +6,12 @@ Two containers with the network of their host share its name and not its process
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
+
+import psutil
+
+from airflow_provider_ha.jobs.model import SubmissionStarted
 
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -33,3 +38,16 @@ def pid_namespace() -> str:
 def sees_processes_of_others() -> bool:
     """Whether processes of other users are listed; a ``/proc`` that is mounted with ``hidepid=2`` leaves them out."""
     return os.geteuid() == 0 or _FIRST.exists()
+
+
+def started_here(process: psutil.Process, driver_log: Path) -> SubmissionStarted:
+    """Return the record of a submission whose supervisor is *process* of this host."""
+    return SubmissionStarted(
+        host=socket.gethostname(),
+        pid=process.pid,
+        process_started=process.create_time(),
+        log=str(driver_log),
+        boot=boot_id(),
+        pid_namespace=pid_namespace(),
+        uid=process.uids().real,
+    )

@@ -1,0 +1,177 @@
+"""Restart in place: the supervisor of a lost driver claims the next attempt of the run, and becomes its supervisor.
+
+It has the proof of death, the graph and the spec, so the loss of a driver needs neither Airflow nor a cluster leader.
+They recover what has lost its host, and compete for what a supervisor waits with: the claim decides (contract 9).
+
+Invariants:
+
+- Where the restart strategy wants no delay, exit and next submission are one transaction: no other process sees a loss
+  that it should act on.
+- Where it wants one, the exit is written first and the delay is waited out before the claim. A cancel, a stop or a new
+  run that comes meanwhile ends the run or takes it over, and the claim fails (``recovery.claim``).
+- A supervisor that was asked to end (SIGTERM) restarts nothing: its host goes away.
+- Only the newest attempt of the newest run is restarted, and only by its own supervisor.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+
+from airflow_provider_ha.clock import SystemClock
+from airflow_provider_ha.coordination._kazoo import KazooCoordinator
+from airflow_provider_ha.coordination.coordinator import Coordinator, Create
+from airflow_provider_ha.errors import CoordinationError, HaError, JobStateError, LeadershipUnavailableError
+from airflow_provider_ha.jobs import operations
+from airflow_provider_ha.jobs.driver_spec import DriverSpec
+from airflow_provider_ha.jobs.job_records import JobRecords
+from airflow_provider_ha.jobs.model import HaOptions, JobState, Operation, Submission, SubmissionExit
+from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.recovery.claim import claim, new_submission
+from airflow_provider_ha.recovery.conclude import conclude
+from airflow_provider_ha.recovery.restart import Decision, GiveUp, Resubmit, decide
+from airflow_provider_ha.storage.open import open_store
+
+
+log = logging.getLogger("airflow_provider_ha.supervisor")
+
+BY = "the supervisor of the lost driver"
+POLL_SECONDS = 1.0  # longest pause between two looks at a run that waits for its next attempt
+GIVE_UP_SECONDS = 24 * 3600.0  # how long neither ZooKeeper nor storage may answer before the loss is left to others
+
+
+class RestartInPlace:
+    """The next attempt of one lost submission. Remembers what it claims, so that a claim can be repeated.
+
+    :param spec: The submission that was lost.
+    """
+
+    def __init__(self, spec: DriverSpec) -> None:
+        self._spec = spec
+        self._wanted: Submission | None = None
+
+    def claim_with_exit(self, job: JobRecords, record: SubmissionExit) -> Submission | None:
+        """Write the exit and claim the next attempt in one transaction; ``None`` when the exit is to be written alone.
+
+        :param record: The exit of the lost submission.
+        :raises CoordinationError: Whether it was done is not known: call again.
+        """
+        exit_of_lost = Create(job.paths.submission_exit(self._spec.run, self._spec.attempt), record.to_bytes())
+        try:
+            if self._wanted is None:
+                seen = with_exit(job.snapshot(), self._spec, record)
+                decision = None if seen is None else self._decide(job, seen)
+                if seen is None or not isinstance(decision, Resubmit) or decision.after > 0:
+                    return None
+                self._want(job, seen, decision)
+            return self._claim(job, exit_of_lost)
+        except HaError as error:
+            if error.retryable and isinstance(error, CoordinationError):
+                raise
+            log.warning("no restart together with the exit: %s", error)
+            return None
+
+    def await_turn(self, *, stopped: Callable[[], bool]) -> Submission | None:
+        """Wait for the delay of the restart strategy, then claim the next attempt.
+
+        Ends the run where the strategy gives it up, or a cancel of it is open.
+
+        :param stopped: Whether the supervisor was asked to end.
+        :returns: ``None`` when there is nothing to start here (any more).
+        """
+        end = time.monotonic() + GIVE_UP_SECONDS
+        while not stopped() and time.monotonic() < end:
+            try:
+                with closing(KazooCoordinator.connect(self._spec.config)) as coordinator:
+                    return self._await_turn(records_of(self._spec, coordinator), stopped)
+            except HaError as error:  # noqa: PERF203  # a retry is a try in a loop
+                if not error.retryable:
+                    log.exception("the run is not started again here")
+                    return None
+                log.warning("the run cannot be started again yet: %s", error)
+                time.sleep(POLL_SECONDS)
+        return None
+
+    def _await_turn(self, job: JobRecords, stopped: Callable[[], bool]) -> Submission | None:
+        if self._wanted is not None:  # an answer was lost
+            return self._claim(job)
+        while not stopped():
+            snapshot = job.snapshot()
+            if not is_newest(snapshot, self._spec):
+                return None
+            decision = self._decide(job, snapshot)
+            if not isinstance(decision, GiveUp | Resubmit):
+                return None
+            left = decision.after if isinstance(decision, Resubmit) else 0.0
+            if left > 0:
+                time.sleep(min(left, POLL_SECONDS))
+            elif isinstance(decision, GiveUp):
+                self._conclude(job, JobState.FAILED, decision)
+            elif canceled := operations.open_cancels(job.coordinator, job.paths, self._spec.run):
+                self._conclude(job, JobState.CANCELED, canceled[0])
+            else:
+                self._want(job, snapshot, decision)
+                return self._claim(job)
+        return None
+
+    def _decide(self, job: JobRecords, snapshot: JobSnapshot) -> Decision | None:
+        """Return what the restart strategy says; ``None`` where the job is not to be restarted in place."""
+        assert snapshot.run is not None, "only the newest run is decided about"  # noqa: S101  # checked by both callers
+        options: HaOptions = job.graph(snapshot.run.run.graph).options
+        if not options.restart_in_place:
+            return None
+        decision = decide(snapshot, options, now=job.clock.now())
+        log.info("run %d of %s: %s", self._spec.run, self._spec.job_id, decision)
+        return decision
+
+    def _want(self, job: JobRecords, snapshot: JobSnapshot, decision: Resubmit) -> None:
+        lost = snapshot.run.newest if snapshot.run is not None else None
+        assert lost is not None, "only a submission that was lost is followed by another"  # noqa: S101  # as above
+        self._wanted = new_submission(
+            job, decision.attempt, by=BY, engine=lost.submission.engine, lost_epoch=decision.lost_epoch
+        )
+
+    def _claim(self, job: JobRecords, *also: Create) -> Submission | None:
+        assert self._wanted is not None, "what is claimed is chosen first"  # noqa: S101  # as above
+        return self._wanted if claim(job, self._spec.run, self._wanted, also=also) else None
+
+    def _conclude(self, job: JobRecords, state: JobState, because: GiveUp | Operation) -> None:
+        """End the run, or wait a moment: the session of the dead driver may still have to run out."""
+        try:
+            if isinstance(because, GiveUp):
+                conclude(job, JobState.FAILED, reason=because.reason, by=BY, failure=because.failure)
+            else:
+                conclude(job, JobState.CANCELED, reason="canceled without a driver", by=BY, operation=because)
+        except (JobStateError, LeadershipUnavailableError) as error:
+            log.info("the run does not end %s yet: %s", state.value, error)
+            time.sleep(POLL_SECONDS)
+
+
+def with_exit(snapshot: JobSnapshot, spec: DriverSpec, record: SubmissionExit) -> JobSnapshot | None:
+    """Return the job as it is once the exit is written; ``None`` when the submission is not the newest one. Pure."""
+    if not is_newest(snapshot, spec) or snapshot.run is None or snapshot.run.newest is None:
+        return None
+    ended = replace(snapshot.run.newest, exit=record)
+    return replace(snapshot, run=replace(snapshot.run, submissions=(*snapshot.run.submissions[:-1], ended)))
+
+
+def is_newest(snapshot: JobSnapshot, spec: DriverSpec) -> bool:
+    """Whether the submission is the newest one of the newest run, which has no result. Pure."""
+    run = snapshot.run
+    if run is None or run.newest is None or run.result is not None:
+        return False
+    return (run.run.number, run.newest.submission.submission_id) == (spec.run, spec.submission_id)
+
+
+def records_of(spec: DriverSpec, coordinator: Coordinator) -> JobRecords:
+    """Return the job that a submission belongs to."""
+    return JobRecords(
+        job_id=spec.job_id,
+        config=spec.config,
+        coordinator=coordinator,
+        store=open_store(spec.config),
+        clock=SystemClock(),
+    )

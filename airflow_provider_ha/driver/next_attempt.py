@@ -1,0 +1,99 @@
+"""From the supervisor of a lost driver to that of the next attempt: the same process with a new program.
+
+``exec`` keeps the process id, so the engine and the person who looks at the host find one supervisor. The new program
+is what is installed by then, and shares nothing with the old one: no thread, no lock, no secret in memory. Signals are
+blocked in between: one that arrives is obeyed by the new program.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from collections.abc import Callable
+from contextlib import closing
+
+import psutil
+
+from airflow_provider_ha.clock import SystemClock
+from airflow_provider_ha.coordination._kazoo import KazooCoordinator
+from airflow_provider_ha.coordination.records import create_once
+from airflow_provider_ha.driver.in_place import RestartInPlace, records_of
+from airflow_provider_ha.driver.processes import END_SIGNALS
+from airflow_provider_ha.errors import HaError
+from airflow_provider_ha.jobs.driver_spec import OWNER_ONLY, SUBMISSION_VARIABLE, SUPERVISOR_MODULE, DriverSpec
+from airflow_provider_ha.jobs.model import NOT_LAUNCHED, Submission, SubmissionExit
+from airflow_provider_ha.jobs.this_host import started_here
+from airflow_provider_ha.redaction import public
+from airflow_provider_ha.storage.durable import make_directories
+from airflow_provider_ha.storage.outage import is_outage
+
+
+log = logging.getLogger("airflow_provider_ha.supervisor")
+
+
+def follow(
+    restart: RestartInPlace, spec: DriverSpec, claimed: Submission | None, *, stopped: Callable[[], bool]
+) -> None:
+    """Become the supervisor of the next attempt; returns when there is none to start here (any more).
+
+    :param restart: Of the submission that was lost.
+    :param spec: That submission.
+    :param claimed: The next attempt, when it is claimed already.
+    :param stopped: Whether this supervisor was asked to end.
+    """
+    while True:
+        claimed = claimed or restart.await_turn(stopped=stopped)
+        if claimed is None:
+            return
+        spec = spec.of_next(claimed.attempt, claimed.submission_id)
+        try:
+            if stopped():
+                _close(spec, "the supervisor was asked to end before it was started", outage=True)
+                return
+            become(spec, claimed)
+        except (HaError, OSError) as error:
+            log.exception("attempt %d could not be started", spec.attempt)
+            outage = error.retryable if isinstance(error, HaError) else is_outage(error)
+            spec.forget()
+            if not _close(spec, f"it could not be launched: {error}", outage=outage):
+                return
+        restart, claimed = RestartInPlace(spec), None
+
+
+def become(spec: DriverSpec, submission: Submission) -> None:
+    """Turn this process into the supervisor of *submission*. Does not return.
+
+    :raises OSError, HaError: It could not be done; this process goes on as it was.
+    """
+    make_directories(spec.directory)
+    spec.write()
+    started = started_here(psutil.Process(), spec.driver_log)
+    with closing(KazooCoordinator.connect(spec.config)) as coordinator:
+        job = records_of(spec, coordinator)
+        job.journal.started(spec.run, submission, started)
+        create_once(coordinator, job.paths.submission_started(spec.run, spec.attempt), started)
+    log.info("this process goes on as the supervisor of attempt %d", spec.attempt)
+    output = os.open(spec.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, OWNER_ONLY)
+    os.chdir(spec.directory)
+    signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)
+    try:
+        for stream in (1, 2):
+            os.dup2(output, stream)
+        environment = os.environ | {SUBMISSION_VARIABLE: spec.submission_id}
+        os.execve(spec.python, [spec.python, "-m", SUPERVISOR_MODULE, str(spec.path)], environment)  # noqa: S606  # no shell
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, END_SIGNALS)
+
+
+def _close(spec: DriverSpec, reason: str, *, outage: bool) -> bool:
+    """Write the exit of a submission that has no driver; returns whether it is written."""
+    record = SubmissionExit(code=NOT_LAUNCHED, reason=public(reason), outage=outage, at=SystemClock().now())
+    try:
+        with closing(KazooCoordinator.connect(spec.config)) as coordinator:
+            paths = records_of(spec, coordinator).paths
+            create_once(coordinator, paths.submission_exit(spec.run, spec.attempt), record)
+    except HaError:
+        log.exception("the exit of attempt %d could not be written: the next caller takes it for overdue", spec.attempt)
+        return False
+    return True

@@ -1,0 +1,81 @@
+"""A submission leads once: what a cluster manager or a wrapper starts again for it is refused."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ha.clock import SystemClock
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.driver.lead import Led, lead
+from airflow_provider_ha.errors import JobStateError
+from airflow_provider_ha.jobs.driver_spec import DriverSpec
+from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.submit.context import JobContext
+from tests import rebuild_helpers as helpers
+
+
+@pytest.fixture
+def context(config: HaConfig, coordinator: Coordinator) -> JobContext:
+    return helpers.job(config, coordinator, "flights")
+
+
+@pytest.fixture
+def spec(context: JobContext, tmp_path: Path) -> DriverSpec:
+    """The only submission of a run."""
+    run = helpers.submit(context, tmp_path)
+    newest = context.runs.get(run).newest
+    assert newest is not None
+    directory = tmp_path / "submission"
+    directory.mkdir()
+    return DriverSpec(
+        config=context.config,
+        job_id="flights",
+        run=run,
+        attempt=1,
+        submission_id=newest.submission.submission_id,
+        directory=directory,
+        graph=context.runs.get(run).run.graph,
+        python=sys.executable,
+    )
+
+
+@pytest.fixture
+def first(spec: DriverSpec) -> Iterator[Led]:
+    """The process that leads for the submission."""
+    led = lead(spec, SystemClock())
+    yield led
+    led.coordinator.close()
+
+
+def test_a_second_process_of_a_submission_that_has_led_is_refused(spec: DriverSpec, first: Led) -> None:
+    first.leadership.release()
+
+    with pytest.raises(JobStateError, match=r"this submission has led epoch 1 already, as pid \d+ on "):
+        lead(spec, SystemClock())
+
+
+def test_a_refused_process_raises_no_epoch_and_leaves_the_job_lost(
+    spec: DriverSpec, first: Led, context: JobContext
+) -> None:
+    first.leadership.release()
+
+    with pytest.raises(JobStateError):
+        lead(spec, SystemClock())
+
+    snapshot = context.snapshot()
+    assert snapshot.epoch == 1
+    assert snapshot.leader is None
+    assert snapshot.state is JobState.LOST
+
+
+def test_who_has_led_stands_beside_the_submission(spec: DriverSpec, first: Led, context: JobContext) -> None:
+    node = context.coordinator.get(context.paths.submission_led(spec.run, spec.attempt))
+    granted = context.coordinator.get(context.paths.epoch)
+
+    assert node.modified_zxid == granted.modified_zxid
+    assert first.leadership.epoch == 1
