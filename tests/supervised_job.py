@@ -36,6 +36,7 @@ class SupervisedJob:
     """One job with the gated script.
 
     :param queries: Which of the script's queries it starts.
+    :param options: By default a lost driver stays lost until the test recovers it.
     :param master: Spark master.
     """
 
@@ -44,7 +45,9 @@ class SupervisedJob:
     queries: tuple[str, ...] = ("windows",)
     job_id: str = "gated"
     conf: dict[str, str] = field(default_factory=dict)
-    options: HaOptions = field(default_factory=lambda: HaOptions(checkpoint_interval=0, restart_delay=0))
+    options: HaOptions = field(
+        default_factory=lambda: HaOptions(checkpoint_interval=0, restart_delay=0, restart_in_place=False)
+    )
     master: str = "local[2]"
 
     def __post_init__(self) -> None:
@@ -175,8 +178,12 @@ class SupervisedJob:
         return next(child for child in self.jvm().children() if _runs_the_bootstrap(child))
 
     def kill(self) -> None:
-        """Kill the driver at once, JVM first, and wait until its death is known."""
-        for process in self.driver():
+        """Kill the driver at once, JVM first, and wait until its death is known.
+
+        A supervisor that would start it again dies first, as with its host.
+        """
+        doomed = self.driver()
+        for process in [self.supervisor(), *doomed] if self.options.restart_in_place else doomed:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         self.await_lost()

@@ -15,15 +15,20 @@ if TYPE_CHECKING:
     from airflow_provider_ha.submit.client import HaClient
 
 
-def where_is_log(client: HaClient, job_id: str, run: int) -> str:
-    """Return a sentence about where the log of the newest driver of a run lies; empty when none was started yet."""
+def where_is_log(client: HaClient, job_id: str, run: int) -> tuple[int | None, str]:
+    """Return the newest attempt of a run, and a sentence about where the log of its driver lies.
+
+    The attempt is ``None`` when it could not be read; the sentence is empty when no driver was started yet.
+    """
     from airflow_provider_ha.jobs.log_place import newest_log  # noqa: PLC0415  # brings pydantic
 
     try:
-        place = newest_log(job_id, client.context(job_id).runs.get(run))
+        view = client.context(job_id).runs.get(run)
+        place = newest_log(job_id, view)
     except HaError:
-        return ""
-    return f"The log of its driver: {place}" if place is not None else ""
+        return None, ""
+    attempt = view.newest.submission.attempt if view.newest is not None else None
+    return attempt, f"The log of its driver: {place}" if place is not None else ""
 
 
 def last_words_of(client: HaClient, job_id: str, run: int, attempt: int | None = None) -> str:

@@ -72,9 +72,10 @@ class SparkHaWatchOperator(SparkHaBaseOperator):
             version = self._claim(client, context, request) if self._has_claim(client, request) else None
             run = self.attach(client, context, request)
             version = self._claim(client, context, request) if version is None else version
-            if found := where_is_log(client, self.job_id, run):
+            attempt, found = where_is_log(client, self.job_id, run)
+            if found:
                 self.log.info("%s", found)
-        self._wait(run, request, version)
+        self._wait(run, request, version, attempt=attempt)
 
     def execute_complete(self, context: Any, event: dict[str, Any], claim: int | None = None) -> dict[str, Any]:
         """Return where the job stands, submit it again, or fail."""
@@ -108,7 +109,8 @@ class SparkHaWatchOperator(SparkHaBaseOperator):
             step = later(error, self.poll_interval)
         self.log.info("%s", step.sentence)
         lost_attempt = None if step.wait is None else event["attempt"]
-        self._wait(event["run"], request, claim, recover_after=step.wait, lost_attempt=lost_attempt)
+        told = event["attempt"] + 1
+        self._wait(event["run"], request, claim, recover_after=step.wait, lost_attempt=lost_attempt, attempt=told)
 
     def _show_last_words(self, run: int) -> None:
         """Show the last lines of the driver that ended the run; what cannot be looked up never hides why it ended."""

@@ -60,6 +60,8 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
         What meets an outage is not counted.
     :param restart_delay: Time before the next of these when a driver fails by itself, or is lost before it is RUNNING;
         doubles with each of these in a row. Every other loss is recovered at once.
+    :param restart_in_place: Whether the host that has lost the driver starts it again by itself, without Airflow; yes
+        when left out. Without it, this task or the cluster leader does, on a host of theirs.
     :param application_failures: How often the same error of the application (a traceback of the script, an analysis
         error, a missing module) at the same batch ends the run FAILED: 3 when left out, -1 for never.
     :param application_failure_period: Time that has to lie between the first and the last of these: ten minutes when
@@ -122,6 +124,7 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
         allow: Sequence[str] = ("SAFE",),
         restart_attempts: int | None = None,
         restart_delay: float | timedelta | None = None,
+        restart_in_place: bool | None = None,
         application_failures: int | None = None,
         application_failure_period: float | timedelta | None = None,
         checkpoint_interval: float | timedelta | None = None,
@@ -153,6 +156,7 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
         self.allow = allow
         self.restart_attempts = restart_attempts
         self.restart_delay = restart_delay
+        self.restart_in_place = restart_in_place
         self.application_failures = application_failures
         self.application_failure_period = application_failure_period
         self.checkpoint_interval = checkpoint_interval
@@ -185,6 +189,7 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
                 options=ha_options(
                     restart_attempts=self.restart_attempts,
                     restart_delay=self.restart_delay,
+                    restart_in_place=self.restart_in_place,
                     application_failures=self.application_failures,
                     application_failure_period=self.application_failure_period,
                     checkpoint_interval=self.checkpoint_interval,

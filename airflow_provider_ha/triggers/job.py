@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
+from airflow_provider_ha.jobs.log_place import log_place
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.presence import Announcement
 from airflow_provider_ha.jobs.runs import RunStore, RunView
@@ -66,6 +67,7 @@ class SparkHaJobTrigger(SparkHaTrigger):
     :param recover_after: Seconds from now until the loss of *lost_attempt* is to be recovered. Relative, so that no two
         hosts' clocks are compared; a move to another triggerer begins them again.
     :param lost_attempt: Attempt of the submission whose loss is already known.
+    :param attempt: Newest attempt that the task's log knows: the loss of this one and of later ones is logged here.
     :param when_killed: ``"detach"``, ``"stop_with_checkpoint"`` or ``"cancel"``.
     :param watcher_id: The task's node in ``watchers/``.
     :param claim: Version of the task's claim on that node; ``None`` when it has none.
@@ -79,6 +81,7 @@ class SparkHaJobTrigger(SparkHaTrigger):
         wait_for: str = RUNNING,
         recover_after: float | None = None,
         lost_attempt: int | None = None,
+        attempt: int | None = None,
         when_killed: str = WhenKilled.DETACH.value,
         watcher_id: str = "",
         claim: int | None = None,
@@ -90,6 +93,7 @@ class SparkHaJobTrigger(SparkHaTrigger):
         self.wait_for = wait_for
         self.recover_after = recover_after
         self.lost_attempt = lost_attempt
+        self.attempt = attempt
         self.when_killed = when_killed
         self.watcher_id = watcher_id
         self.claim = claim
@@ -97,7 +101,6 @@ class SparkHaJobTrigger(SparkHaTrigger):
         self._created = time.monotonic()
         self._led = self._created
         self._loss: Loss | None = None
-        self._seen: int | None = None
 
     def kwargs(self) -> dict[str, Any]:
         """Return the keyword arguments, as plain JSON."""
@@ -106,6 +109,7 @@ class SparkHaJobTrigger(SparkHaTrigger):
             "wait_for": self.wait_for,
             "recover_after": self.recover_after,
             "lost_attempt": self.lost_attempt,
+            "attempt": self.attempt,
             "when_killed": self.when_killed,
             "watcher_id": self.watcher_id,
             "claim": self.claim,
@@ -164,10 +168,10 @@ class SparkHaJobTrigger(SparkHaTrigger):
         newest = view.newest if view is not None else None
         if view is None or newest is None or view.run.number != self.number:
             return
-        if self._seen is not None:
-            for sentence in restarts_since(view, self._seen):
+        if self.attempt is not None:
+            for sentence in restarts_since(self.job_id, view, self.attempt):
                 self.log.warning("%s", sentence)
-        self._seen = newest.submission.attempt
+        self.attempt = newest.submission.attempt
 
     def _own_run(self, client: HaClient) -> RunView:
         paths = ClusterPaths(client.config.root, client.config.cluster_id).job(self.job_id)
@@ -213,18 +217,17 @@ def run_event(snapshot: JobSnapshot, *, run: int, wait_for: str) -> Event | None
     return None
 
 
-def restarts_since(view: RunView, attempt: int) -> list[str]:
-    """Return for people what became of the attempts from *attempt* on that another one has followed. Pure."""
+def restarts_since(job_id: str, view: RunView, attempt: int) -> list[str]:
+    """Return for people the losses of the attempts from *attempt* on that another attempt has followed. Pure."""
     sentences = []
     for lost, following in pairwise(view.submissions):
         if lost.submission.attempt < attempt:
             continue
         reason = lost.exit.reason if lost.exit is not None else "its leader is gone"
-        last = f" The last lines of its log:\n{lost.exit.last_lines}" if lost.exit and lost.exit.last_lines else ""
-        sentences.append(
-            f"The driver of run {view.run.number} was lost: {reason}. Attempt {following.submission.attempt} was "
-            f"submitted by {following.submission.requested_by}.{last}"
-        )
+        made = f"attempt {following.submission.attempt} was submitted by {following.submission.requested_by}"
+        sentences.append(f"The driver of run {view.run.number} of job {job_id} was lost: {reason}; {made}")
+        if lost.exit is not None and lost.exit.last_lines and (place := log_place(job_id, view.run.number, lost)):
+            sentences.append(f"The log of attempt {place.attempt}: {place}. Its last lines:\n{lost.exit.last_lines}")
     return sentences
 
 

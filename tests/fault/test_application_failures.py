@@ -26,7 +26,9 @@ from tests import submit_helpers as helpers
 from tests.jobs_helpers import MISTAKE
 
 
-OPTIONS = HaOptions(restart_delay=0, restart_attempts=2, application_failure_period=0, application_delay=0)
+OPTIONS = HaOptions(
+    restart_in_place=False, restart_delay=0, restart_attempts=2, application_failure_period=0, application_delay=0
+)
 AWAY = Failure(kind=FailureKind.OUTAGE, error_class="java.net.ConnectException", query="rows", batches={"rows": 4})
 
 

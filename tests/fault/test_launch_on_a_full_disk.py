@@ -29,7 +29,7 @@ from tests.full_disk import SmallDisk, small_disk
 
 pytestmark = pytest.mark.long
 TRIES = 6  # three times what ``submit_helpers.request`` allows
-OPTIONS = HaOptions(restart_delay=0.05, restart_attempts=2)
+OPTIONS = HaOptions(restart_in_place=False, restart_delay=0.05, restart_attempts=2)
 
 
 class MovedClock:

@@ -51,7 +51,7 @@ def request(tmp_path: Path, request_id: str) -> SubmitRequest:
         arguments=[str(tmp_path / "in"), str(tmp_path / "out")],
         conf={key: value for key, value in CONF.items() if key != "spark.master"},
         master="local[2]",
-        options=HaOptions(checkpoint_interval=0, restart_delay=0.1),
+        options=HaOptions(checkpoint_interval=0, restart_in_place=False, restart_delay=0.1),
     )
 
 

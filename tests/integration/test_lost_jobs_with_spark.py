@@ -44,7 +44,9 @@ def wait_for_rows(tmp_path: Path, expected: list[str]) -> None:
 
 def another_graph(request: SubmitRequest, request_id: str) -> SubmitRequest:
     return dataclasses.replace(
-        request, request_id=request_id, options=HaOptions(checkpoint_interval=0, restart_delay=0.2)
+        request,
+        request_id=request_id,
+        options=HaOptions(checkpoint_interval=0, restart_in_place=False, restart_delay=0.2),
     )
 
 

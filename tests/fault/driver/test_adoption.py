@@ -83,7 +83,7 @@ def test_a_plain_query_that_was_killed_goes_on_as_a_managed_job(client: HaClient
             conf={key: value for key, value in CONF.items() if key not in ("spark.master", "spark.driver.memory")},
             master="local[2]",
             driver_memory="1g",
-            options=HaOptions(checkpoint_interval=0, restart_delay=0, retained_checkpoints=1),
+            options=HaOptions(checkpoint_interval=0, restart_in_place=False, restart_delay=0, retained_checkpoints=1),
             start_from=str(checkpoint),
             sinks=sinks,
             claim_mode=ClaimMode.CLAIM,

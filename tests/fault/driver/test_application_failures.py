@@ -21,7 +21,12 @@ from tests.supervised_job import SupervisedJob
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
 OPTIONS = HaOptions(
-    checkpoint_interval=0, restart_delay=0, restart_attempts=1, application_failure_period=0, application_delay=0
+    checkpoint_interval=0,
+    restart_delay=0,
+    restart_attempts=1,
+    restart_in_place=False,
+    application_failure_period=0,
+    application_delay=0,
 )
 
 

@@ -41,7 +41,7 @@ def test_disk_that_is_full_at_a_pin_ends_no_driver_and_the_checkpoint_follows(
     gated: Gated, disk: SmallDisk, tmp_path: Path
 ) -> None:
     job = gated("rows")
-    job.options = HaOptions(checkpoint_interval=30, restart_delay=0)
+    job.options = HaOptions(checkpoint_interval=30, restart_in_place=False, restart_delay=0)
     job.stream.feed(1)
     job.submit_script(APPS / "timed.py", [str(job.stream.source), str(tmp_path / "notes")])
     job.await_alive(lambda: job.job.snapshot().latest_checkpoint == 1, "the first checkpoint")

@@ -53,6 +53,7 @@ def submitting(
             env={"STAND_IN": "die"},
             poll_interval=0.2,
             restart_delay=0.05,
+            restart_in_place=False,
             **kwargs,
         )
 

@@ -94,7 +94,7 @@ def test_a_name_that_changes_with_every_start_is_refused_after_a_loss(job: Super
 
 
 def test_a_name_that_changes_is_permitted_by_an_option(job: SupervisedJob) -> None:
-    job.options = HaOptions(checkpoint_interval=0, restart_delay=0, allow_new_queries=True)
+    job.options = HaOptions(checkpoint_interval=0, restart_in_place=False, restart_delay=0, allow_new_queries=True)
     job.stream.feed(1)
     job.submit_script(APPS / "renamed.py", [str(job.stream.source), str(job.stream.output)])
     job.await_alive(lambda: bool(job.job.checkpoints.list().pointers), "a checkpoint")
