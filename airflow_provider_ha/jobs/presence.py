@@ -114,7 +114,11 @@ def warning(snapshot: JobSnapshot, watching: Watched) -> str:
     if not live or watching.sentence:
         return ""
     lost = snapshot.state is JobState.LOST
-    now = "its driver is lost, and nothing submits it again" if lost else "a lost driver is not submitted again"
+    now = (
+        "its driver is lost, and only its own host may start it again"
+        if lost
+        else "a driver that is lost with its host is not submitted again"
+    )
     return (
         f"No task follows job {snapshot.job_id!r} and no cluster leader watches it: {now}. "
         "Recover it once: spark-ha recover. For good: spark-ha recover --watch, or unpause the DAG recover_jobs"

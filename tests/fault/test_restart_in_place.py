@@ -18,7 +18,8 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.errors import HaError
-from airflow_provider_ha.jobs.model import HaOptions, JobState, RunResult
+from airflow_provider_ha.jobs import operations
+from airflow_provider_ha.jobs.model import HaOptions, JobState, OperationKind, RunResult
 from airflow_provider_ha.jobs.runs import SubmissionView
 from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.submit.intervene import cancel
@@ -151,6 +152,26 @@ def test_a_cancel_that_comes_during_the_delay_wins(job: JobContext, start: Calla
 
     assert await_result(job).state is JobState.CANCELED
     await_end_of(waiting)
+    assert len(attempts(job)) == 2
+
+
+def test_a_cancel_that_its_sender_did_not_carry_out_is_carried_out_instead_of_a_restart(
+    job: JobContext, start: Callable[[str, HaOptions], None]
+) -> None:
+    start("die", HaOptions(restart_delay=2.0))
+    await_exit(job, 2)
+
+    operations.request(
+        job.coordinator,
+        job.paths,
+        OperationKind.CANCEL,
+        operation_id="cancel",
+        arguments={},
+        requested_by="a client that dies",
+        clock=job.clock,
+    )
+
+    assert await_result(job).state is JobState.CANCELED
     assert len(attempts(job)) == 2
 
 

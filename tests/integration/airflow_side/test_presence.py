@@ -150,8 +150,8 @@ def test_job_show_warns_of_a_live_run_without_a_watcher_and_names_what_helps(clu
     assert "No task follows job 'flights'" in warned
     assert "spark-ha recover --watch" in warned
     assert "unpause the DAG recover_jobs" in warned
-    assert "a lost driver is not submitted again" in running["warning"]
-    assert "its driver is lost, and nothing submits it again" in lost["warning"]
+    assert "a driver that is lost with its host is not submitted again" in running["warning"]
+    assert "its driver is lost, and only its own host may start it again" in lost["warning"]
 
 
 def test_job_show_names_the_leader_of_the_cluster_as_a_watcher_and_does_not_warn(cluster: Cluster, shown: Any) -> None:
