@@ -15,17 +15,19 @@ from airflow_provider_ha.coordination.election import Leadership, acquire
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.jobs.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.failures import Failure
-from airflow_provider_ha.jobs.model import HaOptions, JobState, LeaderInfo, RunResult, SubmissionExit, SubmissionStarted
+from airflow_provider_ha.jobs.model import Handle, HaOptions, JobState, LeaderInfo, RunResult, SubmissionExit
 from airflow_provider_ha.submit.attend import Patience
 from airflow_provider_ha.submit.client import HaClient
 from airflow_provider_ha.submit.context import JobContext
+from airflow_provider_ha.submit.engine import Observation, Running
 from airflow_provider_ha.submit.requests import SubmitRequest
+from tests.engine_helpers import NothingToSee, handle
 
 
 AT_ONCE = Patience(debounce=0.0, start_timeout=600.0, poll=0.05)
 
 
-class RecordingEngine:
+class RecordingEngine(NothingToSee):
     """Starts nothing: one line per launch, in a file that several processes may share."""
 
     name = "recording"
@@ -34,18 +36,16 @@ class RecordingEngine:
     def __init__(self, record: Path) -> None:
         self.record = record
 
-    def launch(self, spec: DriverSpec) -> SubmissionStarted:
+    def launch(self, spec: DriverSpec) -> Handle:
         line = f"{spec.job_id} {spec.attempt} {spec.submission_id} {os.getpid()}\n"
         with self.record.open("a") as stream:
             stream.write(line)
-        return _started()
+        return _handle()
 
-    def find(self, submission_id: str) -> SubmissionStarted | None:
-        return _started() if any(submission_id in line for line in self.lines()) else None
-
-    def is_gone(self, submission_id: str, started: SubmissionStarted) -> bool:
-        del submission_id, started
-        return False
+    def observe(self, submission_id: str, handle: Handle | None) -> Observation:
+        if handle is None and any(submission_id in line for line in self.lines()):
+            return Running(_handle())
+        return super().observe(submission_id, handle)
 
     def lines(self) -> list[str]:
         return self.record.read_text().splitlines() if self.record.exists() else []
@@ -55,8 +55,8 @@ class RecordingEngine:
         return [(line.split()[0], int(line.split()[1])) for line in self.lines()]
 
 
-def _started() -> SubmissionStarted:
-    return SubmissionStarted(host=socket.gethostname(), pid=os.getpid(), process_started=0.0, log="driver.log")
+def _handle() -> Handle:
+    return handle(host=socket.gethostname(), pid=os.getpid())
 
 
 class Cluster:

@@ -16,6 +16,7 @@ from airflow_provider_ha.jobs.failures import Failure, FailureKind
 from airflow_provider_ha.jobs.jobs import create_job
 from airflow_provider_ha.jobs.model import (
     Blob,
+    Handle,
     JobState,
     LeaderInfo,
     Run,
@@ -44,7 +45,7 @@ def a_submission(attempt: int = 1) -> Submission:
 
 
 def a_start() -> SubmissionStarted:
-    return SubmissionStarted(host="host", pid=1, process_started=0.0, log="driver.log")
+    return SubmissionStarted(handle=Handle(engine="local", log_uri="file://host/driver.log"))
 
 
 def an_exit(code: int = -9) -> SubmissionExit:

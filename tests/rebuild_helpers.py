@@ -23,19 +23,20 @@ from airflow_provider_ha.driver.job_writer import JobWriter
 from airflow_provider_ha.driver.origin import Origin, OriginKind
 from airflow_provider_ha.driver.queries import QueryRegistry
 from airflow_provider_ha.jobs.driver_spec import DriverSpec
-from airflow_provider_ha.jobs.model import JobState, LeaderInfo, StartPoint, SubmissionStarted
+from airflow_provider_ha.jobs.model import Handle, JobState, LeaderInfo, StartPoint
 from airflow_provider_ha.storage.open import open_store
 from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.submit.prepare import upload
 from airflow_provider_ha.submit.requests import SubmitRequest
 from airflow_provider_ha.submit.submission import Prepared, submit_run
+from tests.engine_helpers import NothingToSee, handle
 from tests.submit_helpers import script
 
 
 AT = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
 
-class NoEngine:
+class NoEngine(NothingToSee):
     """An engine whose drivers never come up, and of whose processes nothing is known."""
 
     name = "none"
@@ -44,17 +45,9 @@ class NoEngine:
     def __init__(self) -> None:
         self.launched: list[DriverSpec] = []
 
-    def launch(self, spec: DriverSpec) -> SubmissionStarted:
+    def launch(self, spec: DriverSpec) -> Handle:
         self.launched.append(spec)
-        return SubmissionStarted(host="gone", pid=1, process_started=0.0, log="driver.log")
-
-    def find(self, submission_id: str) -> SubmissionStarted | None:
-        del submission_id
-        return None
-
-    def is_gone(self, submission_id: str, started: SubmissionStarted) -> bool:
-        del submission_id, started
-        return False
+        return handle(host="gone")
 
 
 def job(config: HaConfig, coordinator: Coordinator, job_id: str) -> JobContext:

@@ -25,6 +25,7 @@ from airflow_provider_ha.submit.client import HaClient, JobClient
 from airflow_provider_ha.submit.requests import SubmitRequest
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.driver_helpers import APPS, BOOTSTRAP, CONF, PATIENCE, Stream
+from tests.engine_helpers import pid_of
 
 
 LOSS_SECONDS = 30.0  # a session timeout is 3 s; the rest is for a busy machine
@@ -159,7 +160,9 @@ class SupervisedJob:
     def log(self, *, newest_only: bool = False) -> str:
         """What the drivers of the newest run have printed, or only the newest of them."""
         run = self.job.snapshot().run
-        paths = [Path(view.started.log) for view in (run.submissions if run else ()) if view.started is not None]
+        paths = [
+            Path(view.started.handle.log_path) for view in (run.submissions if run else ()) if view.started is not None
+        ]
         chosen = paths[-1:] if newest_only else paths
         return "\n".join(path.read_text(errors="replace") for path in chosen if path.exists())
 
@@ -194,7 +197,7 @@ class SupervisedJob:
         assert run is not None
         assert run.newest is not None
         assert run.newest.started is not None
-        return psutil.Process(run.newest.started.pid)
+        return psutil.Process(pid_of(run.newest.started))
 
     def await_lost(self) -> None:
         """Wait until everybody can see that the driver is gone."""

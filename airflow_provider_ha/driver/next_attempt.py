@@ -22,8 +22,8 @@ from airflow_provider_ha.driver.in_place import RestartInPlace, records_of
 from airflow_provider_ha.driver.processes import END_SIGNALS
 from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.jobs.driver_spec import OWNER_ONLY, SUBMISSION_VARIABLE, SUPERVISOR_MODULE, DriverSpec
-from airflow_provider_ha.jobs.model import NOT_LAUNCHED, Submission, SubmissionExit
-from airflow_provider_ha.jobs.this_host import started_here
+from airflow_provider_ha.jobs.model import NOT_LAUNCHED, Submission, SubmissionExit, SubmissionStarted
+from airflow_provider_ha.jobs.this_host import handle_here
 from airflow_provider_ha.redaction import public
 from airflow_provider_ha.storage.durable import make_directories
 from airflow_provider_ha.storage.outage import is_outage
@@ -68,7 +68,7 @@ def become(spec: DriverSpec, submission: Submission) -> None:
     """
     make_directories(spec.directory)
     spec.write()
-    started = started_here(psutil.Process(), spec.driver_log)
+    started = SubmissionStarted(handle=handle_here(psutil.Process(), spec.driver_log))
     with closing(KazooCoordinator.connect(spec.config)) as coordinator:
         job = records_of(spec, coordinator)
         job.journal.started(spec.run, submission, started)

@@ -35,7 +35,8 @@ def log_place(job_id: str, run: int, view: SubmissionView) -> LogPlace | None:
     """Return where the log of a submission lies; ``None`` when its driver was never started."""
     if view.started is None:
         return None
-    return LogPlace(job_id, run, view.submission.attempt, view.started.host, Path(view.started.log))
+    handle = view.started.handle
+    return LogPlace(job_id, run, view.submission.attempt, handle.log_host, Path(handle.log_path))
 
 
 def newest_log(job_id: str, view: RunView | None) -> LogPlace | None:

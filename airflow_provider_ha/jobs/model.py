@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from enum import Enum
 from typing import Any, ClassVar, Literal
+from urllib.parse import quote, unquote, urlsplit
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from airflow_provider_ha.jobs.failures import Failure, FailureKind
 from airflow_provider_ha.pointers.ownership import ClaimMode
@@ -279,24 +280,56 @@ class Submission(Record):
     created_at: datetime
 
 
+class Handle(Model):
+    """How an engine finds again what it has launched. Opaque to everything but that engine; holds no secret.
+
+    :param engine: Name of the engine.
+    :param ref: The engine's own reference, of plain values.
+    :param log_uri: The driver's log: ``file://<host>/<path>`` for a file on a host; empty when the engine has none.
+    :param ui_uri: The driver's page; empty when the engine knows none.
+    """
+
+    engine: str
+    ref: dict[str, str | int | float | None] = {}
+    log_uri: str = ""
+    ui_uri: str = ""
+
+    @property
+    def log_host(self) -> str:
+        """Host that has the log's file; empty for a log that is no file."""
+        found = urlsplit(self.log_uri)
+        return found.netloc if found.scheme == "file" else ""
+
+    @property
+    def log_path(self) -> str:
+        """Path of the log on its host; the URI of a log that is no file."""
+        found = urlsplit(self.log_uri)
+        return unquote(found.path) if found.scheme == "file" else self.log_uri
+
+
 class SubmissionStarted(Record):
     """What the engine said when it took the submission.
 
-    :param process_started: Seconds since 1970.
-    :param boot: Boot id of the host; empty in a record of an older release, as the next ones.
-    :param pid_namespace: Where *pid* is counted.
-    :param uid: User of the process.
+    Version 1 had the fields of a local process in place of the handle.
     """
 
     kind: ClassVar[str] = "submission-started"
+    format_version: ClassVar[int] = 2
 
-    host: str
-    pid: int
-    process_started: float
-    log: str
-    boot: str = ""
-    pid_namespace: str = ""
-    uid: int | None = None
+    handle: Handle
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_version_1(cls, body: Any) -> Any:
+        if not isinstance(body, dict) or "handle" in body or "host" not in body:
+            return body
+        ref = {name: value for name, value in body.items() if name != "log"}
+        return {"handle": {"engine": "local", "ref": ref, "log_uri": file_uri(body["host"], str(body.get("log", "")))}}
+
+
+def file_uri(host: str, path: str) -> str:
+    """Return the URI of a file of a host; empty for no path."""
+    return f"file://{host}{quote(path if path.startswith('/') else '/' + path)}" if path else ""
 
 
 class SubmissionLed(Record):

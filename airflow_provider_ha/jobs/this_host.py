@@ -10,8 +10,11 @@ import socket
 from pathlib import Path
 
 import psutil
+from pydantic import ValidationError
 
-from airflow_provider_ha.jobs.model import SubmissionStarted
+from airflow_provider_ha.errors import RecordCorruptError
+from airflow_provider_ha.jobs.model import Handle, file_uri
+from airflow_provider_ha.records import Model
 
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -40,14 +43,50 @@ def sees_processes_of_others() -> bool:
     return os.geteuid() == 0 or _FIRST.exists()
 
 
-def started_here(process: psutil.Process, driver_log: Path) -> SubmissionStarted:
-    """Return the record of a submission whose supervisor is *process* of this host."""
-    return SubmissionStarted(
-        host=socket.gethostname(),
+class LocalProcess(Model):
+    """A supervisor on a host: what the handle of a local submission refers to.
+
+    Boot id and PID namespace say which host it is; the name is for people. They are empty in a handle that a release
+    without them has written.
+
+    :param process_started: Seconds since 1970.
+    :param uid: User of the process; ``None`` where it is not known.
+    """
+
+    host: str
+    pid: int
+    process_started: float
+    boot: str = ""
+    pid_namespace: str = ""
+    uid: int | None = None
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this host, since its last boot, and this PID namespace are those of the process."""
+        known = bool(self.boot and self.pid_namespace)
+        return known and (self.boot, self.pid_namespace) == (boot_id(), pid_namespace())
+
+    @classmethod
+    def of(cls, handle: Handle) -> LocalProcess:
+        """Return what a handle refers to.
+
+        :raises RecordCorruptError: It is not the handle of a local process.
+        """
+        try:
+            return cls.model_validate(handle.ref)
+        except ValidationError as error:
+            raise RecordCorruptError(f"the handle {handle.ref} is not that of a local process ({error})") from error
+
+
+def handle_here(process: psutil.Process, driver_log: Path, *, engine: str = "local") -> Handle:
+    """Return the handle of a submission whose supervisor is *process* of this host."""
+    host = socket.gethostname()
+    local = LocalProcess(
+        host=host,
         pid=process.pid,
         process_started=process.create_time(),
-        log=str(driver_log),
         boot=boot_id(),
         pid_namespace=pid_namespace(),
         uid=process.uids().real,
     )
+    return Handle(engine=engine, ref=local.model_dump(), log_uri=file_uri(host, str(driver_log)))

@@ -184,4 +184,5 @@ def _given_up(run: RunView, newest: SubmissionView, used: int) -> str:
 
 
 def _log(newest: SubmissionView) -> str:
-    return f"{newest.started.host}:{newest.started.log}" if newest.started is not None else "no log"
+    handle = newest.started.handle if newest.started is not None else None
+    return f"{handle.log_host}:{handle.log_path}" if handle is not None and handle.log_uri else "no log"

@@ -1,15 +1,59 @@
 """The seam to what runs drivers: a local process today, a cluster manager later.
 
-An engine that does not find a submission has proven nothing (design, contract 10): only ``SubmissionExit``, or an
-engine that can look at the very host, says that a submission is dead.
+An observation is of one submission. What an engine does not find is ``Unknown``, and proves nothing (design, contract
+10): only ``SubmissionExit``, or an engine that can look where the submission runs, says that it is gone.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 from airflow_provider_ha.jobs.driver_spec import DriverSpec
-from airflow_provider_ha.jobs.model import SubmissionStarted
+from airflow_provider_ha.jobs.model import Handle
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """The engine has taken the submission, and no process of it runs yet. Never overdue while the engine says so.
+
+    :param reason: For people: queued, pulling an image.
+    """
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A process of the submission runs.
+
+    :param handle: How it is found again.
+    """
+
+    handle: Handle
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """Every process of the submission that could write for the job is gone.
+
+    :param proof: What shows it, for people.
+    """
+
+    proof: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """The engine cannot say.
+
+    :param reason: Why not, for people.
+    """
+
+    reason: str
+
+
+Observation = Pending | Running | Gone | Unknown
 
 
 class Engine(Protocol):
@@ -21,17 +65,24 @@ class Engine(Protocol):
 
     @property
     def launch_seconds(self) -> float:
-        """How long a launch may take. A submission that is not started after it was given up by who made it."""
+        """How long a launch may take: a submission of which nothing is known after that is given up."""
 
-    def launch(self, spec: DriverSpec) -> SubmissionStarted:
-        """Start a submission that carries its id where :meth:`find` sees it. Returns once its process is up.
+    def launch(self, spec: DriverSpec) -> Handle:
+        """Start a submission that carries its id where :meth:`observe` sees it. Returns once its process is up.
 
-        :param spec: What the supervisor is told. The job's own environment it reads from the graph.
+        :param spec: What the supervisor reads. The job's own environment it reads from the graph.
         :raises ConfigurationError: It cannot be started on this host.
+        :raises StorageUnavailableError: An outage keeps it from being started.
         """
 
-    def find(self, submission_id: str) -> SubmissionStarted | None:
-        """Return the submission when it is found running; ``None`` proves nothing."""
+    def observe(self, submission_id: str, handle: Handle | None) -> Observation:
+        """Look at one submission.
 
-    def is_gone(self, submission_id: str, started: SubmissionStarted) -> bool:
-        """Whether every process of a started submission is proven to be gone; ``False`` when that cannot be known."""
+        :param handle: ``None`` when the answer to its launch was lost: it is looked for by its id.
+        """
+
+    def terminate(self, handle: Handle) -> None:
+        """Ask a submission to end; :meth:`observe` says when it has. One that is gone already is no error.
+
+        :raises JobStateError: It cannot be reached from here; names where it runs.
+        """

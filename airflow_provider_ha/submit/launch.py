@@ -18,12 +18,13 @@ from airflow_provider_ha.errors import (
     HaError,
 )
 from airflow_provider_ha.jobs.driver_spec import SPEC_FILE, DriverSpec
-from airflow_provider_ha.jobs.model import NOT_LAUNCHED, LeaderInfo, Run, Submission, SubmissionExit
+from airflow_provider_ha.jobs.model import NOT_LAUNCHED, LeaderInfo, Run, Submission, SubmissionExit, SubmissionStarted
 from airflow_provider_ha.jobs.runs import SubmissionView
 from airflow_provider_ha.recovery.claim import claim as claim_submission
 from airflow_provider_ha.recovery.claim import new_submission
 from airflow_provider_ha.redaction import public
 from airflow_provider_ha.submit.context import JobContext
+from airflow_provider_ha.submit.engine import Pending, Running
 from airflow_provider_ha.submit.host_lifetime import lifetime_warnings, refuse_short_lived
 from airflow_provider_ha.submit.local import LocalEngine
 
@@ -96,7 +97,7 @@ def launch(job: JobContext, run: Run, submission: Submission) -> None:
     for warning in lifetime_warnings() if isinstance(job.engine, LocalEngine) else ():
         log.warning("%s", warning)
     try:
-        started = job.engine.launch(spec)
+        handle = job.engine.launch(spec)
     except HaError as error:
         spec.forget()
         refused = SubmissionExit(
@@ -107,6 +108,7 @@ def launch(job: JobContext, run: Run, submission: Submission) -> None:
         )
         create_once(job.coordinator, job.paths.submission_exit(run.number, submission.attempt), refused)
         raise
+    started = SubmissionStarted(handle=handle)
     job.journal.started(run.number, submission, started)
     create_once(job.coordinator, job.paths.submission_started(run.number, submission.attempt), started)
 
@@ -128,10 +130,11 @@ def _await_start(job: JobContext, run: int, submission: Submission) -> bool:
     paths, attempt = job.paths, submission.attempt
     deadline = job.clock.lease_time() + job.engine.launch_seconds
     while True:
-        found = job.engine.find(submission.submission_id)
-        if found is not None:
-            job.journal.started(run, submission, found)
-            create_once(job.coordinator, paths.submission_started(run, attempt), found)
+        seen = job.engine.observe(submission.submission_id, None)
+        if isinstance(seen, Running):
+            started = SubmissionStarted(handle=seen.handle)
+            job.journal.started(run, submission, started)
+            create_once(job.coordinator, paths.submission_started(run, attempt), started)
             return True
         if job.coordinator.find(paths.submission_started(run, attempt)) is not None:
             return True
@@ -140,7 +143,7 @@ def _await_start(job: JobContext, run: int, submission: Submission) -> bool:
         leader = read_record(job.coordinator, paths.leader, LeaderInfo)
         if leader is not None and (leader[0].run, leader[0].attempt) == (run, attempt):
             return True
-        if job.clock.lease_time() >= deadline:
+        if not isinstance(seen, Pending) and job.clock.lease_time() >= deadline:
             log.warning("submission %d of %s run %d was never started", attempt, job.job_id, run)
             return False
         job.sleep(_POLL_SECONDS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
 import subprocess
 import threading
 import time
@@ -13,18 +12,20 @@ from pathlib import Path
 
 import psutil
 
-from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.errors import ConfigurationError, JobStateError
 from airflow_provider_ha.jobs.driver_spec import OWNER_ONLY, SUBMISSION_VARIABLE, SUPERVISOR_MODULE, DriverSpec
-from airflow_provider_ha.jobs.model import SubmissionStarted
-from airflow_provider_ha.jobs.this_host import boot_id, pid_namespace, sees_processes_of_others, started_here
+from airflow_provider_ha.jobs.model import Handle
+from airflow_provider_ha.jobs.this_host import LocalProcess, handle_here, sees_processes_of_others
 from airflow_provider_ha.storage.durable import make_directories
 from airflow_provider_ha.storage.outage import is_outage, unavailable
+from airflow_provider_ha.submit.engine import Gone, Observation, Running, Unknown
 
 
 log = logging.getLogger(__name__)
 
 # A process that begins or ends may be closed to every look for a moment, also to its own user.
 _TRANSIENT_SECONDS, _LOOK_SECONDS = 0.5, 0.05
+_SAME_PROCESS_SECONDS = 1.0  # by which the start of one process may be read differently
 _CLOCK_SECONDS = 60.0  # by which the clock may be set between two looks at one process
 
 # What a driver needs of its host. Everything else stays here: an Airflow worker's environment holds connections,
@@ -47,7 +48,7 @@ class LocalEngine:
     def __init__(self, *, launch_seconds: float = 10.0) -> None:
         self.launch_seconds = launch_seconds
 
-    def launch(self, spec: DriverSpec) -> SubmissionStarted:
+    def launch(self, spec: DriverSpec) -> Handle:
         """Start the supervisor, detached: in its own session, without our files and our environment.
 
         :raises ConfigurationError: The directory of the submission cannot be made.
@@ -78,46 +79,79 @@ class LocalEngine:
             )
         finally:
             os.close(output)
-        started = started_here(psutil.Process(process.pid), spec.driver_log)
+        handle = handle_here(psutil.Process(process.pid), spec.driver_log)
         # Reaped by a thread: in a long-lived caller (a triggerer, a test) a dead supervisor must not look alive.
         threading.Thread(target=process.wait, name=f"reap-{process.pid}", daemon=True).start()
         log.info("started supervisor %d of %s run %d attempt %d", process.pid, spec.job_id, spec.run, spec.attempt)
-        return started
+        return handle
 
-    def find(self, submission_id: str) -> SubmissionStarted | None:
-        """Look for a supervisor with this id in its environment on this host."""
-        for process in _processes_of(submission_id):
-            try:
-                arguments = process.cmdline()
-                if SUPERVISOR_MODULE in arguments:
-                    return started_here(process, Path(arguments[-1]).with_name("driver.log"))
-            except (psutil.NoSuchProcess, psutil.AccessDenied):  # noqa: PERF203  # each process may vanish
-                continue
-        return None
+    def observe(self, submission_id: str, handle: Handle | None) -> Observation:
+        """Look for the processes of a submission on this host.
 
-    def is_gone(self, submission_id: str, started: SubmissionStarted) -> bool:
-        """Whether no process with this id is left. What may not be looked at is unknown, and not gone.
-
-        It is known only where it was started: on this host since its last boot, and in this PID namespace.
+        Without a handle only a supervisor counts, and one that is not found may run elsewhere.
         """
-        here = (socket.gethostname(), started.boot and boot_id(), started.pid_namespace and pid_namespace())
-        if here != (started.host, started.boot, started.pid_namespace):
-            return False
-        if started.uid != os.geteuid() and not sees_processes_of_others():
-            return False
-        suspects = list(psutil.process_iter())
-        end = time.monotonic() + _TRANSIENT_SECONDS
-        while suspects:
-            found = {process: _is_of(process, submission_id, started) for process in suspects}
-            suspects = [process for process, answer in found.items() if answer is None]
-            if any(found.values()) or (suspects and time.monotonic() > end):
-                return False
-            if suspects:
-                time.sleep(_LOOK_SECONDS)
-        return True
+        if handle is None:
+            found = _find(submission_id)
+            return Running(found) if found is not None else Unknown("no supervisor with its id runs on this host")
+        return _look(submission_id, handle)
+
+    def terminate(self, handle: Handle) -> None:
+        """Ask the supervisor to kill its driver, to report and to end.
+
+        :raises JobStateError: It runs on another host, or under another user.
+        """
+        local = LocalProcess.of(handle)
+        if not local.is_here:
+            raise JobStateError(
+                f"the supervisor {local.pid} runs on {local.host}, which is not this host",
+                next_step=f"Do it on {local.host}, or cancel the job: `spark-ha job cancel JOB`",
+            )
+        try:
+            process = psutil.Process(local.pid)
+            if abs(process.create_time() - local.process_started) < _SAME_PROCESS_SECONDS:
+                process.terminate()
+        except psutil.NoSuchProcess:
+            return
+        except psutil.AccessDenied as error:
+            raise JobStateError(
+                f"the supervisor {local.pid} belongs to user {local.uid}", next_step="Do it as that user"
+            ) from error
 
 
-def _is_of(process: psutil.Process, submission_id: str, started: SubmissionStarted) -> bool | None:
+def _find(submission_id: str) -> Handle | None:
+    """Look for a supervisor with this id in its environment on this host."""
+    for process in _processes_of(submission_id):
+        try:
+            arguments = process.cmdline()
+            if SUPERVISOR_MODULE in arguments:
+                return handle_here(process, Path(arguments[-1]).with_name("driver.log"))
+        except (psutil.NoSuchProcess, psutil.AccessDenied):  # noqa: PERF203  # each process may vanish
+            continue
+    return None
+
+
+def _look(submission_id: str, handle: Handle) -> Observation:
+    """Look whether a process with this id is left. What may not be looked at is unknown, and not gone."""
+    local = LocalProcess.of(handle)
+    if not local.is_here:
+        return Unknown(f"it was started on {local.host}, in another PID namespace or before its last boot")
+    if local.uid != os.geteuid() and not sees_processes_of_others():
+        return Unknown(f"it runs as user {local.uid}, whose processes this user does not see")
+    suspects = list(psutil.process_iter())
+    end = time.monotonic() + _TRANSIENT_SECONDS
+    while suspects:
+        found = {process: _is_of(process, submission_id, local) for process in suspects}
+        if any(found.values()):
+            return Running(handle)
+        suspects = [process for process, answer in found.items() if answer is None]
+        if suspects and time.monotonic() > end:
+            return Unknown(f"{len(suspects)} processes of this host cannot be looked at")
+        if suspects:
+            time.sleep(_LOOK_SECONDS)
+    return Gone(f"no process with its id is left on {local.host}")
+
+
+def _is_of(process: psutil.Process, submission_id: str, local: LocalProcess) -> bool | None:
     """Whether a process belongs to a submission; ``None`` when it may, and this user cannot see it."""
     try:
         return process.environ().get(SUBMISSION_VARIABLE) == submission_id
@@ -126,9 +160,9 @@ def _is_of(process: psutil.Process, submission_id: str, started: SubmissionStart
     except (psutil.AccessDenied, OSError):
         pass
     try:
-        if process.create_time() < started.process_started - _CLOCK_SECONDS:
+        if process.create_time() < local.process_started - _CLOCK_SECONDS:
             return False
-        return None if started.uid is None or process.uids().real == started.uid else False
+        return None if local.uid is None or process.uids().real == local.uid else False
     except psutil.NoSuchProcess:
         return False
     except (psutil.AccessDenied, OSError):

@@ -134,7 +134,7 @@ def _ended(snapshot: JobSnapshot, newest: SubmissionView) -> bool:
 
 def _log(view: SubmissionView) -> str:
     if view.started is not None:
-        return view.started.log
+        return view.started.handle.log_path
     return view.exit.log if view.exit is not None else ""
 
 

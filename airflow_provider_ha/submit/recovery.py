@@ -12,6 +12,7 @@ from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.recovery.conclude import conclude
 from airflow_provider_ha.recovery.restart import Decision, GiveUp, Over, Resubmit, decide
 from airflow_provider_ha.submit.context import JobContext
+from airflow_provider_ha.submit.engine import Gone, Pending
 from airflow_provider_ha.submit.launch import claim, ensure_submitted, launch
 from airflow_provider_ha.submit.requests import SubmittedRun
 
@@ -88,12 +89,10 @@ def _open_cancel(job: JobContext, run: RunView) -> Operation | None:
 def _decide(job: JobContext, snapshot: JobSnapshot, run: RunView, *, overdue: bool) -> Decision:
     options = job.graph(run.run.graph).options
     newest = run.newest
-    gone = (
-        newest is not None
-        and newest.started is not None
-        and newest.exit is None
-        and (overdue or job.engine.is_gone(newest.submission.submission_id, newest.started))
-    )
+    gone = False
+    if newest is not None and newest.started is not None and newest.exit is None:
+        seen = job.engine.observe(newest.submission.submission_id, newest.started.handle)
+        gone = isinstance(seen, Gone) or (overdue and not isinstance(seen, Pending))
     return decide(snapshot, options, now=job.clock.now(), newest_is_gone=gone)
 
 

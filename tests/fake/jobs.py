@@ -15,6 +15,7 @@ from airflow_provider_ha.jobs.model import (
     Artifact,
     Blob,
     GraphPointer,
+    Handle,
     HaOptions,
     JobGraph,
     JobState,
@@ -23,21 +24,22 @@ from airflow_provider_ha.jobs.model import (
     RunResult,
     StartPoint,
     Submission,
-    SubmissionStarted,
 )
 from airflow_provider_ha.submit.context import JobContext
+from airflow_provider_ha.submit.engine import Observation, Running
 from airflow_provider_ha.testing.fake import FakeCoordinator, FakeEnsemble
 from airflow_provider_ha.testing.fake.tree import Tree
+from tests.engine_helpers import NothingToSee, handle, started
 from tests.fake.memory_store import MemoryStore
 
 
 TIMINGS = Timings(session_timeout=4.0, heartbeat_interval=0.5, heartbeat_timeout=0.5, connect_timeout=0.5, margin=0.25)
 CONFIG = HaConfig.build(zookeeper="fake:1", storage_root="file:///nowhere", cluster_id="fake", timings=TIMINGS)
 PATHS: JobPaths = ClusterPaths(CONFIG.root, CONFIG.cluster_id).job("flights")
-_STARTED = SubmissionStarted(host="host", pid=1, process_started=0.0, log="driver.log")
+_STARTED = started()
 
 
-class RecordingEngine:
+class RecordingEngine(NothingToSee):
     """Takes every submission, and remembers it."""
 
     name = "recording"
@@ -47,16 +49,15 @@ class RecordingEngine:
         self.launched: list[tuple[int, int]] = []
         self._found: set[str] = set()
 
-    def launch(self, spec: DriverSpec) -> SubmissionStarted:
+    def launch(self, spec: DriverSpec) -> Handle:
         self.launched.append((spec.run, spec.attempt))
         self._found.add(spec.submission_id)
-        return _STARTED
+        return handle()
 
-    def find(self, submission_id: str) -> SubmissionStarted | None:
-        return _STARTED if submission_id in self._found else None
-
-    def is_gone(self, submission_id: str, started: SubmissionStarted) -> bool:
-        return False
+    def observe(self, submission_id: str, known: Handle | None) -> Observation:
+        if known is None and submission_id in self._found:
+            return Running(handle())
+        return super().observe(submission_id, known)
 
 
 @dataclass

@@ -22,10 +22,12 @@ from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.model import HaOptions, JobState, OperationKind, RunResult
 from airflow_provider_ha.jobs.runs import SubmissionView
 from airflow_provider_ha.submit.context import JobContext
+from airflow_provider_ha.submit.engine import Running
 from airflow_provider_ha.submit.intervene import cancel
 from airflow_provider_ha.submit.recovery import recover
 from airflow_provider_ha.testing.waiting import wait_until
 from tests import submit_helpers as helpers
+from tests.engine_helpers import pid_of
 
 
 LONG_DELAY = HaOptions(restart_delay=60)
@@ -39,8 +41,8 @@ def job(
     context = helpers.context(config, coordinator)
     yield context
     for view in attempts(context):  # first those that would start another attempt
-        if view.started is not None and helpers.alive(view.started.pid):
-            os.kill(view.started.pid, signal.SIGKILL)
+        if view.started is not None and helpers.alive(pid_of(view.started)):
+            os.kill(pid_of(view.started), signal.SIGKILL)
     helpers.kill_all(context)
 
 
@@ -66,33 +68,33 @@ def await_exit(job: JobContext, number: int) -> SubmissionView:
         view = attempt(job, number)
         return view if view is not None and view.exit is not None else None
 
-    return wait_until(ended, timeout=20, what=f"the exit of attempt {number}")
+    return wait_until(ended, timeout=60, what=f"the exit of attempt {number}")
 
 
 def await_driver(job: JobContext, number: int) -> int:
-    return wait_until(partial(helpers.pid_in, job, "driver.pid", attempt=number), timeout=20, what=f"driver {number}")
+    return wait_until(partial(helpers.pid_in, job, "driver.pid", attempt=number), timeout=60, what=f"driver {number}")
 
 
 def supervisor(job: JobContext, number: int = 1) -> int:
     view = attempt(job, number)
     assert view is not None
     assert view.started is not None
-    return view.started.pid
+    return pid_of(view.started)
 
 
 def await_result(job: JobContext) -> RunResult:
-    return wait_until(lambda: job.runs.result(1), timeout=20, what="the result")
+    return wait_until(lambda: job.runs.result(1), timeout=60, what="the result")
 
 
 def await_end_of(pid: int) -> None:
-    wait_until(lambda: not helpers.alive(pid), timeout=20, what="the end of the supervisor")
+    wait_until(lambda: not helpers.alive(pid), timeout=60, what="the end of the supervisor")
 
 
 def test_a_lost_driver_is_started_again_by_its_supervisor_alone(
     job: JobContext, start: Callable[[str, HaOptions], None]
 ) -> None:
     start("lead", HaOptions())
-    wait_until(lambda: job.coordinator.find(job.paths.leader), timeout=20, what="the leader")
+    wait_until(lambda: job.coordinator.find(job.paths.leader), timeout=60, what="the leader")
 
     os.kill(await_driver(job, 1), signal.SIGKILL)
     second = await_driver(job, 2)
@@ -106,7 +108,7 @@ def test_a_lost_driver_is_started_again_by_its_supervisor_alone(
 
 def test_exit_and_next_submission_are_one_transaction(job: JobContext, start: Callable[[str, HaOptions], None]) -> None:
     start("lead", HaOptions())
-    wait_until(lambda: job.coordinator.find(job.paths.leader), timeout=20, what="the leader")
+    wait_until(lambda: job.coordinator.find(job.paths.leader), timeout=60, what="the leader")
 
     os.kill(await_driver(job, 1), signal.SIGKILL)
     await_driver(job, 2)
@@ -128,8 +130,8 @@ def test_the_next_attempt_carries_its_own_id_and_has_its_own_log(
 
     view = attempt(job, 2)
     assert view is not None
-    found = job.engine.find(view.submission.submission_id)
-    assert found == view.started
+    assert view.started is not None
+    assert job.engine.observe(view.submission.submission_id, None) == Running(view.started.handle)
     assert "attempt 2 as pid" in (helpers.directory(job, attempt=2) / "supervisor.log").read_text()
 
 
@@ -231,7 +233,7 @@ def test_of_supervisor_and_watchers_that_see_one_loss_one_starts_the_next_attemp
     job: JobContext, start: Callable[[str, HaOptions], None]
 ) -> None:
     start("lead", HaOptions(restart_delay=0))
-    wait_until(lambda: job.coordinator.find(job.paths.leader), timeout=20, what="the leader")
+    wait_until(lambda: job.coordinator.find(job.paths.leader), timeout=60, what="the leader")
     first = await_driver(job, 1)
     watchers = [threading.Thread(target=watch, args=(job.config,)) for _ in range(3)]
 
@@ -257,7 +259,7 @@ def watch(config: HaConfig) -> None:
         except HaError:
             return False
 
-    wait_until(recovered, timeout=20, what="a second attempt", interval=0.001)
+    wait_until(recovered, timeout=60, what="a second attempt", interval=0.001)
     session.close()
 
 

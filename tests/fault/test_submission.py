@@ -19,7 +19,7 @@ from airflow_provider_ha.coordination.coordinator import Coordinator, Op
 from airflow_provider_ha.coordination.election import Leadership
 from airflow_provider_ha.errors import ConfigurationError, JobStateError, OutcomeUnknownError
 from airflow_provider_ha.jobs.driver_spec import DriverSpec
-from airflow_provider_ha.jobs.model import JobState, OperationState, SubmissionExit, SubmissionStarted
+from airflow_provider_ha.jobs.model import Handle, JobState, OperationState, SubmissionExit
 from airflow_provider_ha.recovery.conclude import conclude, take_lock
 from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.submit.intervene import cancel, fail
@@ -68,7 +68,7 @@ class CrashingEngine(LocalEngine):
         super().__init__()
         self._launched = launched
 
-    def launch(self, spec: DriverSpec) -> SubmissionStarted:
+    def launch(self, spec: DriverSpec) -> Handle:
         if self._launched:
             super().launch(spec)
         raise Crash

@@ -28,6 +28,7 @@ from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.submit.recovery import recover
 from airflow_provider_ha.testing.waiting import wait_until
 from tests import submit_helpers as helpers
+from tests.engine_helpers import pid_of
 
 
 @pytest.fixture
@@ -179,7 +180,7 @@ def test_recovery_ends_a_lost_run_whose_cancel_is_open_instead_of_submitting_it_
     supervisor = job.runs.get(1).submissions[0].started
     assert supervisor is not None
     ask(job)
-    for pid in (supervisor.pid, tree["python"], tree["worker"]):
+    for pid in (pid_of(supervisor), tree["python"], tree["worker"]):
         os.kill(pid, signal.SIGKILL)
     session = read_session(helpers.directory(job) / "session")
     assert session is not None
@@ -210,4 +211,4 @@ def test_run_that_a_newer_one_follows_is_left_to_its_leader(job: JobContext, tmp
 def supervisor(job: JobContext) -> int:
     found = job.runs.get(1).submissions[0].started
     assert found is not None
-    return found.pid
+    return pid_of(found)

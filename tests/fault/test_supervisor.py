@@ -31,6 +31,7 @@ from airflow_provider_ha.jobs.model import SubmissionExit
 from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.testing.waiting import wait_until
 from tests import submit_helpers as helpers
+from tests.engine_helpers import pid_of
 
 
 @pytest.fixture
@@ -82,7 +83,7 @@ def pids(job: JobContext) -> dict[str, int]:
     tree = {role: helpers.pid_in(job, name) or 0 for role, name in names.items()}
     started = job.runs.get(1).submissions[0].started
     assert started is not None
-    return tree | {"supervisor": started.pid}
+    return tree | {"supervisor": pid_of(started)}
 
 
 def exit_of(job: JobContext) -> SubmissionExit | None:

@@ -19,7 +19,7 @@ from airflow_provider_ha.coordination.records import create_once
 from airflow_provider_ha.driver.log_rotation import LogRotation
 from airflow_provider_ha.errors import LogMissingError, NotConnectedError
 from airflow_provider_ha.jobs.driver_spec import DriverSpec, write_secrets
-from airflow_provider_ha.jobs.model import JobState, RunResult, Submission, SubmissionExit, SubmissionStarted
+from airflow_provider_ha.jobs.model import Handle, JobState, RunResult, Submission, SubmissionExit
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.redaction import PublicText
 from airflow_provider_ha.submit import follow_logs
@@ -27,12 +27,13 @@ from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.submit.driver_logs import last_words
 from airflow_provider_ha.testing.waiting import wait_until
 from tests import submit_helpers as helpers
+from tests.engine_helpers import NothingToSee, handle, started
 
 
 YES, NO = 0, 1
 
 
-class LoggingEngine:
+class LoggingEngine(NothingToSee):
     """An engine whose drivers are a log and nothing else. The log and where it lies are as the real engine has them."""
 
     name = "local"
@@ -41,18 +42,10 @@ class LoggingEngine:
     def __init__(self, host: str) -> None:
         self.host = host
 
-    def launch(self, spec: DriverSpec) -> SubmissionStarted:
+    def launch(self, spec: DriverSpec) -> Handle:
         spec.directory.mkdir(parents=True)
         spec.driver_log.write_text(f"attempt {spec.attempt} begins\n")
-        return SubmissionStarted(host=self.host, pid=1, process_started=0.0, log=str(spec.driver_log))
-
-    def find(self, submission_id: str) -> SubmissionStarted | None:
-        del submission_id
-        return None
-
-    def is_gone(self, submission_id: str, started: SubmissionStarted) -> bool:
-        del submission_id, started
-        return False
+        return handle(host=self.host, log=str(spec.driver_log))
 
 
 @pytest.fixture
@@ -87,10 +80,8 @@ def next_attempt(job: JobContext, attempt: int, *, host: str = "", begun: bool =
         log_of(job, attempt=attempt).parent.mkdir(parents=True)
         log_of(job, attempt=attempt).write_text(f"attempt {attempt} begins\n")
     if begun:
-        started = SubmissionStarted(
-            host=host or socket.gethostname(), pid=1, process_started=0.0, log=str(log_of(job, attempt=attempt))
-        )
-        create_once(job.coordinator, job.paths.submission_started(1, attempt), started)
+        record = started(host=host or socket.gethostname(), log=str(log_of(job, attempt=attempt)))
+        create_once(job.coordinator, job.paths.submission_started(1, attempt), record)
 
 
 def end_run(job: JobContext) -> None:
@@ -213,7 +204,7 @@ def test_a_record_does_not_choose_the_file_that_is_read(spark_ha: Any, job: JobC
     (tmp_path / "shadow").write_text("root:hash\n")
     end_attempt(job, 1)
     next_attempt(job, 2, begun=False)
-    forged = SubmissionStarted(host=socket.gethostname(), pid=1, process_started=0.0, log=str(tmp_path / "shadow"))
+    forged = started(host=socket.gethostname(), log=str(tmp_path / "shadow"))
     create_once(job.coordinator, job.paths.submission_started(1, 2), forged)
 
     code, shown, _ = spark_ha("job", "logs", "flights")
@@ -435,7 +426,7 @@ def test_following_waits_for_a_log_that_is_about_to_be_written(
     create_once(
         job.coordinator,
         job.paths.submission_started(1, 2),
-        SubmissionStarted(host=socket.gethostname(), pid=1, process_started=0.0, log="driver.log"),
+        started(host=socket.gethostname()),
     )
 
     assert next(parts)[0].attempt == 2

@@ -17,10 +17,10 @@ import pytest
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.jobs.driver_spec import SUBMISSION_VARIABLE
 from airflow_provider_ha.jobs.model import SubmissionStarted
-from airflow_provider_ha.jobs.this_host import boot_id, pid_namespace, started_here
+from airflow_provider_ha.jobs.this_host import LocalProcess, boot_id, handle_here, pid_namespace
 from airflow_provider_ha.submit import local
-from airflow_provider_ha.submit.local import LocalEngine
 from airflow_provider_ha.testing.waiting import wait_until
+from tests.engine_helpers import changed, is_gone
 
 
 ROOT, NOBODY, WITHOUT_PROCESSES = 0, 65534, 65533
@@ -43,7 +43,7 @@ def process(submission_id: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def record(process: subprocess.Popen[bytes]) -> SubmissionStarted:
-    return started_here(psutil.Process(process.pid), Path("driver.log"))
+    return SubmissionStarted(handle=handle_here(psutil.Process(process.pid), Path("/driver.log")))
 
 
 def as_nobody(submission_id: str, started: SubmissionStarted) -> bool:
@@ -54,7 +54,7 @@ def as_nobody(submission_id: str, started: SubmissionStarted) -> bool:
             os.setgroups([])
             os.setgid(NOBODY)
             os.setuid(NOBODY)
-            os._exit(int(LocalEngine().is_gone(submission_id, started)))
+            os._exit(int(is_gone(submission_id, started)))
         finally:
             os._exit(99)
     _, status = os.waitpid(child, 0)
@@ -67,13 +67,13 @@ def test_a_process_that_lives_is_not_gone_and_one_that_ended_is(
     submission_id: str, process: subprocess.Popen[bytes]
 ) -> None:
     started = record(process)
-    alive = LocalEngine().is_gone(submission_id, started)
+    alive = is_gone(submission_id, started)
 
     process.send_signal(signal.SIGKILL)
     process.wait()
 
     assert not alive
-    assert LocalEngine().is_gone(submission_id, started)
+    assert is_gone(submission_id, started)
 
 
 @as_root
@@ -82,10 +82,10 @@ def test_a_process_of_another_user_is_unknown(submission_id: str, process: subpr
 
 
 @as_root
-def test_a_record_of_an_older_release_does_not_hide_a_process_of_another_user(
+def test_a_handle_without_a_user_does_not_hide_a_process_of_another_user(
     submission_id: str, process: subprocess.Popen[bytes]
 ) -> None:
-    old = record(process).model_copy(update={"boot": "", "pid_namespace": "", "uid": None})
+    old = changed(record(process), uid=None)
 
     assert not as_nobody(submission_id, old)
 
@@ -95,12 +95,12 @@ def test_processes_of_users_who_cannot_have_started_it_do_not_hide_its_end(
     submission_id: str, process: subprocess.Popen[bytes]
 ) -> None:
     """Another user's service that was started later is on every host."""
-    ended = record(process).model_copy(update={"uid": WITHOUT_PROCESSES})
+    ended = changed(record(process), uid=WITHOUT_PROCESSES)
 
     assert as_nobody(submission_id, ended)
 
 
-@pytest.mark.parametrize("elsewhere", [{"host": "another"}, {"boot": "another"}, {"pid_namespace": "pid:[1]"}], ids=str)
+@pytest.mark.parametrize("elsewhere", [{"boot": "another"}, {"pid_namespace": "pid:[1]"}, {"boot": ""}], ids=str)
 def test_where_it_was_not_started_nothing_is_known(
     submission_id: str, process: subprocess.Popen[bytes], elsewhere: dict[str, str]
 ) -> None:
@@ -108,8 +108,8 @@ def test_where_it_was_not_started_nothing_is_known(
     process.kill()
     process.wait()
 
-    assert LocalEngine().is_gone(submission_id, started)
-    assert not LocalEngine().is_gone(submission_id, started.model_copy(update=elsewhere))
+    assert is_gone(submission_id, started)
+    assert not is_gone(submission_id, changed(started, **elsewhere))
 
 
 def test_a_proc_that_hides_the_processes_of_others_answers_nothing_about_them(
@@ -120,8 +120,8 @@ def test_a_proc_that_hides_the_processes_of_others_answers_nothing_about_them(
     process.wait()
     monkeypatch.setattr(local, "sees_processes_of_others", lambda: False)
 
-    assert LocalEngine().is_gone(submission_id, started)  # one's own are always listed
-    assert not LocalEngine().is_gone(submission_id, started.model_copy(update={"uid": NOBODY}))
+    assert is_gone(submission_id, started)  # one's own are always listed
+    assert not is_gone(submission_id, changed(started, uid=NOBODY))
 
 
 def test_another_pid_namespace_with_the_name_of_this_host_knows_nothing(
@@ -135,9 +135,9 @@ def test_another_pid_namespace_with_the_name_of_this_host_knows_nothing(
     ):
         pytest.skip("this host does not let a test make a PID namespace")
     program = (
-        "import sys; from airflow_provider_ha.submit.local import LocalEngine; "
+        "import sys; from tests.engine_helpers import is_gone; "
         "from airflow_provider_ha.jobs.model import SubmissionStarted; "
-        "print(LocalEngine().is_gone(sys.argv[1], SubmissionStarted.from_bytes(sys.argv[2].encode(), source='test')))"
+        "print(is_gone(sys.argv[1], SubmissionStarted.from_bytes(sys.argv[2].encode(), source='test')))"
     )
 
     asked = subprocess.run(
@@ -151,18 +151,18 @@ def test_another_pid_namespace_with_the_name_of_this_host_knows_nothing(
 
 
 def test_a_submission_says_where_its_process_is_counted(process: subprocess.Popen[bytes]) -> None:
-    started = record(process)
+    local = LocalProcess.of(record(process).handle)
 
-    assert (started.host, started.boot, started.uid) == (socket.gethostname(), boot_id(), os.getuid())
-    assert started.pid_namespace == pid_namespace()
-    assert started.pid_namespace.startswith("pid:[")
+    assert (local.host, local.boot, local.uid) == (socket.gethostname(), boot_id(), os.getuid())
+    assert local.pid_namespace == pid_namespace()
+    assert local.pid_namespace.startswith("pid:[")
 
 
 def test_a_process_that_is_closed_to_every_look_for_a_moment_does_not_count(
     submission_id: str, process: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As one between its fork and its exec: it belongs to another program, and the next look says so."""
-    started = record(process).model_copy(update={"uid": None})
+    started = changed(record(process), uid=None)
     process.kill()
     process.wait()
     looks = iter([True, True])
@@ -177,7 +177,7 @@ def test_a_process_that_is_closed_to_every_look_for_a_moment_does_not_count(
     monkeypatch.setattr(
         psutil.Process,
         "create_time",
-        lambda self: started.process_started if self.pid == os.getpid() else create_time(self),
+        lambda self: LocalProcess.of(started.handle).process_started if self.pid == os.getpid() else create_time(self),
     )
 
-    assert LocalEngine().is_gone(submission_id, started)
+    assert is_gone(submission_id, started)

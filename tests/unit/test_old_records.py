@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.errors import RecordCorruptError
-from airflow_provider_ha.records import Record
+from airflow_provider_ha.jobs.model import SubmissionStarted
+from airflow_provider_ha.jobs.this_host import LocalProcess
+from airflow_provider_ha.records import Record, checksum
 from tests.record_samples import CORPUS, record_types
 
 
 TYPES = record_types()
 FILES = sorted(CORPUS.glob("*.json"))
+CONVERTED = {"journal-started", "submission-started"}  # the fields of a local process have become its handle
 
 
 def test_every_kind_of_record_is_in_the_corpus() -> None:
@@ -21,7 +24,7 @@ def test_every_kind_of_record_is_in_the_corpus() -> None:
     assert {path.stem for path in FILES} == set(TYPES)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [path for path in FILES if path.stem not in CONVERTED], ids=lambda path: path.stem)
 def test_a_record_of_version_1_is_read_with_everything_that_it_says(path: Any) -> None:
     """Fails when a field is renamed or removed, or when a new one has no default."""
     written = json.loads(path.read_bytes())
@@ -29,6 +32,26 @@ def test_a_record_of_version_1_is_read_with_everything_that_it_says(path: Any) -
     record = TYPES[path.stem].from_bytes(path.read_bytes(), source=path.name)
 
     assert contains(record.model_dump(mode="json"), written["body"])
+
+
+def test_a_start_of_version_1_is_read_as_the_handle_of_a_local_process() -> None:
+    body = {"host": "worker-1", "pid": 12, "process_started": 1.5, "log": "/a b/driver.log", "boot": "id", "uid": 7}
+    envelope = {"kind": "submission-started", "version": 1, "checksum": checksum(body), "body": body}
+
+    handle = SubmissionStarted.from_bytes(json.dumps(envelope).encode(), source="znode /a").handle
+
+    assert handle.engine == "local"
+    assert (handle.log_host, handle.log_path) == ("worker-1", "/a b/driver.log")
+    local = LocalProcess(host="worker-1", pid=12, process_started=1.5, boot="id", uid=7)
+    assert LocalProcess.of(handle) == local
+
+
+@pytest.mark.parametrize("kind", sorted(CONVERTED))
+def test_a_start_in_the_corpus_is_read(kind: str) -> None:
+    record = TYPES[kind].from_bytes((CORPUS / f"{kind}.json").read_bytes(), source=kind)
+
+    started = record if isinstance(record, SubmissionStarted) else record.started  # type: ignore[attr-defined]
+    assert LocalProcess.of(started.handle).pid == 12
 
 
 @pytest.mark.parametrize("record", TYPES.values(), ids=lambda record: record.kind)

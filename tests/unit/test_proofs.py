@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import socket
 import time
 
 import pytest
 
 from airflow_provider_ha.clock import SystemClock, new_id
 from airflow_provider_ha.jobs.model import SubmissionStarted
-from airflow_provider_ha.submit.local import LocalEngine
+from airflow_provider_ha.jobs.this_host import boot_id, pid_namespace
+from tests.engine_helpers import changed, is_gone, started
 
 
 def test_the_lease_clock_counts_suspended_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -21,13 +21,14 @@ def test_the_lease_clock_counts_suspended_time(monkeypatch: pytest.MonkeyPatch) 
     assert SystemClock().lease_time() == 500.0
 
 
-def started_on(host: str) -> SubmissionStarted:
-    return SubmissionStarted(host=host, pid=1, process_started=time.time(), log="driver.log", uid=os.geteuid())
+def started_on(boot: str) -> SubmissionStarted:
+    here = {"boot": boot, "pid_namespace": pid_namespace(), "uid": os.geteuid(), "process_started": time.time()}
+    return changed(started(), **here)
 
 
 def test_what_was_started_on_another_host_is_not_known_to_be_gone() -> None:
-    assert not LocalEngine().is_gone(new_id(), started_on("another.host"))
+    assert not is_gone(new_id(), started_on("of another host"))
 
 
 def test_what_was_started_here_and_has_no_process_is_gone() -> None:
-    assert LocalEngine().is_gone(new_id(), started_on(socket.gethostname()))
+    assert is_gone(new_id(), started_on(boot_id()))

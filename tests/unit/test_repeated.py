@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.failures import Failure, FailureKind
-from airflow_provider_ha.jobs.model import HaOptions, Submission, SubmissionExit, SubmissionStarted
+from airflow_provider_ha.jobs.model import Handle, HaOptions, Submission, SubmissionExit, SubmissionStarted
 from airflow_provider_ha.jobs.runs import SubmissionView
 from airflow_provider_ha.operators.options import ha_options
 from airflow_provider_ha.recovery.repeated import repeated_failure
@@ -39,7 +39,7 @@ class History:
             engine="local",
             created_at=self.time - timedelta(seconds=lived),
         )
-        started = SubmissionStarted(host="h", pid=1, process_started=0, log="/log")
+        started = SubmissionStarted(handle=Handle(engine="local", log_uri="file://h/log"))
         exit_ = SubmissionExit(code=10, failure=failure, outage=outage, at=self.time)
         self.views += (SubmissionView(submission=made, started=None if outage else started, exit=exit_),)
         return self

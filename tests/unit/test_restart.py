@@ -11,6 +11,7 @@ import pytest
 from airflow_provider_ha.jobs.failures import Failure, FailureKind
 from airflow_provider_ha.jobs.model import (
     Blob,
+    Handle,
     HaOptions,
     JobState,
     LeaderInfo,
@@ -49,7 +50,7 @@ def submission(
     )
     return SubmissionView(
         submission=made,
-        started=SubmissionStarted(host="h", pid=1, process_started=0, log="/log"),
+        started=SubmissionStarted(handle=Handle(engine="local", log_uri="file://h/log")),
         exit=SubmissionExit(code=-9, reason="killed", at=end) if ended else None,
         created_zxid=zxid,
     )

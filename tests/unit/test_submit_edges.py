@@ -31,6 +31,7 @@ from airflow_provider_ha.storage.blobs import put_blob
 from airflow_provider_ha.storage.local import LocalStore
 from airflow_provider_ha.submit import cut_proof, proof_child, prove, restore
 from airflow_provider_ha.submit.client import JobClient
+from airflow_provider_ha.submit.engine import Running
 from airflow_provider_ha.submit.local import LocalEngine
 from airflow_provider_ha.submit.rebuild.evidence import JobEvidence, _graphs
 from airflow_provider_ha.submit.rebuild.plan import _run_of_checkpoints
@@ -70,11 +71,12 @@ def test_a_supervisor_that_runs_is_found_with_its_log(tmp_path: Path) -> None:
     arguments = [sys.executable, "-c", "input()", SUPERVISOR_MODULE, str(tmp_path / "spec.json")]
     environment = os.environ | {SUBMISSION_VARIABLE: tmp_path.name}
     with subprocess.Popen(arguments, env=environment, stdin=subprocess.PIPE) as process:
-        found = LocalEngine().find(tmp_path.name)
+        found = LocalEngine().observe(tmp_path.name, None)
         process.kill()
 
-    assert found is not None
-    assert (found.pid, found.log) == (process.pid, str(tmp_path / "driver.log"))
+    assert isinstance(found, Running)
+    assert found.handle.ref["pid"] == process.pid
+    assert found.handle.log_path == str(tmp_path / "driver.log")
 
 
 def test_a_query_that_has_committed_its_first_batch_is_proven_and_one_without_a_batch_is_not(

@@ -84,7 +84,7 @@ def test_cancel_while_the_storage_does_not_answer_holds_once_it_does(gated: Gate
     newest = run_of(job).newest
     assert newest is not None
     assert newest.started is not None
-    supervisor_log = Path(newest.started.log).with_name("supervisor.log")
+    supervisor_log = Path(newest.started.handle.log_path).with_name("supervisor.log")
 
     cancel = job.job.request_cancel(operation_id="cancel", requested_by="test").operation_id
     wait_until(lambda: not any(alive(process.pid) for process in driver), timeout=PATIENCE, what="the driver's end")

@@ -23,6 +23,7 @@ from airflow_provider_ha.jobs.runs import decode
 from airflow_provider_ha.jobs.snapshot import JobSnapshot, read_snapshot
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.testing.waiting import wait_until
+from tests.engine_helpers import pid_of
 
 
 T = TypeVar("T")
@@ -180,7 +181,7 @@ def exists(pid: int) -> bool:
 def _processes(started: SubmissionStarted, pid_file: Path) -> DriverProcesses | None:
     try:
         python = int(pid_file.read_text())
-        supervisor = psutil.Process(started.pid)
+        supervisor = psutil.Process(pid_of(started))
         jvms = [child.pid for child in supervisor.children() if child.name() == "java"]
     except (OSError, ValueError, psutil.NoSuchProcess):
         return None

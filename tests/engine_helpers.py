@@ -1,0 +1,46 @@
+"""Handles and engines of tests whose drivers are no processes."""
+
+from __future__ import annotations
+
+from airflow_provider_ha.jobs.model import Handle, SubmissionStarted, file_uri
+from airflow_provider_ha.jobs.this_host import LocalProcess
+from airflow_provider_ha.submit.engine import Gone, Observation, Unknown
+from airflow_provider_ha.submit.local import LocalEngine
+
+
+def handle(*, host: str = "host", pid: int = 1, log: str = "driver.log", engine: str = "local") -> Handle:
+    """Return the handle of a process that nothing is known of."""
+    local = LocalProcess(host=host, pid=pid, process_started=0.0)
+    return Handle(engine=engine, ref=local.model_dump(), log_uri=file_uri(host, log))
+
+
+def started(*, host: str = "host", pid: int = 1, log: str = "driver.log") -> SubmissionStarted:
+    """Return the record of its start."""
+    return SubmissionStarted(handle=handle(host=host, pid=pid, log=log))
+
+
+def pid_of(record: SubmissionStarted) -> int:
+    """Return the process id of a local submission's supervisor."""
+    return LocalProcess.of(record.handle).pid
+
+
+def changed(record: SubmissionStarted, **reference: object) -> SubmissionStarted:
+    """Return the record with another reference in its handle."""
+    handle = record.handle.model_copy(update={"ref": record.handle.ref | reference})
+    return SubmissionStarted(handle=handle)
+
+
+def is_gone(submission_id: str, record: SubmissionStarted) -> bool:
+    """Whether the local engine proves on this host that a submission is gone."""
+    return isinstance(LocalEngine().observe(submission_id, record.handle), Gone)
+
+
+class NothingToSee:
+    """The part of an engine that has no processes: it observes none, and ends none."""
+
+    def observe(self, submission_id: str, handle: Handle | None) -> Observation:
+        del submission_id, handle
+        return Unknown("a test has no processes")
+
+    def terminate(self, handle: Handle) -> None:
+        raise NotImplementedError
