@@ -20,6 +20,7 @@ from airflow_provider_ha.submit.attend import Patience
 from airflow_provider_ha.submit.client import HaClient
 from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.submit.engine import Observation, Running
+from airflow_provider_ha.submit.engines import Engines
 from airflow_provider_ha.submit.requests import SubmitRequest
 from tests.engine_helpers import NothingToSee, handle
 
@@ -30,7 +31,7 @@ AT_ONCE = Patience(debounce=0.0, start_timeout=600.0, poll=0.05)
 class RecordingEngine(NothingToSee):
     """Starts nothing: one line per launch, in a file that several processes may share."""
 
-    name = "recording"
+    name = "local"
     launch_seconds = 0.0
 
     def __init__(self, record: Path) -> None:
@@ -75,7 +76,7 @@ class Cluster:
 
     def open(self, coordinator: Coordinator, *, clock: Clock | None = None) -> HaClient:
         """Return a client of the cluster with another session."""
-        return HaClient(self.config, coordinator, engine=self.engine, clock=clock)
+        return HaClient(self.config, coordinator, engines=Engines.only(self.engine), clock=clock)
 
     def context(self, job_id: str) -> JobContext:
         return self.client.context(job_id)

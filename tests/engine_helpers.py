@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_provider_ha.jobs.model import Handle, SubmissionStarted, file_uri
+from airflow_provider_ha.jobs.model import Handle, SubmissionStarted, Target, file_uri
 from airflow_provider_ha.jobs.this_host import LocalProcess
 from airflow_provider_ha.submit.engine import Gone, Observation, Unknown
 from airflow_provider_ha.submit.local import LocalEngine
@@ -36,7 +36,10 @@ def is_gone(submission_id: str, record: SubmissionStarted) -> bool:
 
 
 class NothingToSee:
-    """The part of an engine that has no processes: it observes none, and ends none."""
+    """The part of an engine that has no processes: it refuses no target, observes none, and ends none."""
+
+    def check(self, target: Target) -> None:
+        del target
 
     def observe(self, submission_id: str, handle: Handle | None) -> Observation:
         del submission_id, handle

@@ -26,6 +26,7 @@ from airflow_provider_ha.jobs.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.model import Handle, JobState, LeaderInfo, StartPoint
 from airflow_provider_ha.storage.open import open_store
 from airflow_provider_ha.submit.context import JobContext
+from airflow_provider_ha.submit.engines import Engines
 from airflow_provider_ha.submit.prepare import upload
 from airflow_provider_ha.submit.requests import SubmitRequest
 from airflow_provider_ha.submit.submission import Prepared, submit_run
@@ -39,7 +40,7 @@ AT = datetime(2026, 1, 1, tzinfo=timezone.utc)
 class NoEngine(NothingToSee):
     """An engine whose drivers never come up, and of whose processes nothing is known."""
 
-    name = "none"
+    name = "local"
     launch_seconds = 0.0
 
     def __init__(self) -> None:
@@ -57,7 +58,7 @@ def job(config: HaConfig, coordinator: Coordinator, job_id: str) -> JobContext:
         config=config,
         coordinator=coordinator,
         store=open_store(config),
-        engine=NoEngine(),
+        engines=Engines.only(NoEngine()),
         clock=SystemClock(),
         sleep=lambda seconds: None,
     )

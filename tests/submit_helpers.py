@@ -18,6 +18,7 @@ from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.jobs.model import HaOptions, StartPoint, Submission
 from airflow_provider_ha.storage.open import open_store
 from airflow_provider_ha.submit.context import JobContext
+from airflow_provider_ha.submit.engines import Engines
 from airflow_provider_ha.submit.local import LocalEngine
 from airflow_provider_ha.submit.prepare import upload
 from airflow_provider_ha.submit.requests import SubmitRequest, SubmittedRun
@@ -109,7 +110,7 @@ def context(
         config=config,
         coordinator=coordinator,
         store=open_store(config),
-        engine=LocalEngine(launch_seconds=launch_seconds),
+        engines=Engines.only(LocalEngine(launch_seconds=launch_seconds)),
         clock=SystemClock(),
     )
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from airflow_provider_ha.driver.worker_imports import ARCHIVES, WORKER_PATH, archive_item, worker_path
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.artifacts import FetchedApplication
-from airflow_provider_ha.jobs.driver_spec import SPEC_VARIABLE, SUBMISSION_VARIABLE, DriverSpec
+from airflow_provider_ha.jobs.driver_spec import PYTHON_OPTION, SPEC_VARIABLE, SUBMISSION_VARIABLE, DriverSpec
 from airflow_provider_ha.jobs.model import JobGraph
 from airflow_provider_ha.jobs.spark_release import check_one_release, installed_spark
 
@@ -53,14 +53,15 @@ def command(spark_home: Path, spec: DriverSpec) -> list[str]:
 def environment(spark_home: Path, spec: DriverSpec, graph: JobGraph, inherited: Mapping[str, str]) -> dict[str, str]:
     """Return the driver's environment: what the supervisor has, the job's own, and where the spec is."""
     values = {**inherited, **graph.env}
-    if graph.master.startswith("local"):
+    if graph.target.master.startswith("local"):
         # Else Spark's ports (driver, UI, block manager) are open to the network.
         values.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     values.setdefault("SPARK_LAUNCHER_OPTS", _LAUNCHER_OPTIONS)
+    python = graph.target.engine_options.get(PYTHON_OPTION, spec.python)
     values |= {
         "SPARK_HOME": str(spark_home),
-        "PYSPARK_PYTHON": spec.python,
-        "PYSPARK_DRIVER_PYTHON": spec.python,
+        "PYSPARK_PYTHON": python,
+        "PYSPARK_DRIVER_PYTHON": python,
         SPEC_VARIABLE: str(spec.path),
         SUBMISSION_VARIABLE: spec.submission_id,
     }
@@ -70,7 +71,11 @@ def environment(spark_home: Path, spec: DriverSpec, graph: JobGraph, inherited: 
 def properties(graph: JobGraph, application: FetchedApplication) -> dict[str, str]:
     """Return Spark's conf: the user's, and what spark-submit would take from options."""
     values = dict(graph.conf)
-    values |= {"spark.master": graph.master, "spark.app.name": graph.name, "spark.submit.deployMode": "client"}
+    values |= {
+        "spark.master": graph.target.master,
+        "spark.app.name": graph.name,
+        "spark.submit.deployMode": graph.target.deploy_mode,
+    }
     if graph.driver_memory:
         values["spark.driver.memory"] = graph.driver_memory
     lists = {

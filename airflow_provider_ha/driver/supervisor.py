@@ -33,7 +33,7 @@ from airflow_provider_ha.driver.room import require_room
 from airflow_provider_ha.driver.supervisor_lock import lock_directory
 from airflow_provider_ha.errors import ConfigurationError, HaError, StorageUnavailableError
 from airflow_provider_ha.jobs.artifacts import fetch_application
-from airflow_provider_ha.jobs.driver_spec import DriverSpec, write_private
+from airflow_provider_ha.jobs.driver_spec import SPARK_HOME_OPTION, DriverSpec, write_private
 from airflow_provider_ha.jobs.model import NOT_LAUNCHED, JobGraph
 from airflow_provider_ha.redaction import remember, secret_values, secrets_of
 from airflow_provider_ha.storage.blobs import get_blob
@@ -119,7 +119,8 @@ def start(spec: DriverSpec) -> ProcessTree:
     store = open_store(spec.config)
     graph = JobGraph.from_bytes(get_blob(store, spec.graph.sha256), source=f"job graph {spec.graph.sha256[:12]}")
     remember(secret_values(graph.conf) | secret_values(graph.env))
-    spark_home = spark_submit.find_spark_home(spec.spark_home)
+    chosen = graph.target.engine_options
+    spark_home = spark_submit.find_spark_home(chosen.get(SPARK_HOME_OPTION, spec.spark_home))
     application = fetch_application(store, graph, spec.application_directory)
     write_private(spec.properties, spark_submit.render(spark_submit.properties(graph, application)))
     os.close(os.open(spec.driver_log, os.O_WRONLY | os.O_CREAT, 0o600))

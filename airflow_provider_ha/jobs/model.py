@@ -116,6 +116,21 @@ class HaOptions(Model):
         return value
 
 
+class Target(Model):
+    """Where a job's drivers run.
+
+    :param engine: Name of the engine that runs them.
+    :param master: Spark master of the session: ``--master``.
+    :param deploy_mode: Whether spark-submit itself is the driver (``client``), or asks the cluster for one.
+    :param engine_options: What the engine is configured with for this job; each engine names its own.
+    """
+
+    engine: str = "local"
+    master: str = "local[*]"
+    deploy_mode: Literal["client", "cluster"] = "client"
+    engine_options: dict[str, str] = {}
+
+
 class JobGraph(Record):
     """Everything needed to start a run on another host tomorrow. Lies in storage, never in ZooKeeper.
 
@@ -128,11 +143,12 @@ class JobGraph(Record):
     :param packages: ``--packages``, Maven coordinates.
     :param conf: Spark conf; travels in a file that only its owner can read.
     :param env: Environment of the driver.
-    :param master: ``--master``.
+    :param target: Where the drivers run. Version 1 had the master in its place.
     :param driver_memory: ``--driver-memory``.
     """
 
     kind: ClassVar[str] = "job-graph"
+    format_version: ClassVar[int] = 2
 
     job_id: str
     name: str
@@ -145,9 +161,18 @@ class JobGraph(Record):
     packages: tuple[str, ...] = ()
     conf: dict[str, str] = {}
     env: dict[str, str] = {}
-    master: str = "local[*]"
+    target: Target = Target()
     driver_memory: str | None = None
     options: HaOptions = HaOptions()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_version_1(cls, body: Any) -> Any:
+        if not isinstance(body, dict) or "master" not in body:
+            return body
+        return {name: value for name, value in body.items() if name != "master"} | {
+            "target": {"master": body["master"]}
+        }
 
 
 class GraphPointer(Record):

@@ -35,6 +35,8 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
     :param master: Spark master: ``local``, ``local[...]`` or ``local-cluster[...]``.
     :param allow_remote_executors: Allow another master. Nothing then proves that the executors of a lost driver are
         dead.
+    :param engine_options: ``"python"``: interpreter of the driver, which has this package and pyspark; by default that
+        of the task. ``"spark_home"``: Spark's directory on the driver's host; by default ``SPARK_HOME``, else pyspark.
     :param driver_memory: Memory of the driver's JVM: ``"1g"``.
     :param name: Spark's application name; the job id when left out.
     :param start_from: ``"latest"`` (from nothing when the job has no checkpoint), ``"fresh"`` (from nothing although
@@ -92,6 +94,7 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
         "conf",
         "env",
         "master",
+        "engine_options",
         "driver_memory",
         "name",
         "start_from",
@@ -116,6 +119,7 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
         conf: Mapping[str, str] | None = None,
         env: Mapping[str, str] | None = None,
         master: str = "local[*]",
+        engine_options: Mapping[str, str] | None = None,
         driver_memory: str | None = None,
         name: str | None = None,
         start_from: str | Mapping[str, str] = "latest",
@@ -148,6 +152,7 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
         self.conf = conf
         self.env = env
         self.master = master
+        self.engine_options = engine_options
         self.driver_memory = driver_memory
         self.name = name
         self.start_from = start_from
@@ -185,6 +190,7 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
                 conf={key: str(value) for key, value in (self.conf or {}).items()},
                 env={key: str(value) for key, value in (self.env or {}).items()},
                 master=self.master,
+                engine_options=dict(self.engine_options or {}),
                 driver_memory=self.driver_memory,
                 options=ha_options(
                     restart_attempts=self.restart_attempts,

@@ -32,9 +32,8 @@ from airflow_provider_ha.storage.open import open_store
 from airflow_provider_ha.submit import disposal, intervene, recovery, restore, stop
 from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.submit.dry_run import DryRun, dry_run
-from airflow_provider_ha.submit.engine import Engine
+from airflow_provider_ha.submit.engines import Engines
 from airflow_provider_ha.submit.job_owner import Acting, refuse_others
-from airflow_provider_ha.submit.local import LocalEngine
 from airflow_provider_ha.submit.requests import LATEST, RestoreRequest, SubmitRequest, SubmittedRun
 
 
@@ -44,7 +43,7 @@ class HaClient:
     :param config: How the cluster is reached.
     :param coordinator: The session with ZooKeeper.
     :param owned: Whether :meth:`close` ends the session.
-    :param engine: What runs drivers.
+    :param engines: What runs drivers, by name.
     :param clock: For records and deadlines.
     """
 
@@ -54,13 +53,13 @@ class HaClient:
         coordinator: Coordinator,
         *,
         owned: bool = False,
-        engine: Engine | None = None,
+        engines: Engines | None = None,
         clock: Clock | None = None,
     ) -> None:
         self.config = config
         self.coordinator = coordinator
         self.store = open_store(config)
-        self.engine: Engine = engine or LocalEngine()
+        self.engines = engines or Engines()
         self.clock: Clock = clock or SystemClock()
         self._owned = owned
 
@@ -117,7 +116,7 @@ class HaClient:
             config=self.config,
             coordinator=self.coordinator,
             store=self.store,
-            engine=self.engine,
+            engines=self.engines,
             clock=self.clock,
             cluster=cluster,
         )

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 
 from airflow_provider_ha.coordination.node_names import is_checkpoint, is_plain, ours
 from airflow_provider_ha.jobs.job_records import JobRecords
-from airflow_provider_ha.submit.engine import Engine
+from airflow_provider_ha.submit.engines import Engines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobContext(JobRecords):
-    """One job of one cluster, and the engine that runs its drivers. Owns nothing.
+    """One job of one cluster, and the engines that run drivers. Owns nothing.
 
     :param sleep: Waits for some seconds; injected, so that a test need not wait.
     """
 
-    engine: Engine
+    engines: Engines
     sleep: Callable[[float], None] = time.sleep
 
     @property

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from airflow_provider_ha.jobs.driver_spec import DriverSpec
-from airflow_provider_ha.jobs.model import Handle
+from airflow_provider_ha.jobs.model import Handle, Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,12 @@ class Engine(Protocol):
     @property
     def launch_seconds(self) -> float:
         """How long a launch may take: a submission of which nothing is known after that is given up."""
+
+    def check(self, target: Target) -> None:
+        """Refuse a target that this engine cannot run.
+
+        :raises ConfigurationError: It cannot; names the part that is wrong.
+        """
 
     def launch(self, spec: DriverSpec) -> Handle:
         """Start a submission that carries its id where :meth:`observe` sees it. Returns once its process is up.

@@ -48,31 +48,36 @@ def ensure_submitted(job: JobContext, run: int, *, by: str) -> int:
         attempt = newest.submission.attempt if newest else 0
         if view.result is not None or (newest and (_on_its_way(newest) or _await_start(job, run, newest.submission))):
             return attempt
-        made = claim(job, run, attempt + 1, by=by)
+        engine = newest.submission.engine if newest else job.graph(view.run.graph).target.engine
+        made = claim(job, run, attempt + 1, by=by, engine=engine)
         if made is not None:
             launch(job, view.run, made)
             return attempt + 1
 
 
-def claim(job: JobContext, run: int, attempt: int, *, by: str, lost_epoch: int | None = None) -> Submission | None:
+def claim(
+    job: JobContext, run: int, attempt: int, *, by: str, engine: str, lost_epoch: int | None = None
+) -> Submission | None:
     """Create the node of a submission; ``None`` when another one has its number, or the run has a result.
 
+    :param engine: Name of the engine that is to run it.
     :param lost_epoch: Epoch whose loss this recovers.
     :raises LeadershipError: This process does not lead the cluster any more, in whose name it acts.
-    :raises ConfigurationError: A driver would not outlive the task on this host; nothing was made.
+    :raises ConfigurationError: This process has no such engine, or a driver would not outlive the task on this host;
+        nothing was made.
     :raises JobStateError: The run is live and has no graph pointer: nothing could start it.
     """
-    refuse_this_host(job)
-    submission = new_submission(job, attempt, by=by, engine=job.engine.name, lost_epoch=lost_epoch)
+    refuse_this_host(job, engine)
+    submission = new_submission(job, attempt, by=by, engine=engine, lost_epoch=lost_epoch)
     return submission if claim_submission(job, run, submission) else None
 
 
-def refuse_this_host(job: JobContext) -> None:
+def refuse_this_host(job: JobContext, engine: str) -> None:
     """Refuse to submit where a local driver would end with the task (``submit.host_lifetime``).
 
-    :raises ConfigurationError: It would.
+    :raises ConfigurationError: It would, or this process has no such engine.
     """
-    if isinstance(job.engine, LocalEngine):
+    if isinstance(job.engines.get(engine), LocalEngine):
         refuse_short_lived()
 
 
@@ -93,11 +98,12 @@ def launch(job: JobContext, run: Run, submission: Submission) -> None:
         python=sys.executable,
         spark_home=os.environ.get("SPARK_HOME"),
     )
+    engine = job.engines.get(submission.engine)
     _forget_secrets_of_earlier(job, run, submission)
-    for warning in lifetime_warnings() if isinstance(job.engine, LocalEngine) else ():
+    for warning in lifetime_warnings() if isinstance(engine, LocalEngine) else ():
         log.warning("%s", warning)
     try:
-        handle = job.engine.launch(spec)
+        handle = engine.launch(spec)
     except HaError as error:
         spec.forget()
         refused = SubmissionExit(
@@ -128,9 +134,10 @@ def _on_its_way(view: SubmissionView) -> bool:
 def _await_start(job: JobContext, run: int, submission: Submission) -> bool:
     """Wait until a submission is started, adopting its process; ``False`` when its launch is overdue."""
     paths, attempt = job.paths, submission.attempt
-    deadline = job.clock.lease_time() + job.engine.launch_seconds
+    engine = job.engines.get(submission.engine)
+    deadline = job.clock.lease_time() + engine.launch_seconds
     while True:
-        seen = job.engine.observe(submission.submission_id, None)
+        seen = engine.observe(submission.submission_id, None)
         if isinstance(seen, Running):
             started = SubmissionStarted(handle=seen.handle)
             job.journal.started(run, submission, started)

@@ -13,8 +13,15 @@ from pathlib import Path
 import psutil
 
 from airflow_provider_ha.errors import ConfigurationError, JobStateError
-from airflow_provider_ha.jobs.driver_spec import OWNER_ONLY, SUBMISSION_VARIABLE, SUPERVISOR_MODULE, DriverSpec
-from airflow_provider_ha.jobs.model import Handle
+from airflow_provider_ha.jobs.driver_spec import (
+    OWNER_ONLY,
+    PYTHON_OPTION,
+    SPARK_HOME_OPTION,
+    SUBMISSION_VARIABLE,
+    SUPERVISOR_MODULE,
+    DriverSpec,
+)
+from airflow_provider_ha.jobs.model import Handle, Target
 from airflow_provider_ha.jobs.this_host import LocalProcess, handle_here, sees_processes_of_others
 from airflow_provider_ha.storage.durable import make_directories
 from airflow_provider_ha.storage.outage import is_outage, unavailable
@@ -22,6 +29,8 @@ from airflow_provider_ha.submit.engine import Gone, Observation, Running, Unknow
 
 
 log = logging.getLogger(__name__)
+
+ENGINE_OPTIONS = frozenset({PYTHON_OPTION, SPARK_HOME_OPTION})
 
 # A process that begins or ends may be closed to every look for a moment, also to its own user.
 _TRANSIENT_SECONDS, _LOOK_SECONDS = 0.5, 0.05
@@ -47,6 +56,21 @@ class LocalEngine:
 
     def __init__(self, *, launch_seconds: float = 10.0) -> None:
         self.launch_seconds = launch_seconds
+
+    def check(self, target: Target) -> None:
+        """Refuse what is no driver of this host, and options that nothing reads.
+
+        :raises ConfigurationError: The deploy mode is ``cluster``, or an option is not known.
+        """
+        if target.deploy_mode != "client":
+            raise ConfigurationError(
+                f"the local engine starts no driver in deploy mode {target.deploy_mode!r}",
+                next_step="Use deploy mode 'client'",
+            )
+        if unknown := sorted(set(target.engine_options) - ENGINE_OPTIONS):
+            raise ConfigurationError(
+                f"the local engine has no options {unknown}", next_step=f"Use {sorted(ENGINE_OPTIONS)}, or none"
+            )
 
     def launch(self, spec: DriverSpec) -> Handle:
         """Start the supervisor, detached: in its own session, without our files and our environment.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.artifacts import ApplicationArtifacts, digest_application, upload_application
 from airflow_provider_ha.jobs.executors import REMOTE_NEXT_STEP, is_local, remote_reason
-from airflow_provider_ha.jobs.model import JobGraph
+from airflow_provider_ha.jobs.model import JobGraph, Target
 from airflow_provider_ha.jobs.spark_release import check_one_release, installed_spark
 from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.submit.requests import SubmitRequest
@@ -23,6 +24,26 @@ def check_master(master: str, *, allowed: bool) -> None:
         raise ConfigurationError(remote_reason(master), next_step=REMOTE_NEXT_STEP)
 
 
+OWNED_CONF = {
+    "spark.master": "master",
+    "spark.submit.deployMode": "engine, which knows how it deploys a driver,",
+    "spark.app.name": "name",
+}
+
+
+def check_conf(conf: Mapping[str, str]) -> None:
+    """Refuse conf that has a parameter: it would be overridden, and nothing would say so.
+
+    :raises ConfigurationError: It holds such a key; names the parameter.
+    """
+    for key, parameter in OWNED_CONF.items():
+        if key in conf:
+            raise ConfigurationError(
+                f"conf sets {key}={conf[key]!r}, which a managed job has another way for",
+                next_step=f"Remove it from conf, and use the parameter {parameter} instead",
+            )
+
+
 def check_spark() -> None:
     """Refuse this host's Spark when it is put together from two releases: its drivers would fail in odd ways.
 
@@ -35,11 +56,14 @@ def check_spark() -> None:
 def upload(job: JobContext, request: SubmitRequest) -> JobGraph:
     """Put the files of an application into storage and return its graph.
 
-    :raises ConfigurationError: A file is not there, the master is remote, or Spark is of two releases; nothing was
+    :raises ConfigurationError: A file is not there, the master is remote, conf sets what has a parameter, or Spark is
+        of two releases; nothing was
         uploaded.
     """
     check_spark()
+    check_conf(request.conf)
     check_master(request.master, allowed=request.options.allow_remote_executors)
+    job.engines.get(request.engine).check(_target(request))
     files = upload_application(
         job.store,
         application=request.application,
@@ -61,6 +85,10 @@ def describe(job: JobContext, request: SubmitRequest) -> JobGraph:
     return _graph(job, request, files)
 
 
+def _target(request: SubmitRequest) -> Target:
+    return Target(engine=request.engine, master=request.master, engine_options=dict(request.engine_options))
+
+
 def _graph(job: JobContext, request: SubmitRequest, files: ApplicationArtifacts) -> JobGraph:
     return JobGraph(
         job_id=job.job_id,
@@ -74,7 +102,7 @@ def _graph(job: JobContext, request: SubmitRequest, files: ApplicationArtifacts)
         packages=tuple(request.packages),
         conf=dict(request.conf),
         env=dict(request.env),
-        master=request.master,
+        target=_target(request),
         driver_memory=request.driver_memory,
         options=request.options,
     )

@@ -91,13 +91,16 @@ def _decide(job: JobContext, snapshot: JobSnapshot, run: RunView, *, overdue: bo
     newest = run.newest
     gone = False
     if newest is not None and newest.started is not None and newest.exit is None:
-        seen = job.engine.observe(newest.submission.submission_id, newest.started.handle)
+        engine = job.engines.get(newest.submission.engine)
+        seen = engine.observe(newest.submission.submission_id, newest.started.handle)
         gone = isinstance(seen, Gone) or (overdue and not isinstance(seen, Pending))
     return decide(snapshot, options, now=job.clock.now(), newest_is_gone=gone)
 
 
 def _resubmit(job: JobContext, run: RunView, decision: Resubmit, by: str) -> bool:
-    made = claim(job, run.run.number, decision.attempt, by=by, lost_epoch=decision.lost_epoch)
+    lost = run.newest
+    engine = lost.submission.engine if lost is not None else job.graph(run.run.graph).target.engine
+    made = claim(job, run.run.number, decision.attempt, by=by, engine=engine, lost_epoch=decision.lost_epoch)
     if made is None:
         return False
     launch(job, run.run, made)

@@ -93,6 +93,8 @@ class SubmitRequest:
     :param conf: Spark conf; travels in a file that only its owner can read.
     :param env: Environment of the driver.
     :param master: Spark master.
+    :param engine: Name of the engine that runs the drivers.
+    :param engine_options: What it is configured with for this job (:mod:`~airflow_provider_ha.submit.engines`).
     :param driver_memory: Memory of the driver's JVM: ``"1g"``.
     :param options: How available the job is to be; a master that is not local needs ``allow_remote_executors``.
     :param start_from: ``"latest"`` (from nothing when the job has no checkpoint), ``"fresh"`` (from nothing although
@@ -117,6 +119,8 @@ class SubmitRequest:
     conf: Mapping[str, str] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
     master: str = "local[*]"
+    engine: str = "local"
+    engine_options: Mapping[str, str] = field(default_factory=dict)
     driver_memory: str | None = None
     options: HaOptions = field(default_factory=HaOptions)
     start_from: str | Mapping[str, str] = LATEST

@@ -41,7 +41,7 @@ from airflow_provider_ha.submit.if_lost import choose_for_restore, choose_for_su
 from airflow_provider_ha.submit.job_owner import owner_of_job
 from airflow_provider_ha.submit.look_around import look_around
 from airflow_provider_ha.submit.ownership import owner_of
-from airflow_provider_ha.submit.prepare import check_master, check_spark, upload
+from airflow_provider_ha.submit.prepare import check_conf, check_master, check_spark, upload
 from airflow_provider_ha.submit.reading import Reading
 from airflow_provider_ha.submit.requests import (
     FRESH,
@@ -76,7 +76,13 @@ def submit_job(job: JobContext, request: SubmitRequest) -> SubmittedRun:
         job.store.check_writable()  # before anything is made that only one may make
         return Prepared(graph=job.graphs.write_graph(graph), start=start, owner=request.owner)
 
-    return submit_run(job, request.request_id, prepare, on_lost=partial(choose_for_submit, job, request))
+    return submit_run(
+        job,
+        request.request_id,
+        prepare,
+        on_lost=partial(choose_for_submit, job, request),
+        engine=request.engine,
+    )
 
 
 def restore_job(job: JobContext, request: RestoreRequest) -> SubmittedRun:
@@ -274,10 +280,12 @@ def _graph(job: JobContext, request: RestoreRequest, chosen: Chosen) -> JobGraph
     overrides: dict[str, Any] = {"job_id": job.job_id}
     if source.name == source.job_id:
         overrides["name"] = job.job_id
-    for name in ("name", "arguments", "packages", "conf", "env", "master", "driver_memory", "options"):
+    for name in ("name", "arguments", "packages", "conf", "env", "driver_memory", "options"):
         value = getattr(request, name)
         if value is not None:
             overrides[name] = tuple(value) if name in ("arguments", "packages") else value
+    if request.master is not None:
+        overrides["target"] = source.target.model_copy(update={"master": request.master})
     options = {
         name: value
         for name, value in (
@@ -290,7 +298,8 @@ def _graph(job: JobContext, request: RestoreRequest, chosen: Chosen) -> JobGraph
         overrides["options"] = (request.options or source.options).model_copy(update=options)
     graph = source.model_copy(update=overrides)
     check_spark()
-    check_master(graph.master, allowed=graph.options.allow_remote_executors)
+    check_conf(graph.conf)
+    check_master(graph.target.master, allowed=graph.options.allow_remote_executors)
     if "application" not in (given := _given_files(request)) and given:
         raise RestoreRefusedError(
             f"{sorted(given)} are replaced, but the application is not",

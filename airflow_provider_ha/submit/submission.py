@@ -34,6 +34,7 @@ from airflow_provider_ha.jobs.watchers import follow, followed
 from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.submit.if_lost import refuse_lost
 from airflow_provider_ha.submit.launch import ensure_submitted, refuse_this_host
+from airflow_provider_ha.submit.local import LocalEngine
 from airflow_provider_ha.submit.lost_run import LostRun, carry_out_cancel, end_lost, lost_run, result_of
 from airflow_provider_ha.submit.recovery import recover
 from airflow_provider_ha.submit.requests import IfLost, SubmittedRun
@@ -64,11 +65,13 @@ def submit_run(
     prepare: Callable[[], Prepared],
     *,
     on_lost: Callable[[LostRun], IfLost] | None = None,
+    engine: str = LocalEngine.name,
 ) -> SubmittedRun:
     """Find the run of a request, or make it, and see to it that it is submitted.
 
     :param request_id: Who asks. The run of a request is found again, unless it FAILED: then the request makes another.
     :param prepare: Uploads what the run needs. Called only when a run is to be made: a refusal changes nothing.
+    :param engine: Name of the engine of the run that would be made.
     :param on_lost: Says what becomes of a live run of another request that has lost its driver, or refuses; left out,
         it is refused.
     :raises JobStateError: The job has a live run of another request.
@@ -89,7 +92,7 @@ def submit_run(
             follow(job.coordinator, job.paths, request_id, lost.number)
             log.info("request %s follows the lost run %d of %s", request_id, lost.number, job.job_id)
             continue
-        refuse_this_host(job)
+        refuse_this_host(job, engine)
         prepared = prepare()
         create_job(job.coordinator, job.paths)
         run = Run(

@@ -27,6 +27,7 @@ from airflow_provider_ha.jobs.model import (
 )
 from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.submit.engine import Observation, Running
+from airflow_provider_ha.submit.engines import Engines
 from airflow_provider_ha.testing.fake import FakeCoordinator, FakeEnsemble
 from airflow_provider_ha.testing.fake.tree import Tree
 from tests.engine_helpers import NothingToSee, handle, started
@@ -42,7 +43,7 @@ _STARTED = started()
 class RecordingEngine(NothingToSee):
     """Takes every submission, and remembers it."""
 
-    name = "recording"
+    name = "local"
     launch_seconds = 30.0
 
     def __init__(self) -> None:
@@ -81,7 +82,7 @@ class World:
             config=CONFIG,
             coordinator=coordinator,
             store=self.store,
-            engine=self.engine,
+            engines=Engines.only(self.engine),
             clock=self.ensemble.clock,
             sleep=self.ensemble.sleep,
         )
@@ -148,7 +149,7 @@ def prepare(*, led: bool, submissions: int = 1) -> Prepared:
     session.ensure(PATHS.epoch, PATHS.heartbeat)
     for attempt in range(1, submissions + 1):
         submission = Submission(
-            attempt=attempt, submission_id=f"s-{attempt}", requested_by="test", engine="recording", created_at=now
+            attempt=attempt, submission_id=f"s-{attempt}", requested_by="test", engine="local", created_at=now
         )
         session.commit(Create(PATHS.submission(1, attempt), submission.to_bytes()))
         session.commit(Create(PATHS.submission_started(1, attempt), _STARTED.to_bytes()))

@@ -203,7 +203,7 @@ def revoking(world: World, leader: FakeCoordinator) -> Callable[[], None]:
 def submit_again(world: World) -> None:
     """Make submission 2, as somebody did who has seen that the first one is dead to the world."""
     attempt = Submission(
-        attempt=2, submission_id="s-2", requested_by="test", engine="recording", created_at=world.ensemble.clock.now()
+        attempt=2, submission_id="s-2", requested_by="test", engine="local", created_at=world.ensemble.clock.now()
     )
     world.ensemble.apply([Create(PATHS.submission(1, 2), attempt.to_bytes())], session_id=0, client="maker")
 

@@ -17,6 +17,7 @@ from airflow_provider_ha.errors import LeadershipError
 from airflow_provider_ha.submit.attend import Attended, Outcome, Patience
 from airflow_provider_ha.submit.client import HaClient
 from airflow_provider_ha.submit.cluster import ClusterLeader
+from airflow_provider_ha.submit.engines import Engines
 from tests.cluster_helpers import RecordingEngine
 
 
@@ -34,7 +35,7 @@ def report(attended: Attended) -> None:
 
 def main() -> int:
     config, record = HaConfig.build(**json.loads(sys.argv[1])), Path(sys.argv[2])
-    client = HaClient(config, KazooCoordinator.connect(config), engine=RecordingEngine(record))
+    client = HaClient(config, KazooCoordinator.connect(config), engines=Engines.only(RecordingEngine(record)))
     leader = ClusterLeader(client, by="test", address=sys.argv[3], patience=PATIENCE)
     say(contends=sys.argv[3])
     try:

@@ -131,7 +131,7 @@ def test_the_next_attempt_carries_its_own_id_and_has_its_own_log(
     view = attempt(job, 2)
     assert view is not None
     assert view.started is not None
-    assert job.engine.observe(view.submission.submission_id, None) == Running(view.started.handle)
+    assert job.engines.get("local").observe(view.submission.submission_id, None) == Running(view.started.handle)
     assert "attempt 2 as pid" in (helpers.directory(job, attempt=2) / "supervisor.log").read_text()
 
 

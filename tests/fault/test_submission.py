@@ -22,6 +22,7 @@ from airflow_provider_ha.jobs.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.model import Handle, JobState, OperationState, SubmissionExit
 from airflow_provider_ha.recovery.conclude import conclude, take_lock
 from airflow_provider_ha.submit.context import JobContext
+from airflow_provider_ha.submit.engines import Engines
 from airflow_provider_ha.submit.intervene import cancel, fail
 from airflow_provider_ha.submit.local import LocalEngine
 from airflow_provider_ha.submit.recovery import recover
@@ -74,6 +75,11 @@ class CrashingEngine(LocalEngine):
         raise Crash
 
 
+def crashing(job: JobContext, *, launched: bool) -> JobContext:
+    """Return the job as a submitter has it that dies at a launch."""
+    return replace(job, engines=Engines.only(CrashingEngine(launched=launched)))
+
+
 @pytest.fixture
 def job(
     config: HaConfig, coordinator: Coordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -123,8 +129,14 @@ def exit_of(job: JobContext, attempt: int) -> SubmissionExit | None:
 CRASHES: dict[str, tuple[Callable[[JobContext], JobContext], int]] = {
     "after the run was made": (lambda job: replace(job, coordinator=CrashingCoordinator(job.coordinator, 1)), 1),
     "after the submission was made": (lambda job: replace(job, coordinator=CrashingCoordinator(job.coordinator, 2)), 2),
-    "before the supervisor was started": (lambda job: replace(job, engine=CrashingEngine(launched=False)), 2),
-    "after the supervisor was started": (lambda job: replace(job, engine=CrashingEngine(launched=True)), 1),
+    "before the supervisor was started": (
+        lambda job: crashing(job, launched=False),
+        2,
+    ),
+    "after the supervisor was started": (
+        lambda job: crashing(job, launched=True),
+        1,
+    ),
     "after the start was written": (lambda job: replace(job, coordinator=CrashingCoordinator(job.coordinator, 3)), 1),
 }
 
@@ -160,7 +172,7 @@ def test_a_lost_answer_neither_loses_nor_doubles_the_driver(job: JobContext, scr
 def test_two_submitters_with_one_request_start_one_driver(
     job: JobContext, script: Path, another: Callable[[], Coordinator]
 ) -> None:
-    job = replace(job, engine=LocalEngine(launch_seconds=20))
+    job = replace(job, engines=Engines.only(LocalEngine(launch_seconds=20)))
     contexts = [replace(job, coordinator=another()) for _ in range(3)]
 
     with ThreadPoolExecutor(3) as pool:
@@ -229,7 +241,7 @@ def test_a_failed_run_is_repeated_and_an_ended_one_is_found_again(job: JobContex
 def test_a_lost_driver_is_submitted_again_once_whoever_asks(
     job: JobContext, script: Path, another: Callable[[], Coordinator]
 ) -> None:
-    job = replace(job, engine=LocalEngine(launch_seconds=20))
+    job = replace(job, engines=Engines.only(LocalEngine(launch_seconds=20)))
     helpers.submit(job, script)
     lose(job, 1)
     contexts = [replace(job, coordinator=another()) for _ in range(3)]

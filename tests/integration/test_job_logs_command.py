@@ -25,6 +25,7 @@ from airflow_provider_ha.redaction import PublicText
 from airflow_provider_ha.submit import follow_logs
 from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.submit.driver_logs import last_words
+from airflow_provider_ha.submit.engines import Engines
 from airflow_provider_ha.testing.waiting import wait_until
 from tests import submit_helpers as helpers
 from tests.engine_helpers import NothingToSee, handle, started
@@ -51,7 +52,7 @@ class LoggingEngine(NothingToSee):
 @pytest.fixture
 def job(config: HaConfig, coordinator: KazooCoordinator, tmp_path: Path) -> JobContext:
     """A job with a run, whose first attempt has begun its log."""
-    context = replace(helpers.context(config, coordinator), engine=LoggingEngine(socket.gethostname()))
+    context = replace(helpers.context(config, coordinator), engines=Engines.only(LoggingEngine(socket.gethostname())))
     helpers.submit(context, helpers.script(tmp_path))
     return context
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.jobs.model import HaOptions, JobGraph
+from airflow_provider_ha.jobs.model import HaOptions, JobGraph, Target
 from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.submit.prepare import upload
 from airflow_provider_ha.submit.requests import RestoreRequest
@@ -42,7 +42,7 @@ def test_what_is_allowed_by_name_stays_allowed_for_every_recovery(copy: JobConte
 
     submit_job(copy, request)
 
-    assert graph_of(copy).master == REMOTE
+    assert graph_of(copy).target.master == REMOTE
     assert graph_of(copy).options.allow_remote_executors
 
 
@@ -61,7 +61,7 @@ def test_a_restore_with_a_remote_master_is_refused_unless_allowed(copy: JobConte
 def test_the_command_allows_the_master_of_a_graph_that_an_older_release_wrote(
     spark_ha: Any, source: Job, copy: JobContext, tmp_path: Path
 ) -> None:
-    old = upload(copy, helpers.request(helpers.script(tmp_path))).model_copy(update={"master": REMOTE})
+    old = upload(copy, helpers.request(helpers.script(tmp_path))).model_copy(update={"target": Target(master=REMOTE)})
     checkpoint = source.checkpoints.load(source.checkpoints.pointer(1))
     graph = copy.graphs.write_graph(old).sha256
     source.checkpoints.add(source.leadership, checkpoint.model_copy(update={"number": 2, "graph": graph}))

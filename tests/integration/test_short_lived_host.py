@@ -34,7 +34,7 @@ def test_a_pod_finds_the_run_of_its_task_again_and_makes_no_other_submission(
 
     again = helpers.submit(copy, helpers.script(tmp_path))
     with pytest.raises(ConfigurationError, match="KubernetesExecutor"):
-        claim(copy, made.run, 2, by="a recovery")
+        claim(copy, made.run, 2, by="a recovery", engine="local")
 
     assert (again.run, again.attempt) == (made.run, 1)
     assert len(copy.runs.get(made.run).submissions) == 1

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.errors import RecordCorruptError
-from airflow_provider_ha.jobs.model import SubmissionStarted
+from airflow_provider_ha.jobs.model import JobGraph, SubmissionStarted, Target
 from airflow_provider_ha.jobs.this_host import LocalProcess
 from airflow_provider_ha.records import Record, checksum
 from tests.record_samples import CORPUS, record_types
@@ -17,6 +17,7 @@ from tests.record_samples import CORPUS, record_types
 TYPES = record_types()
 FILES = sorted(CORPUS.glob("*.json"))
 CONVERTED = {"journal-started", "submission-started"}  # the fields of a local process have become its handle
+RESHAPED = CONVERTED | {"job-graph"}  # the master has become a part of the target
 
 
 def test_every_kind_of_record_is_in_the_corpus() -> None:
@@ -24,7 +25,7 @@ def test_every_kind_of_record_is_in_the_corpus() -> None:
     assert {path.stem for path in FILES} == set(TYPES)
 
 
-@pytest.mark.parametrize("path", [path for path in FILES if path.stem not in CONVERTED], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [path for path in FILES if path.stem not in RESHAPED], ids=lambda path: path.stem)
 def test_a_record_of_version_1_is_read_with_everything_that_it_says(path: Any) -> None:
     """Fails when a field is renamed or removed, or when a new one has no default."""
     written = json.loads(path.read_bytes())
@@ -44,6 +45,16 @@ def test_a_start_of_version_1_is_read_as_the_handle_of_a_local_process() -> None
     assert (handle.log_host, handle.log_path) == ("worker-1", "/a b/driver.log")
     local = LocalProcess(host="worker-1", pid=12, process_started=1.5, boot="id", uid=7)
     assert LocalProcess.of(handle) == local
+
+
+def test_a_graph_of_version_1_is_read_with_its_master_as_a_target_of_this_host() -> None:
+    data = (CORPUS / "job-graph.json").read_bytes()
+    body = json.loads(data)["body"]
+
+    graph = JobGraph.from_bytes(data, source="job-graph")
+
+    assert graph.target == Target(engine="local", master=body.pop("master"), deploy_mode="client")
+    assert contains(graph.model_dump(mode="json"), body)
 
 
 @pytest.mark.parametrize("kind", sorted(CONVERTED))

@@ -20,6 +20,7 @@ from airflow_provider_ha.jobs.quarantine import Quarantine, quarantine_op
 from airflow_provider_ha.operators.recover_jobs import SparkHaRecoverJobsOperator
 from airflow_provider_ha.submit import client as submit_client
 from airflow_provider_ha.submit.cluster import ClusterLeader
+from airflow_provider_ha.submit.engines import Engines
 from airflow_provider_ha.testing.waiting import wait_until
 from airflow_provider_ha.triggers.cluster import SparkHaClusterTrigger
 from tests.airflow_helpers import context
@@ -37,7 +38,7 @@ def cluster(
 ) -> Cluster:
     """The cluster of the connection; whoever opens it has the engine that only remembers."""
     made = Cluster(config, coordinator, tmp_path)
-    monkeypatch.setattr(submit_client, "LocalEngine", lambda: made.engine)
+    monkeypatch.setattr(submit_client, "Engines", lambda: Engines.only(made.engine))
     return made
 
 

@@ -1,0 +1,36 @@
+"""The engines by name: a job's graph and its submissions name theirs, and no process uses a default of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.submit.engine import Engine
+from airflow_provider_ha.submit.local import LocalEngine
+
+
+class Engines:
+    """The engines of this process.
+
+    :param known: Name -> engine; by default those of the package.
+    """
+
+    def __init__(self, known: Mapping[str, Engine] | None = None) -> None:
+        self._known: dict[str, Engine] = dict(known) if known is not None else {LocalEngine.name: LocalEngine()}
+
+    def get(self, name: str) -> Engine:
+        """Return the engine of a submission or of a graph.
+
+        :raises ConfigurationError: This process has no engine of that name.
+        """
+        if name not in self._known:
+            raise ConfigurationError(
+                f"engine {name!r} is not known here",
+                next_step=f"Use one of {sorted(self._known)}, or a release of airflow-provider-ha that has it",
+            )
+        return self._known[name]
+
+    @classmethod
+    def only(cls, engine: Engine) -> Engines:
+        """Return engines that are one, under its own name."""
+        return cls({engine.name: engine})
