@@ -13,9 +13,9 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create
 from airflow_provider_ha.coordination.election import Leadership, acquire
 from airflow_provider_ha.coordination.paths import JobPaths
-from airflow_provider_ha.jobs.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.failures import Failure
 from airflow_provider_ha.jobs.model import Handle, HaOptions, JobState, LeaderInfo, RunResult, SubmissionExit
+from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.submit.attend import Patience
 from airflow_provider_ha.submit.client import HaClient
 from airflow_provider_ha.submit.context import JobContext
@@ -37,8 +37,8 @@ class RecordingEngine(NothingToSee):
     def __init__(self, record: Path) -> None:
         self.record = record
 
-    def launch(self, spec: DriverSpec) -> Handle:
-        line = f"{spec.job_id} {spec.attempt} {spec.submission_id} {os.getpid()}\n"
+    def launch(self, ticket: Ticket) -> Handle:
+        line = f"{ticket.job_id} {ticket.attempt} {ticket.submission_id} {os.getpid()}\n"
         with self.record.open("a") as stream:
             stream.write(line)
         return _handle()

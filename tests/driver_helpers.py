@@ -41,6 +41,7 @@ from airflow_provider_ha.jobs.model import (
     Submission,
 )
 from airflow_provider_ha.jobs.runs import RunStore
+from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.open import open_store
 from airflow_provider_ha.testing.waiting import wait_until
@@ -221,28 +222,29 @@ class ManagedJob:
         directory.mkdir(parents=True)
         spec = DriverSpec(
             config=self.config,
-            job_id=self.job_id,
-            run=run,
-            attempt=attempt,
-            submission_id=view.submissions[-1].submission.submission_id,
+            ticket=Ticket(
+                job_id=self.job_id,
+                run=run,
+                attempt=attempt,
+                submission_id=view.submissions[-1].submission.submission_id,
+                graph=view.run.graph,
+            ),
             directory=directory,
-            graph=view.run.graph,
-            python=sys.executable,
         )
         spec.write()
-        fetch_application(self.store, graph, spec.application_directory)
-        spec.properties.write_text("".join(f"{key}={value}\n" for key, value in graph.conf.items()))
+        fetch_application(self.store, graph, spec.home.application_directory)
+        spec.home.properties.write_text("".join(f"{key}={value}\n" for key, value in graph.conf.items()))
         submit = Path(sys.executable).with_name("spark-submit")
         environment = os.environ | {
-            SPEC_VARIABLE: str(spec.path),
+            SPEC_VARIABLE: str(spec.home.spec),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_DRIVER_PYTHON": sys.executable,
         }
-        with spec.driver_log.open("wb") as log:
+        with spec.home.driver_log.open("wb") as log:
             process = subprocess.Popen(
-                [str(submit), "--properties-file", str(spec.properties), str(BOOTSTRAP)],
-                cwd=spec.application_directory,
+                [str(submit), "--properties-file", str(spec.home.properties), str(BOOTSTRAP)],
+                cwd=spec.home.application_directory,
                 env=environment,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.jobs.model import Handle, SubmissionStarted, Target, file_uri
 from airflow_provider_ha.jobs.this_host import LocalProcess
 from airflow_provider_ha.submit.engine import Gone, Observation, Unknown
 from airflow_provider_ha.submit.local import LocalEngine
+
+
+CONFIG = HaConfig.build(zookeeper="127.0.0.1:1", storage_root="file:///nowhere")
 
 
 def handle(*, host: str = "host", pid: int = 1, log: str = "driver.log", engine: str = "local") -> Handle:
@@ -32,7 +36,7 @@ def changed(record: SubmissionStarted, **reference: object) -> SubmissionStarted
 
 def is_gone(submission_id: str, record: SubmissionStarted) -> bool:
     """Whether the local engine proves on this host that a submission is gone."""
-    return isinstance(LocalEngine().observe(submission_id, record.handle), Gone)
+    return isinstance(LocalEngine(CONFIG).observe(submission_id, record.handle), Gone)
 
 
 class NothingToSee:

@@ -22,8 +22,8 @@ from airflow_provider_ha.coordination.election import Leadership, acquire
 from airflow_provider_ha.driver.job_writer import JobWriter
 from airflow_provider_ha.driver.origin import Origin, OriginKind
 from airflow_provider_ha.driver.queries import QueryRegistry
-from airflow_provider_ha.jobs.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.model import Handle, JobState, LeaderInfo, StartPoint
+from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.storage.open import open_store
 from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.submit.engines import Engines
@@ -44,10 +44,10 @@ class NoEngine(NothingToSee):
     launch_seconds = 0.0
 
     def __init__(self) -> None:
-        self.launched: list[DriverSpec] = []
+        self.launched: list[Ticket] = []
 
-    def launch(self, spec: DriverSpec) -> Handle:
-        self.launched.append(spec)
+    def launch(self, ticket: Ticket) -> Handle:
+        self.launched.append(ticket)
         return handle(host="gone")
 
 

@@ -58,14 +58,14 @@ if os.fork() == 0:                       # the worker: its own session, an orpha
     os.setsid()
     if os.fork() == 0:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        (spec.directory / "worker.pid").write_text(str(os.getpid()))
+        (spec.home.directory / "worker.pid").write_text(str(os.getpid()))
         time.sleep(600)
     os._exit(0)
 os.wait()
 session = KazooCoordinator.connect(spec.config)
-write_session(spec.session, session.session)
+write_session(spec.home.session, session.session)
 session.commit(Create("/stand-in-" + spec.submission_id, b"", ephemeral=True))
-spec.driver_pid.write_text(str(os.getpid()))
+spec.home.driver_pid.write_text(str(os.getpid()))
 if mode == "lead":
     paths = ClusterPaths(spec.config.root, spec.config.cluster_id).job(spec.job_id)
     options = {"timings": spec.config.timings, "clock": SystemClock(), "timeout": 10}
@@ -76,7 +76,7 @@ while mode == "chatty":
 if mode == "orderly":
     time.sleep(0.3)
     session.close()
-    spec.driver_pid.unlink()
+    spec.home.driver_pid.unlink()
     os._exit(0)
 time.sleep(600)
 """
@@ -110,7 +110,7 @@ def context(
         config=config,
         coordinator=coordinator,
         store=open_store(config),
-        engines=Engines.only(LocalEngine(launch_seconds=launch_seconds)),
+        engines=Engines.only(LocalEngine(config, launch_seconds=launch_seconds)),
         clock=SystemClock(),
     )
 

@@ -134,8 +134,8 @@ class Ending:
         self.parts.housekeeping.finish(self.led.run.number)
         self.led.leadership.release()
         self.led.coordinator.close()
-        self.spec.session.unlink(missing_ok=True)
-        self.spec.driver_pid.unlink(missing_ok=True)  # an orderly end: the supervisor lets the JVM clean up
+        self.spec.home.session.unlink(missing_ok=True)
+        self.spec.home.driver_pid.unlink(missing_ok=True)  # an orderly end: the supervisor lets the JVM clean up
         self.way_out.leave(ExitCode.DONE)
 
 

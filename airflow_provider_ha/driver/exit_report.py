@@ -72,7 +72,7 @@ def report(
             time.sleep(pause)
             pause = min(pause * 2, 5.0)
         else:
-            spec.session.unlink(missing_ok=True)
+            spec.home.session.unlink(missing_ok=True)
             return reported
 
 
@@ -88,23 +88,23 @@ def _give_up(reason: str) -> None:
 
 
 def _end_session(spec: DriverSpec) -> None:
-    credentials = read_session(spec.session)
+    credentials = read_session(spec.home.session)
     if credentials is not None:
         closed = close_session(spec.config, credentials)
         log.info("session 0x%x of the dead driver: %s", credentials.session_id, "ended" if closed else "not ended")
 
 
 def _write_exit(spec: DriverSpec, death: Death, restart: RestartInPlace | None) -> Reported:
-    told = read_failure(spec.directory)
+    told = read_failure(spec.home.directory)
     record = SubmissionExit(
         code=death.code,
         pids=death.pids,
         reason=public(f"{told} ({death.reason})" if told else death.reason),
-        log=str(spec.driver_log),
-        outage=death.outage or read_code(spec.directory) == ExitCode.OUTAGE,
+        log=str(spec.home.driver_log),
+        outage=death.outage or read_code(spec.home.directory) == ExitCode.OUTAGE,
         failure=_failure(spec, told),
         last_lines=_last_lines(spec),
-        ran=spec.running.exists(),
+        ran=spec.home.running.exists(),
         at=SystemClock().now(),
     )
     with closing(KazooCoordinator.connect(spec.config)) as coordinator:
@@ -117,15 +117,15 @@ def _write_exit(spec: DriverSpec, death: Death, restart: RestartInPlace | None) 
 
 def _failure(spec: DriverSpec, reason: str | None) -> Failure | None:
     """Return what the driver told of its failure. One that lost its leadership has met an outage of ZooKeeper."""
-    if read_code(spec.directory) == ExitCode.LEADERSHIP_LOST:
+    if read_code(spec.home.directory) == ExitCode.LEADERSHIP_LOST:
         said = public(reason or "").partition("\n")[0][:MESSAGE_LIMIT]
         return Failure(kind=FailureKind.OUTAGE, error_class=ExitCode.LEADERSHIP_LOST.name, message=said)
-    return read_details(spec.directory)
+    return read_details(spec.home.directory)
 
 
 def _last_lines(spec: DriverSpec) -> str:
-    remember(read_secrets(spec.script_secrets))
+    remember(read_secrets(spec.home.script_secrets))
     try:
-        return last_lines(spec.driver_log)
+        return last_lines(spec.home.driver_log)
     except OSError:
         return ""  # the driver was never started, or its disk fails: the exit is what counts

@@ -55,9 +55,9 @@ def lead(spec: DriverSpec, clock: Clock) -> Led:
     session = coordinator.session
     if session is None:
         raise NotConnectedError("ZooKeeper answered, but there is no session")
-    with outages("written", spec.directory):
-        write_session(spec.session, session)
-        write_private(spec.driver_pid, str(os.getpid()).encode())
+    with outages("written", spec.home.directory):
+        write_session(spec.home.session, session)
+        write_private(spec.home.driver_pid, str(os.getpid()).encode())
     store = open_store(spec.config)
     paths = ClusterPaths(spec.config.root, spec.config.cluster_id).job(spec.job_id)
     runs, graphs = RunStore(coordinator, paths), JobGraphStore(coordinator, store, paths)
@@ -82,7 +82,7 @@ def lead(spec: DriverSpec, clock: Clock) -> Led:
     )
     if coordinator.session not in (None, session):
         # The first session ended while the lock was waited for; the supervisor has to close the one that leads.
-        write_session(spec.session, coordinator.session)
+        write_session(spec.home.session, coordinator.session)
     run = runs.get(spec.run).run
     return Led(coordinator, store, paths, graphs, leadership, run, graphs.read_graph(run.graph))
 

@@ -73,10 +73,10 @@ def main() -> None:
     spec = DriverSpec.read(Path(os.environ[SPEC_VARIABLE]))
     spec.forget()
     remember(secrets_of(spec.config))
-    way_out = Exit(spec.directory)
+    way_out = Exit(spec.home.directory)
     watchdog = Watchdog(way_out)
     watchdog.start()
-    reserve(spec.directory)
+    reserve(spec.home.directory)
     preload()
     try:
         led = lead(spec, SystemClock())
@@ -142,7 +142,7 @@ class Driver:
         failure = parts.script.run()
         secrets = secret_values(conf_of_script())
         remember(secrets)
-        write_secrets(self._spec.script_secrets, secrets)
+        write_secrets(self._spec.home.script_secrets, secrets)
         lifecycle.script_ended.set()
         ending.conclude(failure)
 
@@ -236,7 +236,7 @@ class Driver:
             patches=Patches(lifecycle, registry, starter),
             calls=calls,
             script=Script(
-                self._spec.application_directory / "application" / led.graph.application.name, led.graph.arguments
+                self._spec.home.application_directory / "application" / led.graph.application.name, led.graph.arguments
             ),
             main_thread=MainThread(),
             housekeeping=Housekeeping(

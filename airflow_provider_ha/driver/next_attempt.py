@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 from collections.abc import Callable
 from contextlib import closing
 
@@ -66,22 +67,22 @@ def become(spec: DriverSpec, submission: Submission) -> None:
 
     :raises OSError, HaError: It could not be done; this process goes on as it was.
     """
-    make_directories(spec.directory)
+    make_directories(spec.home.directory)
     spec.write()
-    started = SubmissionStarted(handle=handle_here(psutil.Process(), spec.driver_log))
+    started = SubmissionStarted(handle=handle_here(psutil.Process(), spec.home.driver_log))
     with closing(KazooCoordinator.connect(spec.config)) as coordinator:
         job = records_of(spec, coordinator)
         job.journal.started(spec.run, submission, started)
         create_once(coordinator, job.paths.submission_started(spec.run, spec.attempt), started)
     log.info("this process goes on as the supervisor of attempt %d", spec.attempt)
-    output = os.open(spec.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, OWNER_ONLY)
-    os.chdir(spec.directory)
+    output = os.open(spec.home.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, OWNER_ONLY)
+    os.chdir(spec.home.directory)
     signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)
     try:
         for stream in (1, 2):
             os.dup2(output, stream)
         environment = os.environ | {SUBMISSION_VARIABLE: spec.submission_id}
-        os.execve(spec.python, [spec.python, "-m", SUPERVISOR_MODULE, str(spec.path)], environment)  # noqa: S606  # no shell
+        os.execve(sys.executable, [sys.executable, "-m", SUPERVISOR_MODULE, str(spec.home.spec)], environment)  # noqa: S606  # no shell
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, END_SIGNALS)
 

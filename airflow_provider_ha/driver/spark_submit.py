@@ -7,6 +7,7 @@ travel in a properties file that only its owner can read, the script's arguments
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -47,7 +48,7 @@ def find_spark_home(configured: str | None) -> Path:
 def command(spark_home: Path, spec: DriverSpec) -> list[str]:
     """Return the command line: two file names, and nothing of the user's."""
     bootstrap = Path(__file__).with_name("bootstrap.py")
-    return [str(spark_home / "bin" / "spark-submit"), "--properties-file", str(spec.properties), str(bootstrap)]
+    return [str(spark_home / "bin" / "spark-submit"), "--properties-file", str(spec.home.properties), str(bootstrap)]
 
 
 def environment(spark_home: Path, spec: DriverSpec, graph: JobGraph, inherited: Mapping[str, str]) -> dict[str, str]:
@@ -57,12 +58,12 @@ def environment(spark_home: Path, spec: DriverSpec, graph: JobGraph, inherited: 
         # Else Spark's ports (driver, UI, block manager) are open to the network.
         values.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     values.setdefault("SPARK_LAUNCHER_OPTS", _LAUNCHER_OPTIONS)
-    python = graph.target.engine_options.get(PYTHON_OPTION, spec.python)
+    python = graph.target.engine_options.get(PYTHON_OPTION, sys.executable)
     values |= {
         "SPARK_HOME": str(spark_home),
         "PYSPARK_PYTHON": python,
         "PYSPARK_DRIVER_PYTHON": python,
-        SPEC_VARIABLE: str(spec.path),
+        SPEC_VARIABLE: str(spec.home.spec),
         SUBMISSION_VARIABLE: spec.submission_id,
     }
     return values

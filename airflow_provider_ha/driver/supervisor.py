@@ -115,22 +115,24 @@ def start(spec: DriverSpec) -> ProcessTree:
 
     :raises HaError: The graph or the application cannot be read.
     """
-    require_room(spec.directory)
+    require_room(spec.home.directory)
     store = open_store(spec.config)
-    graph = JobGraph.from_bytes(get_blob(store, spec.graph.sha256), source=f"job graph {spec.graph.sha256[:12]}")
+    graph = JobGraph.from_bytes(
+        get_blob(store, spec.ticket.graph.sha256), source=f"job graph {spec.ticket.graph.sha256[:12]}"
+    )
     remember(secret_values(graph.conf) | secret_values(graph.env))
     chosen = graph.target.engine_options
-    spark_home = spark_submit.find_spark_home(chosen.get(SPARK_HOME_OPTION, spec.spark_home))
-    application = fetch_application(store, graph, spec.application_directory)
-    write_private(spec.properties, spark_submit.render(spark_submit.properties(graph, application)))
-    os.close(os.open(spec.driver_log, os.O_WRONLY | os.O_CREAT, 0o600))
+    spark_home = spark_submit.find_spark_home(chosen.get(SPARK_HOME_OPTION) or os.environ.get("SPARK_HOME"))
+    application = fetch_application(store, graph, spec.home.application_directory)
+    write_private(spec.home.properties, spark_submit.render(spark_submit.properties(graph, application)))
+    os.close(os.open(spec.home.driver_log, os.O_WRONLY | os.O_CREAT, 0o600))
     tree = ProcessTree(
         spark_submit.command(spark_home, spec),
         env=spark_submit.environment(spark_home, spec, graph, os.environ),
         directory=application.files_directory,
-        log_file=spec.driver_log,
+        log_file=spec.home.driver_log,
     )
-    rotate_log(spec.driver_log, graph.options)  # its thread comes after the fork
+    rotate_log(spec.home.driver_log, graph.options)  # its thread comes after the fork
     return tree
 
 
@@ -150,7 +152,7 @@ def watch(tree: ProcessTree, spec: DriverSpec, stop: _StopFlag) -> str:
         if python is None:
             python = _driver_python(spec, tree)
         elif python.dead():
-            if not spec.driver_pid.exists():
+            if not spec.home.driver_pid.exists():
                 _await_jvm(tree)
                 return f"the driver's Python (pid {python.pid}) ended in order"
             return f"the driver's Python (pid {python.pid}) died; everything else was killed"
@@ -159,7 +161,7 @@ def watch(tree: ProcessTree, spec: DriverSpec, stop: _StopFlag) -> str:
 
 def _driver_python(spec: DriverSpec, tree: ProcessTree) -> DeathWatch | None:
     try:
-        pid = int(spec.driver_pid.read_text())
+        pid = int(spec.home.driver_pid.read_text())
         tree.seen.add(pid)
         return DeathWatch(pid)
     except (FileNotFoundError, ValueError, ProcessLookupError):

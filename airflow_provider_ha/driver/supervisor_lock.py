@@ -27,13 +27,15 @@ def lock_directory(spec: DriverSpec) -> int:
     :raises ConfigurationError: Another supervisor has it or had it, or it cannot be locked.
     :raises StorageUnavailableError: There is no room for the lock file: no supervisor was here before.
     """
-    path = spec.directory / LOCK_FILE
+    path = spec.home.directory / LOCK_FILE
     next_step = "Let the job be recovered (spark-ha recover): each attempt is a separate submission"
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, OWNER_ONLY)
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise ConfigurationError(f"another supervisor works in {str(spec.directory)!r}", next_step=next_step) from None
+        raise ConfigurationError(
+            f"another supervisor works in {str(spec.home.directory)!r}", next_step=next_step
+        ) from None
     except OSError as error:
         if error.errno in _NO_ROOM:  # an existing file opens on a full disk
             raise unavailable(f"{path} could not be written", error) from error
@@ -41,6 +43,6 @@ def lock_directory(spec: DriverSpec) -> int:
             f"{str(path)!r} cannot be locked ({error.strerror}), so this may be the second supervisor of one driver",
             next_step="Make the work root writable, on a file system with locks",
         ) from error
-    if spec.driver_log.exists():
-        raise ConfigurationError(f"the driver of {str(spec.directory)!r} was started before", next_step=next_step)
+    if spec.home.driver_log.exists():
+        raise ConfigurationError(f"the driver of {str(spec.home.directory)!r} was started before", next_step=next_step)
     return descriptor

@@ -19,9 +19,9 @@ from pydantic import ValidationError
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import SessionCredentials
 from airflow_provider_ha.errors import ConfigurationError, RecordCorruptError
-from airflow_provider_ha.jobs.model import Blob
+from airflow_provider_ha.jobs.driver_home import DriverHome
+from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.records import Model
-from airflow_provider_ha.storage.keys import JobKeys
 
 
 SPEC_VARIABLE = "SPARK_HA_DRIVER_SPEC"  # path of the spec file, in the environment of supervisor and driver
@@ -32,108 +32,69 @@ SUPERVISOR_MODULE = "airflow_provider_ha.driver.supervisor"  # its program: ``py
 PYTHON_OPTION = "python"  # engine option: interpreter of the driver and of its Python workers
 SPARK_HOME_OPTION = "spark_home"  # engine option: directory with ``bin/spark-submit``
 
-SPEC_FILE = "driver.json"
-LOG_FILE = "driver.log"
-SECRETS_FILE = "script.secrets"
 OWNER_ONLY = 0o600
 
 
 class DriverSpec(Model):
-    """One submission of one run, as the supervisor and the driver need it.
+    """One submission of one run, as its supervisor and its driver have it on their host.
 
-    :param config: How to reach the cluster.
-    :param submission_id: Our own id of the submission.
-    :param directory: The submission's own directory, absolute.
-    :param graph: Blob of the job graph.
-    :param python: Interpreter of the driver.
-    :param spark_home: Where ``bin/spark-submit`` is; ``None`` for the one of the installed pyspark.
+    :param config: How to reach the cluster; holds secrets.
+    :param directory: Directory of its :class:`DriverHome`.
     """
 
     config: HaConfig
-    job_id: str
-    run: int
-    attempt: int
-    submission_id: str
+    ticket: Ticket
     directory: Path
-    graph: Blob
-    python: str
-    spark_home: str | None = None
+
+    @classmethod
+    def of(cls, config: HaConfig, ticket: Ticket) -> DriverSpec:
+        """Return the spec of a submission whose home lies below the work root."""
+        return cls(config=config, ticket=ticket, directory=DriverHome.of(config, ticket).directory)
 
     @property
-    def path(self) -> Path:
-        """The spec's own file."""
-        return self.directory / SPEC_FILE
+    def home(self) -> DriverHome:
+        """The submission's files on this host."""
+        return DriverHome(self.directory)
 
     @property
-    def application_directory(self) -> Path:
-        """Where the supervisor puts the application's files (``artifacts.fetch_application``)."""
-        return self.directory / "app"
+    def job_id(self) -> str:
+        """The job."""
+        return self.ticket.job_id
 
     @property
-    def properties(self) -> Path:
-        """Spark's properties file: conf never appears on a command line."""
-        return self.directory / "spark.properties"
+    def run(self) -> int:
+        """Number of the run."""
+        return self.ticket.run
 
     @property
-    def session(self) -> Path:
-        """Where the driver leaves its ZooKeeper session, so that the supervisor can end it once the driver is dead."""
-        return self.directory / "session"
+    def attempt(self) -> int:
+        """Number of the submission in its run."""
+        return self.ticket.attempt
 
     @property
-    def driver_pid(self) -> Path:
-        """Where the driver's Python leaves its process id.
-
-        It removes the file again at an orderly end, when nothing of the job writes any more. While the file is there,
-        the end of that process makes the supervisor kill everything at once.
-        """
-        return self.directory / "driver.pid"
-
-    @property
-    def driver_log(self) -> Path:
-        """Everything that spark-submit, the JVM and the driver print."""
-        return self.directory / LOG_FILE
-
-    @property
-    def running(self) -> Path:
-        """An empty file that the driver leaves once its job is RUNNING: its loss is then no sign of a crash loop."""
-        return self.directory / "running"
-
-    @property
-    def script_secrets(self) -> Path:
-        """Secrets of the conf that the script made by itself, to be hidden from the log where it is shown.
-
-        As private as the log, which holds them when the script prints them, and as long there.
-        """
-        return self.directory / SECRETS_FILE
-
-    @property
-    def supervisor_log(self) -> Path:
-        """What the supervisor prints."""
-        return self.directory / "supervisor.log"
+    def submission_id(self) -> str:
+        """Our own id of the submission."""
+        return self.ticket.submission_id
 
     def of_next(self, attempt: int, submission_id: str) -> DriverSpec:
         """Return the spec of another submission of the same run on this host."""
-        directory = self.config.work_path / JobKeys(self.job_id).application(self.run, attempt)
-        return self.model_copy(
-            update={"attempt": attempt, "submission_id": submission_id, "directory": directory},
-        )
+        return DriverSpec.of(self.config, self.ticket.of_next(attempt, submission_id))
 
     def write(self) -> Path:
         """Write the spec to its file, complete or not at all, readable by its owner only. Returns the file."""
         content = self.model_dump(mode="json", exclude={"config"})
         content["config"] = json.loads(self.config.to_private_json())
-        write_private(self.path, json.dumps(content).encode())
-        return self.path
+        write_private(self.home.spec, json.dumps(content).encode())
+        return self.home.spec
 
     def forget(self) -> None:
-        """Remove the file: it holds secrets, and both of its readers have read it. A disk that fails keeps it."""
-        with contextlib.suppress(OSError):
-            self.path.unlink(missing_ok=True)
+        """Remove the private file (:meth:`DriverHome.forget_spec`)."""
+        self.home.forget_spec()
 
     def note_running(self) -> None:
         """Leave the file that says so. Without it, on a disk that fails, the next submission may come later."""
         with contextlib.suppress(OSError):
-            write_private(self.running, b"")
+            write_private(self.home.running, b"")
 
     @classmethod
     def read(cls, path: Path) -> DriverSpec:

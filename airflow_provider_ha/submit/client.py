@@ -59,7 +59,7 @@ class HaClient:
         self.config = config
         self.coordinator = coordinator
         self.store = open_store(config)
-        self.engines = engines or Engines()
+        self.engines = engines or Engines.of(config)
         self.clock: Clock = clock or SystemClock()
         self._owned = owned
 

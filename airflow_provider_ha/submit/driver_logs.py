@@ -9,8 +9,9 @@ import socket
 from dataclasses import replace
 
 from airflow_provider_ha.errors import HaError, JobStateError, LogMissingError
+from airflow_provider_ha.jobs.driver_home import LOG_FILE, SECRETS_FILE
 from airflow_provider_ha.jobs.driver_log import last_lines
-from airflow_provider_ha.jobs.driver_spec import LOG_FILE, SECRETS_FILE, read_secrets
+from airflow_provider_ha.jobs.driver_spec import read_secrets
 from airflow_provider_ha.jobs.log_place import LogPlace, log_place
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
 from airflow_provider_ha.redaction import remember, secret_values, secrets_of

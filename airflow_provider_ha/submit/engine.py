@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from airflow_provider_ha.jobs.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.model import Handle, Target
+from airflow_provider_ha.jobs.ticket import Ticket
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +73,9 @@ class Engine(Protocol):
         :raises ConfigurationError: It cannot; names the part that is wrong.
         """
 
-    def launch(self, spec: DriverSpec) -> Handle:
-        """Start a submission that carries its id where :meth:`observe` sees it. Returns once its process is up.
+    def launch(self, ticket: Ticket) -> Handle:
+        """Start a submission that carries its id where :meth:`observe` sees it. Returns once it is taken.
 
-        :param spec: What the supervisor reads. The job's own environment it reads from the graph.
         :raises ConfigurationError: It cannot be started on this host.
         :raises StorageUnavailableError: An outage keeps it from being started.
         """

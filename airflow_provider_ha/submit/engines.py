@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.submit.engine import Engine
 from airflow_provider_ha.submit.local import LocalEngine
@@ -12,11 +13,16 @@ from airflow_provider_ha.submit.local import LocalEngine
 class Engines:
     """The engines of this process.
 
-    :param known: Name -> engine; by default those of the package.
+    :param known: Name -> engine.
     """
 
-    def __init__(self, known: Mapping[str, Engine] | None = None) -> None:
-        self._known: dict[str, Engine] = dict(known) if known is not None else {LocalEngine.name: LocalEngine()}
+    def __init__(self, known: Mapping[str, Engine]) -> None:
+        self._known = dict(known)
+
+    @classmethod
+    def of(cls, config: HaConfig) -> Engines:
+        """Return the engines of the package, configured for a cluster."""
+        return cls({LocalEngine.name: LocalEngine(config)})
 
     def get(self, name: str) -> Engine:
         """Return the engine of a submission or of a graph.

@@ -8,18 +8,15 @@ may lead.
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
-import sys
 
 from airflow_provider_ha.coordination.records import create_once, read_record
 from airflow_provider_ha.errors import (
     HaError,
 )
-from airflow_provider_ha.jobs.driver_spec import SPEC_FILE, DriverSpec
 from airflow_provider_ha.jobs.model import NOT_LAUNCHED, LeaderInfo, Run, Submission, SubmissionExit, SubmissionStarted
 from airflow_provider_ha.jobs.runs import SubmissionView
+from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.recovery.claim import claim as claim_submission
 from airflow_provider_ha.recovery.claim import new_submission
 from airflow_provider_ha.redaction import public
@@ -87,25 +84,19 @@ def launch(job: JobContext, run: Run, submission: Submission) -> None:
     :raises ConfigurationError: It cannot be started on this host; the submission is closed with that reason.
     :raises StorageUnavailableError: The work root does not answer; the submission is closed, and counts as no attempt.
     """
-    spec = DriverSpec(
-        config=job.config,
+    ticket = Ticket(
         job_id=job.job_id,
         run=run.number,
         attempt=submission.attempt,
         submission_id=submission.submission_id,
-        directory=job.config.work_path / job.keys.application(run.number, submission.attempt),
         graph=run.graph,
-        python=sys.executable,
-        spark_home=os.environ.get("SPARK_HOME"),
     )
     engine = job.engines.get(submission.engine)
-    _forget_secrets_of_earlier(job, run, submission)
     for warning in lifetime_warnings() if isinstance(engine, LocalEngine) else ():
         log.warning("%s", warning)
     try:
-        handle = engine.launch(spec)
+        handle = engine.launch(ticket)
     except HaError as error:
-        spec.forget()
         refused = SubmissionExit(
             code=NOT_LAUNCHED,
             reason=public(f"it could not be launched: {error}"),
@@ -117,14 +108,6 @@ def launch(job: JobContext, run: Run, submission: Submission) -> None:
     started = SubmissionStarted(handle=handle)
     job.journal.started(run.number, submission, started)
     create_once(job.coordinator, job.paths.submission_started(run.number, submission.attempt), started)
-
-
-def _forget_secrets_of_earlier(job: JobContext, run: Run, submission: Submission) -> None:
-    """Remove the spec file of a submission that was given up, whose processes did not remove it: one died unproven."""
-    if submission.attempt > 1:
-        earlier = job.config.work_path / job.keys.application(run.number, submission.attempt - 1)
-        with contextlib.suppress(OSError):
-            (earlier / SPEC_FILE).unlink(missing_ok=True)
 
 
 def _on_its_way(view: SubmissionView) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -12,7 +13,9 @@ from pathlib import Path
 
 import psutil
 
+from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.errors import ConfigurationError, JobStateError
+from airflow_provider_ha.jobs.driver_home import DriverHome
 from airflow_provider_ha.jobs.driver_spec import (
     OWNER_ONLY,
     PYTHON_OPTION,
@@ -23,6 +26,7 @@ from airflow_provider_ha.jobs.driver_spec import (
 )
 from airflow_provider_ha.jobs.model import Handle, Target
 from airflow_provider_ha.jobs.this_host import LocalProcess, handle_here, sees_processes_of_others
+from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.storage.durable import make_directories
 from airflow_provider_ha.storage.outage import is_outage, unavailable
 from airflow_provider_ha.submit.engine import Gone, Observation, Running, Unknown
@@ -42,19 +46,29 @@ _CLOCK_SECONDS = 60.0  # by which the clock may be set between two looks at one 
 _INHERITED = frozenset(
     {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "JAVA_HOME", "PYTHONPATH"}
     | {"VIRTUAL_ENV", "LD_LIBRARY_PATH", "HADOOP_HOME", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SSL_CERT_FILE"}
-    | {"SPARK_CONF_DIR", "SPARK_LOCAL_IP", "SPARK_LOCAL_DIRS", "SPARK_DIST_CLASSPATH", "KRB5CCNAME", "KRB5_CONFIG"}
+    | {
+        "SPARK_HOME",
+        "SPARK_CONF_DIR",
+        "SPARK_LOCAL_IP",
+        "SPARK_LOCAL_DIRS",
+        "SPARK_DIST_CLASSPATH",
+        "KRB5CCNAME",
+        "KRB5_CONFIG",
+    }
 )
 
 
 class LocalEngine:
     """Starts ``spark-submit`` in client mode on this host.
 
+    :param config: How a driver reaches the cluster; its home lies below the work root.
     :param launch_seconds: How long a launch may take before somebody else takes it over.
     """
 
     name = "local"
 
-    def __init__(self, *, launch_seconds: float = 10.0) -> None:
+    def __init__(self, config: HaConfig, *, launch_seconds: float = 10.0) -> None:
+        self.config = config
         self.launch_seconds = launch_seconds
 
     def check(self, target: Target) -> None:
@@ -72,30 +86,34 @@ class LocalEngine:
                 f"the local engine has no options {unknown}", next_step=f"Use {sorted(ENGINE_OPTIONS)}, or none"
             )
 
-    def launch(self, spec: DriverSpec) -> Handle:
+    def launch(self, ticket: Ticket) -> Handle:
         """Start the supervisor, detached: in its own session, without our files and our environment.
 
         :raises ConfigurationError: The directory of the submission cannot be made.
         :raises StorageUnavailableError: The work root is full, or does not answer.
         """
+        _forget_secrets_of_earlier(self.config, ticket)
+        spec = DriverSpec.of(self.config, ticket)
+        home = spec.home
         try:
-            make_directories(spec.directory)
+            make_directories(home.directory)
             spec.write()
-            output = os.open(spec.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, OWNER_ONLY)
+            output = os.open(home.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, OWNER_ONLY)
         except OSError as error:
+            spec.forget()
             if is_outage(error):
                 raise unavailable(
-                    f"the directory of the submission, {spec.directory}, cannot be written", error
+                    f"the directory of the submission, {home.directory}, cannot be written", error
                 ) from error
             raise ConfigurationError(
-                f"the directory of the submission, {str(spec.directory)!r}, cannot be written ({error.strerror})",
+                f"the directory of the submission, {str(home.directory)!r}, cannot be written ({error.strerror})",
                 next_step="Make the work root writable for the user that runs Airflow's workers",
             ) from error
         try:
             process = subprocess.Popen(  # outlives this call
-                [spec.python, "-m", SUPERVISOR_MODULE, str(spec.path)],
-                cwd=spec.directory,
-                env={**host_environment(), SUBMISSION_VARIABLE: spec.submission_id},
+                [sys.executable, "-m", SUPERVISOR_MODULE, str(home.spec)],
+                cwd=home.directory,
+                env={**host_environment(), SUBMISSION_VARIABLE: ticket.submission_id},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -103,10 +121,12 @@ class LocalEngine:
             )
         finally:
             os.close(output)
-        handle = handle_here(psutil.Process(process.pid), spec.driver_log)
+        handle = handle_here(psutil.Process(process.pid), home.driver_log)
         # Reaped by a thread: in a long-lived caller (a triggerer, a test) a dead supervisor must not look alive.
         threading.Thread(target=process.wait, name=f"reap-{process.pid}", daemon=True).start()
-        log.info("started supervisor %d of %s run %d attempt %d", process.pid, spec.job_id, spec.run, spec.attempt)
+        log.info(
+            "started supervisor %d of %s run %d attempt %d", process.pid, ticket.job_id, ticket.run, ticket.attempt
+        )
         return handle
 
     def observe(self, submission_id: str, handle: Handle | None) -> Observation:
@@ -140,6 +160,13 @@ class LocalEngine:
             raise JobStateError(
                 f"the supervisor {local.pid} belongs to user {local.uid}", next_step="Do it as that user"
             ) from error
+
+
+def _forget_secrets_of_earlier(config: HaConfig, ticket: Ticket) -> None:
+    """Remove the private file of a submission that was given up, whose processes did not: one died unproven."""
+    if ticket.attempt > 1:
+        earlier = ticket.of_next(ticket.attempt - 1, "")
+        DriverHome.of(config, earlier).forget_spec()
 
 
 def _find(submission_id: str) -> Handle | None:

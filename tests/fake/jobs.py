@@ -9,7 +9,6 @@ from airflow_provider_ha.coordination.coordinator import Coordinator, Create
 from airflow_provider_ha.coordination.election import Leadership, acquire
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.driver.lead import check_admission
-from airflow_provider_ha.jobs.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.jobs import create_job
 from airflow_provider_ha.jobs.model import (
     Artifact,
@@ -25,6 +24,7 @@ from airflow_provider_ha.jobs.model import (
     StartPoint,
     Submission,
 )
+from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.submit.engine import Observation, Running
 from airflow_provider_ha.submit.engines import Engines
@@ -50,9 +50,9 @@ class RecordingEngine(NothingToSee):
         self.launched: list[tuple[int, int]] = []
         self._found: set[str] = set()
 
-    def launch(self, spec: DriverSpec) -> Handle:
-        self.launched.append((spec.run, spec.attempt))
-        self._found.add(spec.submission_id)
+    def launch(self, ticket: Ticket) -> Handle:
+        self.launched.append((ticket.run, ticket.attempt))
+        self._found.add(ticket.submission_id)
         return handle()
 
     def observe(self, submission_id: str, known: Handle | None) -> Observation:

@@ -18,8 +18,8 @@ from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator, Op
 from airflow_provider_ha.coordination.election import Leadership
 from airflow_provider_ha.errors import ConfigurationError, JobStateError, OutcomeUnknownError
-from airflow_provider_ha.jobs.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.model import Handle, JobState, OperationState, SubmissionExit
+from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.recovery.conclude import conclude, take_lock
 from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.submit.engines import Engines
@@ -65,19 +65,19 @@ class UnansweredCoordinator(CrashingCoordinator):
 class CrashingEngine(LocalEngine):
     """The submitter dies right before, or right after, it has started the supervisor."""
 
-    def __init__(self, *, launched: bool) -> None:
-        super().__init__()
+    def __init__(self, config: HaConfig, *, launched: bool) -> None:
+        super().__init__(config)
         self._launched = launched
 
-    def launch(self, spec: DriverSpec) -> Handle:
+    def launch(self, ticket: Ticket) -> Handle:
         if self._launched:
-            super().launch(spec)
+            super().launch(ticket)
         raise Crash
 
 
 def crashing(job: JobContext, *, launched: bool) -> JobContext:
     """Return the job as a submitter has it that dies at a launch."""
-    return replace(job, engines=Engines.only(CrashingEngine(launched=launched)))
+    return replace(job, engines=Engines.only(CrashingEngine(job.config, launched=launched)))
 
 
 @pytest.fixture
@@ -172,7 +172,7 @@ def test_a_lost_answer_neither_loses_nor_doubles_the_driver(job: JobContext, scr
 def test_two_submitters_with_one_request_start_one_driver(
     job: JobContext, script: Path, another: Callable[[], Coordinator]
 ) -> None:
-    job = replace(job, engines=Engines.only(LocalEngine(launch_seconds=20)))
+    job = replace(job, engines=Engines.only(LocalEngine(job.config, launch_seconds=20)))
     contexts = [replace(job, coordinator=another()) for _ in range(3)]
 
     with ThreadPoolExecutor(3) as pool:
@@ -241,7 +241,7 @@ def test_a_failed_run_is_repeated_and_an_ended_one_is_found_again(job: JobContex
 def test_a_lost_driver_is_submitted_again_once_whoever_asks(
     job: JobContext, script: Path, another: Callable[[], Coordinator]
 ) -> None:
-    job = replace(job, engines=Engines.only(LocalEngine(launch_seconds=20)))
+    job = replace(job, engines=Engines.only(LocalEngine(job.config, launch_seconds=20)))
     helpers.submit(job, script)
     lose(job, 1)
     contexts = [replace(job, coordinator=another()) for _ in range(3)]

@@ -13,6 +13,7 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.driver.failure import RESERVE_FILE, read_failure
 from airflow_provider_ha.jobs.driver_spec import SPEC_VARIABLE, DriverSpec
 from airflow_provider_ha.jobs.model import Blob
+from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.driver_helpers import BOOTSTRAP
 from tests.submit_helpers import alive
@@ -21,13 +22,8 @@ from tests.submit_helpers import alive
 def test_a_driver_that_still_waits_for_zookeeper_ends_with_its_jvm(tmp_path: Path) -> None:
     spec = DriverSpec(
         config=HaConfig.build(zookeeper="127.0.0.1:1", storage_root=f"file://{tmp_path}/storage"),
-        job_id="flights",
-        run=1,
-        attempt=1,
-        submission_id=new_id(),
+        ticket=Ticket(job_id="flights", run=1, attempt=1, submission_id=new_id(), graph=Blob(sha256="0" * 64, size=0)),
         directory=tmp_path,
-        graph=Blob(sha256="0" * 64, size=0),
-        python=sys.executable,
     )
     jvm = subprocess.Popen(
         ["sh", "-c", f"{sys.executable} {BOOTSTRAP} & echo $!; wait"],

@@ -18,9 +18,11 @@ from airflow_provider_ha.coordination.coordinator import Create
 from airflow_provider_ha.coordination.records import create_once
 from airflow_provider_ha.driver.log_rotation import LogRotation
 from airflow_provider_ha.errors import LogMissingError, NotConnectedError
-from airflow_provider_ha.jobs.driver_spec import DriverSpec, write_secrets
+from airflow_provider_ha.jobs.driver_home import DriverHome
+from airflow_provider_ha.jobs.driver_spec import write_secrets
 from airflow_provider_ha.jobs.model import Handle, JobState, RunResult, Submission, SubmissionExit
 from airflow_provider_ha.jobs.runs import RunStore
+from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.redaction import PublicText
 from airflow_provider_ha.submit import follow_logs
 from airflow_provider_ha.submit.context import JobContext
@@ -40,19 +42,23 @@ class LoggingEngine(NothingToSee):
     name = "local"
     launch_seconds = 0.0
 
-    def __init__(self, host: str) -> None:
+    def __init__(self, config: HaConfig, host: str) -> None:
+        self.config = config
         self.host = host
 
-    def launch(self, spec: DriverSpec) -> Handle:
-        spec.directory.mkdir(parents=True)
-        spec.driver_log.write_text(f"attempt {spec.attempt} begins\n")
-        return handle(host=self.host, log=str(spec.driver_log))
+    def launch(self, ticket: Ticket) -> Handle:
+        home = DriverHome.of(self.config, ticket)
+        home.directory.mkdir(parents=True)
+        home.driver_log.write_text(f"attempt {ticket.attempt} begins\n")
+        return handle(host=self.host, log=str(home.driver_log))
 
 
 @pytest.fixture
 def job(config: HaConfig, coordinator: KazooCoordinator, tmp_path: Path) -> JobContext:
     """A job with a run, whose first attempt has begun its log."""
-    context = replace(helpers.context(config, coordinator), engines=Engines.only(LoggingEngine(socket.gethostname())))
+    context = replace(
+        helpers.context(config, coordinator), engines=Engines.only(LoggingEngine(config, socket.gethostname()))
+    )
     helpers.submit(context, helpers.script(tmp_path))
     return context
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,8 +11,8 @@ import pytest
 
 from airflow_provider_ha.checkpoints.directories.links import building, write_aside
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.jobs.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.model import Blob
+from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.storage.durable import directories_as_above, private_directories
 from airflow_provider_ha.submit.local import LocalEngine
 
@@ -73,18 +72,9 @@ def test_the_log_of_a_user_s_output_stays_readable_for_others(tmp_path: Path) ->
 def test_a_launch_makes_every_parent_of_its_directory_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With its records on S3 a submission is the first that writes below the work root."""
     config = HaConfig.build(zookeeper="127.0.0.1:1", storage_root="s3://b/p", work_root=f"file://{tmp_path}/work")
-    spec = DriverSpec(
-        config=config,
-        job_id="j",
-        run=1,
-        attempt=1,
-        submission_id="s",
-        directory=config.work_path / "jobs" / "j" / "submissions" / "1-1",
-        graph=Blob(sha256="0" * 64, size=1),
-        python=sys.executable,
-    )
+    ticket = Ticket(job_id="j", run=1, attempt=1, submission_id="s", graph=Blob(sha256="0" * 64, size=1))
     monkeypatch.setattr("airflow_provider_ha.submit.local.SUPERVISOR_MODULE", "this")  # prints a poem, and ends
 
-    LocalEngine().launch(spec)
+    LocalEngine(config).launch(ticket)
 
     assert modes(tmp_path) == {0o700}

@@ -36,6 +36,7 @@ from airflow_provider_ha.submit.local import LocalEngine
 from airflow_provider_ha.submit.rebuild.evidence import JobEvidence, _graphs
 from airflow_provider_ha.submit.rebuild.plan import _run_of_checkpoints
 from airflow_provider_ha.submit.requests import RestoreRequest, SubmitRequest
+from tests.engine_helpers import CONFIG
 
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -71,7 +72,7 @@ def test_a_supervisor_that_runs_is_found_with_its_log(tmp_path: Path) -> None:
     arguments = [sys.executable, "-c", "input()", SUPERVISOR_MODULE, str(tmp_path / "spec.json")]
     environment = os.environ | {SUBMISSION_VARIABLE: tmp_path.name}
     with subprocess.Popen(arguments, env=environment, stdin=subprocess.PIPE) as process:
-        found = LocalEngine().observe(tmp_path.name, None)
+        found = LocalEngine(CONFIG).observe(tmp_path.name, None)
         process.kill()
 
     assert isinstance(found, Running)

@@ -9,6 +9,7 @@ from airflow_provider_ha.jobs.model import Target
 from airflow_provider_ha.submit.engines import Engines
 from airflow_provider_ha.submit.local import LocalEngine
 from airflow_provider_ha.submit.prepare import check_conf
+from tests.engine_helpers import CONFIG
 
 
 @pytest.mark.parametrize(
@@ -28,18 +29,18 @@ def test_other_conf_is_the_users() -> None:
 
 def test_the_local_engine_starts_no_driver_in_cluster_mode() -> None:
     with pytest.raises(ConfigurationError, match="deploy mode 'cluster'"):
-        LocalEngine().check(Target(deploy_mode="cluster"))
+        LocalEngine(CONFIG).check(Target(deploy_mode="cluster"))
 
 
 def test_an_option_that_no_engine_reads_is_refused_with_those_that_it_has() -> None:
     with pytest.raises(ConfigurationError, match=r"no options \['pyhton'\]") as caught:
-        LocalEngine().check(Target(engine_options={"pyhton": "/usr/bin/python3"}))
+        LocalEngine(CONFIG).check(Target(engine_options={"pyhton": "/usr/bin/python3"}))
 
     assert "'python', 'spark_home'" in caught.value.next_step
 
 
 def test_an_engine_that_is_not_known_is_refused_with_those_that_are() -> None:
     with pytest.raises(ConfigurationError, match="engine 'yarn' is not known here") as caught:
-        Engines().get("yarn")
+        Engines.of(CONFIG).get("yarn")
 
     assert "['local']" in caught.value.next_step

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 from airflow_provider_ha.clock import SystemClock
@@ -10,6 +9,7 @@ from airflow_provider_ha.coordination.election import acquire
 from airflow_provider_ha.coordination.session_close import close_session
 from airflow_provider_ha.driver.lead import lead
 from airflow_provider_ha.jobs.driver_spec import DriverSpec, read_session
+from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.driver_helpers import APPS, ManagedJob
 
@@ -28,14 +28,14 @@ def test_the_session_that_leads_is_left_for_the_supervisor_not_the_one_that_wait
     holder.start_heartbeats(lambda _: None)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(lead, spec, SystemClock())
-        first = wait_until(lambda: read_session(spec.session), timeout=10, what="the first session")
+        first = wait_until(lambda: read_session(spec.home.session), timeout=10, what="the first session")
         assert first is not None
         wait_until(lambda: close_session(job.config, first), timeout=10, what="the end of the first session")
         holder.release()
         led = waiting.result(30)
     try:
         assert led.coordinator.session != first
-        assert read_session(spec.session) == led.coordinator.session
+        assert read_session(spec.home.session) == led.coordinator.session
     finally:
         led.leadership.release()
         led.coordinator.close()
@@ -47,11 +47,12 @@ def spec_of(job: ManagedJob, run: int) -> DriverSpec:
     directory.mkdir(parents=True)
     return DriverSpec(
         config=job.config,
-        job_id=job.job_id,
-        run=run,
-        attempt=1,
-        submission_id=view.submissions[-1].submission.submission_id,
+        ticket=Ticket(
+            job_id=job.job_id,
+            run=run,
+            attempt=1,
+            submission_id=view.submissions[-1].submission.submission_id,
+            graph=view.run.graph,
+        ),
         directory=directory,
-        graph=view.run.graph,
-        python=sys.executable,
     )

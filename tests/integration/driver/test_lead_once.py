@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from airflow_provider_ha.driver.lead import Led, lead
 from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.submit.context import JobContext
 from tests import rebuild_helpers as helpers
 
@@ -34,13 +34,14 @@ def spec(context: JobContext, tmp_path: Path) -> DriverSpec:
     directory.mkdir()
     return DriverSpec(
         config=context.config,
-        job_id="flights",
-        run=run,
-        attempt=1,
-        submission_id=newest.submission.submission_id,
+        ticket=Ticket(
+            job_id="flights",
+            run=run,
+            attempt=1,
+            submission_id=newest.submission.submission_id,
+            graph=context.runs.get(run).run.graph,
+        ),
         directory=directory,
-        graph=context.runs.get(run).run.graph,
-        python=sys.executable,
     )
 
 

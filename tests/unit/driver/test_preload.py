@@ -13,6 +13,7 @@ from airflow_provider_ha.driver.exit_codes import ExitCode
 from airflow_provider_ha.driver.failure import read_failure
 from airflow_provider_ha.jobs.driver_spec import SPEC_VARIABLE, DriverSpec
 from airflow_provider_ha.jobs.model import Blob
+from airflow_provider_ha.jobs.ticket import Ticket
 
 
 # The real entry of the driver; only the wait for the lock is replaced, by a wait for the import.
@@ -35,13 +36,8 @@ driver.main()
 def test_pyspark_is_imported_while_the_lock_is_waited_for(tmp_path: Path) -> None:
     spec = DriverSpec(
         config=HaConfig.build(zookeeper="127.0.0.1:1", storage_root=f"file://{tmp_path}/storage"),
-        job_id="flights",
-        run=1,
-        attempt=1,
-        submission_id=new_id(),
+        ticket=Ticket(job_id="flights", run=1, attempt=1, submission_id=new_id(), graph=Blob(sha256="0" * 64, size=0)),
         directory=tmp_path,
-        graph=Blob(sha256="0" * 64, size=0),
-        python=sys.executable,
     )
     environment = os.environ | {SPEC_VARIABLE: str(spec.write())}
 

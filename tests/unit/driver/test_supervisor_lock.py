@@ -13,19 +13,15 @@ from airflow_provider_ha.driver.supervisor_lock import lock_directory
 from airflow_provider_ha.errors import ConfigurationError, StorageUnavailableError
 from airflow_provider_ha.jobs.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.model import Blob
+from airflow_provider_ha.jobs.ticket import Ticket
 from tests.full_disk import SmallDisk, small_disk
 
 
 def spec_in(directory: Path) -> DriverSpec:
     return DriverSpec(
         config=HaConfig.build(zookeeper="127.0.0.1:1", storage_root=f"file://{directory}/storage", cluster_id="c"),
-        job_id="j",
-        run=1,
-        attempt=1,
-        submission_id="s",
+        ticket=Ticket(job_id="j", run=1, attempt=1, submission_id="s", graph=Blob(sha256="0" * 64, size=1)),
         directory=directory,
-        graph=Blob(sha256="0" * 64, size=1),
-        python="python3",
     )
 
 

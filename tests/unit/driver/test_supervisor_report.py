@@ -12,6 +12,7 @@ from airflow_provider_ha.driver.exit_codes import ExitCode
 from airflow_provider_ha.driver.failure import write_failure
 from airflow_provider_ha.driver.processes import Death
 from airflow_provider_ha.errors import NotConnectedError
+from airflow_provider_ha.jobs.driver_home import DriverHome
 from airflow_provider_ha.jobs.failures import Failure, FailureKind
 
 
@@ -46,7 +47,7 @@ def test_driver_that_lost_its_leadership_has_met_an_outage(code: ExitCode, kind:
     told = Failure(kind=FailureKind.APPLICATION, error_class="ValueError")
     write_failure(tmp_path, code, "the lease ran out\nafter 20 s", told)
 
-    failure = exit_report._failure(SimpleNamespace(directory=tmp_path), "the lease ran out\nafter 20 s")  # type: ignore[arg-type]
+    failure = exit_report._failure(SimpleNamespace(home=DriverHome(tmp_path)), "the lease ran out\nafter 20 s")  # type: ignore[arg-type]
 
     assert failure is not None
     assert failure.kind is kind
@@ -54,7 +55,7 @@ def test_driver_that_lost_its_leadership_has_met_an_outage(code: ExitCode, kind:
 
 def test_the_dead_session_is_ended_before_the_exit_is_written(done: list[str], tmp_path: Path) -> None:
     """Who reads the exit takes the job, and must not find it led by the dead. With real processes that shows seldom."""
-    spec = SimpleNamespace(session=tmp_path / "session")
+    spec = SimpleNamespace(home=DriverHome(tmp_path))
 
     assert exit_report.report(spec, DEATH, restart=None, stopped=lambda: False)  # type: ignore[arg-type]
 

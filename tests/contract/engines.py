@@ -1,0 +1,153 @@
+"""Engines that the contract of engines runs on, each with real supervisors and the stand-in for Spark."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import psutil
+
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.errors import JobStateError
+from airflow_provider_ha.jobs.driver_home import DriverHome
+from airflow_provider_ha.jobs.driver_spec import OWNER_ONLY, SUBMISSION_VARIABLE, SUPERVISOR_MODULE, DriverSpec
+from airflow_provider_ha.jobs.model import Handle, Target, file_uri
+from airflow_provider_ha.jobs.this_host import boot_id
+from airflow_provider_ha.jobs.ticket import Ticket
+from airflow_provider_ha.submit.engine import Engine, Gone, Observation, Running, Unknown
+from airflow_provider_ha.submit.local import LocalEngine, host_environment
+
+
+class EngineUnderTest(Protocol):
+    """An engine, and what only a test does with what it has launched."""
+
+    engine: Engine
+
+    def home(self, ticket: Ticket) -> DriverHome:
+        """Return the files of a submission, as the test finds them."""
+
+    def kill(self, handle: Handle) -> None:
+        """Kill supervisor and driver with SIGKILL, as a host that dies would."""
+
+
+@dataclass
+class OnThisHost:
+    """The local engine."""
+
+    config: HaConfig
+
+    def __post_init__(self) -> None:
+        self.engine: Engine = LocalEngine(self.config)
+
+    def home(self, ticket: Ticket) -> DriverHome:
+        return DriverHome.of(self.config, ticket)
+
+    def kill(self, handle: Handle) -> None:
+        supervisor = psutil.Process(int(str(handle.ref["pid"])))
+        for process in [supervisor, *supervisor.children(recursive=True)]:
+            process.kill()
+
+
+class NamespaceEngine:
+    """Runs each supervisor as the first child of a PID namespace, with a work directory of its own: a small container.
+
+    When the first process of a namespace ends, the kernel kills all others in it. So the end of that process, seen from
+    outside, is the proof of death.
+    """
+
+    name = "namespace"
+    launch_seconds = 10.0
+
+    def __init__(self, config: HaConfig, work: Path) -> None:
+        self.config = config
+        self.work = work
+
+    def spec(self, ticket: Ticket) -> DriverSpec:
+        """Return the spec of a submission, below the engine's own work directory."""
+        return DriverSpec(config=self.config, ticket=ticket, directory=self.work / ticket.submission_id)
+
+    def check(self, target: Target) -> None:
+        del target
+
+    def launch(self, ticket: Ticket) -> Handle:
+        spec = self.spec(ticket)
+        spec.home.directory.mkdir(parents=True)
+        spec.write()
+        output = os.open(spec.home.supervisor_log, os.O_WRONLY | os.O_CREAT, OWNER_ONLY)
+        inside = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, "-m", SUPERVISOR_MODULE]
+        outer = subprocess.Popen(
+            [*inside, str(spec.home.spec)],
+            cwd=spec.home.directory,
+            env={**host_environment(), SUBMISSION_VARIABLE: ticket.submission_id},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        os.close(output)
+        handle = self._handle(psutil.Process(outer.pid), ticket.submission_id)
+        threading.Thread(target=outer.wait, name=f"reap-{outer.pid}", daemon=True).start()
+        return handle
+
+    def observe(self, submission_id: str, handle: Handle | None) -> Observation:
+        if handle is None:
+            found = self._find(submission_id)
+            return Running(self._handle(found, submission_id)) if found else Unknown("no namespace of its id is here")
+        if handle.ref["boot"] != boot_id():
+            return Unknown("it was started before the last boot, or elsewhere")
+        outer = self._outer(handle)
+        return Gone("the namespace has ended, and all that ran in it") if outer is None else Running(handle)
+
+    def terminate(self, handle: Handle) -> None:
+        if handle.ref["boot"] != boot_id():
+            raise JobStateError("it does not run on this host")
+        if (outer := self._outer(handle)) is not None:
+            for first in outer.children():
+                first.terminate()
+
+    def _find(self, submission_id: str) -> psutil.Process | None:
+        for process in psutil.process_iter():
+            try:
+                if process.name() == "unshare" and process.environ().get(SUBMISSION_VARIABLE) == submission_id:
+                    return process
+            except psutil.Error:
+                continue
+        return None
+
+    def _handle(self, outer: psutil.Process, submission_id: str) -> Handle:
+        ref = {"outer": outer.pid, "started": outer.create_time(), "boot": boot_id()}
+        log = self.work / submission_id / "driver.log"
+        return Handle(engine=self.name, ref=ref, log_uri=file_uri("container", str(log)))
+
+    @staticmethod
+    def _outer(handle: Handle) -> psutil.Process | None:
+        try:
+            process = psutil.Process(int(str(handle.ref["outer"])))
+            same = process.create_time() == handle.ref["started"] and process.status() != psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
+            return None
+        return process if same else None
+
+
+@dataclass
+class InANamespace:
+    """The engine of the tests."""
+
+    config: HaConfig
+    work: Path
+
+    def __post_init__(self) -> None:
+        self._engine = NamespaceEngine(self.config, self.work)
+        self.engine: Engine = self._engine
+
+    def home(self, ticket: Ticket) -> DriverHome:
+        return self._engine.spec(ticket).home
+
+    def kill(self, handle: Handle) -> None:
+        for first in psutil.Process(int(str(handle.ref["outer"]))).children():
+            first.kill()

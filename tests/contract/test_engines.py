@@ -1,0 +1,206 @@
+"""What every engine does: launch, observe, terminate. Run on the local engine, and on one with containers of its own.
+
+The supervisors, ZooKeeper and the processes are real; a stand-in plays Spark (``tests.submit_helpers``).
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from airflow_provider_ha.clock import new_id
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination.coordinator import Coordinator, Delete
+from airflow_provider_ha.jobs.driver_spec import SUBMISSION_VARIABLE
+from airflow_provider_ha.jobs.model import Handle, HaOptions, SubmissionStarted
+from airflow_provider_ha.jobs.ticket import Ticket
+from airflow_provider_ha.submit.context import JobContext
+from airflow_provider_ha.submit.engine import Gone, Observation, Pending, Running, Unknown
+from airflow_provider_ha.submit.engines import Engines
+from airflow_provider_ha.submit.launch import ensure_submitted
+from airflow_provider_ha.testing.waiting import wait_until
+from tests import rebuild_helpers, submit_helpers
+from tests.contract.engines import EngineUnderTest, InANamespace, OnThisHost
+from tests.engine_helpers import NothingToSee
+
+
+PATIENCE = 60.0
+NAMESPACE = ["unshare", "--pid", "--fork", "--mount-proc", "true"]
+
+
+@pytest.fixture(params=["local", "namespace"])
+def tested(request: pytest.FixtureRequest, config: HaConfig, tmp_path: Path) -> EngineUnderTest:
+    """Each engine."""
+    if request.param == "local":
+        return OnThisHost(config)
+    if shutil.which("unshare") is None or subprocess.run(NAMESPACE, check=False, capture_output=True).returncode:
+        pytest.skip("this host does not let a test make a PID namespace")
+    return InANamespace(config, tmp_path / "elsewhere")
+
+
+@pytest.fixture
+def job(config: HaConfig, coordinator: Coordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> JobContext:
+    """A job with a run, whose first submission no engine has launched."""
+    monkeypatch.setenv("SPARK_HOME", str(submit_helpers.stand_in_spark(tmp_path / "spark")))
+    return rebuild_helpers.job(config, coordinator, "flights")
+
+
+@pytest.fixture
+def ticket(job: JobContext, tmp_path: Path) -> Iterator[Ticket]:
+    """The submission; its processes are gone afterwards."""
+    options = HaOptions(restart_in_place=False)
+    run = submit_helpers.submit(job, submit_helpers.script(tmp_path), options=options).run
+    view = job.runs.get(run)
+    assert view.newest is not None
+    submission_id = view.newest.submission.submission_id
+    yield Ticket(job_id="flights", run=run, attempt=1, submission_id=submission_id, graph=view.run.graph)
+    for process in processes_of(submission_id):
+        process.kill()
+
+
+def processes_of(submission_id: str) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get(SUBMISSION_VARIABLE) == submission_id:
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def await_driver(tested: EngineUnderTest, ticket: Ticket) -> None:
+    wait_until(tested.home(ticket).driver_pid.exists, timeout=PATIENCE, what="the driver")
+
+
+def await_gone(tested: EngineUnderTest, ticket: Ticket, handle: Handle) -> Gone:
+    def gone() -> Gone | None:
+        seen = tested.engine.observe(ticket.submission_id, handle)
+        return seen if isinstance(seen, Gone) else None
+
+    return wait_until(gone, timeout=PATIENCE, what="the proof of death")
+
+
+def test_what_is_launched_runs(tested: EngineUnderTest, ticket: Ticket) -> None:
+    handle = tested.engine.launch(ticket)
+
+    await_driver(tested, ticket)
+    assert tested.engine.observe(ticket.submission_id, handle) == Running(handle)
+
+
+def test_what_is_launched_is_found_by_its_id_when_the_answer_was_lost(tested: EngineUnderTest, ticket: Ticket) -> None:
+    handle = tested.engine.launch(ticket)
+    await_driver(tested, ticket)
+
+    assert tested.engine.observe(ticket.submission_id, None) == Running(handle)
+
+
+def test_of_what_was_never_launched_nothing_is_known(tested: EngineUnderTest) -> None:
+    assert isinstance(tested.engine.observe(new_id(), None), Unknown)
+
+
+def test_a_handle_names_its_engine_and_survives_a_record(tested: EngineUnderTest, ticket: Ticket) -> None:
+    handle = tested.engine.launch(ticket)
+    await_driver(tested, ticket)
+
+    read = SubmissionStarted.from_bytes(SubmissionStarted(handle=handle).to_bytes(), source="test").handle
+
+    assert read.engine == tested.engine.name
+    assert tested.engine.observe(ticket.submission_id, read) == Running(handle)
+
+
+def test_a_killed_supervisor_takes_every_process_along_and_that_is_proven(
+    tested: EngineUnderTest, ticket: Ticket
+) -> None:
+    handle = tested.engine.launch(ticket)
+    await_driver(tested, ticket)
+
+    tested.kill(handle)
+
+    assert await_gone(tested, ticket, handle).proof
+    assert processes_of(ticket.submission_id) == []
+
+
+def test_what_is_asked_to_end_reports_its_end_and_is_gone(
+    tested: EngineUnderTest, ticket: Ticket, job: JobContext
+) -> None:
+    handle = tested.engine.launch(ticket)
+    await_driver(tested, ticket)
+
+    tested.engine.terminate(handle)
+
+    await_gone(tested, ticket, handle)
+    ended = job.runs.get(ticket.run).submissions[0].exit
+    assert ended is not None
+    assert "told to stop" in ended.reason
+
+
+def test_to_end_what_is_gone_is_no_error(tested: EngineUnderTest, ticket: Ticket) -> None:
+    handle = tested.engine.launch(ticket)
+    await_driver(tested, ticket)
+    tested.kill(handle)
+    await_gone(tested, ticket, handle)
+
+    tested.engine.terminate(handle)
+
+    assert isinstance(tested.engine.observe(ticket.submission_id, handle), Gone)
+
+
+def test_a_handle_of_another_boot_proves_nothing(tested: EngineUnderTest, ticket: Ticket) -> None:
+    handle = tested.engine.launch(ticket)
+    await_driver(tested, ticket)
+    tested.kill(handle)
+    await_gone(tested, ticket, handle)
+
+    elsewhere = handle.model_copy(update={"ref": handle.ref | {"boot": "another"}})
+
+    assert isinstance(tested.engine.observe(ticket.submission_id, elsewhere), Unknown)
+
+
+def test_no_secret_is_in_a_handle_or_on_a_command_line(tested: EngineUnderTest, ticket: Ticket) -> None:
+    handle = tested.engine.launch(ticket)
+    await_driver(tested, ticket)
+
+    words = [handle.model_dump_json(), *(" ".join(each.cmdline()) for each in processes_of(ticket.submission_id))]
+
+    assert not [word for word in words if any(secret in word for secret in ("conf-secret", "argument-secret"))]
+
+
+class SlowEngine(NothingToSee):
+    """An engine that has taken a submission, and says for a while that it waits for a machine."""
+
+    name = "local"
+    launch_seconds = 0.0
+
+    def __init__(self, handle: Handle) -> None:
+        self.handle = handle
+        self.looks = 0
+
+    def launch(self, ticket: Ticket) -> Handle:
+        raise AssertionError(f"submission {ticket.attempt} must not be launched again")
+
+    def observe(self, submission_id: str, handle: Handle | None) -> Observation:
+        del submission_id, handle
+        self.looks += 1
+        return Pending("queued") if self.looks <= 3 else Running(self.handle)
+
+
+def test_what_waits_in_the_queue_of_an_engine_is_never_overdue(
+    config: HaConfig, coordinator: Coordinator, tmp_path: Path
+) -> None:
+    job = rebuild_helpers.job(config, coordinator, "flights")
+    run = rebuild_helpers.submit(job, tmp_path)
+    coordinator.commit(Delete(job.paths.submission_started(run, 1)))
+    slow = SlowEngine(Handle(engine="local"))
+
+    attempt = ensure_submitted(replace(job, engines=Engines.only(slow)), run, by="test")
+
+    assert attempt == 1
+    assert slow.looks == 4
+    assert job.runs.get(run).submissions[0].started == SubmissionStarted(handle=slow.handle)
