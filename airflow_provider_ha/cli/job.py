@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from enum import Enum
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -12,9 +14,13 @@ from airflow_provider_ha.cli.requests import WaitSeconds, await_operation, opera
 from airflow_provider_ha.cli.session import AsJson, Force, JobId, cluster
 from airflow_provider_ha.errors import HaError, UnknownJobError
 from airflow_provider_ha.jobs import quarantine
+from airflow_provider_ha.jobs.driver_spec import SPARK_HOME_OPTION
 from airflow_provider_ha.jobs.log_place import newest_log
+from airflow_provider_ha.jobs.model import JobGraph
 from airflow_provider_ha.jobs.presence import warning, watched
+from airflow_provider_ha.jobs.site_conf import keys_of, site_defaults
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.jobs.spark_release import installed_spark
 from airflow_provider_ha.names import check_job_id
 from airflow_provider_ha.recovery.restart import outage_of
 from airflow_provider_ha.submit.client import HaClient, JobClient
@@ -191,6 +197,16 @@ def _losses(client: HaClient, job: JobClient, snapshot: JobSnapshot) -> Losses:
     return losses_of(snapshot, options, now=client.clock.now())
 
 
+def _site_conf(graph: JobGraph) -> dict[str, Any] | None:
+    """Return the site's file on this host, with its keys; ``None`` where there is none, or it cannot be read."""
+    home = graph.target.engine_options.get(SPARK_HOME_OPTION) or os.environ.get("SPARK_HOME")
+    path = site_defaults(Path(home) if home else installed_spark().home, os.environ)
+    try:
+        return None if path is None else {"file": str(path), "keys": keys_of(path)}
+    except OSError:
+        return None
+
+
 def _graph_document(job: JobClient, snapshot: JobSnapshot) -> dict[str, Any]:
     if snapshot.run is None:
         raise UnknownJobError(f"job {job.job_id!r} has no run yet", next_step="Submit it first")
@@ -198,6 +214,7 @@ def _graph_document(job: JobClient, snapshot: JobSnapshot) -> dict[str, Any]:
     document = graph.model_dump(mode="json", exclude={"conf", "env"})
     document["conf_keys"] = sorted(graph.conf)
     document["env_keys"] = sorted(graph.env)
+    document["site_conf"] = _site_conf(graph)
     document["sha256"] = snapshot.run.run.graph.sha256
     document["recovered_by_a_new_leader"] = snapshot.graph is not None
     return document

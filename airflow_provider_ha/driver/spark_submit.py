@@ -46,9 +46,14 @@ def find_spark_home(configured: str | None) -> Path:
 
 
 def command(spark_home: Path, spec: DriverSpec) -> list[str]:
-    """Return the command line: two file names, and nothing of the user's."""
+    """Return the command line: two file names, and nothing of the user's.
+
+    The site's ``spark-defaults.conf`` counts below the properties (Spark 4.0, SPARK-48392): without the option a
+    properties file hides it.
+    """
     bootstrap = Path(__file__).with_name("bootstrap.py")
-    return [str(spark_home / "bin" / "spark-submit"), "--properties-file", str(spec.home.properties), str(bootstrap)]
+    submit = str(spark_home / "bin" / "spark-submit")
+    return [submit, "--load-spark-defaults", "--properties-file", str(spec.home.properties), str(bootstrap)]
 
 
 def environment(spark_home: Path, spec: DriverSpec, graph: JobGraph, inherited: Mapping[str, str]) -> dict[str, str]:

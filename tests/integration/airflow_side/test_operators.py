@@ -284,4 +284,4 @@ def test_the_last_lines_of_a_lost_driver_are_in_the_tasks_log(
     logged = capsys.readouterr().out
     for attempt in (1, 2):
         _, _, said = logged.partition(f"The log of attempt {attempt}: ")
-        assert "arguments ['--properties-file'" in said, "what the stand-in prints"
+        assert "arguments ['--load-spark-defaults'" in said, "what the stand-in prints"
