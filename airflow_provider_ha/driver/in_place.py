@@ -11,6 +11,9 @@ Invariants:
   run that comes meanwhile ends the run or takes it over, and the claim fails (``recovery.claim``).
 - A supervisor that was asked to end (SIGTERM) restarts nothing: its host goes away.
 - Only the newest attempt of the newest run is restarted, and only by its own supervisor.
+
+A host may be the reason that a driver does not come up. When a restart in place was lost before the job was RUNNING,
+other hosts get the first turn: the supervisor claims some seconds after the delay, when no other process has.
 """
 
 from __future__ import annotations
@@ -39,6 +42,7 @@ from airflow_provider_ha.storage.open import open_store
 log = logging.getLogger("airflow_provider_ha.supervisor")
 
 BY = "the supervisor of the lost driver"
+FIRST_TURN_SECONDS = 5.0  # that other hosts get: a task needs one or two to be resumed
 POLL_SECONDS = 1.0  # longest pause between two looks at a run that waits for its next attempt
 GIVE_UP_SECONDS = 24 * 3600.0  # how long neither ZooKeeper nor storage may answer before the loss is left to others
 
@@ -52,6 +56,8 @@ class RestartInPlace:
     def __init__(self, spec: DriverSpec) -> None:
         self._spec = spec
         self._wanted: Submission | None = None
+        self._options: HaOptions | None = None
+        self._due: float | None = None
 
     def claim_with_exit(self, job: JobRecords, record: SubmissionExit) -> Submission | None:
         """Write the exit and claim the next attempt in one transaction; ``None`` when the exit is to be written alone.
@@ -64,7 +70,7 @@ class RestartInPlace:
             if self._wanted is None:
                 seen = with_exit(job.snapshot(), self._spec, record)
                 decision = None if seen is None else self._decide(job, seen)
-                if seen is None or not isinstance(decision, Resubmit) or decision.after > 0:
+                if seen is None or not isinstance(decision, Resubmit) or decision.after > 0 or leaves_first_turn(seen):
                     return None
                 self._want(job, seen, decision)
             return self._claim(job, exit_of_lost)
@@ -112,6 +118,8 @@ class RestartInPlace:
                 self._conclude(job, JobState.FAILED, decision)
             elif canceled := operations.open_cancels(job.coordinator, job.paths, self._spec.run):
                 self._conclude(job, JobState.CANCELED, canceled[0])
+            elif (left := self._first_turn_left(snapshot)) > 0:
+                time.sleep(min(left, POLL_SECONDS))
             else:
                 self._want(job, snapshot, decision)
                 return self._claim(job)
@@ -120,16 +128,22 @@ class RestartInPlace:
     def _decide(self, job: JobRecords, snapshot: JobSnapshot) -> Decision | None:
         """Return what the restart strategy says; ``None`` where the job is not to be restarted in place."""
         assert snapshot.run is not None, "only the newest run is decided about"  # noqa: S101  # checked by both callers
-        options: HaOptions = job.graph(snapshot.run.run.graph).options
-        if not options.restart_in_place:
+        if self._options is None:  # of a blob that never changes
+            self._options = job.graph(snapshot.run.run.graph).options
+        if not self._options.restart_in_place:
             return None
-        decision = decide(snapshot, options, now=job.clock.now())
-        log.info("run %d of %s: %s", self._spec.run, self._spec.job_id, decision)
-        return decision
+        return decide(snapshot, self._options, now=job.clock.now())
+
+    def _first_turn_left(self, snapshot: JobSnapshot) -> float:
+        """Return the seconds for which the attempt, which is due, is left to other hosts."""
+        now = time.monotonic()
+        self._due = now if self._due is None else self._due
+        return self._due + FIRST_TURN_SECONDS - now if leaves_first_turn(snapshot) else 0.0
 
     def _want(self, job: JobRecords, snapshot: JobSnapshot, decision: Resubmit) -> None:
         lost = snapshot.run.newest if snapshot.run is not None else None
         assert lost is not None, "only a submission that was lost is followed by another"  # noqa: S101  # as above
+        log.info("run %d of %s is started again in place: %s", self._spec.run, self._spec.job_id, decision)
         self._wanted = new_submission(
             job, decision.attempt, by=BY, engine=lost.submission.engine, lost_epoch=decision.lost_epoch
         )
@@ -156,6 +170,14 @@ def with_exit(snapshot: JobSnapshot, spec: DriverSpec, record: SubmissionExit) -
         return None
     ended = replace(snapshot.run.newest, exit=record)
     return replace(snapshot, run=replace(snapshot.run, submissions=(*snapshot.run.submissions[:-1], ended)))
+
+
+def leaves_first_turn(snapshot: JobSnapshot) -> bool:
+    """Whether other hosts should have the first turn: a restart in place was lost before the job was RUNNING. Pure."""
+    lost = snapshot.run.newest if snapshot.run is not None else None
+    if lost is None or lost.exit is None:
+        return False
+    return lost.submission.requested_by.startswith(BY) and not lost.exit.ran
 
 
 def is_newest(snapshot: JobSnapshot, spec: DriverSpec) -> bool:

@@ -9,6 +9,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +18,9 @@ import pytest
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.driver.exit_codes import ExitCode
+from airflow_provider_ha.driver.failure import write_failure
+from airflow_provider_ha.driver.in_place import BY, FIRST_TURN_SECONDS
 from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.model import HaOptions, JobState, OperationKind, RunResult
@@ -28,6 +32,7 @@ from airflow_provider_ha.submit.recovery import recover
 from airflow_provider_ha.testing.waiting import wait_until
 from tests import submit_helpers as helpers
 from tests.engine_helpers import pid_of
+from tests.jobs_helpers import MISTAKE
 
 
 LONG_DELAY = HaOptions(restart_delay=60)
@@ -136,13 +141,18 @@ def test_the_next_attempt_carries_its_own_id_and_has_its_own_log(
 
 
 def test_a_delay_is_waited_out_before_the_claim(job: JobContext, start: Callable[[str, HaOptions], None]) -> None:
-    start("die", HaOptions(restart_delay=1.0))
-    third = wait_until(lambda: attempt(job, 3), timeout=30, what="attempt 3")
+    start("wait", HaOptions(restart_delay=2.0))
+    for number in (1, 2):
+        driver = await_driver(job, number)
+        (helpers.directory(job, attempt=number) / "running").touch()
+        write_failure(helpers.directory(job, attempt=number), ExitCode.FAILED, "it fails by itself", MISTAKE)
+        os.kill(driver, signal.SIGKILL)
+    third = wait_until(lambda: attempt(job, 3), timeout=60, what="attempt 3")
 
     second = attempt(job, 2)
     assert second is not None
     assert second.exit is not None
-    assert (third.submission.created_at - second.exit.at).total_seconds() >= 1.0
+    assert (third.submission.created_at - second.exit.at).total_seconds() >= 2.0
 
 
 def test_a_cancel_that_comes_during_the_delay_wins(job: JobContext, start: Callable[[str, HaOptions], None]) -> None:
@@ -227,6 +237,39 @@ def test_an_attempt_that_another_host_has_claimed_meanwhile_stays_there(
 
     await_end_of(waiting)
     assert supervisor(job, 3) != waiting
+
+
+def test_when_a_restart_in_place_fails_another_host_gets_the_first_turn(
+    job: JobContext, start: Callable[[str, HaOptions], None]
+) -> None:
+    start("die", HaOptions(restart_delay=0.1))
+    await_exit(job, 2)
+    wait_until(lambda: job.clock.now() > due(job), timeout=10, what="the delay")
+
+    recover(job, by="another host", wait=False)
+
+    third = attempt(job, 3)
+    assert third is not None
+    assert third.submission.requested_by.startswith("another host")
+
+
+def due(job: JobContext) -> datetime:
+    second = await_exit(job, 2)
+    assert second.exit is not None
+    return second.exit.at + timedelta(seconds=0.2)
+
+
+def test_when_no_other_host_takes_it_the_supervisor_starts_it_itself(
+    job: JobContext, start: Callable[[str, HaOptions], None]
+) -> None:
+    start("die", HaOptions(restart_delay=0.1))
+
+    third = wait_until(lambda: attempt(job, 3), timeout=60, what="attempt 3")
+
+    assert third.submission.requested_by.startswith(BY)
+    second = await_exit(job, 2)
+    assert second.exit is not None
+    assert (third.submission.created_at - second.exit.at).total_seconds() >= FIRST_TURN_SECONDS
 
 
 def test_of_supervisor_and_watchers_that_see_one_loss_one_starts_the_next_attempt(
