@@ -35,7 +35,20 @@ from tests.mutants.random_changes.trial import Fate, Trial, tried
 
 PLACE = ROOT / "build" / "mutants"
 RESULTS = PLACE / "random.json"
-PARTS = ("coordination", "pointers", "checkpoints", "jobs", "submit", "driver")
+PARTS = (
+    "_process",
+    "coordination",
+    "pointers",
+    "checkpoints",
+    "jobs",
+    "recovery",
+    "driver",
+    "supervisor",
+    "proof",
+    "engines",
+    "control",
+    "submit",
+)
 
 _FILE_WIDTH = 200  # of the table, where no terminal says how wide it may be
 
