@@ -20,8 +20,8 @@ from types import TracebackType
 
 from typing_extensions import Self
 
-from airflow_provider_ha.coordination import _die_with_parent
-from airflow_provider_ha.coordination._java import find_jars, find_java
+from airflow_provider_ha._process import die_with_parent
+from airflow_provider_ha._process.java import find_jars, find_java
 from airflow_provider_ha.coordination.ports import free_port, is_free
 from airflow_provider_ha.errors import ConfigurationError
 
@@ -95,7 +95,7 @@ class EmbeddedZooKeeper:
                     sys.executable,
                     "-I",
                     "-S",
-                    _die_with_parent.__file__,
+                    die_with_parent.__file__,
                     str(os.getpid()),
                     *_command(java, jars, self._main_class, configuration),
                 ],

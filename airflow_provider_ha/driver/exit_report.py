@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 
+from airflow_provider_ha._process.tree import Death
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.records import create_once
@@ -22,7 +23,6 @@ from airflow_provider_ha.driver import after_death
 from airflow_provider_ha.driver.exit_codes import ExitCode
 from airflow_provider_ha.driver.failure import read_code, read_details, read_failure
 from airflow_provider_ha.driver.in_place import RestartInPlace, records_of
-from airflow_provider_ha.driver.processes import Death
 from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.jobs.driver_log import last_lines
 from airflow_provider_ha.jobs.driver_spec import DriverSpec, read_secrets, read_session

@@ -16,11 +16,11 @@ from contextlib import closing
 
 import psutil
 
+from airflow_provider_ha._process.tree import END_SIGNALS
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.records import create_once
 from airflow_provider_ha.driver.in_place import RestartInPlace, records_of
-from airflow_provider_ha.driver.processes import END_SIGNALS
 from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.jobs.driver_spec import OWNER_ONLY, SUBMISSION_VARIABLE, SUPERVISOR_MODULE, DriverSpec
 from airflow_provider_ha.jobs.model import NOT_LAUNCHED, Submission, SubmissionExit, SubmissionStarted

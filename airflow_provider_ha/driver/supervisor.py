@@ -26,9 +26,9 @@ import threading
 import time
 from pathlib import Path
 
+from airflow_provider_ha._process.tree import END_SIGNALS, Death, DeathWatch, ProcessTree, become_subreaper
 from airflow_provider_ha.driver import spark_submit
 from airflow_provider_ha.driver.log_rotation import rotate_log
-from airflow_provider_ha.driver.processes import END_SIGNALS, Death, DeathWatch, ProcessTree, become_subreaper
 from airflow_provider_ha.driver.room import require_room
 from airflow_provider_ha.driver.supervisor_lock import lock_directory
 from airflow_provider_ha.errors import ConfigurationError, HaError, StorageUnavailableError

@@ -20,10 +20,10 @@ from dataclasses import dataclass, field
 import psutil
 from pydantic import ValidationError
 
+from airflow_provider_ha._process import die_with_parent
+from airflow_provider_ha._process.java import find_java
 from airflow_provider_ha.checkpoints.proof.answers import Answer, Event
 from airflow_provider_ha.checkpoints.proof.request import ProofRequest
-from airflow_provider_ha.coordination import _die_with_parent
-from airflow_provider_ha.coordination._java import find_java
 from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.jobs.driver_spec import write_private
 from airflow_provider_ha.jobs.spark_release import check_one_release, installed_spark
@@ -70,7 +70,7 @@ def run_child(child: Child, deadline: float, hear: Callable[[Answer], None]) -> 
                 sys.executable,
                 "-I",
                 "-S",
-                _die_with_parent.__file__,
+                die_with_parent.__file__,
                 str(os.getpid()),
                 sys.executable,
                 "-m",

@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from airflow_provider_ha._process.die_with_parent import die_with_parent
 from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind
 from airflow_provider_ha.checkpoints.retained.store import CheckpointStore
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.coordination._die_with_parent import die_with_parent
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.election import Leadership, acquire
 from airflow_provider_ha.coordination.lease import Moment

@@ -15,6 +15,7 @@ from kazoo.client import KazooClient  # noqa: TID253  # what a client without ou
 from kazoo.protocol.connection import _SESSION_EXPIRED  # noqa: TID253  # makes kazoo take its session for expired
 from kazoo.protocol.states import KeeperState  # noqa: TID253  # as above
 
+from airflow_provider_ha._process.tree import DeathWatch
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
@@ -23,7 +24,6 @@ from airflow_provider_ha.coordination.coordinator import Coordinator, Create, De
 from airflow_provider_ha.coordination.election import Leadership
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.coordination.session_close import close_session
-from airflow_provider_ha.driver.processes import DeathWatch
 from airflow_provider_ha.errors import LeadershipLostError
 from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.testing.ensemble import EmbeddedEnsemble

@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from airflow_provider_ha._process.java import find_jars
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.coordination._java import find_jars
 from airflow_provider_ha.coordination.coordinator import Create
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.errors import ConfigurationError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.coordination._java import find_jars, find_java, java_version
+from airflow_provider_ha._process.java import find_jars, find_java, java_version
 from airflow_provider_ha.errors import ConfigurationError
 
 

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from airflow_provider_ha._process.tree import Death
 from airflow_provider_ha.driver import after_death, exit_report
 from airflow_provider_ha.driver.exit_codes import ExitCode
 from airflow_provider_ha.driver.failure import write_failure
-from airflow_provider_ha.driver.processes import Death
 from airflow_provider_ha.errors import NotConnectedError
 from airflow_provider_ha.jobs.driver_home import DriverHome
 from airflow_provider_ha.jobs.failures import Failure, FailureKind

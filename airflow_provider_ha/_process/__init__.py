@@ -1,0 +1,1 @@
+"""Processes of this host: find Java, bind a child to its parent, kill a tree to its last member."""
