@@ -14,14 +14,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 
-import psutil
 from pydantic import ValidationError
 
 from airflow_provider_ha._process import die_with_parent
 from airflow_provider_ha._process.java import find_java
+from airflow_provider_ha._process.session import KILL_SECONDS, kill_session
 from airflow_provider_ha.checkpoints.proof.answers import Answer, Event
 from airflow_provider_ha.checkpoints.proof.request import ProofRequest
 from airflow_provider_ha.errors import HaError
@@ -34,8 +33,6 @@ log = logging.getLogger(__name__)
 
 PROGRAM = "airflow_provider_ha.driver.prove"
 _POLL_SECONDS = 0.2
-_KILL_INTERVAL = 0.02
-_KILL_SECONDS = 30.0
 _BLOCK = 1 << 16
 
 
@@ -87,7 +84,7 @@ def run_child(child: Child, deadline: float, hear: Callable[[Answer], None]) -> 
     try:
         return _listen(process, deadline, hear)
     finally:
-        _kill_session(process)
+        kill_session(process)
 
 
 def _listen(process: subprocess.Popen[bytes], deadline: float, hear: Callable[[Answer], None]) -> str:
@@ -121,38 +118,12 @@ def _parse(line: bytes) -> Answer | None:
 def _ended(process: subprocess.Popen[bytes]) -> str:
     """Say how a child ended that did not say that it was done."""
     try:
-        code = process.wait(timeout=_KILL_SECONDS)
+        code = process.wait(timeout=KILL_SECONDS)
     except subprocess.TimeoutExpired:
         return "the child closed its answers and did not end"
     if code < 0:
         return f"the child was killed by {signal.Signals(-code).name}"
     return f"the child ended with code {code} before it was done"
-
-
-def _kill_session(process: subprocess.Popen[bytes]) -> None:
-    """Kill everything that the child started: the JVM and its workers stay in its session, whoever their parent is."""
-    end = time.monotonic() + _KILL_SECONDS
-    while members := _members(process.pid):
-        for member in members:
-            with suppress(psutil.NoSuchProcess):
-                member.kill()
-        if time.monotonic() > end:
-            log.warning("processes of a proof are still dying: %s", [member.pid for member in members])
-            break
-        process.poll()
-        time.sleep(_KILL_INTERVAL)
-    process.wait()
-    if process.stdout is not None:
-        process.stdout.close()
-
-
-def _members(session: int) -> list[psutil.Process]:
-    found = []
-    for pid in psutil.pids():
-        with suppress(ProcessLookupError, PermissionError, psutil.NoSuchProcess):
-            if os.getsid(pid) == session and (member := psutil.Process(pid)).status() != psutil.STATUS_ZOMBIE:
-                found.append(member)
-    return found
 
 
 def _environment(child: Child) -> dict[str, str]:
