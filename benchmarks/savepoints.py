@@ -21,9 +21,9 @@ from unittest.mock import patch
 
 from airflow_provider_ha.checkpoints.directories import taking
 from airflow_provider_ha.checkpoints.directories.digest_cache import CACHE
-from airflow_provider_ha.checkpoints.directories.digests import Reader, digest_of
 from airflow_provider_ha.checkpoints.model import ManifestFile, Savepoint
 from airflow_provider_ha.checkpoints.portable.standalone import Source, take
+from airflow_provider_ha.checkpoints.trees.digests import Reader, digest_of
 from benchmarks.clones import cloned, lengthened
 from benchmarks.shared import median, quick, show
 from benchmarks.verification import (

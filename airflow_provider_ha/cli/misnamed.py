@@ -6,10 +6,10 @@ import shlex
 from contextlib import suppress
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.format import files
 from airflow_provider_ha.checkpoints.format.layout import COMMITS, METADATA, OFFSETS
-from airflow_provider_ha.checkpoints.format.tree import Directory
 from airflow_provider_ha.checkpoints.retained.savepoint_files import MANIFEST
+from airflow_provider_ha.checkpoints.trees import files
+from airflow_provider_ha.checkpoints.trees.tree import Directory
 from airflow_provider_ha.checkpoints.verification.codes import Code
 from airflow_provider_ha.checkpoints.verification.report import Report
 from airflow_provider_ha.errors import ConfigurationError, StorageUnavailableError

@@ -13,7 +13,7 @@ import typer
 
 from airflow_provider_ha.checkpoints.directories.places import directory_at
 from airflow_provider_ha.checkpoints.format.releases import installed_version, release
-from airflow_provider_ha.checkpoints.format.tree import Directory
+from airflow_provider_ha.checkpoints.trees.tree import Directory
 from airflow_provider_ha.checkpoints.verification.crew import cores
 from airflow_provider_ha.checkpoints.verification.report import Report
 from airflow_provider_ha.checkpoints.verification.verify import verify

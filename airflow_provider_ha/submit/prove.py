@@ -15,7 +15,6 @@ from pathlib import Path
 
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.format.releases import installed_version
-from airflow_provider_ha.checkpoints.format.tree import Directory
 from airflow_provider_ha.checkpoints.proof.answers import Answer
 from airflow_provider_ha.checkpoints.proof.closure_copy import copy_closure
 from airflow_provider_ha.checkpoints.proof.decision import Decision, decide
@@ -23,6 +22,7 @@ from airflow_provider_ha.checkpoints.proof.readings import readings, state_by_id
 from airflow_provider_ha.checkpoints.proof.report import Outcome, Proof, Step
 from airflow_provider_ha.checkpoints.proof.request import Application, ProofRequest
 from airflow_provider_ha.checkpoints.proof.scratch import scratch
+from airflow_provider_ha.checkpoints.trees.tree import Directory
 from airflow_provider_ha.checkpoints.verification.codes import Code
 from airflow_provider_ha.checkpoints.verification.report import Report
 from airflow_provider_ha.checkpoints.verification.verify import verify

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.directories.links import building, write_aside
+from airflow_provider_ha.checkpoints.trees.links import building, write_aside
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.jobs.model import Blob
 from airflow_provider_ha.jobs.ticket import Ticket

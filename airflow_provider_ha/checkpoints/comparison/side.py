@@ -14,7 +14,6 @@ from pathlib import Path
 from airflow_provider_ha.checkpoints.comparison.schema import Schema, parse_schema
 from airflow_provider_ha.checkpoints.format.closure import closure, source_log
 from airflow_provider_ha.checkpoints.format.compactible_log import CompactibleLog
-from airflow_provider_ha.checkpoints.format.files import expect, is_directory, read, read_text
 from airflow_provider_ha.checkpoints.format.layout import OFFSETS, STATE, progress
 from airflow_provider_ha.checkpoints.format.metadata_log import (
     CommitsEntry,
@@ -23,8 +22,9 @@ from airflow_provider_ha.checkpoints.format.metadata_log import (
     read_offsets,
     read_query_id,
 )
-from airflow_provider_ha.checkpoints.format.tree import Directory
 from airflow_provider_ha.checkpoints.model import ManifestFile
+from airflow_provider_ha.checkpoints.trees.files import expect, is_directory, read, read_text
+from airflow_provider_ha.checkpoints.trees.tree import Directory
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError, StorageUnavailableError
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from airflow_provider_ha.checkpoints.comparison.schema import Schema, accepts
 from airflow_provider_ha.checkpoints.comparison.side import RecordedOperator, Side
-from airflow_provider_ha.checkpoints.format.files import FileGoneError, opened
 from airflow_provider_ha.checkpoints.format.rocksdb import has_unique_name
-from airflow_provider_ha.checkpoints.format.tree import Directory
+from airflow_provider_ha.checkpoints.trees.files import FileGoneError, opened
+from airflow_provider_ha.checkpoints.trees.tree import Directory
 from airflow_provider_ha.errors import StorageUnavailableError
 
 

@@ -13,9 +13,9 @@ import logging
 import shutil
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.directories.links import hidden_checksum
-from airflow_provider_ha.checkpoints.format.files import is_directory, names, read_text
 from airflow_provider_ha.checkpoints.format.layout import COMMITS, METADATA, OFFSETS, SOURCES, STATE, progress
+from airflow_provider_ha.checkpoints.trees.files import is_directory, names, read_text
+from airflow_provider_ha.checkpoints.trees.links import hidden_checksum
 from airflow_provider_ha.errors import CheckpointCorruptError, StorageUnavailableError
 from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint
 from airflow_provider_ha.storage.durable import flush_directory

@@ -12,13 +12,13 @@ import logging
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.directories.links import write_aside
 from airflow_provider_ha.checkpoints.format.compactible_log import COMPACT, CompactibleLog
-from airflow_provider_ha.checkpoints.format.files import FileGoneError, read_text
 from airflow_provider_ha.checkpoints.format.layout import COMMITS, OFFSETS, SOURCES, batches
 from airflow_provider_ha.checkpoints.format.metadata_log import OffsetsEntry, parse_commits, parse_offsets, read_offsets
-from airflow_provider_ha.checkpoints.format.tree import Directory
 from airflow_provider_ha.checkpoints.model import BatchEntry
+from airflow_provider_ha.checkpoints.trees.files import FileGoneError, read_text
+from airflow_provider_ha.checkpoints.trees.links import write_aside
+from airflow_provider_ha.checkpoints.trees.tree import Directory
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointError
 
 

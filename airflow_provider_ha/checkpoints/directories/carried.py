@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import ClassVar
 
 from airflow_provider_ha.checkpoints.directories.archive import readable
-from airflow_provider_ha.checkpoints.directories.links import write_aside
-from airflow_provider_ha.checkpoints.format.files import FileGoneError, read
 from airflow_provider_ha.checkpoints.format.layout import progress, queries
 from airflow_provider_ha.checkpoints.model import BatchEntry
+from airflow_provider_ha.checkpoints.trees.files import FileGoneError, read
+from airflow_provider_ha.checkpoints.trees.links import write_aside
 from airflow_provider_ha.records import Record
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_ha.checkpoints.format.files import names
+from airflow_provider_ha.checkpoints.trees.files import names
 from airflow_provider_ha.errors import HaError, RestoreUnknownError
 
 

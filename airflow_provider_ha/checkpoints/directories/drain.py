@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.directories.links import write_aside
-from airflow_provider_ha.checkpoints.format.files import read_text
 from airflow_provider_ha.checkpoints.format.layout import OFFSETS, progress
 from airflow_provider_ha.checkpoints.format.metadata_log import parse_offsets
+from airflow_provider_ha.checkpoints.trees.files import read_text
+from airflow_provider_ha.checkpoints.trees.links import write_aside
 from airflow_provider_ha.clock import Clock, SystemClock
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError
 

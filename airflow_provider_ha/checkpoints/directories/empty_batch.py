@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.directories.links import write_aside
-from airflow_provider_ha.checkpoints.format.files import read
 from airflow_provider_ha.checkpoints.format.layout import OFFSETS, progress
+from airflow_provider_ha.checkpoints.trees.files import read
+from airflow_provider_ha.checkpoints.trees.links import write_aside
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError
 
 

@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from airflow_provider_ha.checkpoints.directories.links import write_aside
-from airflow_provider_ha.checkpoints.format.files import names, read
 from airflow_provider_ha.checkpoints.model import GivenBatches
+from airflow_provider_ha.checkpoints.trees.files import names, read
+from airflow_provider_ha.checkpoints.trees.links import write_aside
 from airflow_provider_ha.records import Record
 
 

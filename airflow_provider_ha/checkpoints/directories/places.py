@@ -5,8 +5,8 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from airflow_provider_ha.checkpoints.directories.sinks import LOG, local_path
-from airflow_provider_ha.checkpoints.format.object_tree import SCHEMES, ObjectTree
-from airflow_provider_ha.checkpoints.format.tree import Directory
+from airflow_provider_ha.checkpoints.trees.object_tree import SCHEMES, ObjectTree
+from airflow_provider_ha.checkpoints.trees.tree import Directory
 from airflow_provider_ha.config import S3Options
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.storage.s3_reader import S3Reader

@@ -11,8 +11,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_ha.checkpoints.directories.links import hidden_checksum, write_aside
-from airflow_provider_ha.checkpoints.format.files import read
+from airflow_provider_ha.checkpoints.trees.files import read
+from airflow_provider_ha.checkpoints.trees.links import hidden_checksum, write_aside
 from airflow_provider_ha.errors import CheckpointCorruptError
 from airflow_provider_ha.storage.outage import outages
 

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from airflow_provider_ha.checkpoints.directories.links import building, hidden_checksum, write_aside
 from airflow_provider_ha.checkpoints.format.compactible_log import CompactibleLog
-from airflow_provider_ha.checkpoints.format.files import read
+from airflow_provider_ha.checkpoints.trees.files import read
+from airflow_provider_ha.checkpoints.trees.links import building, hidden_checksum, write_aside
 from airflow_provider_ha.errors import ConfigurationError, RestoreRefusedError
 from airflow_provider_ha.storage.durable import flush_directory
 from airflow_provider_ha.storage.outage import outages

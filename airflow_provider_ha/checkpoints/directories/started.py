@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
-from airflow_provider_ha.checkpoints.directories.links import write_aside
 from airflow_provider_ha.checkpoints.model import QuerySink
+from airflow_provider_ha.checkpoints.trees.links import write_aside
 from airflow_provider_ha.errors import StorageUnavailableError
 from airflow_provider_ha.records import Model, Record
 

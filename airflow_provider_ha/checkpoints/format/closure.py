@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.format import files
 from airflow_provider_ha.checkpoints.format.compactible_log import CompactibleLog
 from airflow_provider_ha.checkpoints.format.layout import (
     COMMITS,
@@ -25,7 +24,8 @@ from airflow_provider_ha.checkpoints.format.layout import (
 from airflow_provider_ha.checkpoints.format.log_entries import LogEntries
 from airflow_provider_ha.checkpoints.format.metadata_log import OffsetsEntry, read_commits, read_offsets, read_query_id
 from airflow_provider_ha.checkpoints.format.state import StateReader
-from airflow_provider_ha.checkpoints.format.tree import Directory
+from airflow_provider_ha.checkpoints.trees import files
+from airflow_provider_ha.checkpoints.trees.tree import Directory
 from airflow_provider_ha.errors import CheckpointMissingError
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from airflow_provider_ha.checkpoints.format import crc, files
+from airflow_provider_ha.checkpoints.format import crc
 from airflow_provider_ha.checkpoints.format.byte_stream import NotLookedIntoError, StreamCorruptError
 from airflow_provider_ha.checkpoints.format.codecs import LZ4_MAGIC, decode
 from airflow_provider_ha.checkpoints.format.records import check_changelog, check_map
@@ -20,8 +20,9 @@ from airflow_provider_ha.checkpoints.format.single_pass import SinglePass
 from airflow_provider_ha.checkpoints.format.sst import TableDataError, check_table
 from airflow_provider_ha.checkpoints.format.state import check_not_empty
 from airflow_provider_ha.checkpoints.format.store_files import Kind, StateFile
-from airflow_provider_ha.checkpoints.format.tree import Directory
 from airflow_provider_ha.checkpoints.format.zip_stream import ZipCorruptError, read_members
+from airflow_provider_ha.checkpoints.trees import files
+from airflow_provider_ha.checkpoints.trees.tree import Directory
 from airflow_provider_ha.errors import CheckpointCorruptError
 
 

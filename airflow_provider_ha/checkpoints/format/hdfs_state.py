@@ -10,8 +10,8 @@ import re
 from bisect import bisect_left, bisect_right
 from functools import partial
 
-from airflow_provider_ha.checkpoints.format.files import FileGoneError
 from airflow_provider_ha.checkpoints.format.store_files import Chain, Kind, StateFile, Store
+from airflow_provider_ha.checkpoints.trees.files import FileGoneError
 
 
 _NAME = re.compile(r"(\d+)\.(delta|snapshot)")

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.format.files import fresh, names
-from airflow_provider_ha.checkpoints.format.tree import Directory
+from airflow_provider_ha.checkpoints.trees.files import fresh, names
+from airflow_provider_ha.checkpoints.trees.tree import Directory
 
 
 OFFSETS = "offsets"

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_ha.checkpoints.format.files import FileGoneError, read_text
 from airflow_provider_ha.checkpoints.format.layout import COMMITS, METADATA, OFFSETS
-from airflow_provider_ha.checkpoints.format.tree import Directory
+from airflow_provider_ha.checkpoints.trees.files import FileGoneError, read_text
+from airflow_provider_ha.checkpoints.trees.tree import Directory
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError
 
 

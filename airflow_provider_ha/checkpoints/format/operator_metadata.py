@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from airflow_provider_ha.checkpoints.format.byte_stream import StreamCorruptError
-from airflow_provider_ha.checkpoints.format.files import FileGoneError, exists, is_directory, names, read, read_text
 from airflow_provider_ha.checkpoints.format.layout import STATE, numbers
 from airflow_provider_ha.checkpoints.format.schema_file import check_schemas
-from airflow_provider_ha.checkpoints.format.tree import Directory
+from airflow_provider_ha.checkpoints.trees.files import FileGoneError, exists, is_directory, names, read, read_text
+from airflow_provider_ha.checkpoints.trees.tree import Directory
 from airflow_provider_ha.errors import CheckpointCorruptError
 
 

@@ -13,10 +13,10 @@ from typing import Any
 
 from airflow_provider_ha.checkpoints.format.byte_stream import ByteStream, NotLookedIntoError, StreamCorruptError
 from airflow_provider_ha.checkpoints.format.codecs import decode
-from airflow_provider_ha.checkpoints.format.files import exists, is_directory, names, opened, read, read_text
 from airflow_provider_ha.checkpoints.format.layout import STATE, numbers
 from airflow_provider_ha.checkpoints.format.single_pass import SinglePass
-from airflow_provider_ha.checkpoints.format.tree import Directory
+from airflow_provider_ha.checkpoints.trees.files import exists, is_directory, names, opened, read, read_text
+from airflow_provider_ha.checkpoints.trees.tree import Directory
 from airflow_provider_ha.errors import CheckpointCorruptError
 
 

@@ -14,11 +14,11 @@ from functools import partial
 
 from airflow_provider_ha.checkpoints.format.byte_stream import NotLookedIntoError, StreamCorruptError
 from airflow_provider_ha.checkpoints.format.codecs import decode
-from airflow_provider_ha.checkpoints.format.files import FileGoneError
 from airflow_provider_ha.checkpoints.format.records import lineage
 from airflow_provider_ha.checkpoints.format.single_pass import SinglePass
 from airflow_provider_ha.checkpoints.format.store_files import Chain, Kind, StateFile, Store
 from airflow_provider_ha.checkpoints.format.zip_stream import ZipCorruptError, read_members
+from airflow_provider_ha.checkpoints.trees.files import FileGoneError
 from airflow_provider_ha.errors import CheckpointCorruptError
 
 

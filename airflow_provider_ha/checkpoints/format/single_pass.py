@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from airflow_provider_ha.checkpoints.format.tree import OpenFile
+from airflow_provider_ha.checkpoints.trees.tree import OpenFile
 
 
 # Large enough that a call to the system costs nothing beside it, small enough that a few threads hold little.

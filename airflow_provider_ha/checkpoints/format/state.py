@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from airflow_provider_ha.checkpoints.format import hdfs_state, rocksdb
-from airflow_provider_ha.checkpoints.format.files import FileGoneError, is_directory, names
 from airflow_provider_ha.checkpoints.format.layout import STATE, numbers
 from airflow_provider_ha.checkpoints.format.metadata_log import CommitsEntry, OffsetsEntry
 from airflow_provider_ha.checkpoints.format.operators import Operator, read_operator, substores
 from airflow_provider_ha.checkpoints.format.pinned_conf import PROVIDER, SHUFFLE_PARTITIONS
 from airflow_provider_ha.checkpoints.format.store_files import Chain, Kind, StateFile, Store
-from airflow_provider_ha.checkpoints.format.tree import Directory
+from airflow_provider_ha.checkpoints.trees.files import FileGoneError, is_directory, names
+from airflow_provider_ha.checkpoints.trees.tree import Directory
 from airflow_provider_ha.errors import CheckpointCorruptError
 
 

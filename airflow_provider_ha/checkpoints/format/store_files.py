@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TypeVar
 
-from airflow_provider_ha.checkpoints.format import files
-from airflow_provider_ha.checkpoints.format.tree import Directory, OpenFile
+from airflow_provider_ha.checkpoints.trees import files
+from airflow_provider_ha.checkpoints.trees.tree import Directory, OpenFile
 
 
 T = TypeVar("T")

@@ -10,15 +10,15 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.directories.digests import digest_of
-from airflow_provider_ha.checkpoints.format.at_once import each
 from airflow_provider_ha.checkpoints.model import ManifestFile, Savepoint
 from airflow_provider_ha.checkpoints.pooled.judge import check
 from airflow_provider_ha.checkpoints.pooled.leases import USE, Held, give_way, lease
 from airflow_provider_ha.checkpoints.pooled.pool import Pool, digest_member
 from airflow_provider_ha.checkpoints.pooled.records import PooledFile, PooledSavepoint
-from airflow_provider_ha.checkpoints.portable.attempts import scratch_directory
 from airflow_provider_ha.checkpoints.portable.unpack import unpack
+from airflow_provider_ha.checkpoints.trees.at_once import each
+from airflow_provider_ha.checkpoints.trees.attempts import scratch_directory
+from airflow_provider_ha.checkpoints.trees.digests import digest_of
 from airflow_provider_ha.clock import Clock, new_id
 from airflow_provider_ha.errors import CheckpointCorruptError, ObjectExistsError, StorageError
 

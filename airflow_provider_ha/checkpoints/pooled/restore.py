@@ -10,17 +10,17 @@ from collections.abc import Iterable
 from itertools import groupby
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.directories.digests import digest_of
 from airflow_provider_ha.checkpoints.directories.relocation import checked_by, is_relocated, relocate, relocated
-from airflow_provider_ha.checkpoints.format.at_once import each
 from airflow_provider_ha.checkpoints.format.layout import COMMITS, METADATA, OFFSETS
 from airflow_provider_ha.checkpoints.model import ManifestFile, Savepoint
 from airflow_provider_ha.checkpoints.pooled.judge import check
 from airflow_provider_ha.checkpoints.pooled.leases import USE, give_way, lease
 from airflow_provider_ha.checkpoints.pooled.pool import Place, Pool
 from airflow_provider_ha.checkpoints.pooled.records import PooledSavepoint
-from airflow_provider_ha.checkpoints.portable.attempts import check_target, directory_attempt
 from airflow_provider_ha.checkpoints.retained.savepoint_files import write_manifest
+from airflow_provider_ha.checkpoints.trees.at_once import each
+from airflow_provider_ha.checkpoints.trees.attempts import check_target, directory_attempt
+from airflow_provider_ha.checkpoints.trees.digests import digest_of
 from airflow_provider_ha.errors import (
     ConfigurationError,
     ObjectExistsError,

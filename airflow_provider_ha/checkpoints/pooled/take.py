@@ -15,17 +15,17 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 from airflow_provider_ha.checkpoints.directories.archive import readable
 from airflow_provider_ha.checkpoints.directories.pins import SINKS, refuse_reserved
 from airflow_provider_ha.checkpoints.directories.sinks import LOG
-from airflow_provider_ha.checkpoints.format.at_once import each
 from airflow_provider_ha.checkpoints.format.closure import closure
 from airflow_provider_ha.checkpoints.format.compactible_log import COMPACT, entry_names
 from airflow_provider_ha.checkpoints.format.layout import progress
-from airflow_provider_ha.checkpoints.format.object_tree import ObjectTree
 from airflow_provider_ha.checkpoints.format.releases import installed_version, release
 from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, SinkKind
 from airflow_provider_ha.checkpoints.pooled.judge import check
 from airflow_provider_ha.checkpoints.pooled.leases import USE, Held, give_way, lease
 from airflow_provider_ha.checkpoints.pooled.pool import Place, Pool, member_of
 from airflow_provider_ha.checkpoints.pooled.records import PooledFile, PooledSavepoint
+from airflow_provider_ha.checkpoints.trees.at_once import each
+from airflow_provider_ha.checkpoints.trees.object_tree import ObjectTree
 from airflow_provider_ha.clock import Clock, SystemClock
 from airflow_provider_ha.errors import (
     CheckpointCorruptError,

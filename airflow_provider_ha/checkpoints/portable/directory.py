@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_ha.checkpoints.model import Savepoint
-from airflow_provider_ha.checkpoints.portable.attempts import storage_errors
 from airflow_provider_ha.checkpoints.portable.manifest_names import check_manifest
 from airflow_provider_ha.checkpoints.retained.restorable import damage
 from airflow_provider_ha.checkpoints.retained.savepoint_files import (
@@ -23,6 +22,7 @@ from airflow_provider_ha.checkpoints.retained.savepoint_files import (
     manifest_bytes,
     parse_manifest,
 )
+from airflow_provider_ha.checkpoints.trees.attempts import storage_errors
 from airflow_provider_ha.checkpoints.verification.report import Report
 from airflow_provider_ha.checkpoints.verification.verify import Depth, verify
 from airflow_provider_ha.errors import CheckpointCorruptError, StorageUnavailableError

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_ha.checkpoints.format.files import read_text
 from airflow_provider_ha.checkpoints.format.layout import STATE, numbers
 from airflow_provider_ha.checkpoints.format.metadata_log import read_commits, read_offsets
 from airflow_provider_ha.checkpoints.format.operators import read_operator
 from airflow_provider_ha.checkpoints.format.state import StateReader, pinned_partitions
 from airflow_provider_ha.checkpoints.proof.request import Reading
+from airflow_provider_ha.checkpoints.trees.files import read_text
 from airflow_provider_ha.errors import CheckpointCorruptError
 
 

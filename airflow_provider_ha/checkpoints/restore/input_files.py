@@ -9,10 +9,10 @@ from functools import cache
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from airflow_provider_ha.checkpoints.format.at_once import each
-from airflow_provider_ha.checkpoints.format.object_tree import SCHEMES
 from airflow_provider_ha.checkpoints.model import BatchEntry
 from airflow_provider_ha.checkpoints.restore.inputs import LOCAL
+from airflow_provider_ha.checkpoints.trees.at_once import each
+from airflow_provider_ha.checkpoints.trees.object_tree import SCHEMES
 from airflow_provider_ha.config import S3Options
 from airflow_provider_ha.errors import StorageUnavailableError
 from airflow_provider_ha.storage.s3_reader import S3Reader

@@ -6,12 +6,12 @@ that cannot be restored.
 
 from __future__ import annotations
 
-from airflow_provider_ha.checkpoints.format.files import names
 from airflow_provider_ha.checkpoints.format.layout import COMMITS, METADATA, OFFSETS, SOURCES, STATE, numbers
 from airflow_provider_ha.checkpoints.format.metadata_log import NO_METADATA
 from airflow_provider_ha.checkpoints.format.pinned_conf import SHUFFLE_PARTITIONS
 from airflow_provider_ha.checkpoints.format.releases import Release
-from airflow_provider_ha.checkpoints.format.tree import Directory
+from airflow_provider_ha.checkpoints.trees.files import names
+from airflow_provider_ha.checkpoints.trees.tree import Directory
 from airflow_provider_ha.checkpoints.verification.codes import Code
 from airflow_provider_ha.checkpoints.verification.conf_checks import check_conf
 from airflow_provider_ha.checkpoints.verification.findings import Finding

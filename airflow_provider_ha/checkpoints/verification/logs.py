@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from airflow_provider_ha.checkpoints.format.files import FileGoneError, read_text
 from airflow_provider_ha.checkpoints.format.layout import COMMITS, METADATA, OFFSETS, Progress, batches
 from airflow_provider_ha.checkpoints.format.log_entries import LogEntries
 from airflow_provider_ha.checkpoints.format.metadata_log import (
@@ -19,7 +18,8 @@ from airflow_provider_ha.checkpoints.format.metadata_log import (
     read_commits,
     read_offsets,
 )
-from airflow_provider_ha.checkpoints.format.tree import Directory
+from airflow_provider_ha.checkpoints.trees.files import FileGoneError, read_text
+from airflow_provider_ha.checkpoints.trees.tree import Directory
 from airflow_provider_ha.checkpoints.verification.codes import Code
 from airflow_provider_ha.checkpoints.verification.report import Reason
 from airflow_provider_ha.checkpoints.verification.source_entries import check_hidden_sum

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from airflow_provider_ha.checkpoints.format.files import FileGoneError
 from airflow_provider_ha.checkpoints.format.layout import STATE, numbers
 from airflow_provider_ha.checkpoints.format.operator_metadata import (
     check_schemas_named,
@@ -18,6 +17,7 @@ from airflow_provider_ha.checkpoints.format.operator_metadata import (
 )
 from airflow_provider_ha.checkpoints.format.operators import check_metadata
 from airflow_provider_ha.checkpoints.format.pinned_conf import ENCODING
+from airflow_provider_ha.checkpoints.trees.files import FileGoneError
 from airflow_provider_ha.checkpoints.verification.codes import Code
 from airflow_provider_ha.checkpoints.verification.findings import Finding
 from airflow_provider_ha.checkpoints.verification.report import Findings, Reason

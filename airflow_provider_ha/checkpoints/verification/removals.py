@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.format.files import names
 from airflow_provider_ha.checkpoints.format.layout import STATE, numbers
+from airflow_provider_ha.checkpoints.trees.files import names
 from airflow_provider_ha.checkpoints.verification.codes import Code
 from airflow_provider_ha.checkpoints.verification.findings import Finding
 from airflow_provider_ha.checkpoints.verification.report import Findings, Reason

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.directories.sinks import LOG, local_path
-from airflow_provider_ha.checkpoints.format import files
 from airflow_provider_ha.checkpoints.format.compactible_log import COMPACT, CompactibleLog
-from airflow_provider_ha.checkpoints.format.tree import Directory
+from airflow_provider_ha.checkpoints.trees import files
+from airflow_provider_ha.checkpoints.trees.tree import Directory
 from airflow_provider_ha.checkpoints.verification.codes import Code
 from airflow_provider_ha.checkpoints.verification.findings import Finding
 from airflow_provider_ha.checkpoints.verification.report import Findings

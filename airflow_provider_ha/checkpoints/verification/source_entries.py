@@ -11,9 +11,10 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.format import crc, files
+from airflow_provider_ha.checkpoints.format import crc
 from airflow_provider_ha.checkpoints.format.compactible_log import COMPACT, CompactibleLog
-from airflow_provider_ha.checkpoints.format.tree import Directory
+from airflow_provider_ha.checkpoints.trees import files
+from airflow_provider_ha.checkpoints.trees.tree import Directory
 from airflow_provider_ha.errors import CheckpointCorruptError
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from airflow_provider_ha.checkpoints.format.releases import Release
 from airflow_provider_ha.checkpoints.format.state import StateReader
-from airflow_provider_ha.checkpoints.format.tree import Directory
+from airflow_provider_ha.checkpoints.trees.tree import Directory
 from airflow_provider_ha.checkpoints.verification.logs import Logs
 from airflow_provider_ha.checkpoints.verification.source_entries import SourceEntries
 from airflow_provider_ha.checkpoints.verification.statefulness import Statefulness

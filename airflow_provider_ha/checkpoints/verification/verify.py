@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from airflow_provider_ha.checkpoints.format import files
 from airflow_provider_ha.checkpoints.format.content import ContentCheck
 from airflow_provider_ha.checkpoints.format.layout import (
     COMMITS,
@@ -26,7 +25,8 @@ from airflow_provider_ha.checkpoints.format.layout import (
 from airflow_provider_ha.checkpoints.format.metadata_log import CommitsEntry
 from airflow_provider_ha.checkpoints.format.releases import Release, release
 from airflow_provider_ha.checkpoints.format.state import StateReader
-from airflow_provider_ha.checkpoints.format.tree import Directory
+from airflow_provider_ha.checkpoints.trees import files
+from airflow_provider_ha.checkpoints.trees.tree import Directory
 from airflow_provider_ha.checkpoints.verification.ahead import (
     Tell,
     expect_logs,

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.format.byte_stream import NotLookedIntoError
-from airflow_provider_ha.checkpoints.format.files import LocalFile
 from airflow_provider_ha.checkpoints.format.single_pass import SinglePass
 from airflow_provider_ha.checkpoints.format.sst import check_table
+from airflow_provider_ha.checkpoints.trees.files import LocalFile
 from airflow_provider_ha.errors import CheckpointCorruptError
 from tests import rocksdb_tables
 from tests.corpus import corpus

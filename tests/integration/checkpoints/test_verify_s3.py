@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from airflow_provider_ha.checkpoints.directories.sinks import LOG
-from airflow_provider_ha.checkpoints.format.files import FileGoneError, NotAFileError, UnreadableError
-from airflow_provider_ha.checkpoints.format.object_tree import BLOCK
+from airflow_provider_ha.checkpoints.trees.files import FileGoneError, NotAFileError, UnreadableError
+from airflow_provider_ha.checkpoints.trees.object_tree import BLOCK
 from airflow_provider_ha.checkpoints.verification.report import Report
 from airflow_provider_ha.checkpoints.verification.verify import verify
 from airflow_provider_ha.cli.app import app

@@ -17,16 +17,17 @@ from typing import Any
 import google_crc32c
 import pytest
 
-from airflow_provider_ha.checkpoints.directories import links, taking
-from airflow_provider_ha.checkpoints.directories.copying import copy_file
+from airflow_provider_ha.checkpoints.directories import taking
 from airflow_provider_ha.checkpoints.directories.digest_cache import CACHE, DigestCache, KnownDigests
-from airflow_provider_ha.checkpoints.directories.digests import digest_of
 from airflow_provider_ha.checkpoints.directories.taking import Linking
 from airflow_provider_ha.checkpoints.model import Algorithm, ManifestFile, Savepoint
 from airflow_provider_ha.checkpoints.portable import standalone
 from airflow_provider_ha.checkpoints.portable.directory import judge, read_savepoint
 from airflow_provider_ha.checkpoints.portable.standalone import Source, take
 from airflow_provider_ha.checkpoints.retained.savepoint_files import write_manifest
+from airflow_provider_ha.checkpoints.trees import links
+from airflow_provider_ha.checkpoints.trees.copying import copy_file
+from airflow_provider_ha.checkpoints.trees.digests import digest_of
 from airflow_provider_ha.errors import CheckpointCorruptError, ConfigurationError
 from tests import corpus
 from tests.portable_helpers import QUERY, checkpoint, names_in, write_batch

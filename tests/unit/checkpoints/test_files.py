@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.format import files, object_tree, whole
 from airflow_provider_ha.checkpoints.format.closure import checksum_files
-from airflow_provider_ha.checkpoints.format.object_tree import ObjectTree
+from airflow_provider_ha.checkpoints.trees import files, object_tree, whole
+from airflow_provider_ha.checkpoints.trees.object_tree import ObjectTree
 from airflow_provider_ha.errors import CheckpointCorruptError
 from airflow_provider_ha.storage.reading import Listed
 

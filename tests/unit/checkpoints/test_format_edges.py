@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.format import files, records
+from airflow_provider_ha.checkpoints.format import records
 from airflow_provider_ha.checkpoints.format.sst_block import Handle, index_entries
 from airflow_provider_ha.checkpoints.format.state import StateReader
 from airflow_provider_ha.checkpoints.format.store_files import Store
 from airflow_provider_ha.checkpoints.format.zip_stream import ZipCorruptError, read_members
+from airflow_provider_ha.checkpoints.trees import files
 from tests.state_files import END, pairs, zip_stream
 
 

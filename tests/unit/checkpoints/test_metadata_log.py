@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.format.compactible_log import CompactibleLog
-from airflow_provider_ha.checkpoints.format.files import FileGoneError
 from airflow_provider_ha.checkpoints.format.metadata_log import parse_commits, parse_offsets, read_offsets
+from airflow_provider_ha.checkpoints.trees.files import FileGoneError
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError
 
 

@@ -13,9 +13,9 @@ import pytest
 import zstandard
 
 from airflow_provider_ha.checkpoints.format.byte_stream import NotLookedIntoError
-from airflow_provider_ha.checkpoints.format.files import opened
 from airflow_provider_ha.checkpoints.format.single_pass import SinglePass
 from airflow_provider_ha.checkpoints.format.sst import check_table
+from airflow_provider_ha.checkpoints.trees.files import opened
 from airflow_provider_ha.errors import CheckpointCorruptError
 from tests.state_files import write
 from tests.table_files import block_of, index_block, table, varint, xxh3_of

@@ -9,9 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from airflow_provider_ha.checkpoints.directories.sinks import LOG
-from airflow_provider_ha.checkpoints.format import files
-from airflow_provider_ha.checkpoints.format.files import UnreadableError
 from airflow_provider_ha.checkpoints.retained.savepoint_files import MANIFEST
+from airflow_provider_ha.checkpoints.trees import files
+from airflow_provider_ha.checkpoints.trees.files import UnreadableError
 from airflow_provider_ha.cli.app import app
 from tests.unit.checkpoints.test_verification_sparse import write_log
 

@@ -17,10 +17,10 @@ import psutil
 import pytest
 
 from airflow_provider_ha.checkpoints.format.content import Answer, ChecksumMismatchError, ContentCheck
-from airflow_provider_ha.checkpoints.format.files import FileGoneError
 from airflow_provider_ha.checkpoints.format.releases import release
 from airflow_provider_ha.checkpoints.format.sst import TableDataError
 from airflow_provider_ha.checkpoints.format.store_files import Kind, StateFile
+from airflow_provider_ha.checkpoints.trees.files import FileGoneError
 from airflow_provider_ha.checkpoints.verification import crew
 from airflow_provider_ha.checkpoints.verification.verify import verify
 from airflow_provider_ha.errors import CheckpointCorruptError, StorageUnavailableError

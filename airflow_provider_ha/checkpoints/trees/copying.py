@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.directories.digests import digest_of
 from airflow_provider_ha.checkpoints.model import Algorithm, ManifestFile
+from airflow_provider_ha.checkpoints.trees.digests import digest_of
 from airflow_provider_ha.storage.durable import directories_as_above, flush, reflink
 from airflow_provider_ha.storage.outage import outages
 

@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
 
-from airflow_provider_ha.checkpoints.directories.links import building
+from airflow_provider_ha.checkpoints.trees.links import building
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.errors import ConfigurationError, ObjectExistsError, StorageUnavailableError
 from airflow_provider_ha.storage.durable import PRIVATE_FILE, flush, flush_directory, try_lock

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from airflow_provider_ha.checkpoints.format.object_tree import AT_ONCE
+from airflow_provider_ha.checkpoints.trees.object_tree import AT_ONCE
 
 
 Item = TypeVar("Item")

@@ -17,10 +17,10 @@ from functools import cached_property
 from threading import Lock
 from urllib.parse import unquote, urlsplit
 
-from airflow_provider_ha.checkpoints.format.files import FileGoneError, NotAFileError, UnreadableError, crowded
-from airflow_provider_ha.checkpoints.format.recent import RecentBytes
-from airflow_provider_ha.checkpoints.format.tree import OpenFile
-from airflow_provider_ha.checkpoints.format.whole import NAMES
+from airflow_provider_ha.checkpoints.trees.files import FileGoneError, NotAFileError, UnreadableError, crowded
+from airflow_provider_ha.checkpoints.trees.recent import RecentBytes
+from airflow_provider_ha.checkpoints.trees.tree import OpenFile
+from airflow_provider_ha.checkpoints.trees.whole import NAMES
 from airflow_provider_ha.errors import CheckpointCorruptError, ObjectMissingError, StorageUnavailableError
 from airflow_provider_ha.storage.reading import Listed, ObjectReader
 
@@ -94,7 +94,7 @@ def unreadable(path: str, error: StorageUnavailableError) -> UnreadableError:
 
 
 class ObjectTree:
-    """A :class:`~airflow_provider_ha.checkpoints.format.tree.Tree` of objects. Safe in several threads.
+    """A :class:`~airflow_provider_ha.checkpoints.trees.tree.Tree` of objects. Safe in several threads.
 
     :param objects: Reads them.
     :param prefix: Of their keys; empty, or it ends with a slash.

@@ -1,6 +1,6 @@
 """Reading files that Spark may delete or replace at any moment, without ever following a name out of the directory.
 
-A directory is one of this host, read here, or a :class:`~airflow_provider_ha.checkpoints.format.tree.Tree`, asked.
+A directory is one of this host, read here, or a :class:`~airflow_provider_ha.checkpoints.trees.tree.Tree`, asked.
 
 Invariant: what is known to be bad or gone is a ``CheckpointCorruptError`` with the file's relative path; what could not
 be read (permissions, a broken disk) is ``StorageUnavailableError`` and says nothing about the checkpoint (contract 6).
@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.format.tree import Directory, OpenFile
-from airflow_provider_ha.checkpoints.format.whole import NAMES, check_size, first_names
+from airflow_provider_ha.checkpoints.trees.tree import Directory, OpenFile
+from airflow_provider_ha.checkpoints.trees.whole import NAMES, check_size, first_names
 from airflow_provider_ha.errors import CheckpointCorruptError, StorageUnavailableError
 
 
