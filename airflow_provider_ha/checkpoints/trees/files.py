@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from airflow_provider_ha.checkpoints.trees.memory_bounds import NAMES, check_size, first_names
 from airflow_provider_ha.checkpoints.trees.tree import Directory, OpenFile
-from airflow_provider_ha.checkpoints.trees.whole import NAMES, check_size, first_names
 from airflow_provider_ha.errors import CheckpointCorruptError, StorageUnavailableError
 
 

@@ -18,8 +18,8 @@ from threading import Lock
 from urllib.parse import unquote, urlsplit
 
 from airflow_provider_ha.checkpoints.trees.files import FileGoneError, NotAFileError, UnreadableError, crowded
+from airflow_provider_ha.checkpoints.trees.memory_bounds import NAMES, RecentBytes
 from airflow_provider_ha.checkpoints.trees.tree import OpenFile
-from airflow_provider_ha.checkpoints.trees.whole import NAMES, RecentBytes
 from airflow_provider_ha.errors import CheckpointCorruptError, ObjectMissingError, StorageUnavailableError
 from airflow_provider_ha.storage.reading import Listed, ObjectReader
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.format.closure import checksum_files
-from airflow_provider_ha.checkpoints.trees import files, object_tree, whole
+from airflow_provider_ha.checkpoints.trees import files, memory_bounds, object_tree
 from airflow_provider_ha.checkpoints.trees.object_tree import ObjectTree
 from airflow_provider_ha.errors import CheckpointCorruptError
 from airflow_provider_ha.storage.reading import Listed
@@ -97,7 +97,7 @@ def test_a_file_that_is_larger_than_spark_writes_it_is_refused_before_it_is_read
 
 
 def test_a_file_that_grows_while_it_is_read_is_bounded_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(whole, "LARGEST", 40_000)
+    monkeypatch.setattr(memory_bounds, "LARGEST", 40_000)
     (tmp_path / "log").write_bytes(b"x" * 100_000)
     seen = iter([100])  # what it had when it was opened
     monkeypatch.setattr(files, "_open", lambda *_: (os.open(tmp_path / "log", os.O_RDONLY), next(seen)))
@@ -109,7 +109,7 @@ def test_a_file_that_grows_while_it_is_read_is_bounded_as_well(tmp_path: Path, m
 def test_a_directory_with_more_names_than_a_checkpoint_needs_is_not_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(whole, "NAMES", 3)
+    monkeypatch.setattr(memory_bounds, "NAMES", 3)
     for name in "abcd":
         (tmp_path / name).touch()
 
