@@ -304,7 +304,7 @@ class SourceInput(Model):
 
 
 class GivenBatches(Model):
-    """What a fenced ``foreachBatch`` function was given, of all epochs (``directories.given``).
+    """What a fenced ``foreachBatch`` function was given, of all epochs (``checkpoints.connectors.foreach_batch``).
 
     :param begun: Highest batch that it was called with; it may have written all, some or nothing of it.
     :param finished: Highest batch that it has returned from.

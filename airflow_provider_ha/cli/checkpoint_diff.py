@@ -11,7 +11,7 @@ import typer
 
 from airflow_provider_ha.checkpoints.comparison.compare import compare
 from airflow_provider_ha.checkpoints.comparison.side import read_side
-from airflow_provider_ha.checkpoints.directories.places import is_s3
+from airflow_provider_ha.checkpoints.connectors.places import is_s3
 from airflow_provider_ha.checkpoints.retained.named import named_savepoint
 from airflow_provider_ha.checkpoints.retained.pointers import lease_name
 from airflow_provider_ha.cli import console

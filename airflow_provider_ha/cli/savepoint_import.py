@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from airflow_provider_ha.checkpoints.directories.places import is_s3
+from airflow_provider_ha.checkpoints.connectors.places import is_s3
 from airflow_provider_ha.checkpoints.model import Savepoint
 from airflow_provider_ha.checkpoints.portable.adoption import adopt, check_adoptable
 from airflow_provider_ha.checkpoints.portable.unpack import described, unpack

@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from airflow_provider_ha.checkpoints.directories.places import is_s3
+from airflow_provider_ha.checkpoints.connectors.places import is_s3
 from airflow_provider_ha.checkpoints.pooled.bring import bring
 from airflow_provider_ha.checkpoints.pooled.judge import judge_query, missing
 from airflow_provider_ha.checkpoints.pooled.pool import Place, Pool, savepoint_place

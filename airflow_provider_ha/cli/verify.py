@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from airflow_provider_ha.checkpoints.directories.places import directory_at
+from airflow_provider_ha.checkpoints.connectors.places import directory_at
 from airflow_provider_ha.checkpoints.format.releases import installed_version, release
 from airflow_provider_ha.checkpoints.trees.tree import Directory
 from airflow_provider_ha.checkpoints.verification.crew import cores

@@ -15,7 +15,7 @@ from airflow_provider_ha.errors import ApplicationRefusedError, LeadershipLostEr
 
 
 if TYPE_CHECKING:  # each process of a driver imports this module, and only one of them needs the notes
-    from airflow_provider_ha.checkpoints.directories.given import GivenLog
+    from airflow_provider_ha.checkpoints.connectors.foreach_batch import GivenLog
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,8 @@ class DriverContext:
 
         This narrows the window in which two drivers write; only a table that compares :attr:`epoch` closes it. The
         notes outlive the working directory: a restore then knows which batches the function can have written
-        (``checkpoints.directories.given``). They are kept when what is returned is given to ``foreachBatch`` itself.
+        (``checkpoints.connectors.foreach_batch``). They are kept when what is returned is given to ``foreachBatch``
+        itself.
 
         :raises LeadershipLostError: When the returned function is called after the lease ran out.
         """

@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from airflow_provider_ha.checkpoints.connectors.delta import DeltaLog
+from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog, local_path
 from airflow_provider_ha.checkpoints.directories.adopted import query_id
 from airflow_provider_ha.checkpoints.directories.carried import carry, read_carried
-from airflow_provider_ha.checkpoints.directories.delta import DeltaLog
 from airflow_provider_ha.checkpoints.directories.fence import fence_directory
 from airflow_provider_ha.checkpoints.directories.kept_logs import keep_sink_logs, kept_in
-from airflow_provider_ha.checkpoints.directories.sinks import FileSinkLog, local_path
 from airflow_provider_ha.checkpoints.directories.started import read_started, write_started
 from airflow_provider_ha.checkpoints.format.layout import Progress, progress
 from airflow_provider_ha.checkpoints.model import QueryPlan, RestorePlan

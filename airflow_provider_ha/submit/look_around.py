@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.directories.delta import DELTA
-from airflow_provider_ha.checkpoints.restore._kafka_client import held_offsets
+from airflow_provider_ha.checkpoints.connectors._kafka_client import held_offsets
+from airflow_provider_ha.checkpoints.connectors.delta import DELTA
+from airflow_provider_ha.checkpoints.connectors.input_files import look_for
+from airflow_provider_ha.checkpoints.connectors.kafka_offsets import Held, Partition
 from airflow_provider_ha.checkpoints.restore.facts import QueryFacts, with_surroundings
-from airflow_provider_ha.checkpoints.restore.input_files import look_for
-from airflow_provider_ha.checkpoints.restore.kafka_offsets import Held, Partition
 from airflow_provider_ha.errors import ConfigurationError, HaError
 from airflow_provider_ha.jobs.model import Blob, HaOptions
 from airflow_provider_ha.submit.context import JobContext

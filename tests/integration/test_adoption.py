@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog
 from airflow_provider_ha.checkpoints.directories.archive import readable
-from airflow_provider_ha.checkpoints.directories.sinks import FileSinkLog
 from airflow_provider_ha.checkpoints.model import RestorePlan, Verdict
 from airflow_provider_ha.checkpoints.restore import adopt as adopting
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_restore

@@ -77,8 +77,8 @@ OWNERS: dict[str, set[str]] = {
     "kazoo": {f"coordination/_kazoo{part}.py" for part in ("", "_acl", "_client", "_reads", "_transaction")},
     "boto3": {f"storage/{name}.py" for name in ("s3", "_s3_client", "_s3_errors")},
     "botocore": {f"storage/{name}.py" for name in ("s3", "_s3_client", "_s3_copy", "_s3_errors")},
-    "confluent_kafka": {"checkpoints/restore/_kafka_client.py"},
-    "pyarrow": {"checkpoints/directories/delta.py"},
+    "confluent_kafka": {"checkpoints/connectors/_kafka_client.py"},
+    "pyarrow": {"checkpoints/connectors/delta.py"},
     "greenlet": {"testing/fake/schedule.py"},  # installed with Airflow, and by who tests with actors
 }
 

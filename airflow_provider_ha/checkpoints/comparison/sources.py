@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from airflow_provider_ha.checkpoints.comparison.side import Side
+from airflow_provider_ha.checkpoints.connectors.kafka_offsets import parse_kafka_offset
 from airflow_provider_ha.checkpoints.format.metadata_log import OffsetsEntry
-from airflow_provider_ha.checkpoints.restore.kafka_offsets import parse_kafka_offset
 
 
 @dataclass(frozen=True, slots=True)

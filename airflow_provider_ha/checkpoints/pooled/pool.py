@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
-from airflow_provider_ha.checkpoints.directories.places import s3_uri
+from airflow_provider_ha.checkpoints.connectors.places import s3_uri
 from airflow_provider_ha.checkpoints.pooled.records import PooledSavepoint
 from airflow_provider_ha.checkpoints.portable.manifest_names import check_path
 from airflow_provider_ha.checkpoints.trees.object_tree import ObjectTree

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
+from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG
 from airflow_provider_ha.checkpoints.directories.archive import readable
 from airflow_provider_ha.checkpoints.directories.pins import SINKS, refuse_reserved
-from airflow_provider_ha.checkpoints.directories.sinks import LOG
 from airflow_provider_ha.checkpoints.format.closure import closure
 from airflow_provider_ha.checkpoints.format.compactible_log import COMPACT, entry_names
 from airflow_provider_ha.checkpoints.format.layout import progress

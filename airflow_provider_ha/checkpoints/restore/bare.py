@@ -10,15 +10,15 @@ import hashlib
 from collections.abc import Collection, Iterator
 from datetime import datetime, timezone
 
+from airflow_provider_ha.checkpoints.connectors.input_files import look_for
+from airflow_provider_ha.checkpoints.connectors.places import sink_log
 from airflow_provider_ha.checkpoints.directories.archive import readable
-from airflow_provider_ha.checkpoints.directories.places import sink_log
 from airflow_provider_ha.checkpoints.format.compactible_log import entry_names
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.format.metadata_log import read_offsets, read_query_id
 from airflow_provider_ha.checkpoints.format.releases import installed_version
 from airflow_provider_ha.checkpoints.model import Candidate, QueryCut, QuerySink, RestorePlan, SinkKind
 from airflow_provider_ha.checkpoints.restore.facts import QueryFacts
-from airflow_provider_ha.checkpoints.restore.input_files import look_for
 from airflow_provider_ha.checkpoints.restore.plan import plan_restore
 from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.checkpoints.restore.surroundings import AskKafka, look_around

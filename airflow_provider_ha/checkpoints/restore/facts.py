@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog, local_path
+from airflow_provider_ha.checkpoints.connectors.foreach_batch import Given
 from airflow_provider_ha.checkpoints.directories.archive import readable
 from airflow_provider_ha.checkpoints.directories.carried import read_carried
 from airflow_provider_ha.checkpoints.directories.fence import resolve
-from airflow_provider_ha.checkpoints.directories.given import Given
 from airflow_provider_ha.checkpoints.directories.pins import sink_directory
-from airflow_provider_ha.checkpoints.directories.sinks import FileSinkLog, local_path
 from airflow_provider_ha.checkpoints.format.layout import OFFSETS, batches
 from airflow_provider_ha.checkpoints.model import BatchEntry, Checkpoint, CheckpointKind, QueryCut, SinkKind
 from airflow_provider_ha.checkpoints.restore.drains import UnfinishedDrain, newest_drain, unfinished_batch

@@ -11,8 +11,9 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from types import MappingProxyType
 
-from airflow_provider_ha.checkpoints.directories.delta import DELTA
-from airflow_provider_ha.checkpoints.directories.given import summary
+from airflow_provider_ha.checkpoints.connectors.delta import DELTA
+from airflow_provider_ha.checkpoints.connectors.foreach_batch import summary
+from airflow_provider_ha.checkpoints.connectors.inputs import Known, inputs_of
 from airflow_provider_ha.checkpoints.model import (
     BatchEntry,
     Candidate,
@@ -24,7 +25,6 @@ from airflow_provider_ha.checkpoints.model import (
 )
 from airflow_provider_ha.checkpoints.restore.drains import Drained, is_drained
 from airflow_provider_ha.checkpoints.restore.facts import QueryFacts
-from airflow_provider_ha.checkpoints.restore.inputs import Known, inputs_of
 from airflow_provider_ha.checkpoints.restore.judgement import Judgement, worst
 from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.checkpoints.restore.sink_judgement import (

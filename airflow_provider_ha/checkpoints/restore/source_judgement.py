@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from airflow_provider_ha.checkpoints.connectors.inputs import forgets
 from airflow_provider_ha.checkpoints.model import BatchEntry, KafkaPartition, SourceInput, Verdict
-from airflow_provider_ha.checkpoints.restore.inputs import forgets
 from airflow_provider_ha.checkpoints.restore.judgement import Judgement
 
 

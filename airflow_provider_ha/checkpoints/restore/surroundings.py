@@ -11,16 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.directories.delta import DELTA, DeltaLog
-from airflow_provider_ha.checkpoints.directories.given import Given, GivenLog
-from airflow_provider_ha.checkpoints.directories.places import sink_log
-from airflow_provider_ha.checkpoints.directories.sinks import local_path
+from airflow_provider_ha.checkpoints.connectors.delta import DELTA, DeltaLog
+from airflow_provider_ha.checkpoints.connectors.file_sink_log import local_path
+from airflow_provider_ha.checkpoints.connectors.foreach_batch import Given, GivenLog
+from airflow_provider_ha.checkpoints.connectors.input_files import InputFiles
+from airflow_provider_ha.checkpoints.connectors.inputs import kafka_topics
+from airflow_provider_ha.checkpoints.connectors.kafka_offsets import Held, Partition
+from airflow_provider_ha.checkpoints.connectors.places import sink_log
 from airflow_provider_ha.checkpoints.format.layout import SOURCES
 from airflow_provider_ha.checkpoints.format.metadata_log import read_query_id
 from airflow_provider_ha.checkpoints.model import BatchEntry, QuerySink, SinkKind
-from airflow_provider_ha.checkpoints.restore.input_files import InputFiles
-from airflow_provider_ha.checkpoints.restore.inputs import kafka_topics
-from airflow_provider_ha.checkpoints.restore.kafka_offsets import Held, Partition
 from airflow_provider_ha.checkpoints.trees.files import is_directory, names, read
 from airflow_provider_ha.checkpoints.trees.tree import Directory
 from airflow_provider_ha.errors import CheckpointCorruptError, ConfigurationError, HaError, RestoreUnknownError

@@ -9,7 +9,7 @@ never taken for a sink that is ahead or behind.
 
 from __future__ import annotations
 
-from airflow_provider_ha.checkpoints.directories.sinks import LOG
+from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG
 from airflow_provider_ha.checkpoints.format.compactible_log import CompactibleLog
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.format.metadata_log import CommitsEntry

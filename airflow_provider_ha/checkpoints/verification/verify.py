@@ -89,7 +89,7 @@ def verify(
     A running query is judged as it stands; when it went on meanwhile and something was missing, it is looked at again.
 
     :param directory: Any Spark checkpoint directory: a path, or what
-        :func:`~airflow_provider_ha.checkpoints.directories.places.directory_at` makes of a URI.
+        :func:`~airflow_provider_ha.checkpoints.connectors.places.directory_at` makes of a URI.
     :param depth: ``"quick"`` reads logs, names and sizes; ``"full"`` also reads every state file to its end.
     :param spark_version: The release that is to start from it, as ``4.2.0``; the installed one when not given.
     :param sink: Output directory of the query's file sink, to be judged together with the checkpoint.

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog
 from airflow_provider_ha.checkpoints.directories.archive import (
     compact_interval,
     put_offsets,
@@ -17,7 +18,6 @@ from airflow_provider_ha.checkpoints.directories.archive import (
 from airflow_provider_ha.checkpoints.directories.drain import MAXIMUM_WATERMARK, write_drain_entry
 from airflow_provider_ha.checkpoints.directories.fork import fork
 from airflow_provider_ha.checkpoints.directories.pins import pin, sink_directory
-from airflow_provider_ha.checkpoints.directories.sinks import FileSinkLog
 from airflow_provider_ha.checkpoints.format.compactible_log import CompactibleLog
 from airflow_provider_ha.checkpoints.format.layout import Progress, progress
 from airflow_provider_ha.checkpoints.format.metadata_log import read_offsets

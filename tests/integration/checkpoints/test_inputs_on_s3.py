@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.checkpoints.connectors.input_files import InputFiles, look_for
 from airflow_provider_ha.checkpoints.model import BatchEntry, RestorePlan, Verdict
-from airflow_provider_ha.checkpoints.restore.input_files import InputFiles, look_for
 from airflow_provider_ha.config import S3Options
 from airflow_provider_ha.submit import look_around
 from airflow_provider_ha.submit.context import JobContext

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.checkpoints.connectors.foreach_batch import GivenLog
 from airflow_provider_ha.checkpoints.directories.carried import carry
 from airflow_provider_ha.checkpoints.directories.fence import fence_directory
 from airflow_provider_ha.checkpoints.directories.fork import fork
-from airflow_provider_ha.checkpoints.directories.given import GivenLog
 from airflow_provider_ha.checkpoints.directories.pins import pin
 from airflow_provider_ha.checkpoints.trees import links
 from airflow_provider_ha.checkpoints.trees.copying import copy_file

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from airflow_provider_ha.checkpoints.directories.sinks import LOG
+from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG
 from airflow_provider_ha.cli.app import app
 from airflow_provider_ha.cli.session import Target
 from tests.corpus import SHORT_SHAPES, checkpoint_copy

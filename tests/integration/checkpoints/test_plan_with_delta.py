@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.directories.delta import DeltaLog
+from airflow_provider_ha.checkpoints.connectors.delta import DeltaLog
 from airflow_provider_ha.checkpoints.format.layout import Progress, progress
 from airflow_provider_ha.checkpoints.format.metadata_log import read_query_id
 from airflow_provider_ha.checkpoints.restore.start import decide_start

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG, FileSinkLog
 from airflow_provider_ha.checkpoints.directories.drain import write_drain_entry
 from airflow_provider_ha.checkpoints.directories.fork import fork
 from airflow_provider_ha.checkpoints.directories.pins import pin, sink_directory
-from airflow_provider_ha.checkpoints.directories.sinks import LOG, FileSinkLog
 from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, RestorePlan, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.restore.drains import drain_directory
 from airflow_provider_ha.checkpoints.restore.facts import LastDirectory, gather_facts

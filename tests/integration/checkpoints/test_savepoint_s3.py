@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from airflow_provider_ha.checkpoints.directories.sinks import LOG
+from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG
 from airflow_provider_ha.checkpoints.pooled.judge import missing
 from airflow_provider_ha.checkpoints.pooled.leases import SWEEP, USE, lease
 from airflow_provider_ha.checkpoints.pooled.pool import Place, Pool, member_of

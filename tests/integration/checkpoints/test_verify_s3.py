@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from airflow_provider_ha.checkpoints.directories.sinks import LOG
+from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG
 from airflow_provider_ha.checkpoints.trees.files import FileGoneError, NotAFileError, UnreadableError
 from airflow_provider_ha.checkpoints.trees.object_tree import BLOCK
 from airflow_provider_ha.checkpoints.verification.report import Report

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
+from airflow_provider_ha.checkpoints.connectors.inputs import LOCAL, Known, forgets, inputs_of, kafka_topics
+from airflow_provider_ha.checkpoints.connectors.kafka_offsets import Held
 from airflow_provider_ha.checkpoints.model import BatchEntry, SourceInput
-from airflow_provider_ha.checkpoints.restore.inputs import LOCAL, Known, forgets, inputs_of, kafka_topics
-from airflow_provider_ha.checkpoints.restore.kafka_offsets import Held
 
 
 def entry(batch: int, *offsets: object, version: int = 1, files: dict[str, int] | None = None) -> BatchEntry:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_ha.checkpoints.restore.kafka_offsets import Held, parse_kafka_offset, partitions_after
+from airflow_provider_ha.checkpoints.connectors.kafka_offsets import Held, parse_kafka_offset, partitions_after
 
 
 PLACE = ("orders", 0)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.restore._kafka_client import held_offsets
-from airflow_provider_ha.checkpoints.restore.kafka_properties import read_properties
+from airflow_provider_ha.checkpoints.connectors._kafka_client import held_offsets
+from airflow_provider_ha.checkpoints.connectors.kafka_properties import read_properties
 from airflow_provider_ha.errors import ConfigurationError
 
 

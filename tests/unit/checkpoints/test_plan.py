@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.checkpoints.connectors.foreach_batch import Given
+from airflow_provider_ha.checkpoints.connectors.kafka_offsets import Held
 from airflow_provider_ha.checkpoints.directories.archive import readable
 from airflow_provider_ha.checkpoints.directories.drain import write_drain_entry
-from airflow_provider_ha.checkpoints.directories.given import Given
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink, RestorePlan, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.restore.facts import QueryFacts
 from airflow_provider_ha.checkpoints.restore.judgement import not_accepted
-from airflow_provider_ha.checkpoints.restore.kafka_offsets import Held
 from airflow_provider_ha.checkpoints.restore.plan import plan_restore
 from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.checkpoints.restore.surroundings import Surroundings, Unknown

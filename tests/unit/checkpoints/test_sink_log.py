@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.directories.sinks import LOG, FileSinkLog, local_path
+from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG, FileSinkLog, local_path
 from airflow_provider_ha.errors import (
     CheckpointCorruptError,
     ConfigurationError,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.directories.given import GivenLog, summary
+from airflow_provider_ha.checkpoints.connectors.foreach_batch import GivenLog, summary
 from airflow_provider_ha.driver.context import DriverContext, Fenced
 from airflow_provider_ha.errors import ApplicationRefusedError, LeadershipLostError
 

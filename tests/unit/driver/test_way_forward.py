@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.directories.sinks import LOG
+from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.spark_conf import CHECKPOINT_LOCATION, prepare_conf
 from airflow_provider_ha.driver.way_forward import from_own_location, from_root

@@ -12,15 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from airflow_provider_ha.checkpoints.format.metadata_log import OffsetsEntry, parse_offsets
-from airflow_provider_ha.checkpoints.model import BatchEntry, SourceInput
-from airflow_provider_ha.checkpoints.restore.kafka_offsets import (
+from airflow_provider_ha.checkpoints.connectors.kafka_offsets import (
     Held,
     Partition,
     parse_kafka_offset,
     partitions_after,
     rows_between,
 )
+from airflow_provider_ha.checkpoints.format.metadata_log import OffsetsEntry, parse_offsets
+from airflow_provider_ha.checkpoints.model import BatchEntry, SourceInput
 from airflow_provider_ha.errors import CheckpointCorruptError
 
 

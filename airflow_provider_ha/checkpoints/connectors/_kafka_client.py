@@ -12,8 +12,8 @@ from concurrent.futures import TimeoutError as FutureTimeoutError  # the built-i
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_ha.checkpoints.restore.kafka_offsets import Held, Partition
-from airflow_provider_ha.checkpoints.restore.kafka_properties import read_properties
+from airflow_provider_ha.checkpoints.connectors.kafka_offsets import Held, Partition
+from airflow_provider_ha.checkpoints.connectors.kafka_properties import read_properties
 from airflow_provider_ha.errors import ConfigurationError, RestoreUnknownError
 
 

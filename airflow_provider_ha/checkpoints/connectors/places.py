@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from airflow_provider_ha.checkpoints.directories.sinks import LOG, local_path
+from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG, local_path
 from airflow_provider_ha.checkpoints.trees.object_tree import SCHEMES, ObjectTree
 from airflow_provider_ha.checkpoints.trees.tree import Directory
 from airflow_provider_ha.config import S3Options

@@ -9,8 +9,8 @@ from functools import cache
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from airflow_provider_ha.checkpoints.connectors.inputs import LOCAL
 from airflow_provider_ha.checkpoints.model import BatchEntry
-from airflow_provider_ha.checkpoints.restore.inputs import LOCAL
 from airflow_provider_ha.checkpoints.trees.at_once import each
 from airflow_provider_ha.checkpoints.trees.object_tree import SCHEMES
 from airflow_provider_ha.config import S3Options
