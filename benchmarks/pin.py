@@ -16,8 +16,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from airflow_provider_ha.checkpoints.directories.pins import pin
 from airflow_provider_ha.checkpoints.format.layout import progress
+from airflow_provider_ha.checkpoints.working.pins import pin
 from benchmarks.shared import quick
 from tests import corpus
 

@@ -12,11 +12,11 @@ from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.directories.adopted import query_id
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.model import QueryPlan, QuerySink, RestorePlan, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_restore
 from airflow_provider_ha.checkpoints.verification.verify import verify
+from airflow_provider_ha.checkpoints.working.external_directory import query_id
 from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint, Owner
 from tests.killed_attempts import is_killed
 from tests.portable_helpers import QUERY, savepoint

@@ -1,7 +1,7 @@
 """The second run of the script when a job is terminated: each query executes one batch that closes all windows.
 
 It works in a fork of the stopped directory, so the sharp checkpoint before it stays what it is. The entry to execute
-was written there by ``checkpoints.directories.drain``; the script's own triggers are ignored.
+was written there by ``checkpoints.working.drain``; the script's own triggers are ignored.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog
-from airflow_provider_ha.checkpoints.directories.drain import write_drain_entry
-from airflow_provider_ha.checkpoints.directories.fork import fork
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.model import SinkKind
+from airflow_provider_ha.checkpoints.working.drain import write_drain_entry
+from airflow_provider_ha.checkpoints.working.fork import fork
 from airflow_provider_ha.driver.query_start import NOOP, WriterCalls, check_writer
 from airflow_provider_ha.driver.spark_conf import CHECKPOINT_LOCATION, fit_state_format
 from airflow_provider_ha.driver.writer_notes import SinkSpec, notes

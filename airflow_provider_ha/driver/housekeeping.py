@@ -4,9 +4,9 @@ Invariant: what a restore reads stays (``checkpoints.retained.working_directorie
 removal: a crash in between leaves it DIRTY, for the next run's leader.
 
 A run of months leaves a fenced directory with each loss. Once the generation names this epoch's directory, which has
-what the newest fenced one knew and no checkpoint holds (``checkpoints.directories.carried``), nobody asks for the older
-ones any more. The newest one stays all the same: who began to read it before the loss, a restore of another job, may
-still be reading, and it is what a person wants to see after a loss.
+what the newest fenced one knew and no checkpoint holds (``checkpoints.working.unpublished_batches``), nobody asks for
+the older ones any more. The newest one stays all the same: who began to read it before the loss, a restore of another
+job, may still be reading, and it is what a person wants to see after a loss.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.directories.fence import DEAD
 from airflow_provider_ha.checkpoints.retained.store import CheckpointStore
 from airflow_provider_ha.checkpoints.retained.working_directories import superfluous_directories
+from airflow_provider_ha.checkpoints.working.fence import DEAD
 from airflow_provider_ha.coordination.election import Leadership
 from airflow_provider_ha.errors import HaError, VersionConflictError
 from airflow_provider_ha.jobs.runs import RunStore

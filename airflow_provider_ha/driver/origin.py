@@ -8,8 +8,8 @@ from enum import Enum
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG, local_path
-from airflow_provider_ha.checkpoints.directories.pins import sink_directory
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryPlan, RestorePlan
+from airflow_provider_ha.checkpoints.working.pins import sink_directory
 from airflow_provider_ha.errors import RestoreRefusedError
 from airflow_provider_ha.jobs.model import OutputMode
 

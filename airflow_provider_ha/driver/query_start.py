@@ -15,11 +15,11 @@ from typing import Any
 
 from airflow_provider_ha.checkpoints.connectors.delta import DeltaLog
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog
-from airflow_provider_ha.checkpoints.directories.archive import put_offsets
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.format.metadata_log import read_query_id
 from airflow_provider_ha.checkpoints.model import SinkKind
 from airflow_provider_ha.checkpoints.restore.start import ReplayStep, decide_start
+from airflow_provider_ha.checkpoints.working.batch_log import put_offsets
 from airflow_provider_ha.driver.context import Fenced
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.origin import Origin

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.directories.archive import record
 from airflow_provider_ha.checkpoints.model import BatchEntry
+from airflow_provider_ha.checkpoints.working.batch_log import record
 
 
 class BatchRecorder:

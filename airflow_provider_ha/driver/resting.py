@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog, local_path
-from airflow_provider_ha.checkpoints.directories.started import StartedQueries
 from airflow_provider_ha.checkpoints.format.layout import progress, queries
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.working.started_queries import StartedQueries
 from airflow_provider_ha.driver.origin import Origin, OriginKind
 from airflow_provider_ha.driver.writer_notes import SinkSpec
 from airflow_provider_ha.errors import CheckpointError

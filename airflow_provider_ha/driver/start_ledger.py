@@ -10,8 +10,8 @@ import threading
 from collections.abc import Collection
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.directories.started import StartedQueries, read_started, write_started
 from airflow_provider_ha.checkpoints.model import QuerySink
+from airflow_provider_ha.checkpoints.working.started_queries import StartedQueries, read_started, write_started
 from airflow_provider_ha.errors import ApplicationRefusedError
 
 

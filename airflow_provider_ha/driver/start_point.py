@@ -13,15 +13,15 @@ from pathlib import Path
 
 from airflow_provider_ha.checkpoints.connectors.delta import DeltaLog
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog, local_path
-from airflow_provider_ha.checkpoints.directories.adopted import query_id
-from airflow_provider_ha.checkpoints.directories.carried import carry, read_carried
-from airflow_provider_ha.checkpoints.directories.fence import fence_directory
-from airflow_provider_ha.checkpoints.directories.kept_logs import keep_sink_logs, kept_in
-from airflow_provider_ha.checkpoints.directories.started import read_started, write_started
 from airflow_provider_ha.checkpoints.format.layout import Progress, progress
 from airflow_provider_ha.checkpoints.model import QueryPlan, RestorePlan
-from airflow_provider_ha.checkpoints.restore.drains import newest_drain
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_recovery, prepare_restore
+from airflow_provider_ha.checkpoints.working.external_directory import query_id
+from airflow_provider_ha.checkpoints.working.fence import fence_directory
+from airflow_provider_ha.checkpoints.working.kept_logs import keep_sink_logs, kept_in
+from airflow_provider_ha.checkpoints.working.started_queries import read_started, write_started
+from airflow_provider_ha.checkpoints.working.unfinished_drain import newest_drain
+from airflow_provider_ha.checkpoints.working.unpublished_batches import carry, read_carried
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.driver.origin import Origin, OriginKind
 from airflow_provider_ha.errors import CheckpointMissingError, RestoreRefusedError, RestoreUnknownError

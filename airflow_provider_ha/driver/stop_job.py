@@ -17,7 +17,7 @@ from typing import Any
 
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind
-from airflow_provider_ha.checkpoints.restore.drains import drain_directory
+from airflow_provider_ha.checkpoints.working.unfinished_drain import drain_directory
 from airflow_provider_ha.driver.drain_run import fork_for_drain
 from airflow_provider_ha.driver.job_writer import JobWriter
 from airflow_provider_ha.driver.lifecycle import Lifecycle

@@ -14,8 +14,8 @@ from urllib.parse import unquote, urlsplit
 
 from airflow_provider_ha.checkpoints.connectors.delta import DELTA
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import FORMATS
-from airflow_provider_ha.checkpoints.directories.pins import refuse_reserved
 from airflow_provider_ha.checkpoints.model import SinkKind
+from airflow_provider_ha.checkpoints.working.pins import refuse_reserved
 from airflow_provider_ha.driver.way_forward import from_own_location
 from airflow_provider_ha.errors import ApplicationRefusedError
 from airflow_provider_ha.names import check_name

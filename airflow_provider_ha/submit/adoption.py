@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from airflow_provider_ha.checkpoints.directories.pins import refuse_reserved
 from airflow_provider_ha.checkpoints.format.releases import installed_version
 from airflow_provider_ha.checkpoints.model import PlanFinding, RestorePlan, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.restore.adopt import Found, look, sink_of
@@ -22,6 +21,7 @@ from airflow_provider_ha.checkpoints.restore.plan import plan_restore
 from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.checkpoints.retained.restorable import verifier
 from airflow_provider_ha.checkpoints.trees import files
+from airflow_provider_ha.checkpoints.working.pins import refuse_reserved
 from airflow_provider_ha.errors import ConfigurationError, StorageUnavailableError
 from airflow_provider_ha.jobs.model import StartKind
 from airflow_provider_ha.names import check_name

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from airflow_provider_ha.checkpoints.directories.pins import pin
+from airflow_provider_ha.checkpoints.working.pins import pin
 from airflow_provider_ha.cli.app import app
 from airflow_provider_ha.cli.session import Target
 from airflow_provider_ha.config import HaConfig

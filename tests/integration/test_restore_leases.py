@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.directories.pins import pin
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.working.pins import pin
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Op
 from airflow_provider_ha.coordination.leases import active

@@ -17,9 +17,9 @@ from airflow_provider_ha.checkpoints.model import CheckpointKind, CheckpointPoin
 from airflow_provider_ha.checkpoints.proof.answers import Answer, Event
 from airflow_provider_ha.checkpoints.proof.request import ProofRequest
 from airflow_provider_ha.checkpoints.restore import bare
-from airflow_provider_ha.checkpoints.restore.drains import drain_directory, newest_drain
 from airflow_provider_ha.checkpoints.restore.surroundings import Surroundings, _with_table
 from airflow_provider_ha.checkpoints.retained.rebuilt import FoundCheckpoint
+from airflow_provider_ha.checkpoints.working.unfinished_drain import drain_directory, newest_drain
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError

@@ -14,9 +14,9 @@ import os
 from pathlib import Path
 from typing import ClassVar
 
-from airflow_provider_ha.checkpoints.directories.pins import SINKS
 from airflow_provider_ha.checkpoints.trees.files import FileGoneError, read
 from airflow_provider_ha.checkpoints.trees.links import write_aside
+from airflow_provider_ha.checkpoints.working.pins import SINKS
 from airflow_provider_ha.errors import CheckpointCorruptError, RecordCorruptError, StorageUnavailableError
 from airflow_provider_ha.records import Model, Record
 

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from itertools import groupby
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.directories.relocation import checked_by, is_relocated, relocate, relocated
 from airflow_provider_ha.checkpoints.format.layout import COMMITS, METADATA, OFFSETS
 from airflow_provider_ha.checkpoints.model import ManifestFile, Savepoint
 from airflow_provider_ha.checkpoints.pooled.judge import check
@@ -21,6 +20,7 @@ from airflow_provider_ha.checkpoints.retained.savepoint_files import write_manif
 from airflow_provider_ha.checkpoints.trees.at_once import each
 from airflow_provider_ha.checkpoints.trees.attempts import check_target, directory_attempt
 from airflow_provider_ha.checkpoints.trees.digests import digest_of
+from airflow_provider_ha.checkpoints.working.relocation import checked_by, is_relocated, relocate, relocated
 from airflow_provider_ha.errors import (
     ConfigurationError,
     ObjectExistsError,

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG
-from airflow_provider_ha.checkpoints.directories.archive import readable
-from airflow_provider_ha.checkpoints.directories.pins import SINKS, refuse_reserved
 from airflow_provider_ha.checkpoints.format.closure import closure
 from airflow_provider_ha.checkpoints.format.compactible_log import COMPACT, entry_names
 from airflow_provider_ha.checkpoints.format.layout import progress
@@ -26,6 +24,8 @@ from airflow_provider_ha.checkpoints.pooled.pool import Place, Pool, member_of
 from airflow_provider_ha.checkpoints.pooled.records import PooledFile, PooledSavepoint
 from airflow_provider_ha.checkpoints.trees.at_once import each
 from airflow_provider_ha.checkpoints.trees.object_tree import ObjectTree
+from airflow_provider_ha.checkpoints.working.batch_log import readable
+from airflow_provider_ha.checkpoints.working.pins import SINKS, refuse_reserved
 from airflow_provider_ha.clock import Clock, SystemClock
 from airflow_provider_ha.errors import (
     CheckpointCorruptError,

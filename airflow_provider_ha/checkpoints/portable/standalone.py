@@ -14,9 +14,7 @@ from pathlib import Path
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog
-from airflow_provider_ha.checkpoints.directories.archive import readable
 from airflow_provider_ha.checkpoints.directories.digest_cache import CACHE, DigestCache
-from airflow_provider_ha.checkpoints.directories.pins import refuse_reserved
 from airflow_provider_ha.checkpoints.directories.taking import Copying, Linking
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.format.releases import installed_version, release
@@ -26,6 +24,8 @@ from airflow_provider_ha.checkpoints.retained.savepoint_files import copy_cut, w
 from airflow_provider_ha.checkpoints.trees import files
 from airflow_provider_ha.checkpoints.trees.attempts import directory_attempt
 from airflow_provider_ha.checkpoints.trees.copying import shares_inode
+from airflow_provider_ha.checkpoints.working.batch_log import readable
+from airflow_provider_ha.checkpoints.working.pins import refuse_reserved
 from airflow_provider_ha.clock import Clock, SystemClock, new_id
 from airflow_provider_ha.errors import (
     CheckpointCorruptError,

@@ -8,12 +8,12 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.directories.relocation import relocate
 from airflow_provider_ha.checkpoints.format.closure import closure
 from airflow_provider_ha.checkpoints.format.content import ContentCheck
 from airflow_provider_ha.checkpoints.format.releases import release
 from airflow_provider_ha.checkpoints.format.state import StateReader
 from airflow_provider_ha.checkpoints.proof.scratch import check_space
+from airflow_provider_ha.checkpoints.working.relocation import relocate
 from airflow_provider_ha.errors import CheckpointMissingError, StorageUnavailableError
 from airflow_provider_ha.storage.durable import COPY_BUFFER, private_directories, reflink
 

@@ -12,7 +12,6 @@ from datetime import datetime, timezone
 
 from airflow_provider_ha.checkpoints.connectors.input_files import look_for
 from airflow_provider_ha.checkpoints.connectors.places import sink_log
-from airflow_provider_ha.checkpoints.directories.archive import readable
 from airflow_provider_ha.checkpoints.format.compactible_log import entry_names
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.format.metadata_log import read_offsets, read_query_id
@@ -27,6 +26,7 @@ from airflow_provider_ha.checkpoints.trees.tree import Directory
 from airflow_provider_ha.checkpoints.verification.codes import Code
 from airflow_provider_ha.checkpoints.verification.report import Report
 from airflow_provider_ha.checkpoints.verification.verify import verify
+from airflow_provider_ha.checkpoints.working.batch_log import readable
 from airflow_provider_ha.errors import (
     CheckpointError,
     CheckpointMissingError,

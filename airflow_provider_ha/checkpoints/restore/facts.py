@@ -13,16 +13,16 @@ from pathlib import Path
 
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog, local_path
 from airflow_provider_ha.checkpoints.connectors.foreach_batch import Given
-from airflow_provider_ha.checkpoints.directories.archive import readable
-from airflow_provider_ha.checkpoints.directories.carried import read_carried
-from airflow_provider_ha.checkpoints.directories.fence import resolve
-from airflow_provider_ha.checkpoints.directories.pins import sink_directory
 from airflow_provider_ha.checkpoints.format.layout import OFFSETS, batches
 from airflow_provider_ha.checkpoints.model import BatchEntry, Checkpoint, CheckpointKind, QueryCut, SinkKind
-from airflow_provider_ha.checkpoints.restore.drains import UnfinishedDrain, newest_drain, unfinished_batch
 from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.checkpoints.restore.surroundings import AskInputs, AskKafka, Surroundings, look_around
 from airflow_provider_ha.checkpoints.retained.timeline import merge
+from airflow_provider_ha.checkpoints.working.batch_log import readable
+from airflow_provider_ha.checkpoints.working.fence import resolve
+from airflow_provider_ha.checkpoints.working.pins import sink_directory
+from airflow_provider_ha.checkpoints.working.unfinished_drain import UnfinishedDrain, newest_drain, unfinished_batch
+from airflow_provider_ha.checkpoints.working.unpublished_batches import read_carried
 from airflow_provider_ha.errors import CheckpointCorruptError
 
 

@@ -23,7 +23,6 @@ from airflow_provider_ha.checkpoints.model import (
     SinkKind,
     Verdict,
 )
-from airflow_provider_ha.checkpoints.restore.drains import Drained, is_drained
 from airflow_provider_ha.checkpoints.restore.facts import QueryFacts
 from airflow_provider_ha.checkpoints.restore.judgement import Judgement, worst
 from airflow_provider_ha.checkpoints.restore.select import Chosen
@@ -35,6 +34,7 @@ from airflow_provider_ha.checkpoints.restore.sink_judgement import (
 )
 from airflow_provider_ha.checkpoints.restore.source_judgement import judge_files, judge_inputs
 from airflow_provider_ha.checkpoints.retained.timeline import following
+from airflow_provider_ha.checkpoints.working.unfinished_drain import Drained, is_drained
 
 
 def plan_restore(

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog, local_path
-from airflow_provider_ha.checkpoints.directories.archive import put_offsets, write_sources
-from airflow_provider_ha.checkpoints.directories.fork import fork
 from airflow_provider_ha.checkpoints.format.layout import METADATA, progress, queries
 from airflow_provider_ha.checkpoints.model import BatchEntry, RestorePlan
 from airflow_provider_ha.checkpoints.trees.links import write_aside
+from airflow_provider_ha.checkpoints.working.batch_log import put_offsets, write_sources
+from airflow_provider_ha.checkpoints.working.fork import fork
 from airflow_provider_ha.pointers.ownership import Owner
 
 

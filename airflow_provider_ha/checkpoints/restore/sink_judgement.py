@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from airflow_provider_ha.checkpoints.model import SinkKind, Verdict
-from airflow_provider_ha.checkpoints.restore.drains import Drained
 from airflow_provider_ha.checkpoints.restore.facts import QueryFacts
 from airflow_provider_ha.checkpoints.restore.judgement import Judgement
+from airflow_provider_ha.checkpoints.working.unfinished_drain import Drained
 
 
 # What is written there is gone with the driver.

@@ -13,9 +13,9 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from airflow_provider_ha.checkpoints.directories.adopted import remove_adopted
 from airflow_provider_ha.checkpoints.model import CheckpointPointer, Claim, RestorePlan, SavepointPointer
 from airflow_provider_ha.checkpoints.retained.retention import outlived
+from airflow_provider_ha.checkpoints.working.external_directory import remove_adopted
 from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Op, SetData
 from airflow_provider_ha.coordination.leases import active

@@ -13,12 +13,12 @@ import stat
 from collections.abc import Container, Mapping
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.directories.pins import closure_of, purged, refuse_reserved, sink_files
 from airflow_provider_ha.checkpoints.directories.taking import Copying, Take
 from airflow_provider_ha.checkpoints.model import ManifestFile, Savepoint, SavepointPointer
 from airflow_provider_ha.checkpoints.trees.digests import difference, digest_of
 from airflow_provider_ha.checkpoints.trees.files import FileGoneError, read
 from airflow_provider_ha.checkpoints.trees.links import StrPath, write_aside
+from airflow_provider_ha.checkpoints.working.pins import closure_of, purged, refuse_reserved, sink_files
 from airflow_provider_ha.errors import (
     CheckpointCorruptError,
     CheckpointMissingError,

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import local_path
-from airflow_provider_ha.checkpoints.directories.archive import read_entry
 from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, Savepoint, SavepointPointer, SinkKind
 from airflow_provider_ha.checkpoints.retained.listing import Listing, read_listing
 from airflow_provider_ha.checkpoints.retained.restorable import problems
@@ -29,6 +28,7 @@ from airflow_provider_ha.checkpoints.retained.savepoint_files import (
     write_manifest,
 )
 from airflow_provider_ha.checkpoints.trees.links import building
+from airflow_provider_ha.checkpoints.working.batch_log import read_entry
 from airflow_provider_ha.clock import Clock, SystemClock
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.leases import active

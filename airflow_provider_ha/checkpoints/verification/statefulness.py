@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from enum import Enum
 
-from airflow_provider_ha.checkpoints.directories.drain import MAXIMUM_WATERMARK
 from airflow_provider_ha.checkpoints.format.layout import STATE
 from airflow_provider_ha.checkpoints.format.metadata_log import OffsetsEntry
 from airflow_provider_ha.checkpoints.trees.files import is_directory, names
 from airflow_provider_ha.checkpoints.trees.tree import Directory
 from airflow_provider_ha.checkpoints.verification.logs import Logs
+from airflow_provider_ha.checkpoints.working.drain import MAXIMUM_WATERMARK
 
 
 # Version 3 is written with either format of the state: without ids it says nothing.

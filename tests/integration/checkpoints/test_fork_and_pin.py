@@ -8,21 +8,21 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog
-from airflow_provider_ha.checkpoints.directories.archive import (
+from airflow_provider_ha.checkpoints.format.compactible_log import CompactibleLog
+from airflow_provider_ha.checkpoints.format.layout import Progress, progress
+from airflow_provider_ha.checkpoints.format.metadata_log import read_offsets
+from airflow_provider_ha.checkpoints.restore.prepare import prepare_recovery
+from airflow_provider_ha.checkpoints.verification.verify import verify
+from airflow_provider_ha.checkpoints.working.batch_log import (
     compact_interval,
     put_offsets,
     read_entry,
     record,
     write_sources,
 )
-from airflow_provider_ha.checkpoints.directories.drain import MAXIMUM_WATERMARK, write_drain_entry
-from airflow_provider_ha.checkpoints.directories.fork import fork
-from airflow_provider_ha.checkpoints.directories.pins import pin, sink_directory
-from airflow_provider_ha.checkpoints.format.compactible_log import CompactibleLog
-from airflow_provider_ha.checkpoints.format.layout import Progress, progress
-from airflow_provider_ha.checkpoints.format.metadata_log import read_offsets
-from airflow_provider_ha.checkpoints.restore.prepare import prepare_recovery
-from airflow_provider_ha.checkpoints.verification.verify import verify
+from airflow_provider_ha.checkpoints.working.drain import MAXIMUM_WATERMARK, write_drain_entry
+from airflow_provider_ha.checkpoints.working.fork import fork
+from airflow_provider_ha.checkpoints.working.pins import pin, sink_directory
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError, ObjectExistsError
 from tests.recorded_job import QUERY, copy_live, copy_output
 

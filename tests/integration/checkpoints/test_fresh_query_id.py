@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.directories.pins import pin
 from airflow_provider_ha.checkpoints.format.metadata_log import read_query_id
 from airflow_provider_ha.checkpoints.model import QueryPlan, QuerySink, RestorePlan, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_restore
+from airflow_provider_ha.checkpoints.working.pins import pin
 from airflow_provider_ha.pointers.ownership import Owner
 from tests.recorded_job import QUERY, recorded_job
 

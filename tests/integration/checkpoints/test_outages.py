@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.connectors.foreach_batch import GivenLog
-from airflow_provider_ha.checkpoints.directories.carried import carry
-from airflow_provider_ha.checkpoints.directories.fence import fence_directory
-from airflow_provider_ha.checkpoints.directories.fork import fork
-from airflow_provider_ha.checkpoints.directories.pins import pin
 from airflow_provider_ha.checkpoints.trees import links
 from airflow_provider_ha.checkpoints.trees.copying import copy_file
+from airflow_provider_ha.checkpoints.working.fence import fence_directory
+from airflow_provider_ha.checkpoints.working.fork import fork
+from airflow_provider_ha.checkpoints.working.pins import pin
+from airflow_provider_ha.checkpoints.working.unpublished_batches import carry
 from airflow_provider_ha.driver.room import require_room
 from airflow_provider_ha.errors import ObjectExistsError, StorageUnavailableError
 from airflow_provider_ha.storage.local import LocalStore

@@ -16,12 +16,12 @@ import pytest
 
 from airflow_provider_ha.checkpoints.connectors._kafka_client import held_offsets
 from airflow_provider_ha.checkpoints.connectors.kafka_offsets import Held
-from airflow_provider_ha.checkpoints.directories.archive import readable
-from airflow_provider_ha.checkpoints.directories.pins import pin
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink, RestorePlan, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.restore.facts import QueryFacts, with_surroundings
 from airflow_provider_ha.checkpoints.restore.plan import plan_restore
 from airflow_provider_ha.checkpoints.restore.select import Chosen
+from airflow_provider_ha.checkpoints.working.batch_log import readable
+from airflow_provider_ha.checkpoints.working.pins import pin
 from airflow_provider_ha.errors import RestoreUnknownError
 from tests.checkpoint_helpers import Job
 from tests.kafka_server import PASSWORD, Kafka, broker, connector_jars

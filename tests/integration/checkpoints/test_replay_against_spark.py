@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG, FileSinkLog
-from airflow_provider_ha.checkpoints.directories.drain import write_drain_entry
-from airflow_provider_ha.checkpoints.directories.fork import fork
-from airflow_provider_ha.checkpoints.directories.pins import pin, sink_directory
 from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, RestorePlan, SinkKind, Verdict
-from airflow_provider_ha.checkpoints.restore.drains import drain_directory
 from airflow_provider_ha.checkpoints.restore.facts import LastDirectory, gather_facts
 from airflow_provider_ha.checkpoints.restore.plan import plan_restore
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_recovery, prepare_restore
 from airflow_provider_ha.checkpoints.restore.select import Chosen
+from airflow_provider_ha.checkpoints.working.drain import write_drain_entry
+from airflow_provider_ha.checkpoints.working.fork import fork
+from airflow_provider_ha.checkpoints.working.pins import pin, sink_directory
+from airflow_provider_ha.checkpoints.working.unfinished_drain import drain_directory
 from airflow_provider_ha.jobs.model import DrainedQuery
 from tests.recorded_job import (
     FILES,

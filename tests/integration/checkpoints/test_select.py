@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from airflow_provider_ha.checkpoints.directories.pins import pin
 from airflow_provider_ha.checkpoints.restore.select import Selection, select
+from airflow_provider_ha.checkpoints.working.pins import pin
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, SetData
 from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError, StorageUnavailableError

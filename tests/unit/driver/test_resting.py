@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.directories.started import StartedBefore, StartedQueries
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryPlan, QuerySink, RestorePlan, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.working.started_queries import StartedBefore, StartedQueries
 from airflow_provider_ha.driver.origin import Origin, OriginKind
 from airflow_provider_ha.driver.resting import RestingQuery, expected_queries
 from airflow_provider_ha.driver.stop_job import undrainable

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.directories.started import StartedBefore, StartedQueries
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.working.started_queries import StartedBefore, StartedQueries
 from airflow_provider_ha.driver.start_ledger import StartLedger, check_new_name
 from airflow_provider_ha.errors import ApplicationRefusedError
 

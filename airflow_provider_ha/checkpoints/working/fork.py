@@ -11,11 +11,11 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.directories.relocation import relocate
 from airflow_provider_ha.checkpoints.format.closure import closure
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.trees.copying import copy_file
 from airflow_provider_ha.checkpoints.trees.links import building, link
+from airflow_provider_ha.checkpoints.working.relocation import relocate
 from airflow_provider_ha.errors import CheckpointMissingError
 
 

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from airflow_provider_ha.checkpoints.directories.drain import MAXIMUM_WATERMARK
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.format.metadata_log import parse_offsets
 from airflow_provider_ha.checkpoints.model import BatchEntry
+from airflow_provider_ha.checkpoints.working.drain import MAXIMUM_WATERMARK
 from airflow_provider_ha.errors import CheckpointCorruptError
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.directories.pins import SINKS
+from airflow_provider_ha.checkpoints.working.pins import SINKS
 
 
 KEPT = ".restored"  # hidden: no query can have this name

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from airflow_provider_ha.checkpoints.directories.archive import readable
 from airflow_provider_ha.checkpoints.format.layout import progress, queries
 from airflow_provider_ha.checkpoints.model import BatchEntry
 from airflow_provider_ha.checkpoints.trees.files import FileGoneError, read
 from airflow_provider_ha.checkpoints.trees.links import write_aside
+from airflow_provider_ha.checkpoints.working.batch_log import readable
 from airflow_provider_ha.records import Record
 
 
