@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 from airflow_provider_ha.checkpoints.format.layout import Progress, progress
 from airflow_provider_ha.checkpoints.proof.answers import Answer, Event
 from airflow_provider_ha.checkpoints.proof.request import ProofRequest
-from airflow_provider_ha.checkpoints.working.empty_batch import plan_empty_batch
+from airflow_provider_ha.checkpoints.working.drain import plan_empty_batch
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.patches import Patches, apply_keywords

@@ -10,7 +10,7 @@ import pytest
 from airflow_provider_ha.checkpoints.format.metadata_log import read_offsets
 from airflow_provider_ha.checkpoints.proof.readings import options, readings, state_by_id
 from airflow_provider_ha.checkpoints.proof.request import Reading
-from airflow_provider_ha.checkpoints.working.empty_batch import plan_empty_batch
+from airflow_provider_ha.checkpoints.working.drain import plan_empty_batch
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError
 
 
