@@ -18,7 +18,7 @@ from airflow_provider_ha.checkpoints.model import QueryPlan, RestorePlan
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_recovery, prepare_restore
 from airflow_provider_ha.checkpoints.working.external_directory import query_id
 from airflow_provider_ha.checkpoints.working.fence import fence_directory
-from airflow_provider_ha.checkpoints.working.kept_logs import keep_sink_logs, kept_in
+from airflow_provider_ha.checkpoints.working.pins import keep_sink_logs, kept_in
 from airflow_provider_ha.checkpoints.working.started_queries import read_started, write_started
 from airflow_provider_ha.checkpoints.working.unfinished_drain import newest_drain
 from airflow_provider_ha.checkpoints.working.unpublished_batches import carry, read_carried

@@ -3,10 +3,14 @@
 Invariant: a pin is complete or not there, and it holds for each file sink the closure of the sink's log as well: a
 restore into another output directory needs it when Spark has long deleted the old entries. Links cost 2 to 5 ms, less
 than withdrawing a pointer would (spark-facts section 6), so every retained checkpoint is pinned.
+
+Invariant: what a query needs to be started, or to be cut while it lies at rest, lies in the working directory. The pin
+that it was restored from goes with the checkpoints of the job that owns it, perhaps before the script comes to it.
 """
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -15,6 +19,9 @@ from airflow_provider_ha.checkpoints.format.closure import closure
 from airflow_provider_ha.checkpoints.trees.files import FileGoneError, exists
 from airflow_provider_ha.checkpoints.trees.links import building, link
 from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError
+
+
+KEPT = ".restored"  # hidden: no query can have this name
 
 
 # Directory of the sinks' logs, beside the directories of the queries; so no query may have this name.
@@ -99,3 +106,15 @@ def purged(path: Path) -> CheckpointMissingError:
         f"{path} was purged while it was linked or copied",
         next_step="Take a newer cut; this one cannot be kept any more",
     )
+
+
+def kept_in(working: Path) -> Path | None:
+    """Return where a working directory keeps them, as a pin does; ``None`` when it keeps none."""
+    kept = working / KEPT
+    return kept if kept.is_dir() else None
+
+
+def keep_sink_logs(source: Path, working: Path) -> None:
+    """Copy the logs of the pin, savepoint or earlier copy *source* into a new working directory; none is no error."""
+    if (source / SINKS).is_dir():
+        shutil.copytree(source / SINKS, working / KEPT / SINKS)
