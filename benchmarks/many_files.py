@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.verification.verify import verify
+from airflow_provider_ha.checkpoints.verify.verify import verify
 from benchmarks.clones import cloned, lengthened
 from benchmarks.shared import median, quick, show
 

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.trees.object_tree import ObjectTree
-from airflow_provider_ha.checkpoints.verification.verify import Depth, verify
+from airflow_provider_ha.checkpoints.verify.verify import Depth, verify
 from airflow_provider_ha.storage.s3_reader import S3Reader
 from benchmarks.clones import cloned, lengthened
 from benchmarks.shared import median, quick, show

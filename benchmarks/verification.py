@@ -20,8 +20,8 @@ from itertools import cycle
 from pathlib import Path
 from random import Random
 
-from airflow_provider_ha.checkpoints.verification.crew import cores
-from airflow_provider_ha.checkpoints.verification.verify import verify
+from airflow_provider_ha.checkpoints.verify.crew import cores
+from airflow_provider_ha.checkpoints.verify.verify import verify
 from benchmarks.clones import cloned, hadoop_sums
 from benchmarks.shared import median, quick, show
 from tests import corpus
@@ -36,8 +36,8 @@ VERSIONS = corpus.BATCHES
 _PEAK = """
 import sys
 from pathlib import Path
-from airflow_provider_ha.checkpoints.verification.crew import cores
-from airflow_provider_ha.checkpoints.verification.verify import verify
+from airflow_provider_ha.checkpoints.verify.crew import cores
+from airflow_provider_ha.checkpoints.verify.verify import verify
 verify(Path(sys.argv[1]), spark_version="4.2.0")
 print(next(line.split()[1] for line in Path("/proc/self/status").open() if line.startswith("VmHWM")))
 """

@@ -19,7 +19,7 @@ from airflow_provider_ha.checkpoints.portable.export import export
 from airflow_provider_ha.checkpoints.portable.restore import restore
 from airflow_provider_ha.checkpoints.portable.standalone import Source, take
 from airflow_provider_ha.checkpoints.portable.unpack import unpack
-from airflow_provider_ha.checkpoints.verification.verify import verify
+from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.errors import ObjectExistsError
 from tests.portable_helpers import QUERY, names_in, savepoint
 

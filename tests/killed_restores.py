@@ -15,7 +15,7 @@ from pathlib import Path
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.model import QueryPlan, QuerySink, RestorePlan, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_restore
-from airflow_provider_ha.checkpoints.verification.verify import verify
+from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.checkpoints.working.external_directory import query_id
 from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint, Owner
 from tests.killed_attempts import is_killed

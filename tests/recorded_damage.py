@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.format.layout import progress
-from airflow_provider_ha.checkpoints.verification.report import Report
+from airflow_provider_ha.checkpoints.verify.report import Report
 
 
 # Returns one of the checkpoints that a release wrote: release, shape.

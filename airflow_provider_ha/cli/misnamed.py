@@ -10,8 +10,8 @@ from airflow_provider_ha.checkpoints.format.layout import COMMITS, METADATA, OFF
 from airflow_provider_ha.checkpoints.retained.savepoint_files import MANIFEST
 from airflow_provider_ha.checkpoints.trees import files
 from airflow_provider_ha.checkpoints.trees.tree import Directory
-from airflow_provider_ha.checkpoints.verification.codes import Code
-from airflow_provider_ha.checkpoints.verification.report import Report
+from airflow_provider_ha.checkpoints.verify.codes import Code
+from airflow_provider_ha.checkpoints.verify.report import Report
 from airflow_provider_ha.errors import ConfigurationError, StorageUnavailableError
 
 

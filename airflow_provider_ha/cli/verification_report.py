@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-from airflow_provider_ha.checkpoints.verification.meanings import MEANINGS
-from airflow_provider_ha.checkpoints.verification.report import BatchVerdict, Reason, Report
+from airflow_provider_ha.checkpoints.verify.meanings import MEANINGS
+from airflow_provider_ha.checkpoints.verify.report import BatchVerdict, Reason, Report
 from airflow_provider_ha.cli import console
 
 

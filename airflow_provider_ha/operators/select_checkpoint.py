@@ -14,7 +14,7 @@ from airflow_provider_ha.operators.tables import table
 
 if TYPE_CHECKING:
     from airflow_provider_ha.checkpoints.restore.select import Selection
-    from airflow_provider_ha.checkpoints.verification.verify import Depth
+    from airflow_provider_ha.checkpoints.verify.verify import Depth
 
 
 class SparkHaSelectCheckpointOperator(SparkHaBaseOperator):

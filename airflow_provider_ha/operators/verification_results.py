@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from airflow_provider_ha.checkpoints.proof.report import Proof
-    from airflow_provider_ha.checkpoints.verification.findings import Finding
-    from airflow_provider_ha.checkpoints.verification.report import Report
+    from airflow_provider_ha.checkpoints.verify.findings import Finding
+    from airflow_provider_ha.checkpoints.verify.report import Report
     from airflow_provider_ha.submit.verified_cut import VerifiedCut
 
 

@@ -120,7 +120,7 @@ class SparkHaVerifyCheckpointOperator(SparkHaBaseOperator):
 
     def _of_directory(self, depth: ProofDepth) -> dict[str, Any]:
         from airflow_provider_ha.checkpoints.connectors.places import directory_at  # noqa: PLC0415  # brings boto3
-        from airflow_provider_ha.checkpoints.verification.verify import verify  # noqa: PLC0415  # not for the parser
+        from airflow_provider_ha.checkpoints.verify.verify import verify  # noqa: PLC0415  # not for the parser
         from airflow_provider_ha.submit.prove import prove  # noqa: PLC0415  # the same
 
         named = str(self.directory)

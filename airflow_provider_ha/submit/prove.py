@@ -23,9 +23,9 @@ from airflow_provider_ha.checkpoints.proof.report import Outcome, Proof, Step
 from airflow_provider_ha.checkpoints.proof.request import Application, ProofRequest
 from airflow_provider_ha.checkpoints.proof.scratch import scratch
 from airflow_provider_ha.checkpoints.trees.tree import Directory
-from airflow_provider_ha.checkpoints.verification.codes import Code
-from airflow_provider_ha.checkpoints.verification.report import Report
-from airflow_provider_ha.checkpoints.verification.verify import verify
+from airflow_provider_ha.checkpoints.verify.codes import Code
+from airflow_provider_ha.checkpoints.verify.report import Report
+from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError
 from airflow_provider_ha.submit.proof_child import Child, run_child
 

@@ -11,8 +11,8 @@ from typing import Literal
 
 from airflow_provider_ha.checkpoints.proof.report import Proof
 from airflow_provider_ha.checkpoints.restore.select import Chosen, select
-from airflow_provider_ha.checkpoints.verification.report import Report
-from airflow_provider_ha.checkpoints.verification.verify import Depth, verify
+from airflow_provider_ha.checkpoints.verify.report import Report
+from airflow_provider_ha.checkpoints.verify.verify import Depth, verify
 from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.submit.cut_proof import ProofOptions, fetch, proof_place, prove_cut
 from airflow_provider_ha.submit.held import held

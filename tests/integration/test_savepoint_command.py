@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from airflow_provider_ha.checkpoints.verification.verify import verify
+from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.cli.app import app
 from airflow_provider_ha.cli.session import Target
 from airflow_provider_ha.clock import SystemClock

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.proof.report import Outcome, Proof, Step
-from airflow_provider_ha.checkpoints.verification.codes import Code
-from airflow_provider_ha.checkpoints.verification.report import BatchVerdict, Reason, Report
+from airflow_provider_ha.checkpoints.verify.codes import Code
+from airflow_provider_ha.checkpoints.verify.report import BatchVerdict, Reason, Report
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.drills import DrillVerdict
 from airflow_provider_ha.submit.drill_verdict import Limits, decide

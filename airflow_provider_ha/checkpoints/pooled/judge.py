@@ -5,9 +5,9 @@ from __future__ import annotations
 from airflow_provider_ha.checkpoints.pooled.pool import Pool
 from airflow_provider_ha.checkpoints.pooled.records import PooledSavepoint
 from airflow_provider_ha.checkpoints.trees.tree import Directory
-from airflow_provider_ha.checkpoints.verification.codes import Code
-from airflow_provider_ha.checkpoints.verification.report import Report
-from airflow_provider_ha.checkpoints.verification.verify import Depth, verify
+from airflow_provider_ha.checkpoints.verify.codes import Code
+from airflow_provider_ha.checkpoints.verify.report import Report
+from airflow_provider_ha.checkpoints.verify.verify import Depth, verify
 from airflow_provider_ha.errors import CheckpointCorruptError, StorageUnavailableError
 from airflow_provider_ha.storage.reading import Listed
 

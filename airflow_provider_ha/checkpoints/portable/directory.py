@@ -23,8 +23,8 @@ from airflow_provider_ha.checkpoints.retained.savepoint_files import (
     parse_manifest,
 )
 from airflow_provider_ha.checkpoints.trees.attempts import storage_errors
-from airflow_provider_ha.checkpoints.verification.report import Report
-from airflow_provider_ha.checkpoints.verification.verify import Depth, verify
+from airflow_provider_ha.checkpoints.verify.report import Report
+from airflow_provider_ha.checkpoints.verify.verify import Depth, verify
 from airflow_provider_ha.errors import CheckpointCorruptError, StorageUnavailableError
 
 

@@ -13,7 +13,7 @@ from airflow_provider_ha.checkpoints.proof.answers import Answer, Event, SparkEr
 from airflow_provider_ha.checkpoints.proof.refusals import is_refusal, told
 from airflow_provider_ha.checkpoints.proof.report import LoadedState, Outcome, StartedQuery, Step
 from airflow_provider_ha.checkpoints.proof.request import ProofRequest, Reading
-from airflow_provider_ha.checkpoints.verification.findings import Code, Finding
+from airflow_provider_ha.checkpoints.verify.findings import Code, Finding
 
 
 NO_APPLICATION = "no application was named"

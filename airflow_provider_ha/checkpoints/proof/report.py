@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_ha.checkpoints.proof.request import Reading
-from airflow_provider_ha.checkpoints.verification.findings import Finding
-from airflow_provider_ha.checkpoints.verification.report import BatchVerdict, Report
+from airflow_provider_ha.checkpoints.verify.findings import Finding
+from airflow_provider_ha.checkpoints.verify.report import BatchVerdict, Report
 
 
 class Outcome(str, Enum):

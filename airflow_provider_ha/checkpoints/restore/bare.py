@@ -23,9 +23,9 @@ from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.checkpoints.restore.surroundings import AskKafka, look_around
 from airflow_provider_ha.checkpoints.trees.files import names, read
 from airflow_provider_ha.checkpoints.trees.tree import Directory
-from airflow_provider_ha.checkpoints.verification.codes import Code
-from airflow_provider_ha.checkpoints.verification.report import Report
-from airflow_provider_ha.checkpoints.verification.verify import verify
+from airflow_provider_ha.checkpoints.verify.codes import Code
+from airflow_provider_ha.checkpoints.verify.report import Report
+from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.checkpoints.working.batch_log import readable
 from airflow_provider_ha.errors import (
     CheckpointError,

@@ -25,7 +25,7 @@ from airflow_provider_ha.checkpoints.retained.restorable import Verify, damage, 
 from airflow_provider_ha.checkpoints.retained.savepoint_files import check_files
 from airflow_provider_ha.checkpoints.retained.savepoints import SavepointStore
 from airflow_provider_ha.checkpoints.retained.store import CheckpointStore
-from airflow_provider_ha.checkpoints.verification.verify import Depth
+from airflow_provider_ha.checkpoints.verify.verify import Depth
 from airflow_provider_ha.errors import (
     CheckpointCorruptError,
     CheckpointMissingError,

@@ -12,9 +12,9 @@ from typing import Protocol
 
 from airflow_provider_ha.checkpoints.model import Savepoint
 from airflow_provider_ha.checkpoints.retained.savepoint_files import check_files
-from airflow_provider_ha.checkpoints.verification.findings import Code, Finding
-from airflow_provider_ha.checkpoints.verification.report import BatchVerdict
-from airflow_provider_ha.checkpoints.verification.verify import Depth, verify
+from airflow_provider_ha.checkpoints.verify.findings import Code, Finding
+from airflow_provider_ha.checkpoints.verify.report import BatchVerdict
+from airflow_provider_ha.checkpoints.verify.verify import Depth, verify
 from airflow_provider_ha.errors import CheckpointCorruptError, StorageUnavailableError
 
 

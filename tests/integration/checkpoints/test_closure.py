@@ -14,7 +14,7 @@ from airflow_provider_ha.checkpoints.format.content import ContentCheck
 from airflow_provider_ha.checkpoints.format.layout import batches, progress, queries
 from airflow_provider_ha.checkpoints.format.releases import release
 from airflow_provider_ha.checkpoints.format.state import StateReader
-from airflow_provider_ha.checkpoints.verification.verify import verify
+from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError
 from tests.corpus import checkpoint_copy, corpus
 from tests.damage import ALL, STATEFUL, halve, newest_sst, remove

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.verification.codes import Code
-from airflow_provider_ha.checkpoints.verification.verify import verify
+from airflow_provider_ha.checkpoints.verify.codes import Code
+from airflow_provider_ha.checkpoints.verify.verify import verify
 from tests.corpus import checkpoint_copy
 from tests.damage import DAMAGES
 from tests.integration.checkpoints.test_verify_sink import CASES

@@ -12,7 +12,7 @@ from airflow_provider_ha.checkpoints.format.compactible_log import CompactibleLo
 from airflow_provider_ha.checkpoints.format.layout import Progress, progress
 from airflow_provider_ha.checkpoints.format.metadata_log import read_offsets
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_recovery
-from airflow_provider_ha.checkpoints.verification.verify import verify
+from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.checkpoints.working.batch_log import (
     compact_interval,
     put_offsets,

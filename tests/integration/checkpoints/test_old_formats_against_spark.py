@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.verification.verify import verify
+from airflow_provider_ha.checkpoints.verify.verify import verify
 from tests.corpus import NEXT_FILE, write_input
 from tests.old_formats import BATCHES, RELEASES, damages_of, write_checkpoint
 from tests.releases.damages import NothingToDamageError

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_ha.checkpoints.model import QueryPlan, QuerySink, RestorePlan, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_restore
-from airflow_provider_ha.checkpoints.verification.verify import verify
+from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.checkpoints.working.pins import pin
 from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint, Owner
 from tests import killed_restores

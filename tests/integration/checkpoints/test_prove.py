@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 
 from airflow_provider_ha.checkpoints.proof.closure_copy import copy_closure
 from airflow_provider_ha.checkpoints.proof.report import Outcome, Proof
-from airflow_provider_ha.checkpoints.verification.codes import Code
-from airflow_provider_ha.checkpoints.verification.verify import verify
+from airflow_provider_ha.checkpoints.verify.codes import Code
+from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.cli.app import app
 from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError
 from airflow_provider_ha.submit.proof_child import PROGRAM

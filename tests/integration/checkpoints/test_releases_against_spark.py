@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.format.layout import batches
-from airflow_provider_ha.checkpoints.verification.report import Report
-from airflow_provider_ha.checkpoints.verification.verify import verify
+from airflow_provider_ha.checkpoints.verify.report import Report
+from airflow_provider_ha.checkpoints.verify.verify import verify
 from tests.releases.corpus import judge, place_of, recorded, shapes_of
 from tests.releases.damages import DAMAGES, NothingToDamageError, ReleaseDamage
 from tests.releases.installed import BY_VERSION, SPARKS, Spark

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.format.layout import batches
-from airflow_provider_ha.checkpoints.verification.verify import verify
+from airflow_provider_ha.checkpoints.verify.verify import verify
 from tests.releases.fixtures import fixtures
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_provider_ha.checkpoints.format.closure import closure
 from airflow_provider_ha.checkpoints.format.layout import batches
-from airflow_provider_ha.checkpoints.verification.verify import verify
+from airflow_provider_ha.checkpoints.verify.verify import verify
 from tests.releases.damages import DAMAGES
 from tests.releases.installed import BY_VERSION, SPARKS
 from tests.releases.samples import samples, unpack

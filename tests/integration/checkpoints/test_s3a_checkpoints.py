@@ -13,8 +13,8 @@ import pytest
 from airflow_provider_ha.checkpoints.pooled.pool import Place, Pool
 from airflow_provider_ha.checkpoints.pooled.restore import restore
 from airflow_provider_ha.checkpoints.pooled.take import PooledSource, take
-from airflow_provider_ha.checkpoints.verification.report import Report
-from airflow_provider_ha.checkpoints.verification.verify import verify
+from airflow_provider_ha.checkpoints.verify.report import Report
+from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.integration.test_storage_s3a import APPS, ROWS_PER_BATCH, running, write_conf
 from tests.s3_checkpoints import tree

@@ -20,7 +20,7 @@ from airflow_provider_ha.checkpoints.portable.directory import read_savepoint
 from airflow_provider_ha.checkpoints.portable.export import export
 from airflow_provider_ha.checkpoints.portable.standalone import Source
 from airflow_provider_ha.checkpoints.portable.standalone import take as take_directory
-from airflow_provider_ha.checkpoints.verification.verify import verify
+from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.errors import CheckpointCorruptError, ObjectExistsError, StorageUnavailableError
 from tests.integration.checkpoints.test_savepoint_s3 import ME, NOW, call, members, open_pool
 from tests.portable_helpers import QUERY, archive, checkpoint, member, members_of, names_in, savepoint

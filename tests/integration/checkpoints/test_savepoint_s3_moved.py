@@ -12,7 +12,7 @@ import pytest
 from airflow_provider_ha.checkpoints.pooled.pool import Place
 from airflow_provider_ha.checkpoints.pooled.restore import fetch, restore
 from airflow_provider_ha.checkpoints.pooled.take import PooledSource, take
-from airflow_provider_ha.checkpoints.verification.verify import verify
+from airflow_provider_ha.checkpoints.verify.verify import verify
 from tests import tws_job
 from tests.integration.checkpoints.test_savepoint_s3 import ME, open_pool
 from tests.s3_checkpoints import put_directory, tree

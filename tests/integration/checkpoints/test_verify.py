@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.verification.verify import verify
+from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.errors import ConfigurationError
 from tests.corpus import checkpoint_copy
 from tests.damage import (

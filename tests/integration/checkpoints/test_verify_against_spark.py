@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.verification.verify import verify
+from airflow_provider_ha.checkpoints.verify.verify import verify
 from tests.corpus import checkpoint_copy
 from tests.damage import DAMAGES, Damage
 from tests.spark_judge import judge

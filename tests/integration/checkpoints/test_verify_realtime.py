@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.format.layout import batches
-from airflow_provider_ha.checkpoints.verification.verify import verify
+from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.kafka_server import Kafka, broker, connector_jars
 

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG
 from airflow_provider_ha.checkpoints.trees.files import FileGoneError, NotAFileError, UnreadableError
 from airflow_provider_ha.checkpoints.trees.object_tree import BLOCK
-from airflow_provider_ha.checkpoints.verification.report import Report
-from airflow_provider_ha.checkpoints.verification.verify import verify
+from airflow_provider_ha.checkpoints.verify.report import Report
+from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.cli.app import app
 from tests.corpus import checkpoint_copy
 from tests.damage import DAMAGES, Damage

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.format.layout import batches, progress
-from airflow_provider_ha.checkpoints.verification.verify import verify
+from airflow_provider_ha.checkpoints.verify.verify import verify
 from tests.damage import Damage
 from tests.sink_corpus import LOG, judge, sink_copy
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.verification.verify import verify
+from airflow_provider_ha.checkpoints.verify.verify import verify
 from tests.async_judge import judge
 from tests.corpus import ROWS_PER_FILE, checkpoint_copy
 from tests.damage import remove

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.proof.report import Outcome, Proof, Step
-from airflow_provider_ha.checkpoints.verification.codes import Code
-from airflow_provider_ha.checkpoints.verification.findings import Finding
-from airflow_provider_ha.checkpoints.verification.report import BatchVerdict, Report
+from airflow_provider_ha.checkpoints.verify.codes import Code
+from airflow_provider_ha.checkpoints.verify.findings import Finding
+from airflow_provider_ha.checkpoints.verify.report import BatchVerdict, Report
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.operators.durations import seconds_of
 from airflow_provider_ha.operators.verification_results import SHOWN_FINDINGS, of_directory, why

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.format.codecs import decode
-from airflow_provider_ha.checkpoints.verification.verify import Depth, verify
+from airflow_provider_ha.checkpoints.verify.verify import Depth, verify
 from tests.damage import remove
 from tests.old_formats import BATCHES, RELEASES, damages_of, partition_of, write_checkpoint
 from tests.releases.damages import NothingToDamageError

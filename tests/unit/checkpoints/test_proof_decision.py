@@ -11,8 +11,8 @@ from airflow_provider_ha.checkpoints.proof.decision import Decision, decide
 from airflow_provider_ha.checkpoints.proof.refusals import is_refusal, told
 from airflow_provider_ha.checkpoints.proof.report import Outcome, Proof, Step, sentences
 from airflow_provider_ha.checkpoints.proof.request import Application, ProofRequest, Reading
-from airflow_provider_ha.checkpoints.verification.codes import Code
-from airflow_provider_ha.checkpoints.verification.report import BatchVerdict, Reason, Report
+from airflow_provider_ha.checkpoints.verify.codes import Code
+from airflow_provider_ha.checkpoints.verify.report import BatchVerdict, Reason, Report
 
 
 LEFT = Reading(operator=0, store="left-keyToNumValues", partitions=2)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.retained.restorable import damage
-from airflow_provider_ha.checkpoints.verification.findings import Code, Finding
-from airflow_provider_ha.checkpoints.verification.report import BatchVerdict, Reason, Report
+from airflow_provider_ha.checkpoints.verify.findings import Code, Finding
+from airflow_provider_ha.checkpoints.verify.report import BatchVerdict, Reason, Report
 from airflow_provider_ha.errors import StorageUnavailableError
 
 

@@ -21,8 +21,8 @@ from airflow_provider_ha.checkpoints.format.releases import release
 from airflow_provider_ha.checkpoints.format.sst import TableDataError
 from airflow_provider_ha.checkpoints.format.store_files import Kind, StateFile
 from airflow_provider_ha.checkpoints.trees.files import FileGoneError
-from airflow_provider_ha.checkpoints.verification import crew
-from airflow_provider_ha.checkpoints.verification.verify import verify
+from airflow_provider_ha.checkpoints.verify import crew
+from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.errors import CheckpointCorruptError, StorageUnavailableError
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.corpus import checkpoint_copy
@@ -36,7 +36,7 @@ _OWNER = """
 import sys, time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import active_children, get_context
-from airflow_provider_ha.checkpoints.verification import crew
+from airflow_provider_ha.checkpoints.verify import crew
 if __name__ == "__main__":
     pool = ProcessPoolExecutor(2, mp_context=get_context("spawn"), initializer=crew._begin)
     list(pool.map(abs, range(2)))

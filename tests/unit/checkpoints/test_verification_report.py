@@ -7,9 +7,9 @@ import io
 import pytest
 from rich.console import Console
 
-from airflow_provider_ha.checkpoints.verification.codes import Code
-from airflow_provider_ha.checkpoints.verification.findings import Finding
-from airflow_provider_ha.checkpoints.verification.report import BatchVerdict, Findings, Reason, Report
+from airflow_provider_ha.checkpoints.verify.codes import Code
+from airflow_provider_ha.checkpoints.verify.findings import Finding
+from airflow_provider_ha.checkpoints.verify.report import BatchVerdict, Findings, Reason, Report
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.verification_report import batch_rows, print_report
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.verification.verify import verify
+from airflow_provider_ha.checkpoints.verify.verify import verify
 from tests.recorded_damage import Recorded, newest, rewrite, told, without
 from tests.releases.samples import unpack
 

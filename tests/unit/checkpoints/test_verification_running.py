@@ -11,10 +11,10 @@ from airflow_provider_ha.checkpoints.format.layout import OFFSETS
 from airflow_provider_ha.checkpoints.format.metadata_log import read_offsets
 from airflow_provider_ha.checkpoints.trees.files import read_text
 from airflow_provider_ha.checkpoints.trees.tree import Directory
-from airflow_provider_ha.checkpoints.verification.codes import Code
-from airflow_provider_ha.checkpoints.verification.logs import read_log
-from airflow_provider_ha.checkpoints.verification.report import Report
-from airflow_provider_ha.checkpoints.verification.verify import settled
+from airflow_provider_ha.checkpoints.verify.codes import Code
+from airflow_provider_ha.checkpoints.verify.logs import read_log
+from airflow_provider_ha.checkpoints.verify.report import Report
+from airflow_provider_ha.checkpoints.verify.verify import settled
 from tests.unit.checkpoints.test_verification_sparse import write_log
 
 

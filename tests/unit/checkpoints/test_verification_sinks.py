@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG
-from airflow_provider_ha.checkpoints.verification.findings import Finding
-from airflow_provider_ha.checkpoints.verification.report import Report
-from airflow_provider_ha.checkpoints.verification.verify import verify
+from airflow_provider_ha.checkpoints.verify.findings import Finding
+from airflow_provider_ha.checkpoints.verify.report import Report
+from airflow_provider_ha.checkpoints.verify.verify import verify
 from tests.unit.checkpoints.test_verification_sparse import write_log
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from airflow_provider_ha.checkpoints.format.closure import closure
 from airflow_provider_ha.checkpoints.format.log_entries import LogEntries
-from airflow_provider_ha.checkpoints.verification.report import Report
-from airflow_provider_ha.checkpoints.verification.verify import verify
+from airflow_provider_ha.checkpoints.verify.report import Report
+from airflow_provider_ha.checkpoints.verify.verify import verify
 
 
 def write_log(directory: Path, *, offsets: list[int], commits: list[int], version: int = 1) -> Path:

@@ -17,11 +17,11 @@ from airflow_provider_ha.checkpoints.format.state import Need, StateReader
 from airflow_provider_ha.checkpoints.format.store_files import Chain
 from airflow_provider_ha.checkpoints.trees import files
 from airflow_provider_ha.checkpoints.trees.tree import Directory
-from airflow_provider_ha.checkpoints.verification.codes import Code
-from airflow_provider_ha.checkpoints.verification.findings import Finding
-from airflow_provider_ha.checkpoints.verification.logs import Logs
-from airflow_provider_ha.checkpoints.verification.report import Findings, Reason
-from airflow_provider_ha.checkpoints.verification.statefulness import Statefulness, has_state_directory
+from airflow_provider_ha.checkpoints.verify.codes import Code
+from airflow_provider_ha.checkpoints.verify.findings import Finding
+from airflow_provider_ha.checkpoints.verify.logs import Logs
+from airflow_provider_ha.checkpoints.verify.report import Findings, Reason
+from airflow_provider_ha.checkpoints.verify.statefulness import Statefulness, has_state_directory
 from airflow_provider_ha.errors import CheckpointCorruptError
 
 

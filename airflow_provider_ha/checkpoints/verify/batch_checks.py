@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from airflow_provider_ha.checkpoints.format.layout import OFFSETS
-from airflow_provider_ha.checkpoints.verification.codes import Code
-from airflow_provider_ha.checkpoints.verification.conf_checks import conf_lacks
-from airflow_provider_ha.checkpoints.verification.operator_checks import naming_operators, operators_lack
-from airflow_provider_ha.checkpoints.verification.removals import removals
-from airflow_provider_ha.checkpoints.verification.report import BatchVerdict, Reason
-from airflow_provider_ha.checkpoints.verification.source_checks import source_lacks
-from airflow_provider_ha.checkpoints.verification.sparse import Tracking, previous, tracking
-from airflow_provider_ha.checkpoints.verification.state_checks import state_directory_lacks, state_lacks
-from airflow_provider_ha.checkpoints.verification.subject import Subject
+from airflow_provider_ha.checkpoints.verify.codes import Code
+from airflow_provider_ha.checkpoints.verify.conf_checks import conf_lacks
+from airflow_provider_ha.checkpoints.verify.operator_checks import naming_operators, operators_lack
+from airflow_provider_ha.checkpoints.verify.removals import removals
+from airflow_provider_ha.checkpoints.verify.report import BatchVerdict, Reason
+from airflow_provider_ha.checkpoints.verify.source_checks import source_lacks
+from airflow_provider_ha.checkpoints.verify.sparse import Tracking, previous, tracking
+from airflow_provider_ha.checkpoints.verify.state_checks import state_directory_lacks, state_lacks
+from airflow_provider_ha.checkpoints.verify.subject import Subject
 
 
 def judge_batches(subject: Subject, *, startable: bool) -> tuple[BatchVerdict, ...]:

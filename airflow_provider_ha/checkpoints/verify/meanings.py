@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from airflow_provider_ha.checkpoints.verification.codes import Code
+from airflow_provider_ha.checkpoints.verify.codes import Code
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,11 @@ from pathlib import Path
 
 from airflow_provider_ha.checkpoints.format.layout import STATE, numbers
 from airflow_provider_ha.checkpoints.trees.files import names
-from airflow_provider_ha.checkpoints.verification.codes import Code
-from airflow_provider_ha.checkpoints.verification.findings import Finding
-from airflow_provider_ha.checkpoints.verification.report import Findings, Reason
-from airflow_provider_ha.checkpoints.verification.statefulness import Statefulness, has_state_directory
-from airflow_provider_ha.checkpoints.verification.subject import Subject
+from airflow_provider_ha.checkpoints.verify.codes import Code
+from airflow_provider_ha.checkpoints.verify.findings import Finding
+from airflow_provider_ha.checkpoints.verify.report import Findings, Reason
+from airflow_provider_ha.checkpoints.verify.statefulness import Statefulness, has_state_directory
+from airflow_provider_ha.checkpoints.verify.subject import Subject
 
 
 _GONE = "it is not there, and the logs do not tell whether the query keeps state"

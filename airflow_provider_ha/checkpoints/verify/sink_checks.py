@@ -15,13 +15,13 @@ from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.format.metadata_log import CommitsEntry
 from airflow_provider_ha.checkpoints.trees import files
 from airflow_provider_ha.checkpoints.trees.tree import Directory
-from airflow_provider_ha.checkpoints.verification.codes import Code
-from airflow_provider_ha.checkpoints.verification.findings import Finding
-from airflow_provider_ha.checkpoints.verification.report import Findings, SinkState
-from airflow_provider_ha.checkpoints.verification.sink_log_checks import check_sink_log
-from airflow_provider_ha.checkpoints.verification.state_checks import state_lacks
-from airflow_provider_ha.checkpoints.verification.statefulness import Statefulness
-from airflow_provider_ha.checkpoints.verification.subject import Subject
+from airflow_provider_ha.checkpoints.verify.codes import Code
+from airflow_provider_ha.checkpoints.verify.findings import Finding
+from airflow_provider_ha.checkpoints.verify.report import Findings, SinkState
+from airflow_provider_ha.checkpoints.verify.sink_log_checks import check_sink_log
+from airflow_provider_ha.checkpoints.verify.state_checks import state_lacks
+from airflow_provider_ha.checkpoints.verify.statefulness import Statefulness
+from airflow_provider_ha.checkpoints.verify.subject import Subject
 from airflow_provider_ha.errors import StorageUnavailableError
 
 

@@ -15,10 +15,10 @@ from airflow_provider_ha.checkpoints.format.compactible_log import COMPACT, Comp
 from airflow_provider_ha.checkpoints.format.metadata_log import OffsetsEntry
 from airflow_provider_ha.checkpoints.trees import files
 from airflow_provider_ha.checkpoints.trees.tree import Directory
-from airflow_provider_ha.checkpoints.verification.codes import Code
-from airflow_provider_ha.checkpoints.verification.findings import Finding
-from airflow_provider_ha.checkpoints.verification.report import Findings, Reason
-from airflow_provider_ha.checkpoints.verification.source_entries import SourceEntries
+from airflow_provider_ha.checkpoints.verify.codes import Code
+from airflow_provider_ha.checkpoints.verify.findings import Finding
+from airflow_provider_ha.checkpoints.verify.report import Findings, Reason
+from airflow_provider_ha.checkpoints.verify.source_entries import SourceEntries
 from airflow_provider_ha.errors import CheckpointCorruptError
 
 

@@ -16,10 +16,10 @@ from functools import partial
 
 from airflow_provider_ha.checkpoints.format import hdfs_state, rocksdb
 from airflow_provider_ha.checkpoints.format.store_files import Kind, StateFile, Store
-from airflow_provider_ha.checkpoints.verification.codes import Code
-from airflow_provider_ha.checkpoints.verification.findings import Finding
-from airflow_provider_ha.checkpoints.verification.report import Findings
-from airflow_provider_ha.checkpoints.verification.subject import Subject
+from airflow_provider_ha.checkpoints.verify.codes import Code
+from airflow_provider_ha.checkpoints.verify.findings import Finding
+from airflow_provider_ha.checkpoints.verify.report import Findings
+from airflow_provider_ha.checkpoints.verify.subject import Subject
 from airflow_provider_ha.errors import CheckpointCorruptError
 
 

@@ -16,7 +16,7 @@ from airflow_provider_ha.checkpoints.format.layout import STATE
 from airflow_provider_ha.checkpoints.format.metadata_log import OffsetsEntry
 from airflow_provider_ha.checkpoints.trees.files import is_directory, names
 from airflow_provider_ha.checkpoints.trees.tree import Directory
-from airflow_provider_ha.checkpoints.verification.logs import Logs
+from airflow_provider_ha.checkpoints.verify.logs import Logs
 from airflow_provider_ha.checkpoints.working.drain import MAXIMUM_WATERMARK
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from airflow_provider_ha.checkpoints.format.releases import Release
 from airflow_provider_ha.checkpoints.format.state import StateReader
 from airflow_provider_ha.checkpoints.trees.tree import Directory
-from airflow_provider_ha.checkpoints.verification.logs import Logs
-from airflow_provider_ha.checkpoints.verification.source_entries import SourceEntries
-from airflow_provider_ha.checkpoints.verification.statefulness import Statefulness
+from airflow_provider_ha.checkpoints.verify.logs import Logs
+from airflow_provider_ha.checkpoints.verify.source_entries import SourceEntries
+from airflow_provider_ha.checkpoints.verify.statefulness import Statefulness
 
 
 @dataclass(frozen=True, slots=True)

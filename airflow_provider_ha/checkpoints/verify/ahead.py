@@ -17,7 +17,7 @@ from airflow_provider_ha.checkpoints.format.state import Need, StateReader
 from airflow_provider_ha.checkpoints.format.store_files import StateFile
 from airflow_provider_ha.checkpoints.trees import files
 from airflow_provider_ha.checkpoints.trees.tree import Directory
-from airflow_provider_ha.checkpoints.verification.logs import Logs
+from airflow_provider_ha.checkpoints.verify.logs import Logs
 from airflow_provider_ha.errors import CheckpointCorruptError, StorageUnavailableError
 
 

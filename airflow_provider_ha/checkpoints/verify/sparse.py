@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import Enum
 
-from airflow_provider_ha.checkpoints.verification.logs import Logs
-from airflow_provider_ha.checkpoints.verification.statefulness import Statefulness
+from airflow_provider_ha.checkpoints.verify.logs import Logs
+from airflow_provider_ha.checkpoints.verify.statefulness import Statefulness
 
 
 class Tracking(Enum):

@@ -17,10 +17,10 @@ from airflow_provider_ha.checkpoints.format.closure import source_log
 from airflow_provider_ha.checkpoints.format.layout import COMMITS, OFFSETS
 from airflow_provider_ha.checkpoints.trees import files
 from airflow_provider_ha.checkpoints.trees.tree import Directory
-from airflow_provider_ha.checkpoints.verification.codes import Code
-from airflow_provider_ha.checkpoints.verification.findings import Finding
-from airflow_provider_ha.checkpoints.verification.report import Findings
-from airflow_provider_ha.checkpoints.verification.subject import Subject
+from airflow_provider_ha.checkpoints.verify.codes import Code
+from airflow_provider_ha.checkpoints.verify.findings import Finding
+from airflow_provider_ha.checkpoints.verify.report import Findings
+from airflow_provider_ha.checkpoints.verify.subject import Subject
 
 
 _HIDDEN = re.compile(r"\.(0|[1-9][0-9]*)(\.compact)?\.crc")

@@ -12,14 +12,14 @@ from airflow_provider_ha.checkpoints.format.pinned_conf import SHUFFLE_PARTITION
 from airflow_provider_ha.checkpoints.format.releases import Release
 from airflow_provider_ha.checkpoints.trees.files import names
 from airflow_provider_ha.checkpoints.trees.tree import Directory
-from airflow_provider_ha.checkpoints.verification.codes import Code
-from airflow_provider_ha.checkpoints.verification.conf_checks import check_conf
-from airflow_provider_ha.checkpoints.verification.findings import Finding
-from airflow_provider_ha.checkpoints.verification.logs import Logs
-from airflow_provider_ha.checkpoints.verification.report import Findings
-from airflow_provider_ha.checkpoints.verification.sparse import Tracking, left_out, previous, ranges_text, tracking
-from airflow_provider_ha.checkpoints.verification.statefulness import Statefulness
-from airflow_provider_ha.checkpoints.verification.subject import Subject
+from airflow_provider_ha.checkpoints.verify.codes import Code
+from airflow_provider_ha.checkpoints.verify.conf_checks import check_conf
+from airflow_provider_ha.checkpoints.verify.findings import Finding
+from airflow_provider_ha.checkpoints.verify.logs import Logs
+from airflow_provider_ha.checkpoints.verify.report import Findings
+from airflow_provider_ha.checkpoints.verify.sparse import Tracking, left_out, previous, ranges_text, tracking
+from airflow_provider_ha.checkpoints.verify.statefulness import Statefulness
+from airflow_provider_ha.checkpoints.verify.subject import Subject
 
 
 _OFFSETS_ENTRY = "a version line, the metadata of the batch, and one JSON offset per source, as Spark wrote them"

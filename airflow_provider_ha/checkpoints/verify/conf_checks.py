@@ -12,11 +12,11 @@ from airflow_provider_ha.checkpoints.format.layout import OFFSETS
 from airflow_provider_ha.checkpoints.format.metadata_log import OffsetsEntry
 from airflow_provider_ha.checkpoints.format.pinned_conf import CODEC, PROVIDER, conf_refusals, is_codec, time_refusals
 from airflow_provider_ha.checkpoints.format.rocksdb import changelogs_used
-from airflow_provider_ha.checkpoints.verification.codes import Code
-from airflow_provider_ha.checkpoints.verification.findings import Finding
-from airflow_provider_ha.checkpoints.verification.report import Findings, Reason
-from airflow_provider_ha.checkpoints.verification.statefulness import Statefulness
-from airflow_provider_ha.checkpoints.verification.subject import Subject
+from airflow_provider_ha.checkpoints.verify.codes import Code
+from airflow_provider_ha.checkpoints.verify.findings import Finding
+from airflow_provider_ha.checkpoints.verify.report import Findings, Reason
+from airflow_provider_ha.checkpoints.verify.statefulness import Statefulness
+from airflow_provider_ha.checkpoints.verify.subject import Subject
 
 
 _EXPECTED = "the conf of the query as Spark pinned it"

@@ -13,10 +13,10 @@ from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG, local_
 from airflow_provider_ha.checkpoints.format.compactible_log import COMPACT, CompactibleLog
 from airflow_provider_ha.checkpoints.trees import files
 from airflow_provider_ha.checkpoints.trees.tree import Directory
-from airflow_provider_ha.checkpoints.verification.codes import Code
-from airflow_provider_ha.checkpoints.verification.findings import Finding
-from airflow_provider_ha.checkpoints.verification.report import Findings
-from airflow_provider_ha.checkpoints.verification.source_entries import check_hidden_sum
+from airflow_provider_ha.checkpoints.verify.codes import Code
+from airflow_provider_ha.checkpoints.verify.findings import Finding
+from airflow_provider_ha.checkpoints.verify.report import Findings
+from airflow_provider_ha.checkpoints.verify.source_entries import check_hidden_sum
 from airflow_provider_ha.errors import CheckpointCorruptError, ConfigurationError
 
 

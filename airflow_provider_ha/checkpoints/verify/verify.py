@@ -27,7 +27,7 @@ from airflow_provider_ha.checkpoints.format.releases import Release, release
 from airflow_provider_ha.checkpoints.format.state import StateReader
 from airflow_provider_ha.checkpoints.trees import files
 from airflow_provider_ha.checkpoints.trees.tree import Directory
-from airflow_provider_ha.checkpoints.verification.ahead import (
+from airflow_provider_ha.checkpoints.verify.ahead import (
     Tell,
     expect_logs,
     expect_sources,
@@ -35,26 +35,26 @@ from airflow_provider_ha.checkpoints.verification.ahead import (
     look_into_state,
     stores_of,
 )
-from airflow_provider_ha.checkpoints.verification.batch_checks import judge_batches
-from airflow_provider_ha.checkpoints.verification.codes import Code
-from airflow_provider_ha.checkpoints.verification.crew import helped
-from airflow_provider_ha.checkpoints.verification.findings import Finding
-from airflow_provider_ha.checkpoints.verification.leftover_checks import check_leftovers
-from airflow_provider_ha.checkpoints.verification.log_checks import check_logs
-from airflow_provider_ha.checkpoints.verification.logs import read_logs
-from airflow_provider_ha.checkpoints.verification.operator_checks import check_operators
-from airflow_provider_ha.checkpoints.verification.removals import check_removals
-from airflow_provider_ha.checkpoints.verification.report import Findings, Report, SinkState
-from airflow_provider_ha.checkpoints.verification.sink_checks import check_sink
-from airflow_provider_ha.checkpoints.verification.source_checks import check_sources
-from airflow_provider_ha.checkpoints.verification.stale_checks import check_stale
-from airflow_provider_ha.checkpoints.verification.state_checks import (
+from airflow_provider_ha.checkpoints.verify.batch_checks import judge_batches
+from airflow_provider_ha.checkpoints.verify.codes import Code
+from airflow_provider_ha.checkpoints.verify.crew import helped
+from airflow_provider_ha.checkpoints.verify.findings import Finding
+from airflow_provider_ha.checkpoints.verify.leftover_checks import check_leftovers
+from airflow_provider_ha.checkpoints.verify.log_checks import check_logs
+from airflow_provider_ha.checkpoints.verify.logs import read_logs
+from airflow_provider_ha.checkpoints.verify.operator_checks import check_operators
+from airflow_provider_ha.checkpoints.verify.removals import check_removals
+from airflow_provider_ha.checkpoints.verify.report import Findings, Report, SinkState
+from airflow_provider_ha.checkpoints.verify.sink_checks import check_sink
+from airflow_provider_ha.checkpoints.verify.source_checks import check_sources
+from airflow_provider_ha.checkpoints.verify.stale_checks import check_stale
+from airflow_provider_ha.checkpoints.verify.state_checks import (
     check_schemas,
     check_state,
     check_state_directory,
 )
-from airflow_provider_ha.checkpoints.verification.statefulness import statefulness
-from airflow_provider_ha.checkpoints.verification.subject import Subject
+from airflow_provider_ha.checkpoints.verify.statefulness import statefulness
+from airflow_provider_ha.checkpoints.verify.subject import Subject
 from airflow_provider_ha.errors import StorageUnavailableError
 
 

@@ -20,9 +20,9 @@ from airflow_provider_ha.checkpoints.format.metadata_log import (
 )
 from airflow_provider_ha.checkpoints.trees.files import FileGoneError, read_text
 from airflow_provider_ha.checkpoints.trees.tree import Directory
-from airflow_provider_ha.checkpoints.verification.codes import Code
-from airflow_provider_ha.checkpoints.verification.report import Reason
-from airflow_provider_ha.checkpoints.verification.source_entries import check_hidden_sum
+from airflow_provider_ha.checkpoints.verify.codes import Code
+from airflow_provider_ha.checkpoints.verify.report import Reason
+from airflow_provider_ha.checkpoints.verify.source_entries import check_hidden_sum
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError
 
 

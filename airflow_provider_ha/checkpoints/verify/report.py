@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_ha.checkpoints.trees.tree import Directory
-from airflow_provider_ha.checkpoints.verification.codes import Code
-from airflow_provider_ha.checkpoints.verification.findings import Finding
+from airflow_provider_ha.checkpoints.verify.codes import Code
+from airflow_provider_ha.checkpoints.verify.findings import Finding
 
 
 # What the files do not tell: reasons that neither condemn a batch nor clear it.

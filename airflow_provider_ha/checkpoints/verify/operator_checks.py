@@ -18,10 +18,10 @@ from airflow_provider_ha.checkpoints.format.operator_metadata import (
 from airflow_provider_ha.checkpoints.format.operators import check_metadata
 from airflow_provider_ha.checkpoints.format.pinned_conf import ENCODING
 from airflow_provider_ha.checkpoints.trees.files import FileGoneError
-from airflow_provider_ha.checkpoints.verification.codes import Code
-from airflow_provider_ha.checkpoints.verification.findings import Finding
-from airflow_provider_ha.checkpoints.verification.report import Findings, Reason
-from airflow_provider_ha.checkpoints.verification.subject import Subject
+from airflow_provider_ha.checkpoints.verify.codes import Code
+from airflow_provider_ha.checkpoints.verify.findings import Finding
+from airflow_provider_ha.checkpoints.verify.report import Findings, Reason
+from airflow_provider_ha.checkpoints.verify.subject import Subject
 from airflow_provider_ha.errors import CheckpointCorruptError
 
 
