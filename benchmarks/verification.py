@@ -20,7 +20,7 @@ from itertools import cycle
 from pathlib import Path
 from random import Random
 
-from airflow_provider_ha.checkpoints.verify.crew import cores
+from airflow_provider_ha.checkpoints.verify.process_pool import cores
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from benchmarks.clones import cloned, hadoop_sums
 from benchmarks.shared import median, quick, show
@@ -36,7 +36,7 @@ VERSIONS = corpus.BATCHES
 _PEAK = """
 import sys
 from pathlib import Path
-from airflow_provider_ha.checkpoints.verify.crew import cores
+from airflow_provider_ha.checkpoints.verify.process_pool import cores
 from airflow_provider_ha.checkpoints.verify.verify import verify
 verify(Path(sys.argv[1]), spark_version="4.2.0")
 print(next(line.split()[1] for line in Path("/proc/self/status").open() if line.startswith("VmHWM")))

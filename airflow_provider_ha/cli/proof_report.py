@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from airflow_provider_ha.checkpoints.proof.report import LoadedState, Proof, sentences
-from airflow_provider_ha.checkpoints.verify.meanings import MEANINGS
+from airflow_provider_ha.checkpoints.verify.remediation import MEANINGS
 from airflow_provider_ha.cli import console
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-from airflow_provider_ha.checkpoints.verify.meanings import MEANINGS
+from airflow_provider_ha.checkpoints.verify.remediation import MEANINGS
 from airflow_provider_ha.checkpoints.verify.report import BatchVerdict, Reason, Report
 from airflow_provider_ha.cli import console
 

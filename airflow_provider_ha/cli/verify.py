@@ -14,7 +14,7 @@ import typer
 from airflow_provider_ha.checkpoints.connectors.places import directory_at
 from airflow_provider_ha.checkpoints.format.releases import installed_version, release
 from airflow_provider_ha.checkpoints.trees.tree import Directory
-from airflow_provider_ha.checkpoints.verify.crew import cores
+from airflow_provider_ha.checkpoints.verify.process_pool import cores
 from airflow_provider_ha.checkpoints.verify.report import Report
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.cli import console

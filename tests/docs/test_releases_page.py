@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.verify.seen import SEEN
+from airflow_provider_ha.checkpoints.verify.observed_releases import SEEN
 from tests.old_formats import RELEASES
 from tests.releases.installed import SPARKS
 from tests.releases.shapes import SHAPES

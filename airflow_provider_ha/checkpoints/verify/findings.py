@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_provider_ha.checkpoints.verify.codes import Code
-from airflow_provider_ha.checkpoints.verify.meanings import MEANINGS
+from airflow_provider_ha.checkpoints.verify.remediation import MEANINGS
 
 
 __all__ = ["Code", "Finding"]

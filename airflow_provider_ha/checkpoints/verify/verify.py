@@ -27,7 +27,14 @@ from airflow_provider_ha.checkpoints.format.releases import Release, release
 from airflow_provider_ha.checkpoints.format.state import StateReader
 from airflow_provider_ha.checkpoints.trees import files
 from airflow_provider_ha.checkpoints.trees.tree import Directory
-from airflow_provider_ha.checkpoints.verify.ahead import (
+from airflow_provider_ha.checkpoints.verify.batch_checks import judge_batches
+from airflow_provider_ha.checkpoints.verify.codes import Code
+from airflow_provider_ha.checkpoints.verify.findings import Finding
+from airflow_provider_ha.checkpoints.verify.leftover_checks import check_leftovers
+from airflow_provider_ha.checkpoints.verify.log_checks import check_logs
+from airflow_provider_ha.checkpoints.verify.logs import read_logs
+from airflow_provider_ha.checkpoints.verify.operator_checks import check_operators
+from airflow_provider_ha.checkpoints.verify.prefetch import (
     Tell,
     expect_logs,
     expect_sources,
@@ -35,14 +42,7 @@ from airflow_provider_ha.checkpoints.verify.ahead import (
     look_into_state,
     stores_of,
 )
-from airflow_provider_ha.checkpoints.verify.batch_checks import judge_batches
-from airflow_provider_ha.checkpoints.verify.codes import Code
-from airflow_provider_ha.checkpoints.verify.crew import helped
-from airflow_provider_ha.checkpoints.verify.findings import Finding
-from airflow_provider_ha.checkpoints.verify.leftover_checks import check_leftovers
-from airflow_provider_ha.checkpoints.verify.log_checks import check_logs
-from airflow_provider_ha.checkpoints.verify.logs import read_logs
-from airflow_provider_ha.checkpoints.verify.operator_checks import check_operators
+from airflow_provider_ha.checkpoints.verify.process_pool import helped
 from airflow_provider_ha.checkpoints.verify.removals import check_removals
 from airflow_provider_ha.checkpoints.verify.report import Findings, Report, SinkState
 from airflow_provider_ha.checkpoints.verify.sink_checks import check_sink

@@ -21,7 +21,7 @@ from airflow_provider_ha.checkpoints.format.releases import release
 from airflow_provider_ha.checkpoints.format.sst import TableDataError
 from airflow_provider_ha.checkpoints.format.store_files import Kind, StateFile
 from airflow_provider_ha.checkpoints.trees.files import FileGoneError
-from airflow_provider_ha.checkpoints.verify import crew
+from airflow_provider_ha.checkpoints.verify import process_pool
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.errors import CheckpointCorruptError, StorageUnavailableError
 from airflow_provider_ha.testing.waiting import wait_until
@@ -36,7 +36,7 @@ _OWNER = """
 import sys, time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import active_children, get_context
-from airflow_provider_ha.checkpoints.verify import crew
+from airflow_provider_ha.checkpoints.verify import process_pool as crew
 if __name__ == "__main__":
     pool = ProcessPoolExecutor(2, mp_context=get_context("spawn"), initializer=crew._begin)
     list(pool.map(abs, range(2)))
@@ -48,8 +48,8 @@ if __name__ == "__main__":
 @pytest.fixture
 def all_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let processes be worth it for the smallest state."""
-    monkeypatch.setattr(crew, "LARGE", 1)
-    monkeypatch.setattr(crew, "WORTH", 1)
+    monkeypatch.setattr(process_pool, "LARGE", 1)
+    monkeypatch.setattr(process_pool, "WORTH", 1)
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         found.append(count)
         return ProcessPoolExecutor(count, **kwargs)
 
-    monkeypatch.setattr(crew, "ProcessPoolExecutor", making)
+    monkeypatch.setattr(process_pool, "ProcessPoolExecutor", making)
     return found
 
 
@@ -104,7 +104,7 @@ def test_ctrl_c_which_reaches_the_whole_group_is_left_to_the_owner(tmp_path: Pat
     file = StateFile("1.delta", (tmp_path / "1.delta").stat().st_size, Kind.DELTA)
     content = ContentCheck(tmp_path, RELEASE)
 
-    with crew.helped(content, tmp_path, RELEASE, [file], 1):
+    with process_pool.helped(content, tmp_path, RELEASE, [file], 1):
         (helper,) = multiprocessing.active_children()
         os.kill(helper.pid or 0, signal.SIGINT)  # it has only just begun to start
         answer = content.elsewhere[file.path]()
@@ -119,7 +119,7 @@ def test_a_file_whose_process_was_killed_is_looked_into_here(tmp_path: Path) -> 
     file = StateFile(name, (tmp_path / name).stat().st_size, Kind.DELTA)
     content = ContentCheck(tmp_path, RELEASE)
 
-    with crew.helped(content, tmp_path, RELEASE, [file], 1):
+    with process_pool.helped(content, tmp_path, RELEASE, [file], 1):
         for child in multiprocessing.active_children():
             child.kill()
             child.join()
@@ -139,12 +139,12 @@ def test_helpers_that_die_before_they_know_all_files_leave_them_to_this_process(
             wait_until(asked.done, timeout=10, what="the end of the pool")
             return asked
 
-    monkeypatch.setattr(crew, "ProcessPoolExecutor", Dying)
+    monkeypatch.setattr(process_pool, "ProcessPoolExecutor", Dying)
     paths = [write(tmp_path / f"{number}.delta", (lz4_block(END)[:-1], LZ4_END)) for number in (1, 2)]
     files = [StateFile(path.name, path.stat().st_size, Kind.DELTA) for path in paths]
     content = ContentCheck(tmp_path, RELEASE)
 
-    with crew.helped(content, tmp_path, RELEASE, files, 1):
+    with process_pool.helped(content, tmp_path, RELEASE, files, 1):
         for file in files:
             with pytest.raises(CheckpointCorruptError, match=file.path):
                 content(file)
@@ -154,7 +154,7 @@ def test_what_another_process_cannot_read_is_no_answer_of_it(tmp_path: Path) -> 
     # A name longer than any file system has: not even root can read it.
     file = StateFile(f"{'x' * 300}.delta", 10, Kind.DELTA)
 
-    assert crew._look(tmp_path, RELEASE, file) is None
+    assert process_pool._look(tmp_path, RELEASE, file) is None
     with pytest.raises(StorageUnavailableError):
         ContentCheck(tmp_path, RELEASE)(file)
 

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.findings import Finding
-from airflow_provider_ha.checkpoints.verify.meanings import MEANINGS
+from airflow_provider_ha.checkpoints.verify.remediation import MEANINGS
 
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "findings.md"
