@@ -19,8 +19,7 @@ from airflow_provider_ha.checkpoints.directories.taking import Copying, Linking
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.format.releases import installed_version, release
 from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, Savepoint, SinkKind
-from airflow_provider_ha.checkpoints.retained.restorable import problems
-from airflow_provider_ha.checkpoints.retained.savepoint_files import copy_cut, write_manifest
+from airflow_provider_ha.checkpoints.retained.savepoint_files import copy_cut, problems, write_manifest
 from airflow_provider_ha.checkpoints.trees import files
 from airflow_provider_ha.checkpoints.trees.attempts import directory_attempt
 from airflow_provider_ha.checkpoints.trees.copying import shares_inode

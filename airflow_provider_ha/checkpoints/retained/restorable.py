@@ -6,12 +6,10 @@ raised (design, contract 6).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from airflow_provider_ha.checkpoints.model import Savepoint
-from airflow_provider_ha.checkpoints.retained.savepoint_files import check_files
 from airflow_provider_ha.checkpoints.verify.findings import Code, Finding
 from airflow_provider_ha.checkpoints.verify.report import BatchVerdict
 from airflow_provider_ha.checkpoints.verify.verify import Depth, verify
@@ -60,22 +58,6 @@ def damage(root: Path, cut: Mapping[str, int], check: Verify) -> CheckpointCorru
         if problem is not None:
             return problem
     return None
-
-
-def problems(
-    directory: Path, savepoint: Savepoint, *, only: Container[str] | None = None
-) -> list[CheckpointCorruptError]:
-    """Read every byte of a savepoint, then its structure; return what is wrong.
-
-    :param only: Files whose bytes are to be read; all by default.
-    :raises StorageUnavailableError: A file could not be read.
-    """
-    found = check_files(directory, savepoint, digests=True, only=only)
-    if not found:
-        cut = {query: part.batch for query, part in savepoint.queries.items()}
-        structural = damage(directory, cut, verifier("quick", savepoint.spark_version))
-        found = [structural] if structural else []
-    return found
 
 
 def query_damage(directory: Path, query: str, batch: int, check: Verify) -> CheckpointCorruptError | None:

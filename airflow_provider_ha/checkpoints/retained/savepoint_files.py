@@ -15,6 +15,7 @@ from pathlib import Path
 
 from airflow_provider_ha.checkpoints.directories.taking import Copying, Take
 from airflow_provider_ha.checkpoints.model import ManifestFile, Savepoint, SavepointPointer
+from airflow_provider_ha.checkpoints.retained.restorable import damage, verifier
 from airflow_provider_ha.checkpoints.trees.digests import difference, digest_of
 from airflow_provider_ha.checkpoints.trees.files import FileGoneError, read
 from airflow_provider_ha.checkpoints.trees.links import StrPath, write_aside
@@ -155,3 +156,19 @@ def _take(take: Take, name: str, source: StrPath, target: Path) -> ManifestFile:
 def _difference(path: Path, expected: ManifestFile) -> str:
     with path.open("rb") as reader:
         return difference(digest_of(reader, algorithm=expected.digested_by), expected)
+
+
+def problems(
+    directory: Path, savepoint: Savepoint, *, only: Container[str] | None = None
+) -> list[CheckpointCorruptError]:
+    """Read every byte of a savepoint, then its structure; return what is wrong.
+
+    :param only: Files whose bytes are to be read; all by default.
+    :raises StorageUnavailableError: A file could not be read.
+    """
+    found = check_files(directory, savepoint, digests=True, only=only)
+    if not found:
+        cut = {query: part.batch for query, part in savepoint.queries.items()}
+        structural = damage(directory, cut, verifier("quick", savepoint.spark_version))
+        found = [structural] if structural else []
+    return found

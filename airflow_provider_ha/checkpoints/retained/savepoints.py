@@ -17,7 +17,6 @@ from pathlib import Path
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import local_path
 from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, Savepoint, SavepointPointer, SinkKind
 from airflow_provider_ha.checkpoints.retained.listing import Listing, read_listing
-from airflow_provider_ha.checkpoints.retained.restorable import problems
 from airflow_provider_ha.checkpoints.retained.retention import SavepointRetention, superfluous_savepoints
 from airflow_provider_ha.checkpoints.retained.savepoint_files import (
     MANIFEST,
@@ -25,6 +24,7 @@ from airflow_provider_ha.checkpoints.retained.savepoint_files import (
     manifest_bytes,
     parse_manifest,
     pointer_to,
+    problems,
     write_manifest,
 )
 from airflow_provider_ha.checkpoints.trees.links import building
