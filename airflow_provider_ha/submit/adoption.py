@@ -19,8 +19,8 @@ from airflow_provider_ha.checkpoints.restore.facts import gather_facts
 from airflow_provider_ha.checkpoints.restore.judgement import worst
 from airflow_provider_ha.checkpoints.restore.plan import plan_restore
 from airflow_provider_ha.checkpoints.restore.select import Chosen
-from airflow_provider_ha.checkpoints.retained.restorable import verifier
 from airflow_provider_ha.checkpoints.trees import files
+from airflow_provider_ha.checkpoints.verify.restorable import verifier
 from airflow_provider_ha.checkpoints.working.pins import refuse_reserved
 from airflow_provider_ha.errors import ConfigurationError, StorageUnavailableError
 from airflow_provider_ha.jobs.model import StartKind

@@ -15,7 +15,6 @@ from typing import Any
 
 from airflow_provider_ha.checkpoints.model import Savepoint
 from airflow_provider_ha.checkpoints.portable.manifest_names import check_manifest
-from airflow_provider_ha.checkpoints.retained.restorable import damage
 from airflow_provider_ha.checkpoints.retained.savepoint_files import (
     MANIFEST,
     check_files,
@@ -24,6 +23,7 @@ from airflow_provider_ha.checkpoints.retained.savepoint_files import (
 )
 from airflow_provider_ha.checkpoints.trees.attempts import storage_errors
 from airflow_provider_ha.checkpoints.verify.report import Report
+from airflow_provider_ha.checkpoints.verify.restorable import damage
 from airflow_provider_ha.checkpoints.verify.verify import Depth, verify
 from airflow_provider_ha.errors import CheckpointCorruptError, StorageUnavailableError
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from airflow_provider_ha.checkpoints.model import Savepoint
 from airflow_provider_ha.checkpoints.portable.manifest_names import check_manifest
-from airflow_provider_ha.checkpoints.retained.restorable import damage, verifier
 from airflow_provider_ha.checkpoints.trees.attempts import check_target, directory_attempt
 from airflow_provider_ha.checkpoints.trees.copying import copy_file
+from airflow_provider_ha.checkpoints.verify.restorable import damage, verifier
 from airflow_provider_ha.checkpoints.working.relocation import relocate
 from airflow_provider_ha.errors import CheckpointCorruptError
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import FORMATS, FileSinkLog, local_path
 from airflow_provider_ha.checkpoints.format.layout import COMMITS, progress
 from airflow_provider_ha.checkpoints.model import Candidate, QueryCut, QuerySink, SinkKind
-from airflow_provider_ha.checkpoints.retained.restorable import Verify, query_damage
 from airflow_provider_ha.checkpoints.trees.files import UnreadableError
+from airflow_provider_ha.checkpoints.verify.restorable import Verify, query_damage
 from airflow_provider_ha.checkpoints.working.batch_log import readable
 from airflow_provider_ha.checkpoints.working.external_directory import query_id
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError, ConfigurationError, JobStateError

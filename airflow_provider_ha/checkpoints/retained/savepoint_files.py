@@ -15,10 +15,10 @@ from pathlib import Path
 
 from airflow_provider_ha.checkpoints.directories.taking import Copying, Take
 from airflow_provider_ha.checkpoints.model import ManifestFile, Savepoint, SavepointPointer
-from airflow_provider_ha.checkpoints.retained.restorable import damage, verifier
 from airflow_provider_ha.checkpoints.trees.digests import difference, digest_of
 from airflow_provider_ha.checkpoints.trees.files import FileGoneError, read
 from airflow_provider_ha.checkpoints.trees.links import StrPath, write_aside
+from airflow_provider_ha.checkpoints.verify.restorable import damage, verifier
 from airflow_provider_ha.checkpoints.working.pins import closure_of, purged, refuse_reserved, sink_files
 from airflow_provider_ha.errors import (
     CheckpointCorruptError,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.retained.restorable import damage
 from airflow_provider_ha.checkpoints.verify.findings import Code, Finding
 from airflow_provider_ha.checkpoints.verify.report import BatchVerdict, Reason, Report
+from airflow_provider_ha.checkpoints.verify.restorable import damage
 from airflow_provider_ha.errors import StorageUnavailableError
 
 
