@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.retained import archives
+from airflow_provider_ha.checkpoints.retention import payload_archives
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
@@ -24,7 +24,7 @@ from tests.simulated_year import COLUMNS, Simulation, Year, rows
 
 def scale_limits() -> None:
     """Lower what is kept as well: a small share of a year then reaches it in its first month, as a whole one does."""
-    archives.MOST_PAYLOADS = 25
+    payload_archives.MOST_PAYLOADS = 25
     past_attempts.ATTEMPTS = 10
 
 

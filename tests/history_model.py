@@ -24,9 +24,9 @@ from airflow_provider_ha.checkpoints.model import (
 from airflow_provider_ha.checkpoints.restore.facts import gather_facts
 from airflow_provider_ha.checkpoints.restore.plan import plan_restore
 from airflow_provider_ha.checkpoints.restore.select import Chosen
-from airflow_provider_ha.checkpoints.retained.collection import Bounds, Collection
-from airflow_provider_ha.checkpoints.retained.history import PayloadHistory
-from airflow_provider_ha.checkpoints.retained.retention import floors
+from airflow_provider_ha.checkpoints.retention.collection import Bounds, Collection
+from airflow_provider_ha.checkpoints.retention.history import PayloadHistory
+from airflow_provider_ha.checkpoints.retention.policy import floors
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.storage.keys import JobKeys
 from tests.fake.memory_store import MemoryStore

@@ -20,7 +20,7 @@ from pydantic import BaseModel, Field
 
 from airflow_provider_ha.checkpoints.model import CheckpointKind
 from airflow_provider_ha.checkpoints.retained.savepoints import SavepointRequest, SavepointStore
-from airflow_provider_ha.checkpoints.retained.store import CheckpointStore
+from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create

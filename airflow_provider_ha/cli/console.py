@@ -17,7 +17,7 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.tree import Tree
 
-from airflow_provider_ha.checkpoints.retained.listing import UnreadablePointer
+from airflow_provider_ha.checkpoints.retention.listing import UnreadablePointer
 from airflow_provider_ha.errors import HaError
 
 

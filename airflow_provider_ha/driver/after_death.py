@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from airflow_provider_ha.checkpoints.retained.store import CheckpointStore
+from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator

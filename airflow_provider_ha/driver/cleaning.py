@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 
-from airflow_provider_ha.checkpoints.retained.store import COLLECTION_SECONDS, CheckpointStore
+from airflow_provider_ha.checkpoints.retention.store import COLLECTION_SECONDS, CheckpointStore
 from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.errors import HaError, LeadershipError

@@ -1,6 +1,6 @@
 """Removes the working directories that no run needs any more, and says so in the results of the runs.
 
-Invariant: what a restore reads stays (``checkpoints.retained.working_directories``). A result is CLEAN only after the
+Invariant: what a restore reads stays (``checkpoints.retention.working_directories``). A result is CLEAN only after the
 removal: a crash in between leaves it DIRTY, for the next run's leader.
 
 A run of months leaves a fenced directory with each loss. Once the generation names this epoch's directory, which has
@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.retained.store import CheckpointStore
-from airflow_provider_ha.checkpoints.retained.working_directories import superfluous_directories
+from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
+from airflow_provider_ha.checkpoints.retention.working_directories import superfluous_directories
 from airflow_provider_ha.checkpoints.working.fence import DEAD
 from airflow_provider_ha.coordination.election import Leadership
 from airflow_provider_ha.errors import HaError, VersionConflictError

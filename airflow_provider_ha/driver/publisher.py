@@ -15,7 +15,7 @@ from pathlib import Path
 
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind, QueryCut
-from airflow_provider_ha.checkpoints.retained.store import CheckpointStore
+from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.checkpoints.working.pins import pin
 from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.coordination.coordinator import Op

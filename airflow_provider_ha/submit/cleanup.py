@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.retained.store import CheckpointStore
-from airflow_provider_ha.checkpoints.retained.working_directories import superfluous_directories
+from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
+from airflow_provider_ha.checkpoints.retention.working_directories import superfluous_directories
 from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs.directories import working_directory
 from airflow_provider_ha.recovery.conclude import take_lock

@@ -22,7 +22,7 @@ from airflow_provider_ha.checkpoints.restore.judgement import not_accepted
 from airflow_provider_ha.checkpoints.restore.plan import plan_restore
 from airflow_provider_ha.checkpoints.restore.select import Chosen, Selection, select
 from airflow_provider_ha.checkpoints.retained.savepoints import SavepointStore
-from airflow_provider_ha.checkpoints.retained.store import CheckpointStore
+from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.checkpoints.verify.verify import Depth
 from airflow_provider_ha.errors import (
     CheckpointError,

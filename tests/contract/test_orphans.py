@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind, CheckpointPointer, Savepoint
-from airflow_provider_ha.checkpoints.retained.history import PayloadHistory
+from airflow_provider_ha.checkpoints.retention.history import PayloadHistory
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, SetData
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths

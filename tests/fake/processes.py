@@ -16,7 +16,7 @@ from airflow_provider_ha.checkpoints.model import (
     QuerySink,
     SinkKind,
 )
-from airflow_provider_ha.checkpoints.retained.store import CheckpointStore
+from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.coordination.coordinator import SessionState, SetData
 from airflow_provider_ha.coordination.election import Leadership, acquire
 from airflow_provider_ha.coordination.leases import hold

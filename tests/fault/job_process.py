@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 
 from airflow_provider_ha._process.die_with_parent import die_with_parent
 from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind
-from airflow_provider_ha.checkpoints.retained.store import CheckpointStore
+from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_ha.checkpoints.retained.store import CheckpointStore
+from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig, Timings
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator

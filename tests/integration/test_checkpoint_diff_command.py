@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.comparison.compare import compare
-from airflow_provider_ha.checkpoints.retained.pointers import lease_name
+from airflow_provider_ha.checkpoints.retention.pointers import lease_name
 from airflow_provider_ha.checkpoints.working.pins import pin
 from airflow_provider_ha.cli import checkpoint_diff
 from airflow_provider_ha.clock import SystemClock

@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_ha.checkpoints.model import CheckpointKind, CheckpointPointer
 from airflow_provider_ha.checkpoints.restore.select import select
-from airflow_provider_ha.checkpoints.retained.working_directories import superfluous_directories
+from airflow_provider_ha.checkpoints.retention.working_directories import superfluous_directories
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create

@@ -3,7 +3,7 @@
 Invariants: files, then the manifest, then verification, then the pointer: what has a pointer was verified after it was
 written. The pointer is removed first, the files second, by way of the list of deletions (contract 2). Only its user
 removes a savepoint, or the schedule that made it, and a schedule never removes its last one. One that a restore has
-claimed is the job's (``retained.claims``).
+claimed is the job's (``checkpoints.retention.claims``).
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from pathlib import Path
 
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import local_path
 from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, Savepoint, SavepointPointer, SinkKind
-from airflow_provider_ha.checkpoints.retained.listing import Listing, read_listing
-from airflow_provider_ha.checkpoints.retained.retention import SavepointRetention, superfluous_savepoints
 from airflow_provider_ha.checkpoints.retained.savepoint_files import (
     MANIFEST,
     copy_cut,
@@ -27,6 +25,8 @@ from airflow_provider_ha.checkpoints.retained.savepoint_files import (
     problems,
     write_manifest,
 )
+from airflow_provider_ha.checkpoints.retention.listing import Listing, read_listing
+from airflow_provider_ha.checkpoints.retention.policy import SavepointRetention, superfluous_savepoints
 from airflow_provider_ha.checkpoints.trees.links import building
 from airflow_provider_ha.checkpoints.working.batch_log import read_entry
 from airflow_provider_ha.clock import Clock, SystemClock

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.retained.history import PayloadHistory
 from airflow_provider_ha.checkpoints.retained.rebuilt import (
     FoundCheckpoint,
     FoundSavepoint,
     find_checkpoints,
     find_savepoints,
 )
+from airflow_provider_ha.checkpoints.retention.history import PayloadHistory
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.errors import ConfigurationError, StorageUnavailableError
 from airflow_provider_ha.jobs.journal import Entry, JobJournal

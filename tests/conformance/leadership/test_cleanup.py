@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.retained.store import CheckpointStore
+from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.coordination.coordinator import SetData
 from airflow_provider_ha.driver.housekeeping import Housekeeping
 from airflow_provider_ha.errors import CoordinationError, JobStateError, LeadershipError, OutcomeUnknownError

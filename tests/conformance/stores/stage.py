@@ -12,7 +12,7 @@ import pytest
 from airflow_provider_ha.checkpoints.model import Savepoint
 from airflow_provider_ha.checkpoints.retained.savepoint_files import MANIFEST, pointer_to, write_manifest
 from airflow_provider_ha.checkpoints.retained.savepoints import SavepointStore
-from airflow_provider_ha.checkpoints.retained.store import CheckpointStore
+from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.clock import Clock, SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.model import Claim, RestorePlan, SavepointPointer, Verdict
-from airflow_provider_ha.checkpoints.retained.retention import SavepointRetention
+from airflow_provider_ha.checkpoints.retention.policy import SavepointRetention
 from airflow_provider_ha.coordination.leases import hold
 from airflow_provider_ha.errors import LeadershipError
 from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint, ClaimMode, Owner

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.model import CheckpointKind
-from airflow_provider_ha.checkpoints.retained.store import CheckpointStore
+from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, Op, SetData

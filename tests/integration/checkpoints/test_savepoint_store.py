@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
-from airflow_provider_ha.checkpoints.retained.retention import SavepointRetention
+from airflow_provider_ha.checkpoints.retention.policy import SavepointRetention
 from airflow_provider_ha.checkpoints.working.pins import sink_directory
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig

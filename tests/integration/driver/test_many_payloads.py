@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.retained import archives
-from airflow_provider_ha.checkpoints.retained.store import CheckpointStore
+from airflow_provider_ha.checkpoints.retention import payload_archives
+from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
@@ -170,7 +170,7 @@ def test_a_recovery_with_250_000_kept_payloads_publishes_within_two_intervals(
 def test_payloads_that_one_savepoint_keeps_become_few_archives(
     job: Job, local: tuple[ObjectStore, Fill], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(archives, "MOST_PAYLOADS", 20)
+    monkeypatch.setattr(payload_archives, "MOST_PAYLOADS", 20)
     driver = Recovered(job, *local, tmp_path, count=200, interval=0.0)
     before = {each.number for each in driver.checkpoints.payloads()}
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from airflow_provider_ha.checkpoints.model import CheckpointKind, CheckpointPointer, SavepointPointer
-from airflow_provider_ha.checkpoints.retained.retention import (
+from airflow_provider_ha.checkpoints.retention.policy import (
     SavepointRetention,
     floors,
     outlived,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.retained.store import COLLECTION_SECONDS
+from airflow_provider_ha.checkpoints.retention.store import COLLECTION_SECONDS
 from airflow_provider_ha.driver.cleaning import COLLECTION_INTERVAL, RETRY_SECONDS, Cleaning
 from airflow_provider_ha.errors import LeadershipLostError, StorageUnavailableError
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.retained.retention import SavepointRetention, max_age_of
+from airflow_provider_ha.checkpoints.retention.policy import SavepointRetention, max_age_of
 from airflow_provider_ha.driver.savepoint_job import retention_of
 from airflow_provider_ha.errors import ConfigurationError
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.retained.store import CheckpointStore
+from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.checkpoints.working.fence import fenced_name
 from airflow_provider_ha.errors import RecordCorruptError
 from airflow_provider_ha.storage.keys import JobKeys

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from airflow_provider_ha.checkpoints.model import CheckpointPointer, Claim, RestorePlan, SavepointPointer
-from airflow_provider_ha.checkpoints.retained.retention import outlived
+from airflow_provider_ha.checkpoints.retention.policy import outlived
 from airflow_provider_ha.checkpoints.working.external_directory import remove_adopted
 from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Op, SetData

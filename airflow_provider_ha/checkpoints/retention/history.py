@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from airflow_provider_ha.checkpoints.model import Checkpoint
-from airflow_provider_ha.checkpoints.retained.archives import (
+from airflow_provider_ha.checkpoints.retention.payload_archives import (
     Archive,
     ArchiveHead,
     ArchiveName,

@@ -18,9 +18,9 @@ from datetime import timedelta
 from itertools import islice
 
 from airflow_provider_ha.checkpoints.model import Checkpoint
-from airflow_provider_ha.checkpoints.retained.archives import ArchiveName, chunks, reach_of, stripped
-from airflow_provider_ha.checkpoints.retained.history import PayloadHistory, PayloadName
-from airflow_provider_ha.checkpoints.retained.retention import replayable
+from airflow_provider_ha.checkpoints.retention.history import PayloadHistory, PayloadName
+from airflow_provider_ha.checkpoints.retention.payload_archives import ArchiveName, chunks, reach_of, stripped
+from airflow_provider_ha.checkpoints.retention.policy import replayable
 from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.errors import ObjectMissingError, RecordCorruptError, StorageUnavailableError

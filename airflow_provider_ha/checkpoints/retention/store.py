@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointPointer
-from airflow_provider_ha.checkpoints.retained.claims import Claims
-from airflow_provider_ha.checkpoints.retained.collector import PayloadCollector
-from airflow_provider_ha.checkpoints.retained.history import PayloadHistory
-from airflow_provider_ha.checkpoints.retained.listing import Listing, read_listing
-from airflow_provider_ha.checkpoints.retained.pointers import (
+from airflow_provider_ha.checkpoints.retention.claims import Claims
+from airflow_provider_ha.checkpoints.retention.collector import PayloadCollector
+from airflow_provider_ha.checkpoints.retention.history import PayloadHistory
+from airflow_provider_ha.checkpoints.retention.listing import Listing, read_listing
+from airflow_provider_ha.checkpoints.retention.pointers import (
     Recovered,
     handle_of,
     lease_name,
@@ -28,7 +28,7 @@ from airflow_provider_ha.checkpoints.retained.pointers import (
     pointer_to,
     recovered,
 )
-from airflow_provider_ha.checkpoints.retained.retention import superfluous
+from airflow_provider_ha.checkpoints.retention.policy import superfluous
 from airflow_provider_ha.clock import Clock, SystemClock
 from airflow_provider_ha.coordination.coordinator import Check, Coordinator, Op
 from airflow_provider_ha.coordination.counter import counter_op, counter_value, read_counter

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from airflow_provider_ha.checkpoints.model import CheckpointPointer, SavepointPointer
-from airflow_provider_ha.checkpoints.retained.collection import Bounds, Collection
-from airflow_provider_ha.checkpoints.retained.history import PayloadHistory
-from airflow_provider_ha.checkpoints.retained.listing import Listing, read_listing
-from airflow_provider_ha.checkpoints.retained.retention import floors, oldest_below
+from airflow_provider_ha.checkpoints.retention.collection import Bounds, Collection
+from airflow_provider_ha.checkpoints.retention.history import PayloadHistory
+from airflow_provider_ha.checkpoints.retention.listing import Listing, read_listing
+from airflow_provider_ha.checkpoints.retention.policy import floors, oldest_below
 from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.counter import read_counter

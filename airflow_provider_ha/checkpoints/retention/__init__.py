@@ -1,0 +1,1 @@
+"""Checkpoints that are kept: payloads, pointers, what is no longer needed, and its removal."""
