@@ -17,7 +17,7 @@ from airflow_provider_ha.checkpoints.format.layout import OFFSETS, batches
 from airflow_provider_ha.checkpoints.model import BatchEntry, Checkpoint, CheckpointKind, QueryCut, SinkKind
 from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.checkpoints.restore.surroundings import AskInputs, AskKafka, Surroundings, look_around
-from airflow_provider_ha.checkpoints.retained.timeline import merge
+from airflow_provider_ha.checkpoints.restore.timeline import merge
 from airflow_provider_ha.checkpoints.working.batch_log import readable
 from airflow_provider_ha.checkpoints.working.fence import resolve
 from airflow_provider_ha.checkpoints.working.pins import sink_directory

@@ -33,7 +33,7 @@ from airflow_provider_ha.checkpoints.restore.sink_judgement import (
     judge_timeline,
 )
 from airflow_provider_ha.checkpoints.restore.source_judgement import judge_files, judge_inputs
-from airflow_provider_ha.checkpoints.retained.timeline import following
+from airflow_provider_ha.checkpoints.restore.timeline import following
 from airflow_provider_ha.checkpoints.working.unfinished_drain import Drained, is_drained
 
 

@@ -12,7 +12,7 @@ from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, SinkKind
 from airflow_provider_ha.checkpoints.restore.facts import LastDirectory, gather_facts
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_recovery
 from airflow_provider_ha.checkpoints.restore.select import Chosen
-from airflow_provider_ha.checkpoints.retained.timeline import following
+from airflow_provider_ha.checkpoints.restore.timeline import following
 from airflow_provider_ha.checkpoints.working.batch_log import record
 from airflow_provider_ha.checkpoints.working.pins import pin
 from airflow_provider_ha.checkpoints.working.unpublished_batches import carry, read_carried

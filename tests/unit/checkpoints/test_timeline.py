@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow_provider_ha.checkpoints.model import BatchEntry
-from airflow_provider_ha.checkpoints.retained.timeline import following, merge
+from airflow_provider_ha.checkpoints.restore.timeline import following, merge
 
 
 def record(timeline: str, first: int, last: int) -> list[BatchEntry]:
