@@ -21,7 +21,6 @@ from airflow_provider_ha.checkpoints.model import (
     Verdict,
 )
 from airflow_provider_ha.checkpoints.restore.select import select
-from airflow_provider_ha.checkpoints.retained.rebuilt import find_checkpoints
 from airflow_provider_ha.checkpoints.retention.working_directories import superfluous_directories
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
@@ -35,6 +34,7 @@ from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint
 from airflow_provider_ha.pointers.to_delete import ToDelete
 from airflow_provider_ha.storage.blobs import put_blob
 from airflow_provider_ha.submit.cleanup import clean_up
+from airflow_provider_ha.submit.rebuild.pointers import find_checkpoints
 from airflow_provider_ha.submit.requests import RestoreRequest
 from airflow_provider_ha.submit.restore import plan_for
 from tests import submit_helpers as helpers

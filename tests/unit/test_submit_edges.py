@@ -18,7 +18,6 @@ from airflow_provider_ha.checkpoints.proof.answers import Answer, Event
 from airflow_provider_ha.checkpoints.proof.request import ProofRequest
 from airflow_provider_ha.checkpoints.restore import bare
 from airflow_provider_ha.checkpoints.restore.surroundings import Surroundings, _with_table
-from airflow_provider_ha.checkpoints.retained.rebuilt import FoundCheckpoint
 from airflow_provider_ha.checkpoints.working.unfinished_drain import drain_directory, newest_drain
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.coordination.paths import ClusterPaths
@@ -35,6 +34,7 @@ from airflow_provider_ha.submit.engine import Running
 from airflow_provider_ha.submit.local import LocalEngine
 from airflow_provider_ha.submit.rebuild.evidence import JobEvidence, _graphs
 from airflow_provider_ha.submit.rebuild.plan import _run_of_checkpoints
+from airflow_provider_ha.submit.rebuild.pointers import FoundCheckpoint
 from airflow_provider_ha.submit.requests import RestoreRequest, SubmitRequest
 from tests.engine_helpers import CONFIG
 

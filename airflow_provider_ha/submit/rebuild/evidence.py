@@ -11,12 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.retained.rebuilt import (
-    FoundCheckpoint,
-    FoundSavepoint,
-    find_checkpoints,
-    find_savepoints,
-)
 from airflow_provider_ha.checkpoints.retention.history import PayloadHistory
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.errors import ConfigurationError, StorageUnavailableError
@@ -26,6 +20,12 @@ from airflow_provider_ha.names import check_job_id
 from airflow_provider_ha.storage import keys as storage_keys
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.store import ObjectStore
+from airflow_provider_ha.submit.rebuild.pointers import (
+    FoundCheckpoint,
+    FoundSavepoint,
+    find_checkpoints,
+    find_savepoints,
+)
 
 
 _LIVE = re.compile(r"\.*e(\d+)-")  # e7-<uuid>, also fenced, drained, or the hidden remains of one
