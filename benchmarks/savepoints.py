@@ -19,10 +19,10 @@ from itertools import count
 from pathlib import Path
 from unittest.mock import patch
 
-from airflow_provider_ha.checkpoints.directories import taking
-from airflow_provider_ha.checkpoints.directories.digest_cache import CACHE
 from airflow_provider_ha.checkpoints.model import ManifestFile, Savepoint
 from airflow_provider_ha.checkpoints.portable.standalone import Source, take
+from airflow_provider_ha.checkpoints.savepoints import taking
+from airflow_provider_ha.checkpoints.savepoints.digest_cache import CACHE
 from airflow_provider_ha.checkpoints.trees.digests import Reader, digest_of
 from benchmarks.clones import cloned, lengthened
 from benchmarks.shared import median, quick, show

@@ -19,8 +19,8 @@ import psutil
 from pydantic import BaseModel, Field
 
 from airflow_provider_ha.checkpoints.model import CheckpointKind
-from airflow_provider_ha.checkpoints.retained.savepoints import SavepointRequest, SavepointStore
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
+from airflow_provider_ha.checkpoints.savepoints.store import SavepointRequest, SavepointStore
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create

@@ -12,8 +12,8 @@ import typer
 from airflow_provider_ha.checkpoints.comparison.compare import compare
 from airflow_provider_ha.checkpoints.comparison.side import read_side
 from airflow_provider_ha.checkpoints.connectors.places import is_s3
-from airflow_provider_ha.checkpoints.retained.named import named_savepoint
 from airflow_provider_ha.checkpoints.retention.pointers import lease_name
+from airflow_provider_ha.checkpoints.savepoints.named import named_savepoint
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.comparison_report import print_comparison
 from airflow_provider_ha.cli.diff_sides import Sides, of_path, of_savepoint, on_s3

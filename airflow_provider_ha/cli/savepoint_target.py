@@ -16,7 +16,7 @@ import typer
 
 from airflow_provider_ha.checkpoints.model import Savepoint
 from airflow_provider_ha.checkpoints.portable.directory import read_savepoint
-from airflow_provider_ha.checkpoints.retained.named import named_savepoint
+from airflow_provider_ha.checkpoints.savepoints.named import named_savepoint
 from airflow_provider_ha.cli.requests import who
 from airflow_provider_ha.cli.session import cluster, reported
 from airflow_provider_ha.coordination.leases import hold

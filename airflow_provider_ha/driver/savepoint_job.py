@@ -9,8 +9,8 @@ from typing import Any
 
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.model import Savepoint
-from airflow_provider_ha.checkpoints.retained.savepoints import SavepointRequest, SavepointStore
 from airflow_provider_ha.checkpoints.retention.policy import SavepointRetention, max_age_of
+from airflow_provider_ha.checkpoints.savepoints.store import SavepointRequest, SavepointStore
 from airflow_provider_ha.coordination.election import Leadership
 from airflow_provider_ha.driver.publisher import Provenance
 from airflow_provider_ha.driver.queries import QueryRegistry

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_provider_ha.checkpoints.retained.savepoints import SavepointStore
+from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
 from airflow_provider_ha.errors import LeadershipUnavailableError, OperationFailedError, OutcomeUnknownError
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.model import OperationKind, OperationState

@@ -18,7 +18,7 @@ from airflow_provider_ha.checkpoints.format.releases import installed_version
 from airflow_provider_ha.checkpoints.proof.report import Proof
 from airflow_provider_ha.checkpoints.restore.select import Chosen, Selection
 from airflow_provider_ha.checkpoints.restore.wanted import SAVEPOINT
-from airflow_provider_ha.checkpoints.retained.savepoint_files import check_files
+from airflow_provider_ha.checkpoints.savepoints.savepoint_files import check_files
 from airflow_provider_ha.errors import (
     CheckpointCorruptError,
     CheckpointError,

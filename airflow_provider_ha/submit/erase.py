@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_exponential
 
-from airflow_provider_ha.checkpoints.retained.savepoint_files import MANIFEST, manifest_bytes, parse_manifest
+from airflow_provider_ha.checkpoints.savepoints.savepoint_files import MANIFEST, manifest_bytes, parse_manifest
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.coordination.coordinator import Coordinator, Delete
 from airflow_provider_ha.coordination.leadership import Leadership

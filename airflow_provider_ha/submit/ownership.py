@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from airflow_provider_ha.checkpoints.model import SavepointPointer
 from airflow_provider_ha.checkpoints.restore.select import Chosen
-from airflow_provider_ha.checkpoints.retained.savepoints import SavepointStore
+from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
 from airflow_provider_ha.errors import RestoreRefusedError
 from airflow_provider_ha.jobs.model import StartKind
 from airflow_provider_ha.pointers.ownership import ClaimMode, Owner

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.retained import savepoints as store_module
 from airflow_provider_ha.checkpoints.retention.policy import SavepointRetention, superfluous_savepoints
+from airflow_provider_ha.checkpoints.savepoints import store as store_module
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Op, SetData
 from airflow_provider_ha.coordination.leases import ReaderLease, hold

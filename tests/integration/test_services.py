@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.model import Savepoint
-from airflow_provider_ha.checkpoints.retained.savepoint_files import MANIFEST, write_manifest
+from airflow_provider_ha.checkpoints.savepoints.savepoint_files import MANIFEST, write_manifest
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator

@@ -16,7 +16,7 @@ from airflow_provider_ha.checkpoints.pooled.judge import check
 from airflow_provider_ha.checkpoints.pooled.leases import USE, give_way, lease
 from airflow_provider_ha.checkpoints.pooled.pool import Place, Pool
 from airflow_provider_ha.checkpoints.pooled.records import PooledSavepoint
-from airflow_provider_ha.checkpoints.retained.savepoint_files import write_manifest
+from airflow_provider_ha.checkpoints.savepoints.savepoint_files import write_manifest
 from airflow_provider_ha.checkpoints.trees.at_once import each
 from airflow_provider_ha.checkpoints.trees.attempts import check_target, directory_attempt
 from airflow_provider_ha.checkpoints.trees.digests import digest_of

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from airflow_provider_ha.checkpoints.model import Savepoint
 from airflow_provider_ha.checkpoints.portable.unpack import unpack
-from airflow_provider_ha.checkpoints.retained.savepoints import SavepointStore
+from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError, JobStateError
 from airflow_provider_ha.names import check_name
 from airflow_provider_ha.pointers.outcome import Commit

@@ -15,7 +15,7 @@ from typing import Any
 
 from airflow_provider_ha.checkpoints.model import Savepoint
 from airflow_provider_ha.checkpoints.portable.manifest_names import check_manifest
-from airflow_provider_ha.checkpoints.retained.savepoint_files import (
+from airflow_provider_ha.checkpoints.savepoints.savepoint_files import (
     MANIFEST,
     check_files,
     manifest_bytes,

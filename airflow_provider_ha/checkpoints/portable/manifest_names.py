@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from airflow_provider_ha.checkpoints.format.releases import release
 from airflow_provider_ha.checkpoints.model import Algorithm, ManifestFile, Savepoint
-from airflow_provider_ha.checkpoints.retained.savepoint_files import MANIFEST
+from airflow_provider_ha.checkpoints.savepoints.savepoint_files import MANIFEST
 from airflow_provider_ha.checkpoints.working.pins import SINKS, refuse_reserved
 from airflow_provider_ha.errors import CheckpointCorruptError, ConfigurationError
 from airflow_provider_ha.names import check_name

@@ -14,12 +14,12 @@ from pathlib import Path
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog
-from airflow_provider_ha.checkpoints.directories.digest_cache import CACHE, DigestCache
-from airflow_provider_ha.checkpoints.directories.taking import Copying, Linking
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.format.releases import installed_version, release
 from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, Savepoint, SinkKind
-from airflow_provider_ha.checkpoints.retained.savepoint_files import copy_cut, problems, write_manifest
+from airflow_provider_ha.checkpoints.savepoints.digest_cache import CACHE, DigestCache
+from airflow_provider_ha.checkpoints.savepoints.savepoint_files import copy_cut, problems, write_manifest
+from airflow_provider_ha.checkpoints.savepoints.taking import Copying, Linking
 from airflow_provider_ha.checkpoints.trees import files
 from airflow_provider_ha.checkpoints.trees.attempts import directory_attempt
 from airflow_provider_ha.checkpoints.trees.copying import shares_inode

@@ -20,10 +20,10 @@ from airflow_provider_ha.checkpoints.model import (
     SavepointPointer,
 )
 from airflow_provider_ha.checkpoints.restore.wanted import CHECKPOINT, LATEST, SAVEPOINT, Wanted, parse_wanted
-from airflow_provider_ha.checkpoints.retained.named import named_savepoint
-from airflow_provider_ha.checkpoints.retained.savepoint_files import check_files
-from airflow_provider_ha.checkpoints.retained.savepoints import SavepointStore
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
+from airflow_provider_ha.checkpoints.savepoints.named import named_savepoint
+from airflow_provider_ha.checkpoints.savepoints.savepoint_files import check_files
+from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
 from airflow_provider_ha.checkpoints.verify.restorable import Verify, damage, verifier
 from airflow_provider_ha.checkpoints.verify.verify import Depth
 from airflow_provider_ha.errors import (

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind, CheckpointPointer, SavepointPointer
-from airflow_provider_ha.checkpoints.retained.savepoint_files import (
+from airflow_provider_ha.checkpoints.retention.history import PayloadHistory
+from airflow_provider_ha.checkpoints.savepoints.savepoint_files import (
     check_files,
     manifest_bytes,
     parse_manifest,
     pointer_to,
 )
-from airflow_provider_ha.checkpoints.retention.history import PayloadHistory
 from airflow_provider_ha.errors import (
     CheckpointCorruptError,
     CheckpointMissingError,

@@ -17,14 +17,14 @@ from typing import Any
 import google_crc32c
 import pytest
 
-from airflow_provider_ha.checkpoints.directories import taking
-from airflow_provider_ha.checkpoints.directories.digest_cache import CACHE, DigestCache, KnownDigests
-from airflow_provider_ha.checkpoints.directories.taking import Linking
 from airflow_provider_ha.checkpoints.model import Algorithm, ManifestFile, Savepoint
 from airflow_provider_ha.checkpoints.portable import standalone
 from airflow_provider_ha.checkpoints.portable.directory import judge, read_savepoint
 from airflow_provider_ha.checkpoints.portable.standalone import Source, take
-from airflow_provider_ha.checkpoints.retained.savepoint_files import write_manifest
+from airflow_provider_ha.checkpoints.savepoints import taking
+from airflow_provider_ha.checkpoints.savepoints.digest_cache import CACHE, DigestCache, KnownDigests
+from airflow_provider_ha.checkpoints.savepoints.savepoint_files import write_manifest
+from airflow_provider_ha.checkpoints.savepoints.taking import Linking
 from airflow_provider_ha.checkpoints.trees import links
 from airflow_provider_ha.checkpoints.trees.copying import copy_file
 from airflow_provider_ha.checkpoints.trees.digests import digest_of

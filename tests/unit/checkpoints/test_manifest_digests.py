@@ -15,7 +15,7 @@ from airflow_provider_ha.checkpoints.portable.directory import judge, read_savep
 from airflow_provider_ha.checkpoints.portable.export import export
 from airflow_provider_ha.checkpoints.portable.restore import restore
 from airflow_provider_ha.checkpoints.portable.unpack import unpack
-from airflow_provider_ha.checkpoints.retained.savepoint_files import write_manifest
+from airflow_provider_ha.checkpoints.savepoints.savepoint_files import write_manifest
 from airflow_provider_ha.errors import CheckpointCorruptError
 from airflow_provider_ha.records import checksum
 from airflow_provider_ha.storage.keys import JobKeys

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.model import SavepointPointer
-from airflow_provider_ha.checkpoints.retained.named import named_savepoint
 from airflow_provider_ha.checkpoints.retention.listing import Listing
+from airflow_provider_ha.checkpoints.savepoints.named import named_savepoint
 from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError, RecordCorruptError
 from airflow_provider_ha.names import check_name
 from airflow_provider_ha.pointers.scan import Unreadable

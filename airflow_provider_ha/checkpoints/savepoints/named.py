@@ -7,7 +7,7 @@ read, is named in the refusal and never chosen: the word may be that of a remova
 from __future__ import annotations
 
 from airflow_provider_ha.checkpoints.model import SavepointPointer
-from airflow_provider_ha.checkpoints.retained.savepoints import SavepointStore
+from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
 from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError
 
 

@@ -11,10 +11,10 @@ import os
 from pathlib import Path
 from typing import Protocol
 
-from airflow_provider_ha.checkpoints.directories.digest_cache import DigestCache
 from airflow_provider_ha.checkpoints.format.crc import recorded_crc32c
 from airflow_provider_ha.checkpoints.format.rocksdb import has_unique_name
 from airflow_provider_ha.checkpoints.model import Algorithm, ManifestFile
+from airflow_provider_ha.checkpoints.savepoints.digest_cache import DigestCache
 from airflow_provider_ha.checkpoints.trees.copying import copy_file
 from airflow_provider_ha.checkpoints.trees.digests import crc32c_digits, digest_of, recorded
 from airflow_provider_ha.checkpoints.trees.files import read

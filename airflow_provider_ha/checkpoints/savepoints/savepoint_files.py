@@ -13,8 +13,8 @@ import stat
 from collections.abc import Container, Mapping
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.directories.taking import Copying, Take
 from airflow_provider_ha.checkpoints.model import ManifestFile, Savepoint, SavepointPointer
+from airflow_provider_ha.checkpoints.savepoints.taking import Copying, Take
 from airflow_provider_ha.checkpoints.trees.digests import difference, digest_of
 from airflow_provider_ha.checkpoints.trees.files import FileGoneError, read
 from airflow_provider_ha.checkpoints.trees.links import StrPath, write_aside

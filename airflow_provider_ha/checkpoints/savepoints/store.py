@@ -16,7 +16,9 @@ from pathlib import Path
 
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import local_path
 from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, Savepoint, SavepointPointer, SinkKind
-from airflow_provider_ha.checkpoints.retained.savepoint_files import (
+from airflow_provider_ha.checkpoints.retention.listing import Listing, read_listing
+from airflow_provider_ha.checkpoints.retention.policy import SavepointRetention, superfluous_savepoints
+from airflow_provider_ha.checkpoints.savepoints.savepoint_files import (
     MANIFEST,
     copy_cut,
     manifest_bytes,
@@ -25,8 +27,6 @@ from airflow_provider_ha.checkpoints.retained.savepoint_files import (
     problems,
     write_manifest,
 )
-from airflow_provider_ha.checkpoints.retention.listing import Listing, read_listing
-from airflow_provider_ha.checkpoints.retention.policy import SavepointRetention, superfluous_savepoints
 from airflow_provider_ha.checkpoints.trees.links import building
 from airflow_provider_ha.checkpoints.working.batch_log import read_entry
 from airflow_provider_ha.clock import Clock, SystemClock

@@ -1,1 +1,0 @@
-"""Checkpoints and savepoints that are kept: their payloads, pointers and retention."""
