@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_ha.checkpoints.portable.standalone import Source, take
+from airflow_provider_ha.checkpoints.savepoints.standalone import Source, take
 from benchmarks.shared import median, quick, show
 
 

@@ -20,9 +20,9 @@ from pathlib import Path
 from unittest.mock import patch
 
 from airflow_provider_ha.checkpoints.model import ManifestFile, Savepoint
-from airflow_provider_ha.checkpoints.portable.standalone import Source, take
 from airflow_provider_ha.checkpoints.savepoints import taking
 from airflow_provider_ha.checkpoints.savepoints.digest_cache import CACHE
+from airflow_provider_ha.checkpoints.savepoints.standalone import Source, take
 from airflow_provider_ha.checkpoints.trees.digests import Reader, digest_of
 from benchmarks.clones import cloned, lengthened
 from benchmarks.shared import median, quick, show
@@ -44,7 +44,7 @@ LAST = VERSIONS - 1
 _PEAK = """
 import sys
 from pathlib import Path
-from airflow_provider_ha.checkpoints.portable.standalone import Source, take
+from airflow_provider_ha.checkpoints.savepoints.standalone import Source, take
 take([Source(query="query", directory=Path(sys.argv[1]))], Path(sys.argv[2]), link=True, spark_version="4.2.0")
 print(next(line.split()[1] for line in Path("/proc/self/status").open() if line.startswith("VmHWM")))
 """

@@ -14,11 +14,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.portable.directory import judge, read_savepoint
 from airflow_provider_ha.checkpoints.portable.export import export
-from airflow_provider_ha.checkpoints.portable.restore import restore
-from airflow_provider_ha.checkpoints.portable.standalone import Source, take
 from airflow_provider_ha.checkpoints.portable.unpack import unpack
+from airflow_provider_ha.checkpoints.savepoints.directory import judge, read_savepoint
+from airflow_provider_ha.checkpoints.savepoints.restore import restore
+from airflow_provider_ha.checkpoints.savepoints.standalone import Source, take
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.errors import ObjectExistsError
 from tests.portable_helpers import QUERY, names_in, savepoint

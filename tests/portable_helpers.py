@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.model import Savepoint
-from airflow_provider_ha.checkpoints.portable.standalone import Source, take
+from airflow_provider_ha.checkpoints.savepoints.standalone import Source, take
 
 
 QUERY = "words"

@@ -10,9 +10,9 @@ import typer
 from airflow_provider_ha.checkpoints.connectors.places import is_s3
 from airflow_provider_ha.checkpoints.model import Savepoint
 from airflow_provider_ha.checkpoints.portable import export as exporting
-from airflow_provider_ha.checkpoints.portable import restore as restoring
-from airflow_provider_ha.checkpoints.portable.directory import SavepointReport, judge
-from airflow_provider_ha.checkpoints.portable.standalone import Source, take
+from airflow_provider_ha.checkpoints.savepoints import restore as restoring
+from airflow_provider_ha.checkpoints.savepoints.directory import SavepointReport, judge
+from airflow_provider_ha.checkpoints.savepoints.standalone import Source, take
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli import savepoint_s3 as on_s3
 from airflow_provider_ha.cli.outcome import Exit

@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 import typer
 
 from airflow_provider_ha.checkpoints.model import Savepoint
-from airflow_provider_ha.checkpoints.portable.directory import read_savepoint
+from airflow_provider_ha.checkpoints.savepoints.directory import read_savepoint
 from airflow_provider_ha.checkpoints.savepoints.named import named_savepoint
 from airflow_provider_ha.cli.requests import who
 from airflow_provider_ha.cli.session import cluster, reported

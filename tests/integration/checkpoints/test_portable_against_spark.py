@@ -11,11 +11,11 @@ import pytest
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.model import Savepoint
-from airflow_provider_ha.checkpoints.portable.directory import judge
 from airflow_provider_ha.checkpoints.portable.export import export
-from airflow_provider_ha.checkpoints.portable.restore import restore
-from airflow_provider_ha.checkpoints.portable.standalone import Source, take
 from airflow_provider_ha.checkpoints.portable.unpack import unpack
+from airflow_provider_ha.checkpoints.savepoints.directory import judge
+from airflow_provider_ha.checkpoints.savepoints.restore import restore
+from airflow_provider_ha.checkpoints.savepoints.standalone import Source, take
 from airflow_provider_ha.checkpoints.working.fork import fork
 from airflow_provider_ha.checkpoints.working.pins import sink_directory
 from airflow_provider_ha.testing.waiting import wait_until

@@ -18,7 +18,7 @@ from airflow_provider_ha.checkpoints.pooled.pool import Place, Pool, member_of
 from airflow_provider_ha.checkpoints.pooled.restore import fetch, restore
 from airflow_provider_ha.checkpoints.pooled.sweep import dispose, sweep
 from airflow_provider_ha.checkpoints.pooled.take import PooledSource, take
-from airflow_provider_ha.checkpoints.portable.directory import judge, read_savepoint
+from airflow_provider_ha.checkpoints.savepoints.directory import judge, read_savepoint
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.cli.app import app
 from airflow_provider_ha.errors import (

@@ -16,10 +16,10 @@ from airflow_provider_ha.checkpoints.pooled.records import PooledSavepoint
 from airflow_provider_ha.checkpoints.pooled.restore import fetch, restore
 from airflow_provider_ha.checkpoints.pooled.sweep import sweep
 from airflow_provider_ha.checkpoints.pooled.take import PooledSource, take
-from airflow_provider_ha.checkpoints.portable.directory import read_savepoint
 from airflow_provider_ha.checkpoints.portable.export import export
-from airflow_provider_ha.checkpoints.portable.standalone import Source
-from airflow_provider_ha.checkpoints.portable.standalone import take as take_directory
+from airflow_provider_ha.checkpoints.savepoints.directory import read_savepoint
+from airflow_provider_ha.checkpoints.savepoints.standalone import Source
+from airflow_provider_ha.checkpoints.savepoints.standalone import take as take_directory
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.errors import CheckpointCorruptError, ObjectExistsError, StorageUnavailableError
 from tests.integration.checkpoints.test_savepoint_s3 import ME, NOW, call, members, open_pool

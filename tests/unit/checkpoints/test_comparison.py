@@ -19,7 +19,7 @@ from airflow_provider_ha.checkpoints.comparison.side import Side, read_side
 from airflow_provider_ha.checkpoints.comparison.sources import Offsets
 from airflow_provider_ha.checkpoints.comparison.state import FileChanges, OperatorChange
 from airflow_provider_ha.checkpoints.model import Algorithm, ManifestFile
-from airflow_provider_ha.checkpoints.portable.standalone import Source, take
+from airflow_provider_ha.checkpoints.savepoints.standalone import Source, take
 from airflow_provider_ha.cli.app import app
 from airflow_provider_ha.cli.session import Target
 from airflow_provider_ha.errors import CheckpointCorruptError, StorageUnavailableError

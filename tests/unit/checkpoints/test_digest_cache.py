@@ -18,12 +18,11 @@ import google_crc32c
 import pytest
 
 from airflow_provider_ha.checkpoints.model import Algorithm, ManifestFile, Savepoint
-from airflow_provider_ha.checkpoints.portable import standalone
-from airflow_provider_ha.checkpoints.portable.directory import judge, read_savepoint
-from airflow_provider_ha.checkpoints.portable.standalone import Source, take
-from airflow_provider_ha.checkpoints.savepoints import taking
+from airflow_provider_ha.checkpoints.savepoints import standalone, taking
 from airflow_provider_ha.checkpoints.savepoints.digest_cache import CACHE, DigestCache, KnownDigests
+from airflow_provider_ha.checkpoints.savepoints.directory import judge, read_savepoint
 from airflow_provider_ha.checkpoints.savepoints.savepoint_files import write_manifest
+from airflow_provider_ha.checkpoints.savepoints.standalone import Source, take
 from airflow_provider_ha.checkpoints.savepoints.taking import Linking
 from airflow_provider_ha.checkpoints.trees import links
 from airflow_provider_ha.checkpoints.trees.copying import copy_file

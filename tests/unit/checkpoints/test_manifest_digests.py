@@ -11,10 +11,10 @@ import google_crc32c
 import pytest
 
 from airflow_provider_ha.checkpoints.model import Algorithm, ManifestFile, Savepoint
-from airflow_provider_ha.checkpoints.portable.directory import judge, read_savepoint
 from airflow_provider_ha.checkpoints.portable.export import export
-from airflow_provider_ha.checkpoints.portable.restore import restore
 from airflow_provider_ha.checkpoints.portable.unpack import unpack
+from airflow_provider_ha.checkpoints.savepoints.directory import judge, read_savepoint
+from airflow_provider_ha.checkpoints.savepoints.restore import restore
 from airflow_provider_ha.checkpoints.savepoints.savepoint_files import write_manifest
 from airflow_provider_ha.errors import CheckpointCorruptError
 from airflow_provider_ha.records import checksum

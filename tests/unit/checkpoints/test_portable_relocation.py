@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.portable.directory import judge
-from airflow_provider_ha.checkpoints.portable.restore import restore
-from airflow_provider_ha.checkpoints.portable.standalone import Source, take
+from airflow_provider_ha.checkpoints.savepoints.directory import judge
+from airflow_provider_ha.checkpoints.savepoints.restore import restore
+from airflow_provider_ha.checkpoints.savepoints.standalone import Source, take
 from airflow_provider_ha.checkpoints.working.relocation import checked_by, relocate
 from airflow_provider_ha.errors import CheckpointCorruptError, ConfigurationError, ObjectExistsError
 from tests.portable_helpers import QUERY, checkpoint, names_in, savepoint

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.model import Savepoint
-from airflow_provider_ha.checkpoints.portable import standalone
-from airflow_provider_ha.checkpoints.portable.directory import judge, read_savepoint
-from airflow_provider_ha.checkpoints.portable.standalone import ATTEMPTS, Source, take
+from airflow_provider_ha.checkpoints.savepoints import standalone
+from airflow_provider_ha.checkpoints.savepoints.directory import judge, read_savepoint
 from airflow_provider_ha.checkpoints.savepoints.savepoint_files import write_manifest
+from airflow_provider_ha.checkpoints.savepoints.standalone import ATTEMPTS, Source, take
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.errors import (
     CheckpointCorruptError,

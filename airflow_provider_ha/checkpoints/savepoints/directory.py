@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_ha.checkpoints.model import Savepoint
-from airflow_provider_ha.checkpoints.portable.manifest_names import check_manifest
+from airflow_provider_ha.checkpoints.savepoints.manifest_names import check_manifest
 from airflow_provider_ha.checkpoints.savepoints.savepoint_files import (
     MANIFEST,
     check_files,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.model import Savepoint
-from airflow_provider_ha.checkpoints.portable.manifest_names import check_manifest
+from airflow_provider_ha.checkpoints.savepoints.manifest_names import check_manifest
 from airflow_provider_ha.checkpoints.trees.attempts import check_target, directory_attempt
 from airflow_provider_ha.checkpoints.trees.copying import copy_file
 from airflow_provider_ha.checkpoints.verify.restorable import damage, verifier
