@@ -9,8 +9,8 @@ import typer
 
 from airflow_provider_ha.checkpoints.connectors.places import is_s3
 from airflow_provider_ha.checkpoints.model import Savepoint
-from airflow_provider_ha.checkpoints.portable import export as exporting
 from airflow_provider_ha.checkpoints.savepoints import restore as restoring
+from airflow_provider_ha.checkpoints.savepoints.archive import export as exporting
 from airflow_provider_ha.checkpoints.savepoints.directory import SavepointReport, judge
 from airflow_provider_ha.checkpoints.savepoints.standalone import Source, take
 from airflow_provider_ha.cli import console

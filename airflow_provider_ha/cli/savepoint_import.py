@@ -9,8 +9,8 @@ import typer
 
 from airflow_provider_ha.checkpoints.connectors.places import is_s3
 from airflow_provider_ha.checkpoints.model import Savepoint
-from airflow_provider_ha.checkpoints.portable.adoption import adopt, check_adoptable
-from airflow_provider_ha.checkpoints.portable.unpack import described, unpack
+from airflow_provider_ha.checkpoints.savepoints.archive.import_savepoint import adopt, check_adoptable
+from airflow_provider_ha.checkpoints.savepoints.archive.unpack import described, unpack
 from airflow_provider_ha.cli import savepoint_s3 as on_s3
 from airflow_provider_ha.cli.savepoint_files import print_savepoint
 from airflow_provider_ha.cli.savepoint_target import path_of

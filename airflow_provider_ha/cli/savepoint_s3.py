@@ -21,7 +21,7 @@ from airflow_provider_ha.checkpoints.pooled.sweep import GRACE, Swept
 from airflow_provider_ha.checkpoints.pooled.sweep import dispose as dispose_of
 from airflow_provider_ha.checkpoints.pooled.sweep import sweep as sweep_pool
 from airflow_provider_ha.checkpoints.pooled.take import PooledSource, take
-from airflow_provider_ha.checkpoints.portable import export as exporting
+from airflow_provider_ha.checkpoints.savepoints.archive import export as exporting
 from airflow_provider_ha.checkpoints.verify.verify import Depth
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.outcome import Exit

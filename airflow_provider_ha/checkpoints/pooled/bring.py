@@ -15,7 +15,7 @@ from airflow_provider_ha.checkpoints.pooled.judge import check
 from airflow_provider_ha.checkpoints.pooled.leases import USE, Held, give_way, lease
 from airflow_provider_ha.checkpoints.pooled.pool import Pool, digest_member
 from airflow_provider_ha.checkpoints.pooled.records import PooledFile, PooledSavepoint
-from airflow_provider_ha.checkpoints.portable.unpack import unpack
+from airflow_provider_ha.checkpoints.savepoints.archive.unpack import unpack
 from airflow_provider_ha.checkpoints.trees.at_once import each
 from airflow_provider_ha.checkpoints.trees.attempts import scratch_directory
 from airflow_provider_ha.checkpoints.trees.digests import digest_of

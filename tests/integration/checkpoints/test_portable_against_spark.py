@@ -11,8 +11,8 @@ import pytest
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.model import Savepoint
-from airflow_provider_ha.checkpoints.portable.export import export
-from airflow_provider_ha.checkpoints.portable.unpack import unpack
+from airflow_provider_ha.checkpoints.savepoints.archive.export import export
+from airflow_provider_ha.checkpoints.savepoints.archive.unpack import unpack
 from airflow_provider_ha.checkpoints.savepoints.directory import judge
 from airflow_provider_ha.checkpoints.savepoints.restore import restore
 from airflow_provider_ha.checkpoints.savepoints.standalone import Source, take

@@ -16,7 +16,7 @@ from airflow_provider_ha.checkpoints.pooled.records import PooledSavepoint
 from airflow_provider_ha.checkpoints.pooled.restore import fetch, restore
 from airflow_provider_ha.checkpoints.pooled.sweep import sweep
 from airflow_provider_ha.checkpoints.pooled.take import PooledSource, take
-from airflow_provider_ha.checkpoints.portable.export import export
+from airflow_provider_ha.checkpoints.savepoints.archive.export import export
 from airflow_provider_ha.checkpoints.savepoints.directory import read_savepoint
 from airflow_provider_ha.checkpoints.savepoints.standalone import Source
 from airflow_provider_ha.checkpoints.savepoints.standalone import take as take_directory

@@ -18,7 +18,7 @@ from airflow_provider_ha.checkpoints.pooled.records import PoolLease
 from airflow_provider_ha.checkpoints.pooled.restore import fetch
 from airflow_provider_ha.checkpoints.pooled.sweep import sweep
 from airflow_provider_ha.checkpoints.pooled.take import PooledSource, take
-from airflow_provider_ha.checkpoints.portable.export import export
+from airflow_provider_ha.checkpoints.savepoints.archive.export import export
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.errors import ObjectExistsError
 from tests.integration.checkpoints.test_savepoint_s3 import ME, NOW, call, members, open_pool

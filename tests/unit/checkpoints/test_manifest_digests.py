@@ -11,8 +11,8 @@ import google_crc32c
 import pytest
 
 from airflow_provider_ha.checkpoints.model import Algorithm, ManifestFile, Savepoint
-from airflow_provider_ha.checkpoints.portable.export import export
-from airflow_provider_ha.checkpoints.portable.unpack import unpack
+from airflow_provider_ha.checkpoints.savepoints.archive.export import export
+from airflow_provider_ha.checkpoints.savepoints.archive.unpack import unpack
 from airflow_provider_ha.checkpoints.savepoints.directory import judge, read_savepoint
 from airflow_provider_ha.checkpoints.savepoints.restore import restore
 from airflow_provider_ha.checkpoints.savepoints.savepoint_files import write_manifest

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import IO
 
 from airflow_provider_ha.checkpoints.model import ManifestFile, Savepoint
-from airflow_provider_ha.checkpoints.portable.compression import DAMAGED, decompressing
-from airflow_provider_ha.checkpoints.portable.tar_headers import MemberReader, refused
+from airflow_provider_ha.checkpoints.savepoints.archive.compression import DAMAGED, decompressing
+from airflow_provider_ha.checkpoints.savepoints.archive.tar_headers import MemberReader, refused
 from airflow_provider_ha.checkpoints.savepoints.manifest_names import check_manifest
 from airflow_provider_ha.checkpoints.savepoints.savepoint_files import MANIFEST, problems
 from airflow_provider_ha.checkpoints.trees.attempts import check_target, directory_attempt, storage_errors

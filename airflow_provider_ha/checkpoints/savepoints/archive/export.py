@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import IO
 
 from airflow_provider_ha.checkpoints.model import ManifestFile, Savepoint
-from airflow_provider_ha.checkpoints.portable.compression import compressing, compression_of
-from airflow_provider_ha.checkpoints.portable.tar_headers import END, header, padding
+from airflow_provider_ha.checkpoints.savepoints.archive.compression import compressing, compression_of
+from airflow_provider_ha.checkpoints.savepoints.archive.tar_headers import END, header, padding
 from airflow_provider_ha.checkpoints.savepoints.manifest_names import check_manifest
 from airflow_provider_ha.checkpoints.savepoints.savepoint_files import MANIFEST
 from airflow_provider_ha.checkpoints.trees.attempts import check_target, file_attempt

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.model import Savepoint
-from airflow_provider_ha.checkpoints.portable.unpack import unpack
+from airflow_provider_ha.checkpoints.savepoints.archive.unpack import unpack
 from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError, JobStateError
 from airflow_provider_ha.names import check_name

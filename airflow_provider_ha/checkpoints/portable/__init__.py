@@ -1,1 +1,0 @@
-"""Savepoints that travel: taken from any checkpoint directory, checked, packed into one archive, unpacked, restored."""

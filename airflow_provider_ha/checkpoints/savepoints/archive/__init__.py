@@ -1,0 +1,1 @@
+"""A savepoint as one file: written, unpacked again, and imported by its job."""
