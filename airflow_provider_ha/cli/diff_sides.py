@@ -8,9 +8,9 @@ from pathlib import Path
 
 from airflow_provider_ha.checkpoints.comparison.side import Side, read_side
 from airflow_provider_ha.checkpoints.model import Savepoint
-from airflow_provider_ha.checkpoints.pooled.pool import Place, Pool, member_of, savepoint_place
-from airflow_provider_ha.checkpoints.pooled.records import PooledSavepoint
 from airflow_provider_ha.checkpoints.savepoints.directory import read_savepoint
+from airflow_provider_ha.checkpoints.savepoints.pool.pool import Place, Pool, member_of, savepoint_place
+from airflow_provider_ha.checkpoints.savepoints.pool.records import PooledSavepoint
 from airflow_provider_ha.checkpoints.savepoints.savepoint_files import MANIFEST
 from airflow_provider_ha.checkpoints.trees.object_tree import ObjectTree
 from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError

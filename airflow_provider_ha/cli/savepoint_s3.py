@@ -11,17 +11,17 @@ from typing import Annotated, NoReturn
 import typer
 
 from airflow_provider_ha.checkpoints.connectors.places import is_s3
-from airflow_provider_ha.checkpoints.pooled.bring import bring
-from airflow_provider_ha.checkpoints.pooled.judge import judge_query, missing
-from airflow_provider_ha.checkpoints.pooled.pool import Place, Pool, savepoint_place
-from airflow_provider_ha.checkpoints.pooled.records import PooledSavepoint
-from airflow_provider_ha.checkpoints.pooled.restore import fetch
-from airflow_provider_ha.checkpoints.pooled.restore import restore as restore_prefix
-from airflow_provider_ha.checkpoints.pooled.sweep import GRACE, Swept
-from airflow_provider_ha.checkpoints.pooled.sweep import dispose as dispose_of
-from airflow_provider_ha.checkpoints.pooled.sweep import sweep as sweep_pool
-from airflow_provider_ha.checkpoints.pooled.take import PooledSource, take
 from airflow_provider_ha.checkpoints.savepoints.archive import export as exporting
+from airflow_provider_ha.checkpoints.savepoints.pool.bring import bring
+from airflow_provider_ha.checkpoints.savepoints.pool.judge import judge_query, missing
+from airflow_provider_ha.checkpoints.savepoints.pool.pool import Place, Pool, savepoint_place
+from airflow_provider_ha.checkpoints.savepoints.pool.records import PooledSavepoint
+from airflow_provider_ha.checkpoints.savepoints.pool.restore import fetch
+from airflow_provider_ha.checkpoints.savepoints.pool.restore import restore as restore_prefix
+from airflow_provider_ha.checkpoints.savepoints.pool.sweep import GRACE, Swept
+from airflow_provider_ha.checkpoints.savepoints.pool.sweep import dispose as dispose_of
+from airflow_provider_ha.checkpoints.savepoints.pool.sweep import sweep as sweep_pool
+from airflow_provider_ha.checkpoints.savepoints.pool.take import PooledSource, take
 from airflow_provider_ha.checkpoints.verify.verify import Depth
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.outcome import Exit

@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from airflow_provider_ha.checkpoints.format.closure import closure
-from airflow_provider_ha.checkpoints.pooled.pool import Place, Pool
-from airflow_provider_ha.checkpoints.pooled.take import PooledSource, take
+from airflow_provider_ha.checkpoints.savepoints.pool.pool import Place, Pool
+from airflow_provider_ha.checkpoints.savepoints.pool.take import PooledSource, take
 from airflow_provider_ha.cli.app import app
 from airflow_provider_ha.cli.session import Target
 from airflow_provider_ha.errors import CheckpointMissingError

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.pooled.pool import Place, Pool
-from airflow_provider_ha.checkpoints.pooled.restore import restore
-from airflow_provider_ha.checkpoints.pooled.take import PooledSource, take
+from airflow_provider_ha.checkpoints.savepoints.pool.pool import Place, Pool
+from airflow_provider_ha.checkpoints.savepoints.pool.restore import restore
+from airflow_provider_ha.checkpoints.savepoints.pool.take import PooledSource, take
 from airflow_provider_ha.checkpoints.verify.report import Report
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.testing.waiting import wait_until

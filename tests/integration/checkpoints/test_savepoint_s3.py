@@ -12,13 +12,13 @@ import pytest
 from typer.testing import CliRunner
 
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG
-from airflow_provider_ha.checkpoints.pooled.judge import missing
-from airflow_provider_ha.checkpoints.pooled.leases import SWEEP, USE, lease
-from airflow_provider_ha.checkpoints.pooled.pool import Place, Pool, member_of
-from airflow_provider_ha.checkpoints.pooled.restore import fetch, restore
-from airflow_provider_ha.checkpoints.pooled.sweep import dispose, sweep
-from airflow_provider_ha.checkpoints.pooled.take import PooledSource, take
 from airflow_provider_ha.checkpoints.savepoints.directory import judge, read_savepoint
+from airflow_provider_ha.checkpoints.savepoints.pool.judge import missing
+from airflow_provider_ha.checkpoints.savepoints.pool.leases import SWEEP, USE, lease
+from airflow_provider_ha.checkpoints.savepoints.pool.pool import Place, Pool, member_of
+from airflow_provider_ha.checkpoints.savepoints.pool.restore import fetch, restore
+from airflow_provider_ha.checkpoints.savepoints.pool.sweep import dispose, sweep
+from airflow_provider_ha.checkpoints.savepoints.pool.take import PooledSource, take
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.cli.app import app
 from airflow_provider_ha.errors import (

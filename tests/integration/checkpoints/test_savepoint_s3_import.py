@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.model import Savepoint
-from airflow_provider_ha.checkpoints.pooled import bring as bringing
-from airflow_provider_ha.checkpoints.pooled.bring import bring
-from airflow_provider_ha.checkpoints.pooled.leases import SWEEP, lease
-from airflow_provider_ha.checkpoints.pooled.pool import Place, Pool, digest_member
-from airflow_provider_ha.checkpoints.pooled.records import PooledSavepoint
-from airflow_provider_ha.checkpoints.pooled.restore import fetch, restore
-from airflow_provider_ha.checkpoints.pooled.sweep import sweep
-from airflow_provider_ha.checkpoints.pooled.take import PooledSource, take
 from airflow_provider_ha.checkpoints.savepoints.archive.export import export
 from airflow_provider_ha.checkpoints.savepoints.directory import read_savepoint
+from airflow_provider_ha.checkpoints.savepoints.pool import bring as bringing
+from airflow_provider_ha.checkpoints.savepoints.pool.bring import bring
+from airflow_provider_ha.checkpoints.savepoints.pool.leases import SWEEP, lease
+from airflow_provider_ha.checkpoints.savepoints.pool.pool import Place, Pool, digest_member
+from airflow_provider_ha.checkpoints.savepoints.pool.records import PooledSavepoint
+from airflow_provider_ha.checkpoints.savepoints.pool.restore import fetch, restore
+from airflow_provider_ha.checkpoints.savepoints.pool.sweep import sweep
+from airflow_provider_ha.checkpoints.savepoints.pool.take import PooledSource, take
 from airflow_provider_ha.checkpoints.savepoints.standalone import Source
 from airflow_provider_ha.checkpoints.savepoints.standalone import take as take_directory
 from airflow_provider_ha.checkpoints.verify.verify import verify

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.pooled.judge import check
-from airflow_provider_ha.checkpoints.pooled.pool import Place, Pool
-from airflow_provider_ha.checkpoints.pooled.records import PoolLease
-from airflow_provider_ha.checkpoints.pooled.restore import fetch
-from airflow_provider_ha.checkpoints.pooled.sweep import sweep
-from airflow_provider_ha.checkpoints.pooled.take import PooledSource, take
 from airflow_provider_ha.checkpoints.savepoints.archive.export import export
+from airflow_provider_ha.checkpoints.savepoints.pool.judge import check
+from airflow_provider_ha.checkpoints.savepoints.pool.pool import Place, Pool
+from airflow_provider_ha.checkpoints.savepoints.pool.records import PoolLease
+from airflow_provider_ha.checkpoints.savepoints.pool.restore import fetch
+from airflow_provider_ha.checkpoints.savepoints.pool.sweep import sweep
+from airflow_provider_ha.checkpoints.savepoints.pool.take import PooledSource, take
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.errors import ObjectExistsError
 from tests.integration.checkpoints.test_savepoint_s3 import ME, NOW, call, members, open_pool

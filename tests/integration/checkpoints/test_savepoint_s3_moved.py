@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.pooled.pool import Place
-from airflow_provider_ha.checkpoints.pooled.restore import fetch, restore
-from airflow_provider_ha.checkpoints.pooled.take import PooledSource, take
+from airflow_provider_ha.checkpoints.savepoints.pool.pool import Place
+from airflow_provider_ha.checkpoints.savepoints.pool.restore import fetch, restore
+from airflow_provider_ha.checkpoints.savepoints.pool.take import PooledSource, take
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from tests import tws_job
 from tests.integration.checkpoints.test_savepoint_s3 import ME, open_pool

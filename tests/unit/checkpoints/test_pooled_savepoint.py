@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.pooled.judge import judge_query
-from airflow_provider_ha.checkpoints.pooled.restore import _stages
+from airflow_provider_ha.checkpoints.savepoints.pool.judge import judge_query
+from airflow_provider_ha.checkpoints.savepoints.pool.restore import _stages
 from tests.unit.checkpoints.test_verification_sparse import write_log
 
 

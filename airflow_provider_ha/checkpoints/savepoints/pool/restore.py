@@ -12,10 +12,10 @@ from pathlib import Path
 
 from airflow_provider_ha.checkpoints.format.layout import COMMITS, METADATA, OFFSETS
 from airflow_provider_ha.checkpoints.model import ManifestFile, Savepoint
-from airflow_provider_ha.checkpoints.pooled.judge import check
-from airflow_provider_ha.checkpoints.pooled.leases import USE, give_way, lease
-from airflow_provider_ha.checkpoints.pooled.pool import Place, Pool
-from airflow_provider_ha.checkpoints.pooled.records import PooledSavepoint
+from airflow_provider_ha.checkpoints.savepoints.pool.judge import check
+from airflow_provider_ha.checkpoints.savepoints.pool.leases import USE, give_way, lease
+from airflow_provider_ha.checkpoints.savepoints.pool.pool import Place, Pool
+from airflow_provider_ha.checkpoints.savepoints.pool.records import PooledSavepoint
 from airflow_provider_ha.checkpoints.savepoints.savepoint_files import write_manifest
 from airflow_provider_ha.checkpoints.trees.at_once import each
 from airflow_provider_ha.checkpoints.trees.attempts import check_target, directory_attempt

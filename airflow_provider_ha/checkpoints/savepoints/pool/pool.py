@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 from airflow_provider_ha.checkpoints.connectors.places import s3_uri
-from airflow_provider_ha.checkpoints.pooled.records import PooledSavepoint
 from airflow_provider_ha.checkpoints.savepoints.manifest_names import check_path
+from airflow_provider_ha.checkpoints.savepoints.pool.records import PooledSavepoint
 from airflow_provider_ha.checkpoints.trees.object_tree import ObjectTree
 from airflow_provider_ha.config import S3Options
 from airflow_provider_ha.errors import (

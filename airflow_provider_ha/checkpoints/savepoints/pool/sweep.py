@@ -11,8 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
-from airflow_provider_ha.checkpoints.pooled.leases import SWEEP, lease, over
-from airflow_provider_ha.checkpoints.pooled.pool import Pool
+from airflow_provider_ha.checkpoints.savepoints.pool.leases import SWEEP, lease, over
+from airflow_provider_ha.checkpoints.savepoints.pool.pool import Pool
 from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.errors import CheckpointMissingError
 

@@ -18,10 +18,10 @@ from airflow_provider_ha.checkpoints.format.compactible_log import COMPACT, entr
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.format.releases import installed_version, release
 from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, SinkKind
-from airflow_provider_ha.checkpoints.pooled.judge import check
-from airflow_provider_ha.checkpoints.pooled.leases import USE, Held, give_way, lease
-from airflow_provider_ha.checkpoints.pooled.pool import Place, Pool, member_of
-from airflow_provider_ha.checkpoints.pooled.records import PooledFile, PooledSavepoint
+from airflow_provider_ha.checkpoints.savepoints.pool.judge import check
+from airflow_provider_ha.checkpoints.savepoints.pool.leases import USE, Held, give_way, lease
+from airflow_provider_ha.checkpoints.savepoints.pool.pool import Place, Pool, member_of
+from airflow_provider_ha.checkpoints.savepoints.pool.records import PooledFile, PooledSavepoint
 from airflow_provider_ha.checkpoints.trees.at_once import each
 from airflow_provider_ha.checkpoints.trees.object_tree import ObjectTree
 from airflow_provider_ha.checkpoints.working.batch_log import readable

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 
-from airflow_provider_ha.checkpoints.pooled.records import PoolLease
+from airflow_provider_ha.checkpoints.savepoints.pool.records import PoolLease
 from airflow_provider_ha.clock import Clock, SystemClock, new_id
 from airflow_provider_ha.errors import ObjectMissingError, StorageError, StorageUnavailableError
 from airflow_provider_ha.storage.store import ObjectStore

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from airflow_provider_ha.checkpoints.pooled.pool import Pool
-from airflow_provider_ha.checkpoints.pooled.records import PooledSavepoint
+from airflow_provider_ha.checkpoints.savepoints.pool.pool import Pool
+from airflow_provider_ha.checkpoints.savepoints.pool.records import PooledSavepoint
 from airflow_provider_ha.checkpoints.trees.tree import Directory
 from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.report import Report

@@ -11,11 +11,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.model import ManifestFile, Savepoint
-from airflow_provider_ha.checkpoints.pooled.judge import check
-from airflow_provider_ha.checkpoints.pooled.leases import USE, Held, give_way, lease
-from airflow_provider_ha.checkpoints.pooled.pool import Pool, digest_member
-from airflow_provider_ha.checkpoints.pooled.records import PooledFile, PooledSavepoint
 from airflow_provider_ha.checkpoints.savepoints.archive.unpack import unpack
+from airflow_provider_ha.checkpoints.savepoints.pool.judge import check
+from airflow_provider_ha.checkpoints.savepoints.pool.leases import USE, Held, give_way, lease
+from airflow_provider_ha.checkpoints.savepoints.pool.pool import Pool, digest_member
+from airflow_provider_ha.checkpoints.savepoints.pool.records import PooledFile, PooledSavepoint
 from airflow_provider_ha.checkpoints.trees.at_once import each
 from airflow_provider_ha.checkpoints.trees.attempts import scratch_directory
 from airflow_provider_ha.checkpoints.trees.digests import digest_of
