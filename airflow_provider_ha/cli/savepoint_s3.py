@@ -12,7 +12,7 @@ import typer
 
 from airflow_provider_ha.checkpoints.connectors.places import is_s3
 from airflow_provider_ha.checkpoints.savepoints.archive import export as exporting
-from airflow_provider_ha.checkpoints.savepoints.pool.bring import bring
+from airflow_provider_ha.checkpoints.savepoints.pool.import_archive import bring
 from airflow_provider_ha.checkpoints.savepoints.pool.judge import judge_query, missing
 from airflow_provider_ha.checkpoints.savepoints.pool.pool import Place, Pool, savepoint_place
 from airflow_provider_ha.checkpoints.savepoints.pool.records import PooledSavepoint

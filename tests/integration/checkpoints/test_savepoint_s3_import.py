@@ -10,8 +10,8 @@ import pytest
 from airflow_provider_ha.checkpoints.model import Savepoint
 from airflow_provider_ha.checkpoints.savepoints.archive.export import export
 from airflow_provider_ha.checkpoints.savepoints.directory import read_savepoint
-from airflow_provider_ha.checkpoints.savepoints.pool import bring as bringing
-from airflow_provider_ha.checkpoints.savepoints.pool.bring import bring
+from airflow_provider_ha.checkpoints.savepoints.pool import import_archive as bringing
+from airflow_provider_ha.checkpoints.savepoints.pool.import_archive import bring
 from airflow_provider_ha.checkpoints.savepoints.pool.leases import SWEEP, lease
 from airflow_provider_ha.checkpoints.savepoints.pool.pool import Place, Pool, digest_member
 from airflow_provider_ha.checkpoints.savepoints.pool.records import PooledSavepoint
