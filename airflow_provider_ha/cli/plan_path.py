@@ -9,8 +9,8 @@ from airflow_provider_ha.checkpoints.connectors._kafka_client import held_offset
 from airflow_provider_ha.checkpoints.connectors.kafka_offsets import Held, Partition
 from airflow_provider_ha.checkpoints.connectors.places import directory_at, is_s3, s3_uri
 from airflow_provider_ha.checkpoints.model import QuerySink, RestorePlan
-from airflow_provider_ha.checkpoints.restore.adopt import sink_of
-from airflow_provider_ha.checkpoints.restore.bare import plan_directory, sink_at
+from airflow_provider_ha.checkpoints.restore.adopted_cut import sink_of
+from airflow_provider_ha.checkpoints.restore.plan_of_directory import plan_directory, sink_at
 from airflow_provider_ha.cli.savepoint_target import path_of
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.errors import ConfigurationError

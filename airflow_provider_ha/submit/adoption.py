@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from airflow_provider_ha.checkpoints.format.releases import installed_version
 from airflow_provider_ha.checkpoints.model import PlanFinding, RestorePlan, SinkKind, Verdict
-from airflow_provider_ha.checkpoints.restore.adopt import Found, look, sink_of
+from airflow_provider_ha.checkpoints.restore.adopted_cut import Found, look, sink_of
 from airflow_provider_ha.checkpoints.restore.facts import gather_facts
 from airflow_provider_ha.checkpoints.restore.judgement import worst
 from airflow_provider_ha.checkpoints.restore.plan import plan_restore

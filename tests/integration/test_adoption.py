@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog
 from airflow_provider_ha.checkpoints.model import RestorePlan, Verdict
-from airflow_provider_ha.checkpoints.restore import adopt as adopting
+from airflow_provider_ha.checkpoints.restore import adopted_cut as adopting
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_restore
 from airflow_provider_ha.checkpoints.working.batch_log import readable
 from airflow_provider_ha.driver.start_point import check_adopted

@@ -16,8 +16,8 @@ from pydantic import ValidationError
 from airflow_provider_ha.checkpoints.model import CheckpointKind, CheckpointPointer, QueryCut, QuerySink, SinkKind
 from airflow_provider_ha.checkpoints.proof.answers import Answer, Event
 from airflow_provider_ha.checkpoints.proof.request import ProofRequest
-from airflow_provider_ha.checkpoints.restore import bare
-from airflow_provider_ha.checkpoints.restore.surroundings import Surroundings, _with_table
+from airflow_provider_ha.checkpoints.restore import plan_of_directory
+from airflow_provider_ha.checkpoints.restore.external_state import Surroundings, _with_table
 from airflow_provider_ha.checkpoints.working.unfinished_drain import drain_directory, newest_drain
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.coordination.paths import ClusterPaths
@@ -164,7 +164,7 @@ def test_the_batch_that_was_asked_for_is_named_when_it_is_not_there(batch: int |
     report: Any = SimpleNamespace(findings=())
 
     with pytest.raises(CheckpointMissingError, match=said):
-        bare._chosen(Path("checkpoint"), report, (), batch)
+        plan_of_directory._chosen(Path("checkpoint"), report, (), batch)
 
 
 def test_the_newest_fork_of_a_drain_is_the_one_that_was_made_last(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog
 from airflow_provider_ha.checkpoints.connectors.foreach_batch import Given
 from airflow_provider_ha.checkpoints.format.layout import OFFSETS, batches
 from airflow_provider_ha.checkpoints.model import BatchEntry, Checkpoint, CheckpointKind, QueryCut, SinkKind
+from airflow_provider_ha.checkpoints.restore.external_state import AskInputs, AskKafka, Surroundings, look_around
 from airflow_provider_ha.checkpoints.restore.select import Chosen
-from airflow_provider_ha.checkpoints.restore.surroundings import AskInputs, AskKafka, Surroundings, look_around
 from airflow_provider_ha.checkpoints.restore.timeline import merge
 from airflow_provider_ha.checkpoints.working.batch_log import readable
 from airflow_provider_ha.checkpoints.working.fence import resolve

@@ -22,7 +22,7 @@ from pathlib import Path
 resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
 from typer.testing import CliRunner
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
-from airflow_provider_ha.checkpoints.restore.adopt import look
+from airflow_provider_ha.checkpoints.restore.adopted_cut import look
 from airflow_provider_ha.checkpoints.verify.restorable import verifier
 from airflow_provider_ha.cli.app import app
 from airflow_provider_ha.cli.session import Target

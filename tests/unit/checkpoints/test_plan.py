@@ -12,11 +12,11 @@ import pytest
 from airflow_provider_ha.checkpoints.connectors.foreach_batch import Given
 from airflow_provider_ha.checkpoints.connectors.kafka_offsets import Held
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink, RestorePlan, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.restore.external_state import Surroundings, Unknown
 from airflow_provider_ha.checkpoints.restore.facts import QueryFacts
 from airflow_provider_ha.checkpoints.restore.judgement import not_accepted
 from airflow_provider_ha.checkpoints.restore.plan import plan_restore
 from airflow_provider_ha.checkpoints.restore.select import Chosen
-from airflow_provider_ha.checkpoints.restore.surroundings import Surroundings, Unknown
 from airflow_provider_ha.checkpoints.working.batch_log import readable
 from airflow_provider_ha.checkpoints.working.drain import write_drain_entry
 from airflow_provider_ha.jobs.model import DrainedQuery

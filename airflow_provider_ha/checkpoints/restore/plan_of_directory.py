@@ -17,10 +17,10 @@ from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.format.metadata_log import read_offsets, read_query_id
 from airflow_provider_ha.checkpoints.format.releases import installed_version
 from airflow_provider_ha.checkpoints.model import Candidate, QueryCut, QuerySink, RestorePlan, SinkKind
+from airflow_provider_ha.checkpoints.restore.external_state import AskKafka, look_around
 from airflow_provider_ha.checkpoints.restore.facts import QueryFacts
 from airflow_provider_ha.checkpoints.restore.plan import plan_restore
 from airflow_provider_ha.checkpoints.restore.select import Chosen
-from airflow_provider_ha.checkpoints.restore.surroundings import AskKafka, look_around
 from airflow_provider_ha.checkpoints.trees.files import names, read
 from airflow_provider_ha.checkpoints.trees.tree import Directory
 from airflow_provider_ha.checkpoints.verify.codes import Code
