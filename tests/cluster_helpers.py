@@ -13,14 +13,14 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create
 from airflow_provider_ha.coordination.election import Leadership, acquire
 from airflow_provider_ha.coordination.paths import JobPaths
+from airflow_provider_ha.engines.engine import Observation, Running
+from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.jobs.failures import Failure
 from airflow_provider_ha.jobs.model import Handle, HaOptions, JobState, LeaderInfo, RunResult, SubmissionExit
 from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.submit.attend import Patience
 from airflow_provider_ha.submit.client import HaClient
 from airflow_provider_ha.submit.context import JobContext
-from airflow_provider_ha.submit.engine import Observation, Running
-from airflow_provider_ha.submit.engines import Engines
 from airflow_provider_ha.submit.requests import SubmitRequest
 from tests.engine_helpers import NothingToSee, handle
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.engines.engine import Gone, Observation, Unknown
+from airflow_provider_ha.engines.local import LocalEngine
 from airflow_provider_ha.jobs.model import Handle, SubmissionStarted, Target, file_uri
 from airflow_provider_ha.jobs.this_host import LocalProcess
-from airflow_provider_ha.submit.engine import Gone, Observation, Unknown
-from airflow_provider_ha.submit.local import LocalEngine
 
 
 CONFIG = HaConfig.build(zookeeper="127.0.0.1:1", storage_root="file:///nowhere")

@@ -22,11 +22,11 @@ from airflow_provider_ha.coordination.election import Leadership, acquire
 from airflow_provider_ha.driver.job_writer import JobWriter
 from airflow_provider_ha.driver.origin import Origin, OriginKind
 from airflow_provider_ha.driver.queries import QueryRegistry
+from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.jobs.model import Handle, JobState, LeaderInfo, StartPoint
 from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.storage.open import open_store
 from airflow_provider_ha.submit.context import JobContext
-from airflow_provider_ha.submit.engines import Engines
 from airflow_provider_ha.submit.prepare import upload
 from airflow_provider_ha.submit.requests import SubmitRequest
 from airflow_provider_ha.submit.submission import Prepared, submit_run

@@ -21,6 +21,7 @@ from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.coordination.tick import check_tick
+from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.jobs import list_jobs
@@ -32,7 +33,6 @@ from airflow_provider_ha.storage.open import open_store
 from airflow_provider_ha.submit import disposal, intervene, recovery, restore, stop
 from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.submit.dry_run import DryRun, dry_run
-from airflow_provider_ha.submit.engines import Engines
 from airflow_provider_ha.submit.job_owner import Acting, refuse_others
 from airflow_provider_ha.submit.requests import LATEST, RestoreRequest, SubmitRequest, SubmittedRun
 

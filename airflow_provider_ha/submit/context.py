@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from airflow_provider_ha.coordination.node_names import is_checkpoint, is_plain, ours
+from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.jobs.job_records import JobRecords
-from airflow_provider_ha.submit.engines import Engines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,9 @@ from __future__ import annotations
 import logging
 
 from airflow_provider_ha.coordination.records import create_once, read_record
+from airflow_provider_ha.engines.engine import Pending, Running
+from airflow_provider_ha.engines.host_lifetime import lifetime_warnings, refuse_short_lived
+from airflow_provider_ha.engines.local import LocalEngine
 from airflow_provider_ha.errors import (
     HaError,
 )
@@ -21,9 +24,6 @@ from airflow_provider_ha.recovery.claim import claim as claim_submission
 from airflow_provider_ha.recovery.claim import new_submission
 from airflow_provider_ha.redaction import public
 from airflow_provider_ha.submit.context import JobContext
-from airflow_provider_ha.submit.engine import Pending, Running
-from airflow_provider_ha.submit.host_lifetime import lifetime_warnings, refuse_short_lived
-from airflow_provider_ha.submit.local import LocalEngine
 
 
 log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ def claim(
 
 
 def refuse_this_host(job: JobContext, engine: str) -> None:
-    """Refuse to submit where a local driver would end with the task (``submit.host_lifetime``).
+    """Refuse to submit where a local driver would end with the task (``engines.host_lifetime``).
 
     :raises ConfigurationError: It would, or this process has no such engine.
     """

@@ -94,7 +94,7 @@ class SubmitRequest:
     :param env: Environment of the driver.
     :param master: Spark master.
     :param engine: Name of the engine that runs the drivers.
-    :param engine_options: What it is configured with for this job (:mod:`~airflow_provider_ha.submit.engines`).
+    :param engine_options: What it is configured with for this job (:mod:`~airflow_provider_ha.engines.registry`).
     :param driver_memory: Memory of the driver's JVM: ``"1g"``.
     :param options: How available the job is to be; a master that is not local needs ``allow_remote_executors``.
     :param start_from: ``"latest"`` (from nothing when the job has no checkpoint), ``"fresh"`` (from nothing although

@@ -18,6 +18,7 @@ from functools import partial
 
 from airflow_provider_ha.coordination.coordinator import Check, Create, Op
 from airflow_provider_ha.coordination.records import read_record
+from airflow_provider_ha.engines.local import LocalEngine
 from airflow_provider_ha.errors import (
     ConfigurationError,
     JobStateError,
@@ -34,7 +35,6 @@ from airflow_provider_ha.jobs.watchers import follow, followed
 from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.submit.if_lost import refuse_lost
 from airflow_provider_ha.submit.launch import ensure_submitted, refuse_this_host
-from airflow_provider_ha.submit.local import LocalEngine
 from airflow_provider_ha.submit.lost_run import LostRun, carry_out_cancel, end_lost, lost_run, result_of
 from airflow_provider_ha.submit.recovery import recover
 from airflow_provider_ha.submit.requests import IfLost, SubmittedRun

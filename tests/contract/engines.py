@@ -13,14 +13,14 @@ from typing import Protocol
 import psutil
 
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.engines.engine import Engine, Gone, Observation, Running, Unknown
+from airflow_provider_ha.engines.local import LocalEngine, host_environment
 from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs.driver_home import DriverHome
 from airflow_provider_ha.jobs.driver_spec import OWNER_ONLY, SUBMISSION_VARIABLE, SUPERVISOR_MODULE, DriverSpec
 from airflow_provider_ha.jobs.model import Handle, Target, file_uri
 from airflow_provider_ha.jobs.this_host import boot_id
 from airflow_provider_ha.jobs.ticket import Ticket
-from airflow_provider_ha.submit.engine import Engine, Gone, Observation, Running, Unknown
-from airflow_provider_ha.submit.local import LocalEngine, host_environment
 
 
 class EngineUnderTest(Protocol):

@@ -9,6 +9,8 @@ from airflow_provider_ha.coordination.coordinator import Coordinator, Create
 from airflow_provider_ha.coordination.election import Leadership, acquire
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.driver.lead import check_admission
+from airflow_provider_ha.engines.engine import Observation, Running
+from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.jobs.jobs import create_job
 from airflow_provider_ha.jobs.model import (
     Artifact,
@@ -26,8 +28,6 @@ from airflow_provider_ha.jobs.model import (
 )
 from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.submit.context import JobContext
-from airflow_provider_ha.submit.engine import Observation, Running
-from airflow_provider_ha.submit.engines import Engines
 from airflow_provider_ha.testing.fake import FakeCoordinator, FakeEnsemble
 from airflow_provider_ha.testing.fake.tree import Tree
 from tests.engine_helpers import NothingToSee, handle, started

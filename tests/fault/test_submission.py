@@ -17,14 +17,14 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator, Op
 from airflow_provider_ha.coordination.election import Leadership
+from airflow_provider_ha.engines.local import LocalEngine
+from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.errors import ConfigurationError, JobStateError, OutcomeUnknownError
 from airflow_provider_ha.jobs.model import Handle, JobState, OperationState, SubmissionExit
 from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.recovery.conclude import conclude, take_lock
 from airflow_provider_ha.submit.context import JobContext
-from airflow_provider_ha.submit.engines import Engines
 from airflow_provider_ha.submit.intervene import cancel, fail
-from airflow_provider_ha.submit.local import LocalEngine
 from airflow_provider_ha.submit.recovery import recover
 from airflow_provider_ha.testing.waiting import wait_until
 from tests import submit_helpers as helpers

@@ -17,6 +17,7 @@ from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Create
 from airflow_provider_ha.coordination.records import create_once
 from airflow_provider_ha.driver.log_rotation import LogRotation
+from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.errors import LogMissingError, NotConnectedError
 from airflow_provider_ha.jobs.driver_home import DriverHome
 from airflow_provider_ha.jobs.driver_spec import write_secrets
@@ -27,7 +28,6 @@ from airflow_provider_ha.redaction import PublicText
 from airflow_provider_ha.submit import follow_logs
 from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.submit.driver_logs import last_words
-from airflow_provider_ha.submit.engines import Engines
 from airflow_provider_ha.testing.waiting import wait_until
 from tests import submit_helpers as helpers
 from tests.engine_helpers import NothingToSee, handle, started

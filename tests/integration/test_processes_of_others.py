@@ -15,10 +15,10 @@ import psutil
 import pytest
 
 from airflow_provider_ha.clock import new_id
+from airflow_provider_ha.engines import local
 from airflow_provider_ha.jobs.driver_spec import SUBMISSION_VARIABLE
 from airflow_provider_ha.jobs.model import SubmissionStarted
 from airflow_provider_ha.jobs.this_host import LocalProcess, boot_id, handle_here, pid_namespace
-from airflow_provider_ha.submit import local
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.engine_helpers import changed, is_gone
 

@@ -21,6 +21,8 @@ from airflow_provider_ha.checkpoints.restore.external_state import Surroundings,
 from airflow_provider_ha.checkpoints.working.unfinished_drain import drain_directory, newest_drain
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.coordination.paths import ClusterPaths
+from airflow_provider_ha.engines.engine import Running
+from airflow_provider_ha.engines.local import LocalEngine
 from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError
 from airflow_provider_ha.jobs import artifacts
 from airflow_provider_ha.jobs.driver_spec import SUBMISSION_VARIABLE, SUPERVISOR_MODULE
@@ -30,8 +32,6 @@ from airflow_provider_ha.storage.blobs import put_blob
 from airflow_provider_ha.storage.local import LocalStore
 from airflow_provider_ha.submit import cut_proof, proof_child, prove, restore
 from airflow_provider_ha.submit.client import JobClient
-from airflow_provider_ha.submit.engine import Running
-from airflow_provider_ha.submit.local import LocalEngine
 from airflow_provider_ha.submit.rebuild.evidence import JobEvidence, _graphs
 from airflow_provider_ha.submit.rebuild.plan import _run_of_checkpoints
 from airflow_provider_ha.submit.rebuild.pointers import FoundCheckpoint

@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.engines.engine import Gone, Observation, Running, Unknown
 from airflow_provider_ha.errors import ConfigurationError, JobStateError
 from airflow_provider_ha.jobs.driver_home import DriverHome
 from airflow_provider_ha.jobs.driver_spec import (
@@ -29,7 +30,6 @@ from airflow_provider_ha.jobs.this_host import LocalProcess, handle_here, sees_p
 from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.storage.durable import make_directories
 from airflow_provider_ha.storage.outage import is_outage, unavailable
-from airflow_provider_ha.submit.engine import Gone, Observation, Running, Unknown
 
 
 log = logging.getLogger(__name__)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.engines.engine import Engine
+from airflow_provider_ha.engines.local import LocalEngine
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.submit.engine import Engine
-from airflow_provider_ha.submit.local import LocalEngine
 
 
 class Engines:
