@@ -10,6 +10,8 @@ from typing import Any
 
 from airflow_provider_ha.clock import Clock, SystemClock
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.job.context import JobContext
+from airflow_provider_ha.control.job.requests import SubmitRequest
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create
 from airflow_provider_ha.coordination.election import Leadership, acquire
 from airflow_provider_ha.coordination.paths import JobPaths
@@ -20,8 +22,6 @@ from airflow_provider_ha.jobs.model import Handle, HaOptions, JobState, LeaderIn
 from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.submit.attend import Patience
 from airflow_provider_ha.submit.client import HaClient
-from airflow_provider_ha.submit.context import JobContext
-from airflow_provider_ha.submit.requests import SubmitRequest
 from tests.engine_helpers import NothingToSee, handle
 
 

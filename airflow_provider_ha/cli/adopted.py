@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from airflow_provider_ha.cli.savepoint_target import path_of
+from airflow_provider_ha.control.job.requests import LATEST
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.submit.requests import LATEST
 
 
 From = Annotated[

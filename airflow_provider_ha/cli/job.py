@@ -12,6 +12,7 @@ import typer
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.requests import WaitSeconds, await_operation, operation_id, who
 from airflow_provider_ha.cli.session import AsJson, Force, JobId, cluster
+from airflow_provider_ha.control.job.job_owner import Acting
 from airflow_provider_ha.errors import HaError, UnknownJobError
 from airflow_provider_ha.jobs import quarantine
 from airflow_provider_ha.jobs.driver_spec import SPARK_HOME_OPTION
@@ -24,7 +25,6 @@ from airflow_provider_ha.jobs.spark_release import installed_spark
 from airflow_provider_ha.names import check_job_id
 from airflow_provider_ha.recovery.restart import outage_of
 from airflow_provider_ha.submit.client import HaClient, JobClient
-from airflow_provider_ha.submit.job_owner import Acting
 from airflow_provider_ha.submit.losses import Losses, losses_of
 
 

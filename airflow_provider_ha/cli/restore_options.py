@@ -12,10 +12,10 @@ from airflow_provider_ha.checkpoints.model import RestorePlan, Verdict
 from airflow_provider_ha.cli.adopted import adopted
 from airflow_provider_ha.cli.plan_path import plan_of_place
 from airflow_provider_ha.cli.requests import operation_id
+from airflow_provider_ha.control.job.requests import LATEST, IfLost, RestoreRequest
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.model import OutputMode
 from airflow_provider_ha.pointers.ownership import ClaimMode
-from airflow_provider_ha.submit.requests import LATEST, IfLost, RestoreRequest
 
 
 Want = Annotated[

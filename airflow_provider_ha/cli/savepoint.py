@@ -13,8 +13,8 @@ from airflow_provider_ha.cli import console, drill, savepoint_files, savepoint_i
 from airflow_provider_ha.cli.requests import WaitSeconds, await_operation, operation_id, who
 from airflow_provider_ha.cli.savepoint_target import SAVEPOINT_HELP, SavepointOf
 from airflow_provider_ha.cli.session import AsJson, Force, JobId, cluster
+from airflow_provider_ha.control.job.job_owner import Acting
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.submit.job_owner import Acting
 
 
 app = typer.Typer(

@@ -15,8 +15,8 @@ from airflow_provider_ha.operators.plain_errors import PlainErrors
 
 
 if TYPE_CHECKING:
+    from airflow_provider_ha.control.job.job_owner import Acting
     from airflow_provider_ha.submit.client import HaClient
-    from airflow_provider_ha.submit.job_owner import Acting
 
 
 _WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False, "none": False, "": False}
@@ -77,7 +77,7 @@ class SparkHaBaseOperator(PlainErrors, BaseOperator):
 
 def acting(context: Any, *, force: bool | str) -> Acting:
     """Return in whose name a task acts on a job: its DAG's."""
-    from airflow_provider_ha.submit.job_owner import Acting  # noqa: PLC0415  # brings pydantic and the stores
+    from airflow_provider_ha.control.job.job_owner import Acting  # noqa: PLC0415  # brings pydantic and the stores
 
     return Acting(owner=context["ti"].dag_id, force=as_flag(force))
 

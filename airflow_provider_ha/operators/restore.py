@@ -6,10 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha.checkpoints.model import Verdict
+from airflow_provider_ha.control.job.requests import (
+    RestoreRequest,
+    SubmittedRun,
+    claim_mode,
+    if_lost,
+    named_directories,
+)
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.model import OutputMode
 from airflow_provider_ha.operators.run import SparkHaRunOperator
-from airflow_provider_ha.submit.requests import RestoreRequest, SubmittedRun, claim_mode, if_lost, named_directories
 
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
+from airflow_provider_ha.control.job.requests import SubmittedRun
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.errors import ConfigurationError, HaError, JobStateError
 from airflow_provider_ha.hooks.spark_ha import SparkHaHook
@@ -23,7 +24,6 @@ from airflow_provider_ha.operators.failures import airflow_errors, because, read
 from airflow_provider_ha.operators.identity import is_retry, request_id
 from airflow_provider_ha.operators.lost import after_loss, later
 from airflow_provider_ha.operators.retries import FOLLOW_RETRIES, RETRY_DELAY, is_own, retry_kwargs
-from airflow_provider_ha.submit.requests import SubmittedRun
 from airflow_provider_ha.triggers.job import FINISHED, RUNNING, SparkHaJobTrigger
 
 

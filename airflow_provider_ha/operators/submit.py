@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ha.control.job.requests import SubmitRequest, SubmittedRun, accepted, claim_mode, if_lost
 from airflow_provider_ha.operators.options import ha_options
 from airflow_provider_ha.operators.run import SparkHaRunOperator
-from airflow_provider_ha.submit.requests import SubmitRequest, SubmittedRun, accepted, claim_mode, if_lost
 
 
 if TYPE_CHECKING:

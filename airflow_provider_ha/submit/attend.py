@@ -17,6 +17,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from airflow_provider_ha.control.job.context import JobContext
+from airflow_provider_ha.control.job.requests import SubmittedRun
 from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.errors import (
     HaError,
@@ -34,9 +36,7 @@ from airflow_provider_ha.jobs.recoverable import Action, Sight, judge, look
 from airflow_provider_ha.recovery.restart import Resubmit, decide
 from airflow_provider_ha.submit.cleanup import clean_up
 from airflow_provider_ha.submit.client import HaClient
-from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.submit.recovery import recover
-from airflow_provider_ha.submit.requests import SubmittedRun
 
 
 log = logging.getLogger(__name__)

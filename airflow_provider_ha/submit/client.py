@@ -16,6 +16,9 @@ from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
 from airflow_provider_ha.checkpoints.verify.verify import Depth
 from airflow_provider_ha.clock import Clock, SystemClock
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.job.context import JobContext
+from airflow_provider_ha.control.job.job_owner import Acting, refuse_others
+from airflow_provider_ha.control.job.requests import LATEST, RestoreRequest, SubmitRequest, SubmittedRun
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.leadership import Leadership
@@ -31,10 +34,7 @@ from airflow_provider_ha.names import check_job_id
 from airflow_provider_ha.storage.local import LocalStore
 from airflow_provider_ha.storage.open import open_store
 from airflow_provider_ha.submit import disposal, intervene, recovery, restore, stop
-from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.submit.dry_run import DryRun, dry_run
-from airflow_provider_ha.submit.job_owner import Acting, refuse_others
-from airflow_provider_ha.submit.requests import LATEST, RestoreRequest, SubmitRequest, SubmittedRun
 
 
 class HaClient:

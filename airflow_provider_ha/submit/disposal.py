@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
+from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.errors import LeadershipUnavailableError, OperationFailedError, OutcomeUnknownError
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.model import OperationKind, OperationState
 from airflow_provider_ha.recovery.conclude import take_lock
-from airflow_provider_ha.submit.context import JobContext
 
 
 ANSWER_SECONDS = 60.0

@@ -8,6 +8,7 @@ from __future__ import annotations
 import socket
 from dataclasses import replace
 
+from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.errors import HaError, JobStateError, LogMissingError
 from airflow_provider_ha.jobs.driver_home import LOG_FILE, SECRETS_FILE
 from airflow_provider_ha.jobs.driver_log import last_lines
@@ -15,7 +16,6 @@ from airflow_provider_ha.jobs.driver_spec import read_secrets
 from airflow_provider_ha.jobs.log_place import LogPlace, log_place
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
 from airflow_provider_ha.redaction import remember, secret_values, secrets_of
-from airflow_provider_ha.submit.context import JobContext
 
 
 def choose(job_id: str, view: RunView, attempt: int | None = None) -> SubmissionView:

@@ -11,12 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from airflow_provider_ha.errors import JobStateError, ObjectMissingError, RecordCorruptError
-from airflow_provider_ha.jobs.model import JobGraph, StartKind, StartPoint
-from airflow_provider_ha.submit.context import JobContext
-from airflow_provider_ha.submit.lost_run import LostRun
-from airflow_provider_ha.submit.prepare import describe
-from airflow_provider_ha.submit.requests import (
+from airflow_provider_ha.control.job.context import JobContext
+from airflow_provider_ha.control.job.requests import (
     FRESH,
     LATEST,
     IfLost,
@@ -24,6 +20,10 @@ from airflow_provider_ha.submit.requests import (
     SubmitRequest,
     named_directories,
 )
+from airflow_provider_ha.errors import JobStateError, ObjectMissingError, RecordCorruptError
+from airflow_provider_ha.jobs.model import JobGraph, StartKind, StartPoint
+from airflow_provider_ha.submit.lost_run import LostRun
+from airflow_provider_ha.submit.prepare import describe
 
 
 _BY_KEY = ("conf", "env", "options")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 
+from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.errors import JobStateError, LeadershipUnavailableError
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.model import JobState, Operation, OperationKind
 from airflow_provider_ha.recovery.conclude import conclude
-from airflow_provider_ha.submit.context import JobContext
 
 
 log = logging.getLogger(__name__)

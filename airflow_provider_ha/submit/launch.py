@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 
+from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination.records import create_once, read_record
 from airflow_provider_ha.engines.engine import Pending, Running
 from airflow_provider_ha.engines.host_lifetime import lifetime_warnings, refuse_short_lived
@@ -23,7 +24,6 @@ from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.recovery.claim import claim as claim_submission
 from airflow_provider_ha.recovery.claim import new_submission
 from airflow_provider_ha.redaction import public
-from airflow_provider_ha.submit.context import JobContext
 
 
 log = logging.getLogger(__name__)

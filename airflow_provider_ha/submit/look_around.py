@@ -11,10 +11,10 @@ from airflow_provider_ha.checkpoints.connectors.delta import DELTA
 from airflow_provider_ha.checkpoints.connectors.input_files import look_for
 from airflow_provider_ha.checkpoints.connectors.kafka_offsets import Held, Partition
 from airflow_provider_ha.checkpoints.restore.facts import QueryFacts, with_surroundings
+from airflow_provider_ha.control.job.context import JobContext
+from airflow_provider_ha.control.job.requests import RestoreRequest
 from airflow_provider_ha.errors import ConfigurationError, HaError
 from airflow_provider_ha.jobs.model import Blob, HaOptions
-from airflow_provider_ha.submit.context import JobContext
-from airflow_provider_ha.submit.requests import RestoreRequest
 
 
 def look_around(

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination.coordinator import Op
 from airflow_provider_ha.errors import JobStateError, LeadershipError
 from airflow_provider_ha.jobs import operations
@@ -23,7 +24,6 @@ from airflow_provider_ha.jobs.job_records import who
 from airflow_provider_ha.jobs.model import JobState, Operation, Run, RunResult
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.recovery import conclude
-from airflow_provider_ha.submit.context import JobContext
 
 
 log = logging.getLogger(__name__)

@@ -10,11 +10,11 @@ from __future__ import annotations
 from airflow_provider_ha.checkpoints.model import SavepointPointer
 from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
+from airflow_provider_ha.control.job.context import JobContext
+from airflow_provider_ha.control.job.requests import RestoreRequest
 from airflow_provider_ha.errors import RestoreRefusedError
 from airflow_provider_ha.jobs.model import StartKind
 from airflow_provider_ha.pointers.ownership import ClaimMode, Owner
-from airflow_provider_ha.submit.context import JobContext
-from airflow_provider_ha.submit.requests import RestoreRequest
 from airflow_provider_ha.submit.submission import made_by
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from airflow_provider_ha.control.job.context import JobContext
+from airflow_provider_ha.control.job.requests import SubmitRequest
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.artifacts import ApplicationArtifacts, digest_application, upload_application
 from airflow_provider_ha.jobs.executors import REMOTE_NEXT_STEP, is_local, remote_reason
 from airflow_provider_ha.jobs.model import JobGraph, Target
 from airflow_provider_ha.jobs.spark_release import check_one_release, installed_spark
-from airflow_provider_ha.submit.context import JobContext
-from airflow_provider_ha.submit.requests import SubmitRequest
 
 
 def check_master(master: str, *, allowed: bool) -> None:

@@ -14,11 +14,11 @@ from types import TracebackType
 from typing_extensions import Self
 
 from airflow_provider_ha.checkpoints.restore.select import Chosen
+from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination.leases import ReaderLease, hold
 from airflow_provider_ha.errors import HaError, NotConnectedError, OutcomeUnknownError
 from airflow_provider_ha.jobs.job_records import who
 from airflow_provider_ha.jobs.model import Blob
-from airflow_provider_ha.submit.context import JobContext
 
 
 log = logging.getLogger(__name__)

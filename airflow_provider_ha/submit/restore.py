@@ -24,6 +24,17 @@ from airflow_provider_ha.checkpoints.restore.select import Chosen, Selection, se
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
 from airflow_provider_ha.checkpoints.verify.verify import Depth
+from airflow_provider_ha.control.job.context import JobContext
+from airflow_provider_ha.control.job.job_owner import owner_of_job
+from airflow_provider_ha.control.job.reader_lease import pointer_path
+from airflow_provider_ha.control.job.requests import (
+    FRESH,
+    LATEST,
+    RestoreRequest,
+    SubmitRequest,
+    SubmittedRun,
+    named_directories,
+)
 from airflow_provider_ha.errors import (
     CheckpointError,
     CheckpointMissingError,
@@ -35,22 +46,11 @@ from airflow_provider_ha.jobs.directories import working_directory
 from airflow_provider_ha.jobs.model import Blob, DrainedQuery, Generation, JobGraph, OutputMode, StartKind, StartPoint
 from airflow_provider_ha.storage.blobs import put_blob
 from airflow_provider_ha.submit.adoption import plan_adoption
-from airflow_provider_ha.submit.context import JobContext
-from airflow_provider_ha.submit.held import pointer_path
 from airflow_provider_ha.submit.if_lost import choose_for_restore, choose_for_submit
-from airflow_provider_ha.submit.job_owner import owner_of_job
 from airflow_provider_ha.submit.look_around import look_around
 from airflow_provider_ha.submit.ownership import owner_of
 from airflow_provider_ha.submit.prepare import check_conf, check_master, check_spark, upload
 from airflow_provider_ha.submit.reading import Reading
-from airflow_provider_ha.submit.requests import (
-    FRESH,
-    LATEST,
-    RestoreRequest,
-    SubmitRequest,
-    SubmittedRun,
-    named_directories,
-)
 from airflow_provider_ha.submit.submission import Prepared, submit_run
 
 

@@ -12,11 +12,11 @@ import logging
 import time
 from typing import Any
 
+from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.errors import HaError, JobStateError, LeadershipError, OutcomeUnknownError
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.model import JobState, Operation, OperationKind
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
-from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.submit.lost_run import (
     LostRun,
     carry_out_cancel,

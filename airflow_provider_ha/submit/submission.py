@@ -16,6 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
+from airflow_provider_ha.control.job.context import JobContext
+from airflow_provider_ha.control.job.requests import IfLost, SubmittedRun
 from airflow_provider_ha.coordination.coordinator import Check, Create, Op
 from airflow_provider_ha.coordination.records import read_record
 from airflow_provider_ha.engines.local import LocalEngine
@@ -32,12 +34,10 @@ from airflow_provider_ha.jobs.jobs import create_job
 from airflow_provider_ha.jobs.model import Blob, GraphPointer, JobState, Run, StartPoint
 from airflow_provider_ha.jobs.runs import RunView
 from airflow_provider_ha.jobs.watchers import follow, followed
-from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.submit.if_lost import refuse_lost
 from airflow_provider_ha.submit.launch import ensure_submitted, refuse_this_host
 from airflow_provider_ha.submit.lost_run import LostRun, carry_out_cancel, end_lost, lost_run, result_of
 from airflow_provider_ha.submit.recovery import recover
-from airflow_provider_ha.submit.requests import IfLost, SubmittedRun
 
 
 log = logging.getLogger(__name__)

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from asgiref.sync import sync_to_async
 
+from airflow_provider_ha.control.job.job_owner import Acting
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.jobs.watchers import WhenKilled, release
-from airflow_provider_ha.submit.job_owner import Acting
 from airflow_provider_ha.triggers.hub import borrow
 from airflow_provider_ha.triggers.patience import within
 

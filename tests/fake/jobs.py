@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from airflow_provider_ha.config import HaConfig, Timings
+from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create
 from airflow_provider_ha.coordination.election import Leadership, acquire
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
@@ -27,7 +28,6 @@ from airflow_provider_ha.jobs.model import (
     Submission,
 )
 from airflow_provider_ha.jobs.ticket import Ticket
-from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.testing.fake import FakeCoordinator, FakeEnsemble
 from airflow_provider_ha.testing.fake.tree import Tree
 from tests.engine_helpers import NothingToSee, handle, started

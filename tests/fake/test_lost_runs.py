@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from airflow_provider_ha.submit.requests import IfLost
+from airflow_provider_ha.control.job.requests import IfLost
 from tests.fake.orders import LOST, driver, explore, quick, recovering, stopping, submitting
 
 

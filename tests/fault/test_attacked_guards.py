@@ -18,6 +18,7 @@ from kazoo.protocol.states import KeeperState  # noqa: TID253  # as above
 from airflow_provider_ha._process.tree import DeathWatch
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination._kazoo_transaction import build_transaction
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, Op, SessionState, SetData
@@ -25,7 +26,6 @@ from airflow_provider_ha.coordination.election import Leadership
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.coordination.session_close import close_session
 from airflow_provider_ha.errors import LeadershipLostError
-from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.testing.ensemble import EmbeddedEnsemble
 from airflow_provider_ha.testing.waiting import wait_until
 from tests import submit_helpers as helpers

@@ -20,6 +20,7 @@ import psutil
 import pytest
 
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator, SessionState
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
@@ -28,7 +29,6 @@ from airflow_provider_ha.driver.failure import write_failure
 from airflow_provider_ha.driver.supervisor import REFUSED
 from airflow_provider_ha.jobs.driver_spec import SUPERVISOR_MODULE
 from airflow_provider_ha.jobs.model import SubmissionExit
-from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.testing.waiting import wait_until
 from tests import submit_helpers as helpers
 from tests.engine_helpers import pid_of

@@ -13,8 +13,8 @@ from airflow_provider_ha.checkpoints.working.pins import pin
 from airflow_provider_ha.cli.app import app
 from airflow_provider_ha.cli.session import Target
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination.coordinator import Coordinator
-from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.submit.prepare import upload
 from tests import submit_helpers as helpers
 from tests.checkpoint_helpers import Job, led_job

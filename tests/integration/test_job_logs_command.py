@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Create
 from airflow_provider_ha.coordination.records import create_once
@@ -26,7 +27,6 @@ from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.redaction import PublicText
 from airflow_provider_ha.submit import follow_logs
-from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.submit.driver_logs import last_words
 from airflow_provider_ha.testing.waiting import wait_until
 from tests import submit_helpers as helpers

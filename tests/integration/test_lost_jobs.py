@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.job.context import JobContext
+from airflow_provider_ha.control.job.requests import IfLost, RestoreRequest, SubmitRequest
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.errors import JobStateError
@@ -24,10 +26,8 @@ from airflow_provider_ha.jobs.model import HaOptions, JobState, Operation, Opera
 from airflow_provider_ha.jobs.watchers import followed
 from airflow_provider_ha.recovery.conclude import take_lock
 from airflow_provider_ha.submit.client import HaClient
-from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.submit.lost_run import carry_out_cancel, end_lost, lost_run, result_of
 from airflow_provider_ha.submit.recovery import recover
-from airflow_provider_ha.submit.requests import IfLost, RestoreRequest, SubmitRequest
 from tests.cluster_helpers import Cluster, lead_newest
 from tests.lost_jobs import NUMBER, lose
 

@@ -15,12 +15,12 @@ from airflow_provider_ha.cli.app import app
 from airflow_provider_ha.cli.session import Target
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create
 from airflow_provider_ha.storage import keys
 from airflow_provider_ha.storage.blobs import put_blob
 from airflow_provider_ha.storage.open import open_store
 from airflow_provider_ha.storage.store import ObjectStore
-from airflow_provider_ha.submit.context import JobContext
 from airflow_provider_ha.testing.waiting import wait_until
 from tests import submit_helpers as helpers
 from tests.coordination_helpers import job_paths

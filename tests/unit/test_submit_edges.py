@@ -20,6 +20,7 @@ from airflow_provider_ha.checkpoints.restore import plan_of_directory
 from airflow_provider_ha.checkpoints.restore.external_state import Surroundings, _with_table
 from airflow_provider_ha.checkpoints.working.unfinished_drain import drain_directory, newest_drain
 from airflow_provider_ha.clock import SystemClock
+from airflow_provider_ha.control.job.requests import RestoreRequest, SubmitRequest
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.engines.engine import Running
 from airflow_provider_ha.engines.local import LocalEngine
@@ -35,7 +36,6 @@ from airflow_provider_ha.submit.client import JobClient
 from airflow_provider_ha.submit.rebuild.evidence import JobEvidence, _graphs
 from airflow_provider_ha.submit.rebuild.plan import _run_of_checkpoints
 from airflow_provider_ha.submit.rebuild.pointers import FoundCheckpoint
-from airflow_provider_ha.submit.requests import RestoreRequest, SubmitRequest
 from tests.engine_helpers import CONFIG
 
 

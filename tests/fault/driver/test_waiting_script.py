@@ -10,8 +10,8 @@ import pytest
 
 from airflow_provider_ha.checkpoints.model import CheckpointKind
 from airflow_provider_ha.clock import new_id
+from airflow_provider_ha.control.job.requests import RestoreRequest
 from airflow_provider_ha.jobs.model import JobState, OperationState
-from airflow_provider_ha.submit.requests import RestoreRequest
 from tests.driver_helpers import APPS
 from tests.supervised_job import SupervisedJob
 

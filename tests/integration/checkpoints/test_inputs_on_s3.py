@@ -12,9 +12,9 @@ import pytest
 from airflow_provider_ha.checkpoints.connectors.input_files import InputFiles, look_for
 from airflow_provider_ha.checkpoints.model import BatchEntry, RestorePlan, Verdict
 from airflow_provider_ha.config import S3Options
+from airflow_provider_ha.control.job.context import JobContext
+from airflow_provider_ha.control.job.requests import RestoreRequest
 from airflow_provider_ha.submit import look_around
-from airflow_provider_ha.submit.context import JobContext
-from airflow_provider_ha.submit.requests import RestoreRequest
 from airflow_provider_ha.submit.restore import plan_for
 from tests.checkpoint_helpers import Job
 from tests.recorded_job import QUERY, copy_live, copy_output

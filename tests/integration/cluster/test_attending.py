@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.clock import SystemClock
+from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Create, Delete, SetData
 from airflow_provider_ha.coordination.election import acquire
@@ -23,7 +24,6 @@ from airflow_provider_ha.submit import attend
 from airflow_provider_ha.submit.attend import Attendant, Attended, Outcome, Patience
 from airflow_provider_ha.submit.cleanup import clean_up
 from airflow_provider_ha.submit.cluster import ClusterLeader
-from airflow_provider_ha.submit.context import JobContext
 from tests.cluster_helpers import Cluster
 from tests.coordination_helpers import HeldClock, ignore
 

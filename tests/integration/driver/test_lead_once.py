@@ -9,13 +9,13 @@ import pytest
 
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.driver.lead import Led, lead
 from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.ticket import Ticket
-from airflow_provider_ha.submit.context import JobContext
 from tests import rebuild_helpers as helpers
 
 

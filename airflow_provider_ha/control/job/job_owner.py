@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.errors import JobStateError
-from airflow_provider_ha.submit.context import JobContext
 
 
 @dataclass(frozen=True, slots=True)

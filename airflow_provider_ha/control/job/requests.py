@@ -103,7 +103,7 @@ class SubmitRequest:
     :param sinks: Of such directories: query -> output directory of its file sink, or the format of another sink.
     :param claim_mode: Whether the job becomes the owner of what it starts from.
     :param allow: Verdicts that are accepted for what it starts from.
-    :param owner: Whose job it is from then on, a DAG id (:mod:`~airflow_provider_ha.submit.job_owner`).
+    :param owner: Whose job it is from then on, a DAG id (:mod:`~airflow_provider_ha.control.job.job_owner`).
     :param if_lost: What to do about a lost run whose graph or start is another one; ``None`` refuses it.
     """
 

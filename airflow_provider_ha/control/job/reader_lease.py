@@ -11,13 +11,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination import leases
 from airflow_provider_ha.coordination.leases import ReaderLease
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.errors import CheckpointMissingError, HaError
 from airflow_provider_ha.jobs.job_records import who
 from airflow_provider_ha.jobs.model import StartKind
-from airflow_provider_ha.submit.context import JobContext
 
 
 log = logging.getLogger(__name__)

@@ -1,0 +1,1 @@
+"""The control plane: what Airflow, the command line and other processes do with jobs."""

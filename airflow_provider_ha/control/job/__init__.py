@@ -1,0 +1,1 @@
+"""What every action on one job needs: its context, requests, owner, stores and leases."""
