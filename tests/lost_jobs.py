@@ -6,9 +6,9 @@ from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind, QueryCut, QuerySink, SinkKind
 from airflow_provider_ha.checkpoints.working.pins import pin
 from airflow_provider_ha.control.job.context import JobContext
+from airflow_provider_ha.control.job.stores import checkpoint_store
 from airflow_provider_ha.coordination.coordinator import Create
 from airflow_provider_ha.jobs.model import Generation
-from airflow_provider_ha.submit.restore import checkpoint_store
 from tests.cluster_helpers import Cluster
 from tests.recorded_job import QUERY, copy_live, recorded_job
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.checkpoints.retention.working_directories import superfluous_directories
 from airflow_provider_ha.control.job.context import JobContext
+from airflow_provider_ha.control.job.stores import checkpoint_store
 from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs.directories import working_directory
 from airflow_provider_ha.recovery.conclude import take_lock
 from airflow_provider_ha.storage.durable import remove_tree
-from airflow_provider_ha.submit.restore import checkpoint_store
 
 
 log = logging.getLogger(__name__)

@@ -16,6 +16,7 @@ from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
 from airflow_provider_ha.checkpoints.verify.verify import Depth
 from airflow_provider_ha.clock import Clock, SystemClock
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.job import stores
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.job_owner import Acting, refuse_others
 from airflow_provider_ha.control.job.requests import LATEST, RestoreRequest, SubmitRequest, SubmittedRun
@@ -154,12 +155,12 @@ class JobClient:
     @property
     def checkpoints(self) -> CheckpointStore:
         """The job's checkpoints."""
-        return restore.checkpoint_store(self._job)
+        return stores.checkpoint_store(self._job)
 
     @property
     def savepoints(self) -> SavepointStore:
         """The job's savepoints."""
-        return restore.savepoint_store(self._job)
+        return stores.savepoint_store(self._job)
 
     def snapshot(self) -> JobSnapshot:
         """Read the job.
@@ -200,7 +201,7 @@ class JobClient:
 
     def select(self, *, want: str = LATEST, fallback: bool = True, depth: Depth = "full") -> Selection:
         """Look at the job's checkpoints and savepoints, newest first, until one can be restored."""
-        return restore.select_checkpoint(self._job, want=want, fallback=fallback, depth=depth)
+        return stores.select_checkpoint(self._job, want=want, fallback=fallback, depth=depth)
 
     def recover(self, *, by: str, wait: bool = True) -> SubmittedRun:
         """Submit the newest run again when its driver is lost (``recovery.recover``)."""

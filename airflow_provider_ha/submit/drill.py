@@ -21,6 +21,7 @@ from airflow_provider_ha.checkpoints.restore.wanted import SAVEPOINT
 from airflow_provider_ha.checkpoints.savepoints.savepoint_files import check_files
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.reader_lease import held, pointer_path
+from airflow_provider_ha.control.job.stores import savepoint_store, select_checkpoint
 from airflow_provider_ha.errors import (
     CheckpointCorruptError,
     CheckpointError,
@@ -34,7 +35,6 @@ from airflow_provider_ha.jobs.job_records import who
 from airflow_provider_ha.submit.cut_proof import ProofOptions, fetch, proof_place, prove_cut
 from airflow_provider_ha.submit.drill_phases import Phases
 from airflow_provider_ha.submit.drill_verdict import Limits, decide
-from airflow_provider_ha.submit.restore import savepoint_store, select_checkpoint
 from airflow_provider_ha.submit.stopwatch import Stopwatch
 from airflow_provider_ha.submit.verified_cut import first_candidate
 

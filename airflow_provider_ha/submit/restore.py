@@ -20,10 +20,7 @@ from airflow_provider_ha.checkpoints.model import RestorePlan, Verdict
 from airflow_provider_ha.checkpoints.restore.facts import LastDirectory, gather_facts
 from airflow_provider_ha.checkpoints.restore.judgement import not_accepted
 from airflow_provider_ha.checkpoints.restore.plan import plan_restore
-from airflow_provider_ha.checkpoints.restore.select import Chosen, Selection, select
-from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
-from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
-from airflow_provider_ha.checkpoints.verify.verify import Depth
+from airflow_provider_ha.checkpoints.restore.select import Chosen, Selection
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.job_owner import owner_of_job
 from airflow_provider_ha.control.job.reader_lease import pointer_path
@@ -35,6 +32,7 @@ from airflow_provider_ha.control.job.requests import (
     SubmittedRun,
     named_directories,
 )
+from airflow_provider_ha.control.job.stores import checkpoint_store, select_checkpoint
 from airflow_provider_ha.errors import (
     CheckpointError,
     CheckpointMissingError,
@@ -159,23 +157,6 @@ def _plan(job: JobContext, request: RestoreRequest, reading: Reading) -> tuple[C
 def _last_directory(source: JobContext, generation: Generation) -> LastDirectory:
     path = working_directory(source.config.work_path, source.paths, generation)
     return LastDirectory(path, generation.epoch)
-
-
-def select_checkpoint(job: JobContext, *, want: str, fallback: bool, depth: Depth = "full") -> Selection:
-    """Look at the job's checkpoints and savepoints, newest first (``checkpoints.restore.select``)."""
-    return select(
-        checkpoint_store(job), savepoint_store(job), job.config.work_path, want=want, fallback=fallback, depth=depth
-    )
-
-
-def checkpoint_store(job: JobContext) -> CheckpointStore:
-    """Return the job's checkpoints."""
-    return CheckpointStore(job.coordinator, job.store, job.paths, job.keys, job.config.work_path, clock=job.clock)
-
-
-def savepoint_store(job: JobContext) -> SavepointStore:
-    """Return the job's savepoints."""
-    return SavepointStore(job.coordinator, job.paths, job.keys, job.config.work_path, clock=job.clock)
 
 
 def _start_point(job: JobContext, request: SubmitRequest) -> StartPoint:

@@ -16,6 +16,7 @@ from typing_extensions import Self
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.job.stores import checkpoint_store, savepoint_store
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.election import Leadership, acquire
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
@@ -28,7 +29,6 @@ from airflow_provider_ha.submit.attend import Patience
 from airflow_provider_ha.submit.client import HaClient
 from airflow_provider_ha.submit.cluster import ClusterLeader
 from airflow_provider_ha.submit.erase import erase
-from airflow_provider_ha.submit.restore import checkpoint_store, savepoint_store
 
 
 _ERASING = "the removal of all HA data"

@@ -13,6 +13,7 @@ import time
 from typing import Any
 
 from airflow_provider_ha.control.job.context import JobContext
+from airflow_provider_ha.control.job.stores import checkpoint_store
 from airflow_provider_ha.errors import HaError, JobStateError, LeadershipError, OutcomeUnknownError
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.model import JobState, Operation, OperationKind
@@ -25,7 +26,6 @@ from airflow_provider_ha.submit.lost_run import (
     lost_run,
     result_of,
 )
-from airflow_provider_ha.submit.restore import checkpoint_store
 
 
 log = logging.getLogger(__name__)
