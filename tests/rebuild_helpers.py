@@ -19,6 +19,8 @@ from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.requests import SubmitRequest
+from airflow_provider_ha.control.submission.prepare import upload
+from airflow_provider_ha.control.submission.submission import Prepared, submit_run
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.election import Leadership, acquire
 from airflow_provider_ha.driver.job_writer import JobWriter
@@ -28,8 +30,6 @@ from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.jobs.model import Handle, JobState, LeaderInfo, StartPoint
 from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.storage.open import open_store
-from airflow_provider_ha.submit.prepare import upload
-from airflow_provider_ha.submit.submission import Prepared, submit_run
 from tests.engine_helpers import NothingToSee, handle
 from tests.submit_helpers import script
 

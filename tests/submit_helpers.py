@@ -16,13 +16,13 @@ from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.requests import SubmitRequest, SubmittedRun
+from airflow_provider_ha.control.submission.prepare import upload
+from airflow_provider_ha.control.submission.submission import Prepared, submit_run
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.engines.local import LocalEngine
 from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.jobs.model import HaOptions, StartPoint, Submission
 from airflow_provider_ha.storage.open import open_store
-from airflow_provider_ha.submit.prepare import upload
-from airflow_provider_ha.submit.submission import Prepared, submit_run
 
 
 # So that a lost driver stays lost until the test recovers it.

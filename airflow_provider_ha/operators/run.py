@@ -182,7 +182,7 @@ class SparkHaRunOperator(SparkHaWatchOperator):
         :raises JobStateError: A try before this one made the run, which FAILED, and Airflow then lost the task: what is
             over is started anew by a person's clear, never by a retry.
         """
-        from airflow_provider_ha.submit.submission import failed_run  # noqa: PLC0415  # brings the stores
+        from airflow_provider_ha.control.submission.submission import failed_run  # noqa: PLC0415  # brings the stores
 
         if is_retry(context, self.retries) and (failed := failed_run(client.context(self.job_id), request)):
             reason = (failed.result.reason if failed.result else "").rstrip(".")

@@ -20,6 +20,7 @@ from airflow_provider_ha.control.job import stores
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.job_owner import Acting, refuse_others
 from airflow_provider_ha.control.job.requests import LATEST, RestoreRequest, SubmitRequest, SubmittedRun
+from airflow_provider_ha.control.submission import recovery
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.leadership import Leadership
@@ -34,7 +35,7 @@ from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.names import check_job_id
 from airflow_provider_ha.storage.local import LocalStore
 from airflow_provider_ha.storage.open import open_store
-from airflow_provider_ha.submit import disposal, intervene, recovery, restore, stop
+from airflow_provider_ha.submit import disposal, intervene, restore, stop
 from airflow_provider_ha.submit.dry_run import DryRun, dry_run
 
 

@@ -12,10 +12,10 @@ from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.requests import RestoreRequest
+from airflow_provider_ha.control.submission.submission import made_by
 from airflow_provider_ha.errors import RestoreRefusedError
 from airflow_provider_ha.jobs.model import StartKind
 from airflow_provider_ha.pointers.ownership import ClaimMode, Owner
-from airflow_provider_ha.submit.submission import made_by
 
 
 def owner_of(job: JobContext, request: RestoreRequest, source: JobContext, chosen: Chosen) -> Owner:

@@ -14,11 +14,7 @@ from typing import Any
 
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.stores import checkpoint_store
-from airflow_provider_ha.errors import HaError, JobStateError, LeadershipError, OutcomeUnknownError
-from airflow_provider_ha.jobs import operations
-from airflow_provider_ha.jobs.model import JobState, Operation, OperationKind
-from airflow_provider_ha.jobs.snapshot import JobSnapshot
-from airflow_provider_ha.submit.lost_run import (
+from airflow_provider_ha.control.submission.lost_run import (
     LostRun,
     carry_out_cancel,
     end_lost,
@@ -26,6 +22,10 @@ from airflow_provider_ha.submit.lost_run import (
     lost_run,
     result_of,
 )
+from airflow_provider_ha.errors import HaError, JobStateError, LeadershipError, OutcomeUnknownError
+from airflow_provider_ha.jobs import operations
+from airflow_provider_ha.jobs.model import JobState, Operation, OperationKind
+from airflow_provider_ha.jobs.snapshot import JobSnapshot
 
 
 log = logging.getLogger(__name__)

@@ -17,13 +17,13 @@ import pytest
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.job.context import JobContext
+from airflow_provider_ha.control.submission.launch import ensure_submitted
 from airflow_provider_ha.coordination.coordinator import Coordinator, Delete
 from airflow_provider_ha.engines.engine import Gone, Observation, Pending, Running, Unknown
 from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.jobs.driver_spec import SUBMISSION_VARIABLE
 from airflow_provider_ha.jobs.model import Handle, HaOptions, SubmissionStarted
 from airflow_provider_ha.jobs.ticket import Ticket
-from airflow_provider_ha.submit.launch import ensure_submitted
 from airflow_provider_ha.testing.waiting import wait_until
 from tests import rebuild_helpers, submit_helpers
 from tests.contract.engines import EngineUnderTest, InANamespace, OnThisHost

@@ -17,17 +17,17 @@ from contextlib import contextmanager
 import pytest
 
 from airflow_provider_ha.control.job.requests import IfLost
+from airflow_provider_ha.control.submission import submission
+from airflow_provider_ha.control.submission.recovery import recover
+from airflow_provider_ha.control.submission.submission import Prepared as PreparedRun
+from airflow_provider_ha.control.submission.submission import submit_run
 from airflow_provider_ha.coordination.coordinator import Create, Delete
 from airflow_provider_ha.errors import JobStateError, LeadershipError
 from airflow_provider_ha.jobs.model import JobState, LeaderInfo, RunResult, StartPoint, Submission
 from airflow_provider_ha.records import Record
 from airflow_provider_ha.recovery import conclude as concluding
 from airflow_provider_ha.recovery.conclude import conclude
-from airflow_provider_ha.submit import submission
-from airflow_provider_ha.submit.recovery import recover
 from airflow_provider_ha.submit.stop import stop
-from airflow_provider_ha.submit.submission import Prepared as PreparedRun
-from airflow_provider_ha.submit.submission import submit_run
 from airflow_provider_ha.testing.fake import FakeCoordinator
 from airflow_provider_ha.testing.fake.schedule import Schedule, every_path
 from airflow_provider_ha.testing.fake.turns import Request

@@ -14,13 +14,13 @@ import pytest
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.job.context import JobContext
+from airflow_provider_ha.control.submission.recovery import recover
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.driver.exit_codes import ExitCode
 from airflow_provider_ha.driver.failure import write_failure
 from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs.failures import Failure, FailureKind
 from airflow_provider_ha.jobs.model import HaOptions, JobState, SubmissionExit
-from airflow_provider_ha.submit.recovery import recover
 from airflow_provider_ha.testing.waiting import wait_until
 from tests import submit_helpers as helpers
 from tests.jobs_helpers import MISTAKE

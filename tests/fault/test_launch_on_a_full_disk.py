@@ -17,11 +17,11 @@ import pytest
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.job.context import JobContext
+from airflow_provider_ha.control.submission.recovery import recover
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.errors import StorageUnavailableError
 from airflow_provider_ha.jobs.model import HaOptions
 from airflow_provider_ha.recovery.restart import Resubmit, attempts_used, decide, outage_of
-from airflow_provider_ha.submit.recovery import recover
 from airflow_provider_ha.testing.waiting import wait_until
 from tests import submit_helpers as helpers
 from tests.full_disk import SmallDisk, small_disk

@@ -17,6 +17,7 @@ import pytest
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.job.context import JobContext
+from airflow_provider_ha.control.submission.recovery import recover
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, SessionState
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
@@ -25,7 +26,6 @@ from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.driver_spec import read_session
 from airflow_provider_ha.jobs.model import Generation, JobState, Operation, OperationKind, OperationState, RunResult
-from airflow_provider_ha.submit.recovery import recover
 from airflow_provider_ha.testing.waiting import wait_until
 from tests import submit_helpers as helpers
 from tests.engine_helpers import pid_of

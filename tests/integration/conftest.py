@@ -14,8 +14,8 @@ from airflow_provider_ha.cli.app import app
 from airflow_provider_ha.cli.session import Target
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.job.context import JobContext
+from airflow_provider_ha.control.submission.prepare import upload
 from airflow_provider_ha.coordination.coordinator import Coordinator
-from airflow_provider_ha.submit.prepare import upload
 from tests import submit_helpers as helpers
 from tests.checkpoint_helpers import Job, led_job
 from tests.recorded_job import QUERY, recorded_job

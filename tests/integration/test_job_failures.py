@@ -11,12 +11,12 @@ import pytest
 
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.submission.recovery import recover
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs.failures import Failure, FailureKind
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.storage import keys
-from airflow_provider_ha.submit.recovery import recover
 from tests.cluster_helpers import Cluster
 from tests.jobs_helpers import MISTAKE
 

@@ -18,6 +18,8 @@ import pytest
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.requests import IfLost, RestoreRequest, SubmitRequest
+from airflow_provider_ha.control.submission.lost_run import carry_out_cancel, end_lost, lost_run, result_of
+from airflow_provider_ha.control.submission.recovery import recover
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.errors import JobStateError
@@ -26,8 +28,6 @@ from airflow_provider_ha.jobs.model import HaOptions, JobState, Operation, Opera
 from airflow_provider_ha.jobs.watchers import followed
 from airflow_provider_ha.recovery.conclude import take_lock
 from airflow_provider_ha.submit.client import HaClient
-from airflow_provider_ha.submit.lost_run import carry_out_cancel, end_lost, lost_run, result_of
-from airflow_provider_ha.submit.recovery import recover
 from tests.cluster_helpers import Cluster, lead_newest
 from tests.lost_jobs import NUMBER, lose
 
@@ -106,7 +106,7 @@ def test_a_retry_finds_the_run_again_that_its_request_follows(cluster: Cluster) 
 def test_a_retry_after_a_crash_before_the_recovery_recovers(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     job = lose(cluster)
     with monkeypatch.context() as crash:
-        crash.setattr("airflow_provider_ha.submit.submission.recover", lambda *_, **__: 1 / 0)
+        crash.setattr("airflow_provider_ha.control.submission.submission.recover", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             cluster.client.job("flights").submit(again(cluster))
 

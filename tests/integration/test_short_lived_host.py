@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.control.job.context import JobContext
+from airflow_provider_ha.control.submission.launch import claim
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.submit.launch import claim
 from tests import submit_helpers as helpers
 
 

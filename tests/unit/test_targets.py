@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from airflow_provider_ha.control.submission.prepare import check_conf
 from airflow_provider_ha.engines.local import LocalEngine
 from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.model import Target
-from airflow_provider_ha.submit.prepare import check_conf
 from tests.engine_helpers import CONFIG
 
 

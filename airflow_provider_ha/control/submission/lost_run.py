@@ -5,8 +5,8 @@ Invariants:
 - Who ends a lost run ends what it has seen. The lock is granted under the next epoch, so an epoch that is not the next
   one says that a driver has led meanwhile: then nothing is changed.
 - The result, the removal of the graph pointer and all that goes with them are one transaction. A recovery needs that
-  pointer in its own transaction (``submit.launch``), so of the two one is rejected, or the driver that it has launched
-  finds the result and refuses itself.
+  pointer in its own transaction (``control.submission.launch``), so of the two one is rejected, or the driver that it
+  has launched finds the result and refuses itself.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """Submitting a job: every step leaves a trace that the next caller with the same request id goes on from.
 
-Blobs, graph blob, then one transaction {run node, graph pointer}, then the submission (``submit.launch``). The run node
-is the arbiter: its name is its number, so of two submitters one wins, and the loser finds out whether the winner is
-itself.
+Blobs, graph blob, then one transaction {run node, graph pointer}, then the submission (``control.submission.launch``).
+The run node is the arbiter: its name is its number, so of two submitters one wins, and the loser finds out whether the
+winner is itself.
 
 A live run of another request that has lost its driver is recovered and followed, or ended in the transaction that makes
-the new one (``submit.if_lost``). What a request follows is written down before it is recovered: a retry finds it again.
+the new one (``control.submission.if_lost``). What a request follows is written down before it is recovered: a retry
+finds it again.
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ from functools import partial
 
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.requests import IfLost, SubmittedRun
+from airflow_provider_ha.control.submission.if_lost import refuse_lost
+from airflow_provider_ha.control.submission.launch import ensure_submitted, refuse_this_host
+from airflow_provider_ha.control.submission.lost_run import LostRun, carry_out_cancel, end_lost, lost_run, result_of
+from airflow_provider_ha.control.submission.recovery import recover
 from airflow_provider_ha.coordination.coordinator import Check, Create, Op
 from airflow_provider_ha.coordination.records import read_record
 from airflow_provider_ha.engines.local import LocalEngine
@@ -34,10 +39,6 @@ from airflow_provider_ha.jobs.jobs import create_job
 from airflow_provider_ha.jobs.model import Blob, GraphPointer, JobState, Run, StartPoint
 from airflow_provider_ha.jobs.runs import RunView
 from airflow_provider_ha.jobs.watchers import follow, followed
-from airflow_provider_ha.submit.if_lost import refuse_lost
-from airflow_provider_ha.submit.launch import ensure_submitted, refuse_this_host
-from airflow_provider_ha.submit.lost_run import LostRun, carry_out_cancel, end_lost, lost_run, result_of
-from airflow_provider_ha.submit.recovery import recover
 
 
 log = logging.getLogger(__name__)

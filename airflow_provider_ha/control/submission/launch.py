@@ -34,7 +34,8 @@ _POLL_SECONDS = 0.2
 def ensure_submitted(job: JobContext, run: int, *, by: str) -> int:
     """Return the newest submission of a run, launching one when nobody does.
 
-    Does not look whether a submission that was started still lives: that is a loss, see ``submit.recovery``.
+    Does not look whether a submission that was started still lives: that is a loss, see
+    ``control.submission.recovery``.
 
     :param run: Number of the run.
     :param by: Who asks.

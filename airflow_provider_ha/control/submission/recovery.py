@@ -6,6 +6,7 @@ import logging
 
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.requests import SubmittedRun
+from airflow_provider_ha.control.submission.launch import claim, ensure_submitted, launch
 from airflow_provider_ha.engines.engine import Gone, Pending
 from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs import operations
@@ -14,7 +15,6 @@ from airflow_provider_ha.jobs.runs import RunView
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.recovery.conclude import conclude
 from airflow_provider_ha.recovery.restart import Decision, GiveUp, Over, Resubmit, decide
-from airflow_provider_ha.submit.launch import claim, ensure_submitted, launch
 
 
 log = logging.getLogger(__name__)

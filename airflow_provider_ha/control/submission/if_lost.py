@@ -20,10 +20,10 @@ from airflow_provider_ha.control.job.requests import (
     SubmitRequest,
     named_directories,
 )
+from airflow_provider_ha.control.submission.lost_run import LostRun
+from airflow_provider_ha.control.submission.prepare import describe
 from airflow_provider_ha.errors import JobStateError, ObjectMissingError, RecordCorruptError
 from airflow_provider_ha.jobs.model import JobGraph, StartKind, StartPoint
-from airflow_provider_ha.submit.lost_run import LostRun
-from airflow_provider_ha.submit.prepare import describe
 
 
 _BY_KEY = ("conf", "env", "options")
