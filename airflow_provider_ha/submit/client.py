@@ -21,6 +21,7 @@ from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.job_owner import Acting, refuse_others
 from airflow_provider_ha.control.job.requests import LATEST, RestoreRequest, SubmitRequest, SubmittedRun
 from airflow_provider_ha.control.submission import recovery
+from airflow_provider_ha.control.submit import submit_job
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.leadership import Leadership
@@ -175,11 +176,11 @@ class JobClient:
         return self._job.graph(blob)
 
     def submit(self, request: SubmitRequest) -> SubmittedRun:
-        """Run a script as a new run of the job, or find the request's run again (``restore.submit_job``)."""
+        """Run a script as a new run of the job, or find the request's run again (``control.submit``)."""
         self._check_job(request.job_id)
         named = replace(self._acting, owner=self._acting.owner or request.owner)
         refuse_others(self._job, named, "a new run")
-        return restore.submit_job(self._job, request)
+        return submit_job(self._job, request)
 
     def restore(self, request: RestoreRequest) -> SubmittedRun:
         """Run the job from a checkpoint or savepoint (``restore.restore_job``)."""

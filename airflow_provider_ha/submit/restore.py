@@ -25,15 +25,12 @@ from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.job_owner import owner_of_job
 from airflow_provider_ha.control.job.reader_lease import pointer_path
 from airflow_provider_ha.control.job.requests import (
-    FRESH,
-    LATEST,
     RestoreRequest,
     SubmitRequest,
     SubmittedRun,
-    named_directories,
 )
 from airflow_provider_ha.control.job.stores import checkpoint_store, select_checkpoint
-from airflow_provider_ha.control.submission.if_lost import choose_for_restore, choose_for_submit
+from airflow_provider_ha.control.submission.if_lost import choose_for_restore
 from airflow_provider_ha.control.submission.prepare import check_conf, check_master, check_spark, upload
 from airflow_provider_ha.control.submission.submission import Prepared, submit_run
 from airflow_provider_ha.errors import (
@@ -57,32 +54,6 @@ log = logging.getLogger(__name__)
 _CHOICES = 5
 
 
-def submit_job(job: JobContext, request: SubmitRequest) -> SubmittedRun:
-    """Run a script as a new run of the job, or find the request's run again.
-
-    A live run of another request that has lost its driver is recovered and followed when it is of the same graph.
-
-    :raises JobStateError: The job has a live run of another request; nothing was changed.
-    :raises CheckpointMissingError: What the run is to start from is not there, or known to be bad.
-    :raises RestoreRefusedError: It cannot be continued safely from there.
-    :raises StorageUnavailableError: The storage cannot be written, or lets two create one object.
-    """
-
-    def prepare() -> Prepared:
-        start = _start_point(job, request)
-        graph = upload(job, request)
-        job.store.check_writable()  # before anything is made that only one may make
-        return Prepared(graph=job.graphs.write_graph(graph), start=start, owner=request.owner)
-
-    return submit_run(
-        job,
-        request.request_id,
-        prepare,
-        on_lost=partial(choose_for_submit, job, request),
-        engine=request.engine,
-    )
-
-
 def restore_job(job: JobContext, request: RestoreRequest) -> SubmittedRun:
     """Run a job from a checkpoint or savepoint as a new run, or find the request's run again.
 
@@ -97,7 +68,7 @@ def restore_job(job: JobContext, request: RestoreRequest) -> SubmittedRun:
             chosen, plan = _plan(job, request, reading)
             graph = accepted_graph(job, request, chosen, plan)
             job.store.check_writable()  # before anything is made that only one may make
-            start = _start(job, plan, request.output)
+            start = restored_start(job, plan, request.output)
             blob = job.graphs.write_graph(graph.model_copy(update=_files(job, request)))
             reading.planned(start.plan)
             return Prepared(graph=blob, start=start, owner=owner_of_job(job))  # a restore keeps the owner
@@ -113,7 +84,7 @@ def accepted_graph(job: JobContext, request: RestoreRequest, chosen: Chosen, pla
     :raises JobStateError: The cut has no graph: the job has no run yet.
     :raises ConfigurationError: The master is remote, and not allowed.
     """
-    _refuse(plan, request.allow)
+    require_accepted(plan, request.allow)
     return _graph(job, request, chosen)
 
 
@@ -159,25 +130,6 @@ def _last_directory(source: JobContext, generation: Generation) -> LastDirectory
     return LastDirectory(path, generation.epoch)
 
 
-def _start_point(job: JobContext, request: SubmitRequest) -> StartPoint:
-    if request.start_from == FRESH or (request.start_from == LATEST and not job.has_state):
-        return StartPoint()
-    directories = named_directories(request.start_from)
-    wanted = RestoreRequest(
-        job_id=job.job_id,
-        request_id=request.request_id,
-        want=LATEST if directories else str(request.start_from),
-        fallback=False,  # never an older one in silence: who submits has not seen that the newest is bad
-        claim_mode=request.claim_mode,
-        adopt=directories,
-        sinks=request.sinks,
-        options=request.options,
-    )
-    _, plan = plan_for(job, wanted)
-    _refuse(plan, request.allow)
-    return _start(job, plan, wanted.output)
-
-
 def _choose(job: JobContext, source: JobContext, request: RestoreRequest, reading: Reading) -> tuple[Selection, Chosen]:
     """Select, and keep what was selected from being removed by the leader of another job."""
     for _ in range(_CHOICES):
@@ -201,7 +153,11 @@ def _drained(source: JobContext, run: int) -> Mapping[str, DrainedQuery]:
     return result.drained if result is not None else {}
 
 
-def _refuse(plan: RestorePlan, allow: frozenset[Verdict]) -> None:
+def require_accepted(plan: RestorePlan, allow: frozenset[Verdict]) -> None:
+    """Refuse a plan whose verdict is not accepted.
+
+    :raises CheckpointError: It is not.
+    """
     if (refusal := refusal_of(plan, allow)) is not None:
         raise refusal
 
@@ -232,7 +188,8 @@ def refusal_of(plan: RestorePlan, allow: frozenset[Verdict]) -> CheckpointError 
     )
 
 
-def _start(job: JobContext, plan: RestorePlan, output: OutputMode) -> StartPoint:
+def restored_start(job: JobContext, plan: RestorePlan, output: OutputMode) -> StartPoint:
+    """Write the plan to storage, and return the start point of the run that follows it."""
     sha256, size = put_blob(job.store, plan.to_bytes())
     return StartPoint(
         kind=StartKind(plan.source),

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_provider_ha.checkpoints.model import PlanFinding, RestorePlan, Verdict
 from airflow_provider_ha.errors import RestoreRefusedError, RestoreUnknownError
-from airflow_provider_ha.submit.restore import _refuse
+from airflow_provider_ha.submit.restore import require_accepted
 
 
 EVERYTHING = frozenset(Verdict)
@@ -32,7 +32,7 @@ def plan(verdict: Verdict, *, unknown: dict[str, tuple[str, ...]]) -> RestorePla
 
 def test_what_is_not_known_stops_a_restore_that_allows_everything() -> None:
     with pytest.raises(RestoreUnknownError, match="no broker answered") as caught:
-        _refuse(plan(Verdict.LOSS_POSSIBLE, unknown={"q": ("no broker answered",)}), EVERYTHING)
+        require_accepted(plan(Verdict.LOSS_POSSIBLE, unknown={"q": ("no broker answered",)}), EVERYTHING)
 
     assert "unchecked=q" in caught.value.next_step
 
@@ -40,11 +40,11 @@ def test_what_is_not_known_stops_a_restore_that_allows_everything() -> None:
 def test_who_named_its_query_may_allow_the_loss() -> None:
     named = plan(Verdict.LOSS_POSSIBLE, unknown={})
 
-    _refuse(named, EVERYTHING)
+    require_accepted(named, EVERYTHING)
     with pytest.raises(RestoreRefusedError, match="LOSS_POSSIBLE"):
-        _refuse(named, frozenset({Verdict.SAFE, Verdict.DUPLICATES_POSSIBLE}))
+        require_accepted(named, frozenset({Verdict.SAFE, Verdict.DUPLICATES_POSSIBLE}))
 
 
 def test_what_is_impossible_is_told_as_that() -> None:
     with pytest.raises(RestoreRefusedError, match="IMPOSSIBLE"):
-        _refuse(plan(Verdict.IMPOSSIBLE, unknown={"q": ("no broker answered",)}), EVERYTHING)
+        require_accepted(plan(Verdict.IMPOSSIBLE, unknown={"q": ("no broker answered",)}), EVERYTHING)

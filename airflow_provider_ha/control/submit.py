@@ -1,0 +1,65 @@
+"""Submitting a script as a run of a job, from nothing, from its latest checkpoint or from a directory."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from airflow_provider_ha.control.job.context import JobContext
+from airflow_provider_ha.control.job.requests import (
+    FRESH,
+    LATEST,
+    RestoreRequest,
+    SubmitRequest,
+    SubmittedRun,
+    named_directories,
+)
+from airflow_provider_ha.control.submission.if_lost import choose_for_submit
+from airflow_provider_ha.control.submission.prepare import upload
+from airflow_provider_ha.control.submission.submission import Prepared, submit_run
+from airflow_provider_ha.jobs.model import StartPoint
+from airflow_provider_ha.submit.restore import plan_for, require_accepted, restored_start
+
+
+def submit_job(job: JobContext, request: SubmitRequest) -> SubmittedRun:
+    """Run a script as a new run of the job, or find the request's run again.
+
+    A live run of another request that has lost its driver is recovered and followed when it is of the same graph.
+
+    :raises JobStateError: The job has a live run of another request; nothing was changed.
+    :raises CheckpointMissingError: What the run is to start from is not there, or known to be bad.
+    :raises RestoreRefusedError: It cannot be continued safely from there.
+    :raises StorageUnavailableError: The storage cannot be written, or lets two create one object.
+    """
+
+    def prepare() -> Prepared:
+        start = _start_point(job, request)
+        graph = upload(job, request)
+        job.store.check_writable()  # before anything is made that only one may make
+        return Prepared(graph=job.graphs.write_graph(graph), start=start, owner=request.owner)
+
+    return submit_run(
+        job,
+        request.request_id,
+        prepare,
+        on_lost=partial(choose_for_submit, job, request),
+        engine=request.engine,
+    )
+
+
+def _start_point(job: JobContext, request: SubmitRequest) -> StartPoint:
+    if request.start_from == FRESH or (request.start_from == LATEST and not job.has_state):
+        return StartPoint()
+    directories = named_directories(request.start_from)
+    wanted = RestoreRequest(
+        job_id=job.job_id,
+        request_id=request.request_id,
+        want=LATEST if directories else str(request.start_from),
+        fallback=False,  # never an older one in silence: who submits has not seen that the newest is bad
+        claim_mode=request.claim_mode,
+        adopt=directories,
+        sinks=request.sinks,
+        options=request.options,
+    )
+    _, plan = plan_for(job, wanted)
+    require_accepted(plan, request.allow)
+    return restored_start(job, plan, wanted.output)
