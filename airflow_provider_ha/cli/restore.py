@@ -32,10 +32,10 @@ from airflow_provider_ha.cli.restore_options import (
 from airflow_provider_ha.cli.restore_report import plan_document, print_plan
 from airflow_provider_ha.cli.session import AsJson, Force, cluster, reported
 from airflow_provider_ha.control.job.job_owner import Acting
+from airflow_provider_ha.control.restore.restore import refusal_of
 from airflow_provider_ha.errors import ConfigurationError, HaError
 from airflow_provider_ha.jobs.model import OutputMode
 from airflow_provider_ha.pointers.ownership import ClaimMode
-from airflow_provider_ha.submit.restore import refusal_of
 
 
 def plan(

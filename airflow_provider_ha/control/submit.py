@@ -13,11 +13,11 @@ from airflow_provider_ha.control.job.requests import (
     SubmittedRun,
     named_directories,
 )
+from airflow_provider_ha.control.restore.restore import plan_for, require_accepted, restored_start
 from airflow_provider_ha.control.submission.if_lost import choose_for_submit
 from airflow_provider_ha.control.submission.prepare import upload
 from airflow_provider_ha.control.submission.submission import Prepared, submit_run
 from airflow_provider_ha.jobs.model import StartPoint
-from airflow_provider_ha.submit.restore import plan_for, require_accepted, restored_start
 
 
 def submit_job(job: JobContext, request: SubmitRequest) -> SubmittedRun:

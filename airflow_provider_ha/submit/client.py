@@ -20,6 +20,8 @@ from airflow_provider_ha.control.job import stores
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.job_owner import Acting, refuse_others
 from airflow_provider_ha.control.job.requests import LATEST, RestoreRequest, SubmitRequest, SubmittedRun
+from airflow_provider_ha.control.restore import restore
+from airflow_provider_ha.control.restore.dry_run import DryRun, dry_run
 from airflow_provider_ha.control.submission import recovery
 from airflow_provider_ha.control.submit import submit_job
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
@@ -36,8 +38,7 @@ from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.names import check_job_id
 from airflow_provider_ha.storage.local import LocalStore
 from airflow_provider_ha.storage.open import open_store
-from airflow_provider_ha.submit import disposal, intervene, restore, stop
-from airflow_provider_ha.submit.dry_run import DryRun, dry_run
+from airflow_provider_ha.submit import disposal, intervene, stop
 
 
 class HaClient:

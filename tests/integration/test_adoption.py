@@ -17,6 +17,7 @@ from airflow_provider_ha.checkpoints.restore.prepare import prepare_restore
 from airflow_provider_ha.checkpoints.working.batch_log import readable
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.requests import RestoreRequest
+from airflow_provider_ha.control.restore.restore import plan_for, restore_job
 from airflow_provider_ha.control.submit import submit_job
 from airflow_provider_ha.driver.start_point import check_adopted
 from airflow_provider_ha.errors import (
@@ -30,7 +31,6 @@ from airflow_provider_ha.errors import (
 )
 from airflow_provider_ha.jobs.model import StartKind
 from airflow_provider_ha.pointers.ownership import ClaimMode, Owner
-from airflow_provider_ha.submit.restore import plan_for, restore_job
 from tests import submit_helpers as helpers
 from tests.checkpoint_helpers import Job
 from tests.recorded_job import FILES, MORE, QUERY, assert_exact, continue_query, copy_live, copy_output

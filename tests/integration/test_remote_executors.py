@@ -10,11 +10,11 @@ import pytest
 
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.requests import RestoreRequest
+from airflow_provider_ha.control.restore.restore import restore_job
 from airflow_provider_ha.control.submission.prepare import upload
 from airflow_provider_ha.control.submit import submit_job
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.model import HaOptions, JobGraph, Target
-from airflow_provider_ha.submit.restore import restore_job
 from tests import submit_helpers as helpers
 from tests.checkpoint_helpers import Job
 

@@ -14,6 +14,7 @@ from airflow_provider_ha.checkpoints.working.pins import pin
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.requests import RestoreRequest
+from airflow_provider_ha.control.restore.restore import plan_for, restore_job
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Op
 from airflow_provider_ha.coordination.leases import active
 from airflow_provider_ha.errors import (
@@ -24,7 +25,6 @@ from airflow_provider_ha.errors import (
     RestoreRefusedError,
 )
 from airflow_provider_ha.jobs.model import Generation
-from airflow_provider_ha.submit.restore import plan_for, restore_job
 from tests import submit_helpers as helpers
 from tests.checkpoint_helpers import Job
 from tests.recorded_job import QUERY, recorded_job

@@ -12,11 +12,11 @@ import pytest
 from airflow_provider_ha.checkpoints.model import Checkpoint, SavepointPointer
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.requests import RestoreRequest
+from airflow_provider_ha.control.restore.restore import plan_for
 from airflow_provider_ha.coordination.coordinator import SetData
 from airflow_provider_ha.errors import RestoreRefusedError
 from airflow_provider_ha.jobs.model import Blob, Run, StartPoint
 from airflow_provider_ha.pointers.ownership import ClaimMode, Owner
-from airflow_provider_ha.submit.restore import plan_for
 from tests import submit_helpers as helpers
 from tests.checkpoint_helpers import AT, Job
 from tests.integration.conftest import RECORDED_BATCH

@@ -99,7 +99,7 @@ class SubmitRequest:
     :param options: How available the job is to be; a master that is not local needs ``allow_remote_executors``.
     :param start_from: ``"latest"`` (from nothing when the job has no checkpoint), ``"fresh"`` (from nothing although
         there is state), ``"checkpoint-<n>"``, ``"savepoint-<id>"``, or checkpoint directories that Spark wrote
-        elsewhere: a path, or query -> path (:mod:`~airflow_provider_ha.submit.adoption`).
+        elsewhere: a path, or query -> path (:mod:`~airflow_provider_ha.control.restore.adoption`).
     :param sinks: Of such directories: query -> output directory of its file sink, or the format of another sink.
     :param claim_mode: Whether the job becomes the owner of what it starts from.
     :param allow: Verdicts that are accepted for what it starts from.

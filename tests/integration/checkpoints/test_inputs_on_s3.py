@@ -14,8 +14,8 @@ from airflow_provider_ha.checkpoints.model import BatchEntry, RestorePlan, Verdi
 from airflow_provider_ha.config import S3Options
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.requests import RestoreRequest
-from airflow_provider_ha.submit import look_around
-from airflow_provider_ha.submit.restore import plan_for
+from airflow_provider_ha.control.restore import external_state
+from airflow_provider_ha.control.restore.restore import plan_for
 from tests.checkpoint_helpers import Job
 from tests.recorded_job import QUERY, copy_live, copy_output
 from tests.s3_faults import FOR_EVER, Fault, noted, refuse, s3_proxy
@@ -106,7 +106,7 @@ def test_nothing_is_asked_for_where_nothing_is_replayed(
         asked.append(len(entries))
         return look_for(entries, s3)
 
-    monkeypatch.setattr(look_around, "look_for", noting)
+    monkeypatch.setattr(external_state, "look_for", noting)
     job = dataclasses.replace(copy, job_id=job_id)
 
     plan_for(job, RestoreRequest(job_id=job_id, request_id="r", source_job="flights"))

@@ -9,10 +9,10 @@ from airflow_provider_ha.checkpoints.model import RestorePlan
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.job_owner import Acting, refuse_others
 from airflow_provider_ha.control.job.requests import RestoreRequest
+from airflow_provider_ha.control.restore.restore import accepted_graph, plan_for
 from airflow_provider_ha.control.submission.if_lost import choose_for_restore
 from airflow_provider_ha.control.submission.submission import check_submission
 from airflow_provider_ha.errors import HaError
-from airflow_provider_ha.submit.restore import accepted_graph, plan_for
 
 
 @dataclass(frozen=True, slots=True)

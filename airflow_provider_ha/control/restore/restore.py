@@ -30,6 +30,10 @@ from airflow_provider_ha.control.job.requests import (
     SubmittedRun,
 )
 from airflow_provider_ha.control.job.stores import checkpoint_store, select_checkpoint
+from airflow_provider_ha.control.restore.adoption import plan_adoption
+from airflow_provider_ha.control.restore.external_state import look_around
+from airflow_provider_ha.control.restore.ownership import owner_of
+from airflow_provider_ha.control.restore.restore_leases import Reading
 from airflow_provider_ha.control.submission.if_lost import choose_for_restore
 from airflow_provider_ha.control.submission.prepare import check_conf, check_master, check_spark, upload
 from airflow_provider_ha.control.submission.submission import Prepared, submit_run
@@ -43,10 +47,6 @@ from airflow_provider_ha.errors import (
 from airflow_provider_ha.jobs.directories import working_directory
 from airflow_provider_ha.jobs.model import Blob, DrainedQuery, Generation, JobGraph, OutputMode, StartKind, StartPoint
 from airflow_provider_ha.storage.blobs import put_blob
-from airflow_provider_ha.submit.adoption import plan_adoption
-from airflow_provider_ha.submit.look_around import look_around
-from airflow_provider_ha.submit.ownership import owner_of
-from airflow_provider_ha.submit.reading import Reading
 
 
 log = logging.getLogger(__name__)

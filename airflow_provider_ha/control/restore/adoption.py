@@ -24,11 +24,11 @@ from airflow_provider_ha.checkpoints.verify.restorable import verifier
 from airflow_provider_ha.checkpoints.working.pins import refuse_reserved
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.requests import RestoreRequest
+from airflow_provider_ha.control.restore.external_state import look_around
 from airflow_provider_ha.errors import ConfigurationError, StorageUnavailableError
 from airflow_provider_ha.jobs.model import StartKind
 from airflow_provider_ha.names import check_name
 from airflow_provider_ha.pointers.ownership import ClaimMode, Owner
-from airflow_provider_ha.submit.look_around import look_around
 
 
 def plan_adoption(job: JobContext, request: RestoreRequest) -> tuple[Chosen, RestorePlan]:
