@@ -24,8 +24,15 @@ from airflow_provider_ha.cli.proof_report import print_proof
 from airflow_provider_ha.cli.savepoint_target import assigned
 from airflow_provider_ha.cli.session import AsJson, reported
 from airflow_provider_ha.cli.verification_report import print_report
+from airflow_provider_ha.control.verification.prove import (
+    DEFAULT_DEADLINE,
+    DEFAULT_HEAP,
+    Application,
+    Progress,
+    Proof,
+    prove,
+)
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.submit.prove import DEFAULT_DEADLINE, DEFAULT_HEAP, Application, Progress, Proof, prove
 
 
 class Depth(str, Enum):

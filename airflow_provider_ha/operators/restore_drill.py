@@ -102,7 +102,7 @@ class SparkHaRestoreDrillOperator(SparkHaBaseOperator):
 
         :raises ConfigurationError: A parameter cannot be used.
         """
-        from airflow_provider_ha.submit.cut_proof import ProofOptions  # noqa: PLC0415  # brings kazoo and boto3
+        from airflow_provider_ha.control.verification.cut_proof import ProofOptions  # noqa: PLC0415  # brings kazoo and boto3
         from airflow_provider_ha.submit.drill import DrillRequest  # noqa: PLC0415  # the same
         from airflow_provider_ha.submit.drill_verdict import Limits  # noqa: PLC0415  # the same
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from airflow_provider_ha.checkpoints.proof.report import Proof
     from airflow_provider_ha.checkpoints.verify.findings import Finding
     from airflow_provider_ha.checkpoints.verify.report import Report
-    from airflow_provider_ha.submit.verified_cut import VerifiedCut
+    from airflow_provider_ha.control.verification.verified_cut import VerifiedCut
 
 
 SHOWN_FINDINGS = 20

@@ -27,8 +27,8 @@ from airflow_provider_ha.operators.verification_results import (
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.submit.cut_proof import ProofOptions
-    from airflow_provider_ha.submit.verified_cut import ProofDepth
+    from airflow_provider_ha.control.verification.cut_proof import ProofOptions
+    from airflow_provider_ha.control.verification.verified_cut import ProofDepth
 
 
 # What fails the task -> the verdicts that do. What could not be found out fails it always, and is asked again.
@@ -121,7 +121,7 @@ class SparkHaVerifyCheckpointOperator(SparkHaBaseOperator):
     def _of_directory(self, depth: ProofDepth) -> dict[str, Any]:
         from airflow_provider_ha.checkpoints.connectors.places import directory_at  # noqa: PLC0415  # brings boto3
         from airflow_provider_ha.checkpoints.verify.verify import verify  # noqa: PLC0415  # not for the parser
-        from airflow_provider_ha.submit.prove import prove  # noqa: PLC0415  # the same
+        from airflow_provider_ha.control.verification.prove import prove  # noqa: PLC0415  # the same
 
         named = str(self.directory)
         with airflow_errors():
@@ -139,7 +139,7 @@ class SparkHaVerifyCheckpointOperator(SparkHaBaseOperator):
         return of_directory(named, proof.verification, proof)
 
     def _of_job(self, depth: ProofDepth, request: str) -> dict[str, Any]:
-        from airflow_provider_ha.submit.verified_cut import verify_cut  # noqa: PLC0415  # brings kazoo and boto3
+        from airflow_provider_ha.control.verification.verified_cut import verify_cut  # noqa: PLC0415  # brings kazoo and boto3
 
         with self.client() as client:
             found = verify_cut(
@@ -153,7 +153,7 @@ class SparkHaVerifyCheckpointOperator(SparkHaBaseOperator):
         return of_cut(found) | {"job_id": self.job_id}
 
     def _options(self) -> ProofOptions:
-        from airflow_provider_ha.submit.cut_proof import ProofOptions  # noqa: PLC0415  # brings kazoo and boto3
+        from airflow_provider_ha.control.verification.cut_proof import ProofOptions  # noqa: PLC0415  # brings kazoo and boto3
 
         seconds = seconds_of(self.deadline, "deadline")
         limit = {} if seconds is None else {"deadline": seconds}

@@ -22,6 +22,8 @@ from airflow_provider_ha.checkpoints.savepoints.savepoint_files import check_fil
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.reader_lease import held, pointer_path
 from airflow_provider_ha.control.job.stores import savepoint_store, select_checkpoint
+from airflow_provider_ha.control.verification.cut_proof import ProofOptions, fetch, proof_place, prove_cut
+from airflow_provider_ha.control.verification.verified_cut import first_candidate
 from airflow_provider_ha.errors import (
     CheckpointCorruptError,
     CheckpointError,
@@ -32,11 +34,9 @@ from airflow_provider_ha.errors import (
 )
 from airflow_provider_ha.jobs.drills import Drill, DrilledQuery, DrillStore
 from airflow_provider_ha.jobs.job_records import who
-from airflow_provider_ha.submit.cut_proof import ProofOptions, fetch, proof_place, prove_cut
 from airflow_provider_ha.submit.drill_phases import Phases
 from airflow_provider_ha.submit.drill_verdict import Limits, decide
 from airflow_provider_ha.submit.stopwatch import Stopwatch
-from airflow_provider_ha.submit.verified_cut import first_candidate
 
 
 log = logging.getLogger(__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from airflow_provider_ha.submit.prove import Progress
+from airflow_provider_ha.control.verification.prove import Progress
 from airflow_provider_ha.submit.stopwatch import Stopwatch
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from airflow_provider_ha.checkpoints.proof.answers import Answer, Event
 from airflow_provider_ha.checkpoints.proof.request import Application, ProofRequest, Reading
+from airflow_provider_ha.control.verification.prove import Progress, ProofStep, after
 from airflow_provider_ha.submit.drill_phases import Phases
-from airflow_provider_ha.submit.prove import Progress, ProofStep, after
 from airflow_provider_ha.submit.stopwatch import Stopwatch
 from tests.coordination_helpers import HeldClock
 

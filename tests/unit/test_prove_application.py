@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from airflow_provider_ha.control.verification.prove_application import application_of
 from airflow_provider_ha.jobs.artifacts import upload_application
 from airflow_provider_ha.jobs.model import JobGraph
 from airflow_provider_ha.storage.local import LocalStore
-from airflow_provider_ha.submit.prove_application import application_of
 
 
 def test_the_application_of_a_job_graph_comes_with_all_that_its_driver_gets(tmp_path: Path) -> None:

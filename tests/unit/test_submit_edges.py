@@ -22,6 +22,7 @@ from airflow_provider_ha.checkpoints.working.unfinished_drain import drain_direc
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.control.job.requests import RestoreRequest, SubmitRequest
 from airflow_provider_ha.control.restore import restore
+from airflow_provider_ha.control.verification import cut_proof, proof_child, prove
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.engines.engine import Running
 from airflow_provider_ha.engines.local import LocalEngine
@@ -32,7 +33,6 @@ from airflow_provider_ha.jobs.model import Blob, QueryStatus
 from airflow_provider_ha.pointers.to_delete import ToDelete
 from airflow_provider_ha.storage.blobs import put_blob
 from airflow_provider_ha.storage.local import LocalStore
-from airflow_provider_ha.submit import cut_proof, proof_child, prove
 from airflow_provider_ha.submit.client import JobClient
 from airflow_provider_ha.submit.rebuild.evidence import JobEvidence, _graphs
 from airflow_provider_ha.submit.rebuild.plan import _run_of_checkpoints

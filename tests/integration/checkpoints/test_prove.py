@@ -19,9 +19,9 @@ from airflow_provider_ha.checkpoints.proof.report import Outcome, Proof
 from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.cli.app import app
+from airflow_provider_ha.control.verification.proof_child import PROGRAM
+from airflow_provider_ha.control.verification.prove import Application, prove
 from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError
-from airflow_provider_ha.submit.proof_child import PROGRAM
-from airflow_provider_ha.submit.prove import Application, prove
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.corpus import checkpoint_copy, corpus
 from tests.damage import halve

@@ -16,7 +16,7 @@ import pytest
 from airflow_provider_ha.checkpoints.proof.report import Outcome, Proof
 from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.verify import verify
-from airflow_provider_ha.submit.prove import Progress, prove
+from airflow_provider_ha.control.verification.prove import Progress, prove
 from airflow_provider_ha.testing.waiting import wait_until
 from tests import running_queries, tws_job
 from tests.corpus import BATCHES, SHAPES, SHORT_SHAPES, checkpoint_copy

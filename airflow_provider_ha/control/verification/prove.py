@@ -26,8 +26,8 @@ from airflow_provider_ha.checkpoints.trees.tree import Directory
 from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.report import Report
 from airflow_provider_ha.checkpoints.verify.verify import verify
+from airflow_provider_ha.control.verification.proof_child import Child, run_child
 from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError
-from airflow_provider_ha.submit.proof_child import Child, run_child
 
 
 __all__ = ["Application", "Progress", "Proof", "ProofStep", "prove"]

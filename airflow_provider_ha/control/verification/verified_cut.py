@@ -16,7 +16,7 @@ from airflow_provider_ha.checkpoints.verify.verify import Depth, verify
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.reader_lease import held
 from airflow_provider_ha.control.job.stores import checkpoint_store, savepoint_store, select_checkpoint
-from airflow_provider_ha.submit.cut_proof import ProofOptions, fetch, proof_place, prove_cut
+from airflow_provider_ha.control.verification.cut_proof import ProofOptions, fetch, proof_place, prove_cut
 
 
 ProofDepth = Literal["quick", "full", "prove"]

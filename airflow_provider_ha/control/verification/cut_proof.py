@@ -15,11 +15,18 @@ from pathlib import Path
 from airflow_provider_ha.checkpoints.model import QueryCut
 from airflow_provider_ha.checkpoints.proof.scratch import scratch
 from airflow_provider_ha.control.job.context import JobContext
+from airflow_provider_ha.control.verification.prove import (
+    DEFAULT_DEADLINE,
+    DEFAULT_HEAP,
+    Application,
+    Progress,
+    Proof,
+    prove,
+)
+from airflow_provider_ha.control.verification.prove_application import application_of
 from airflow_provider_ha.errors import ObjectMissingError, StorageUnavailableError
 from airflow_provider_ha.jobs.model import Blob
 from airflow_provider_ha.storage.durable import private_directories
-from airflow_provider_ha.submit.prove import DEFAULT_DEADLINE, DEFAULT_HEAP, Application, Progress, Proof, prove
-from airflow_provider_ha.submit.prove_application import application_of
 
 
 PROOFS = "proofs"  # below the work root
