@@ -14,9 +14,9 @@ from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, SinkKind
 from airflow_provider_ha.checkpoints.proof.request import Application
 from airflow_provider_ha.clock import SystemClock
+from airflow_provider_ha.control.drills.stopwatch import Stopwatch
 from airflow_provider_ha.control.verification.cut_proof import ProofOptions, prove_cut
 from airflow_provider_ha.engines.local import host_environment
-from airflow_provider_ha.submit.stopwatch import Stopwatch
 from benchmarks.shared import quick, show
 
 

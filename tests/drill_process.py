@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.drills.drill import DrillRequest, drill
 from airflow_provider_ha.control.verification.cut_proof import ProofOptions
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
-from airflow_provider_ha.submit.drill import DrillRequest, drill
 from tests.coordination_helpers import JOB
 from tests.submit_helpers import context
 

@@ -11,11 +11,11 @@ from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.outcome import Exit
 from airflow_provider_ha.cli.requests import operation_id, who
 from airflow_provider_ha.cli.session import AsJson, JobId, cluster
+from airflow_provider_ha.control.drills.drill import DrillRequest, drill
+from airflow_provider_ha.control.drills.drill_verdict import Limits
 from airflow_provider_ha.control.verification.cut_proof import ProofOptions
 from airflow_provider_ha.control.verification.prove import DEFAULT_DEADLINE, DEFAULT_HEAP
 from airflow_provider_ha.jobs.drills import Drill, DrillStore, DrillVerdict
-from airflow_provider_ha.submit.drill import DrillRequest, drill
-from airflow_provider_ha.submit.drill_verdict import Limits
 
 
 _ANSWER = {DrillVerdict.PASSED: Exit.YES, DrillVerdict.FAILED: Exit.NO, DrillVerdict.UNKNOWN: Exit.UNKNOWN}

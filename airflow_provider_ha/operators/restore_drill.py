@@ -17,8 +17,8 @@ from airflow_provider_ha.operators.tables import table
 
 
 if TYPE_CHECKING:
+    from airflow_provider_ha.control.drills.drill import DrillRequest
     from airflow_provider_ha.jobs.drills import Drill
-    from airflow_provider_ha.submit.drill import DrillRequest
 
 
 class SparkHaRestoreDrillOperator(SparkHaBaseOperator):
@@ -84,7 +84,7 @@ class SparkHaRestoreDrillOperator(SparkHaBaseOperator):
 
     def execute(self, context: Any) -> dict[str, Any]:
         """Drill, log the figures, and return them, or fail with the reasons."""
-        from airflow_provider_ha.submit.drill import drill  # noqa: PLC0415  # brings kazoo and boto3
+        from airflow_provider_ha.control.drills.drill import drill  # noqa: PLC0415  # brings kazoo and boto3
 
         with airflow_errors():
             request = self.request(request_id(context))
@@ -102,9 +102,9 @@ class SparkHaRestoreDrillOperator(SparkHaBaseOperator):
 
         :raises ConfigurationError: A parameter cannot be used.
         """
+        from airflow_provider_ha.control.drills.drill import DrillRequest  # noqa: PLC0415  # the same
+        from airflow_provider_ha.control.drills.drill_verdict import Limits  # noqa: PLC0415  # the same
         from airflow_provider_ha.control.verification.cut_proof import ProofOptions  # noqa: PLC0415  # brings kazoo and boto3
-        from airflow_provider_ha.submit.drill import DrillRequest  # noqa: PLC0415  # the same
-        from airflow_provider_ha.submit.drill_verdict import Limits  # noqa: PLC0415  # the same
 
         seconds = seconds_of(self.deadline, "deadline")
         deadline = {} if seconds is None else {"deadline": seconds}

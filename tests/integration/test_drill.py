@@ -14,6 +14,8 @@ import pytest
 from airflow_provider_ha.checkpoints.proof.scratch import PREFIX
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.drills.drill import DrillRequest, drill
+from airflow_provider_ha.control.drills.drill_verdict import Limits
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.reader_lease import held
 from airflow_provider_ha.control.verification.cut_proof import PROOFS, ProofOptions
@@ -23,8 +25,6 @@ from airflow_provider_ha.coordination.leases import active
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError, JobStateError, UnknownJobError
 from airflow_provider_ha.jobs import drills
 from airflow_provider_ha.jobs.drills import Drill, DrillStore, DrillVerdict
-from airflow_provider_ha.submit.drill import DrillRequest, drill
-from airflow_provider_ha.submit.drill_verdict import Limits
 from airflow_provider_ha.testing.waiting import wait_until
 from tests import submit_helpers as helpers
 from tests.checkpoint_helpers import Job, led_job

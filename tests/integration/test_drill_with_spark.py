@@ -14,13 +14,13 @@ import psutil
 import pytest
 
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.drills.drill import DrillRequest, drill
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.requests import SubmitRequest
 from airflow_provider_ha.control.submission.prepare import upload
 from airflow_provider_ha.control.verification.cut_proof import PROOFS, ProofOptions
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.jobs.drills import DrillStore, DrillVerdict
-from airflow_provider_ha.submit.drill import DrillRequest, drill
 from airflow_provider_ha.testing.waiting import wait_until
 from tests import submit_helpers as helpers
 from tests.checkpoint_helpers import Job, led_job

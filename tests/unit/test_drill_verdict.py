@@ -9,10 +9,10 @@ import pytest
 from airflow_provider_ha.checkpoints.proof.report import Outcome, Proof, Step
 from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.report import BatchVerdict, Reason, Report
+from airflow_provider_ha.control.drills.drill_verdict import Limits, decide
+from airflow_provider_ha.control.drills.stopwatch import Stopwatch
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.drills import DrillVerdict
-from airflow_provider_ha.submit.drill_verdict import Limits, decide
-from airflow_provider_ha.submit.stopwatch import Stopwatch
 from tests.coordination_helpers import HeldClock
 
 

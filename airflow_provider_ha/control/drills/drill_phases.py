@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from airflow_provider_ha.control.drills.stopwatch import Stopwatch
 from airflow_provider_ha.control.verification.prove import Progress
-from airflow_provider_ha.submit.stopwatch import Stopwatch
 
 
 class Phases:

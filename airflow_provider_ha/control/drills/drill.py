@@ -19,6 +19,9 @@ from airflow_provider_ha.checkpoints.proof.report import Proof
 from airflow_provider_ha.checkpoints.restore.select import Chosen, Selection
 from airflow_provider_ha.checkpoints.restore.wanted import SAVEPOINT
 from airflow_provider_ha.checkpoints.savepoints.savepoint_files import check_files
+from airflow_provider_ha.control.drills.drill_phases import Phases
+from airflow_provider_ha.control.drills.drill_verdict import Limits, decide
+from airflow_provider_ha.control.drills.stopwatch import Stopwatch
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.reader_lease import held, pointer_path
 from airflow_provider_ha.control.job.stores import savepoint_store, select_checkpoint
@@ -34,9 +37,6 @@ from airflow_provider_ha.errors import (
 )
 from airflow_provider_ha.jobs.drills import Drill, DrilledQuery, DrillStore
 from airflow_provider_ha.jobs.job_records import who
-from airflow_provider_ha.submit.drill_phases import Phases
-from airflow_provider_ha.submit.drill_verdict import Limits, decide
-from airflow_provider_ha.submit.stopwatch import Stopwatch
 
 
 log = logging.getLogger(__name__)

@@ -1,0 +1,1 @@
+"""Restore drills: a rehearsal of a disaster, timed and judged."""
