@@ -36,8 +36,8 @@ def last_words_of(client: HaClient, job_id: str, run: int, attempt: int | None =
 
     :param attempt: The newest one that was started when left out.
     """
+    from airflow_provider_ha.control.administration.driver_logs import choose, last_words  # noqa: PLC0415  # brings kazoo and boto3
     from airflow_provider_ha.jobs.log_place import log_place  # noqa: PLC0415  # brings pydantic
-    from airflow_provider_ha.submit.driver_logs import choose, last_words  # noqa: PLC0415  # brings kazoo and boto3
 
     try:
         job = client.context(job_id)

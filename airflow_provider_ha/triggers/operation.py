@@ -15,8 +15,8 @@ from airflow_provider_ha.triggers.base import Event, SparkHaTrigger
 
 
 if TYPE_CHECKING:
+    from airflow_provider_ha.control.administration.stop import UnansweredStop
     from airflow_provider_ha.submit.client import HaClient
-    from airflow_provider_ha.submit.stop import UnansweredStop
 
 
 class SparkHaOperationTrigger(SparkHaTrigger):
@@ -60,7 +60,7 @@ class SparkHaOperationTrigger(SparkHaTrigger):
         return self._lost(client, operation) if event is None else event
 
     def _lost(self, client: HaClient, operation: Operation) -> Event | None:
-        from airflow_provider_ha.submit.stop import UnansweredStop  # noqa: PLC0415  # brings the stores
+        from airflow_provider_ha.control.administration.stop import UnansweredStop  # noqa: PLC0415  # brings the stores
 
         self._unanswered = self._unanswered or UnansweredStop()
         due = self._unanswered.due(client.job(self.job_id).snapshot(), operation)

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from airflow_provider_ha.control.administration.stop import stop
 from airflow_provider_ha.control.job.requests import IfLost
 from airflow_provider_ha.control.submission import submission
 from airflow_provider_ha.control.submission.recovery import recover
@@ -27,7 +28,6 @@ from airflow_provider_ha.jobs.model import JobState, LeaderInfo, RunResult, Star
 from airflow_provider_ha.records import Record
 from airflow_provider_ha.recovery import conclude as concluding
 from airflow_provider_ha.recovery.conclude import conclude
-from airflow_provider_ha.submit.stop import stop
 from airflow_provider_ha.testing.fake import FakeCoordinator
 from airflow_provider_ha.testing.fake.schedule import Schedule, every_path
 from airflow_provider_ha.testing.fake.turns import Request

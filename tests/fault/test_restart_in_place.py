@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.administration.intervene import cancel
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.submission.recovery import recover
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
@@ -28,7 +29,6 @@ from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.model import HaOptions, JobState, OperationKind, RunResult
 from airflow_provider_ha.jobs.runs import SubmissionView
-from airflow_provider_ha.submit.intervene import cancel
 from airflow_provider_ha.testing.waiting import wait_until
 from tests import submit_helpers as helpers
 from tests.engine_helpers import pid_of

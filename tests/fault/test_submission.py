@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.administration.intervene import cancel, fail
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.submission.recovery import recover
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
@@ -25,7 +26,6 @@ from airflow_provider_ha.errors import ConfigurationError, JobStateError, Outcom
 from airflow_provider_ha.jobs.model import Handle, JobState, OperationState, SubmissionExit
 from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.recovery.conclude import conclude, take_lock
-from airflow_provider_ha.submit.intervene import cancel, fail
 from airflow_provider_ha.testing.waiting import wait_until
 from tests import submit_helpers as helpers
 

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.administration import follow_logs
+from airflow_provider_ha.control.administration.driver_logs import last_words
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Create
@@ -26,8 +28,6 @@ from airflow_provider_ha.jobs.model import Handle, JobState, RunResult, Submissi
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.redaction import PublicText
-from airflow_provider_ha.submit import follow_logs
-from airflow_provider_ha.submit.driver_logs import last_words
 from airflow_provider_ha.testing.waiting import wait_until
 from tests import submit_helpers as helpers
 from tests.engine_helpers import NothingToSee, handle, started

@@ -16,6 +16,7 @@ from kazoo.client import KazooClient  # noqa: TID253  # looks at ACLs, which the
 from kazoo.protocol.states import KeeperState  # noqa: TID253  # as above
 
 from airflow_provider_ha.config import HaConfig, tls_of
+from airflow_provider_ha.control.administration.tree import read_tree, walk
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination._kazoo_client import _warn_once, make_client
 from airflow_provider_ha.coordination.coordinator import Create
@@ -24,7 +25,6 @@ from airflow_provider_ha.coordination.session_close import close_session
 from airflow_provider_ha.coordination.tick import check_tick, server_tick
 from airflow_provider_ha.errors import ConfigurationError, NotConnectedError
 from airflow_provider_ha.hooks.connection import config_of, secrets_of
-from airflow_provider_ha.submit.tree import read_tree, walk
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.conftest import FAST
 from tests.rebuild_helpers import drive, job, submit

@@ -9,12 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 
+from airflow_provider_ha.control.administration.driver_logs import find_log, hide_secrets_of_script, is_pending
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.jobs.driver_log import LogReader, whole_lines
 from airflow_provider_ha.jobs.log_place import LogPlace
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
-from airflow_provider_ha.submit.driver_logs import find_log, hide_secrets_of_script, is_pending
 
 
 POLL_SECONDS = 0.5

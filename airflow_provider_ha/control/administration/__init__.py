@@ -1,0 +1,1 @@
+"""Stop, cancel, fail and inspect jobs; dispose of savepoints; follow the logs of drivers."""
