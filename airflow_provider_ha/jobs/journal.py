@@ -2,7 +2,7 @@
 
 Invariant: blob first, pointer second (contract 2). An entry is written before the znode that it repeats, so what was
 ever acknowledged is here. The other way round an entry may be of a write that ZooKeeper never took: its name carries
-who wrote it (the submission's id, the leader's epoch), nobody overwrites another's, and ``submit.rebuild`` decides
+who wrote it (the submission's id, the leader's epoch), nobody overwrites another's, and ``control.rebuild`` decides
 which one counted. Checkpoints and savepoints need no entry: their payloads and manifests describe themselves.
 """
 

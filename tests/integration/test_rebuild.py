@@ -13,6 +13,7 @@ from airflow_provider_ha.checkpoints.retention.history import PayloadHistory
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.administration.tree import read_tree, walk
+from airflow_provider_ha.control.rebuild import Applied, RebuildPlan, apply, plan_rebuild, rebuild
 from airflow_provider_ha.control.submission.recovery import recover
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator, Delete, SessionState, SetData
@@ -23,7 +24,6 @@ from airflow_provider_ha.errors import FencedError, JobStateError, StorageUnavai
 from airflow_provider_ha.jobs.model import JobState, RunResult
 from airflow_provider_ha.recovery import conclude
 from airflow_provider_ha.storage.open import open_store
-from airflow_provider_ha.submit.rebuild import Applied, RebuildPlan, apply, plan_rebuild, rebuild
 from tests.conftest import FAST
 from tests.rebuild_helpers import Driver, drive, job, submit
 

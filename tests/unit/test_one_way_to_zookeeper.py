@@ -22,7 +22,7 @@ UNGUARDED = {
     "jobs/watchers.py": "an Airflow task's own node, by compare-and-set",
     "jobs/job_records.py": "makes nodes that nobody else may make under that name: runs, submissions, recoveries",
     "triggers/announcements.py": "ephemeral nodes of waits, each under a name of its own; only people read them",
-    "submit/rebuild/apply.py": "a job without a leader, whose epoch it raises first and checks in each transaction",
+    "control/rebuild/apply.py": "a job without a leader, whose epoch it raises first and checks in each transaction",
 }
 # What only the leader writes (``JobPaths``).
 OWNED_BY_THE_LEADER = {"generation", "status", "heartbeat"}

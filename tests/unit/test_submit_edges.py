@@ -21,6 +21,9 @@ from airflow_provider_ha.checkpoints.restore.external_state import Surroundings,
 from airflow_provider_ha.checkpoints.working.unfinished_drain import drain_directory, newest_drain
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.control.job.requests import RestoreRequest, SubmitRequest
+from airflow_provider_ha.control.rebuild.evidence import JobEvidence, _graphs
+from airflow_provider_ha.control.rebuild.plan import _run_of_checkpoints
+from airflow_provider_ha.control.rebuild.pointers import FoundCheckpoint
 from airflow_provider_ha.control.restore import restore
 from airflow_provider_ha.control.verification import cut_proof, proof_child, prove
 from airflow_provider_ha.coordination.paths import ClusterPaths
@@ -34,9 +37,6 @@ from airflow_provider_ha.pointers.to_delete import ToDelete
 from airflow_provider_ha.storage.blobs import put_blob
 from airflow_provider_ha.storage.local import LocalStore
 from airflow_provider_ha.submit.client import JobClient
-from airflow_provider_ha.submit.rebuild.evidence import JobEvidence, _graphs
-from airflow_provider_ha.submit.rebuild.plan import _run_of_checkpoints
-from airflow_provider_ha.submit.rebuild.pointers import FoundCheckpoint
 from tests.engine_helpers import CONFIG
 
 

@@ -16,10 +16,10 @@ from airflow_provider_ha.checkpoints.savepoints.archive.unpack import unpack
 from airflow_provider_ha.checkpoints.savepoints.directory import judge, read_savepoint
 from airflow_provider_ha.checkpoints.savepoints.restore import restore
 from airflow_provider_ha.checkpoints.savepoints.savepoint_files import write_manifest
+from airflow_provider_ha.control.rebuild.pointers import find_savepoints
 from airflow_provider_ha.errors import CheckpointCorruptError
 from airflow_provider_ha.records import checksum
 from airflow_provider_ha.storage.keys import JobKeys
-from airflow_provider_ha.submit.rebuild.pointers import find_savepoints
 from tests.portable_helpers import QUERY, savepoint
 
 

@@ -13,6 +13,12 @@ from pathlib import Path
 
 from airflow_provider_ha.checkpoints.retention.history import PayloadHistory
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.rebuild.pointers import (
+    FoundCheckpoint,
+    FoundSavepoint,
+    find_checkpoints,
+    find_savepoints,
+)
 from airflow_provider_ha.errors import ConfigurationError, StorageUnavailableError
 from airflow_provider_ha.jobs.journal import Entry, JobJournal
 from airflow_provider_ha.jobs.model import Blob
@@ -20,12 +26,6 @@ from airflow_provider_ha.names import check_job_id
 from airflow_provider_ha.storage import keys as storage_keys
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.store import ObjectStore
-from airflow_provider_ha.submit.rebuild.pointers import (
-    FoundCheckpoint,
-    FoundSavepoint,
-    find_checkpoints,
-    find_savepoints,
-)
 
 
 _LIVE = re.compile(r"\.*e(\d+)-")  # e7-<uuid>, also fenced, drained, or the hidden remains of one

@@ -6,14 +6,14 @@ import logging
 from dataclasses import dataclass
 
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.rebuild.apply import Applied, apply_job, compare
+from airflow_provider_ha.control.rebuild.evidence import find_jobs, gather
+from airflow_provider_ha.control.rebuild.plan import JobPlan, plan_job
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs.jobs import list_jobs
 from airflow_provider_ha.storage.store import ObjectStore
-from airflow_provider_ha.submit.rebuild.apply import Applied, apply_job, compare
-from airflow_provider_ha.submit.rebuild.evidence import find_jobs, gather
-from airflow_provider_ha.submit.rebuild.plan import JobPlan, plan_job
 
 
 log = logging.getLogger(__name__)

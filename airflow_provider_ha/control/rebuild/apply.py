@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from airflow_provider_ha.control.rebuild.plan import JobPlan, PlannedNode
 from airflow_provider_ha.coordination.coordinator import Check, Coordinator, Create, Node, Op, SetData
 from airflow_provider_ha.coordination.counter import counter_op, read_counter
 from airflow_provider_ha.coordination.node_names import node_numbers
@@ -23,7 +24,6 @@ from airflow_provider_ha.errors import (
     NodeMissingError,
     VersionConflictError,
 )
-from airflow_provider_ha.submit.rebuild.plan import JobPlan, PlannedNode
 
 
 REBUILT = b"rebuilt"  # where an acquisition writes its attempt id: nobody's

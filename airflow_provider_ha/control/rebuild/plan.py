@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from airflow_provider_ha.checkpoints.model import CheckpointPointer
+from airflow_provider_ha.control.rebuild.evidence import JobEvidence
+from airflow_provider_ha.control.rebuild.pointers import completed
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.jobs.journal import GenerationEntry, ResultEntry, StartedEntry, SubmissionEntry
 from airflow_provider_ha.jobs.model import (
@@ -30,8 +32,6 @@ from airflow_provider_ha.jobs.model import (
     Submission,
 )
 from airflow_provider_ha.records import Record
-from airflow_provider_ha.submit.rebuild.evidence import JobEvidence
-from airflow_provider_ha.submit.rebuild.pointers import completed
 
 
 # Epochs leave a name in storage with the first thing that they make there. But a leader can die before that, a cancel
