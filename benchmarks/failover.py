@@ -20,8 +20,8 @@ from pathlib import Path
 import psutil
 
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
-from airflow_provider_ha.submit.client import HaClient
 from airflow_provider_ha.testing.waiting import wait_until
 from benchmarks.failover_sides import PATIENCE, REPOSITORY, ByHand, Managed, Side, ThroughAirflow
 from benchmarks.shared import median, show

@@ -22,8 +22,8 @@ import psutil
 from kazoo.client import KazooClient  # noqa: TID253  # fills ZooKeeper, and is the baseline
 
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
-from airflow_provider_ha.submit.client import HaClient
 from airflow_provider_ha.triggers.hub import Hub, borrow
 from benchmarks.shared import median, p99, quick, show
 

@@ -19,10 +19,10 @@ from airflow_provider_ha.checkpoints.format.layout import Progress, progress
 from airflow_provider_ha.checkpoints.format.metadata_log import read_offsets
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.client import HaClient, JobClient
 from airflow_provider_ha.control.job.requests import SubmitRequest
 from airflow_provider_ha.errors import NotConnectedError
 from airflow_provider_ha.jobs.model import HaOptions, JobState, Operation, RunResult
-from airflow_provider_ha.submit.client import HaClient, JobClient
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.driver_helpers import APPS, BOOTSTRAP, CONF, PATIENCE, Stream
 from tests.engine_helpers import pid_of

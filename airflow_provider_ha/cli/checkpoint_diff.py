@@ -21,9 +21,9 @@ from airflow_provider_ha.cli.outcome import Exit
 from airflow_provider_ha.cli.requests import who
 from airflow_provider_ha.cli.savepoint_target import path_of
 from airflow_provider_ha.cli.session import AsJson, Target
+from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.coordination.leases import hold
 from airflow_provider_ha.errors import ConfigurationError, HaError
-from airflow_provider_ha.submit.client import HaClient
 
 
 # A comparison reads names and logs, and at most the state once. Only a command that was killed leaves its leases.

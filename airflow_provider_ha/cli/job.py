@@ -13,6 +13,7 @@ from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.requests import WaitSeconds, await_operation, operation_id, who
 from airflow_provider_ha.cli.session import AsJson, Force, JobId, cluster
 from airflow_provider_ha.control.administration.losses import Losses, losses_of
+from airflow_provider_ha.control.client import HaClient, JobClient
 from airflow_provider_ha.control.job.job_owner import Acting
 from airflow_provider_ha.errors import HaError, UnknownJobError
 from airflow_provider_ha.jobs import quarantine
@@ -25,7 +26,6 @@ from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.jobs.spark_release import installed_spark
 from airflow_provider_ha.names import check_job_id
 from airflow_provider_ha.recovery.restart import outage_of
-from airflow_provider_ha.submit.client import HaClient, JobClient
 
 
 app = typer.Typer(help="Look at jobs, stop and cancel them.", no_args_is_help=True)

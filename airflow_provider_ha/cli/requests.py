@@ -16,10 +16,10 @@ from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.session import answer
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.control.administration.stop import UnansweredStop
+from airflow_provider_ha.control.client import JobClient
 from airflow_provider_ha.errors import HaError, OutcomeUnknownError
 from airflow_provider_ha.jobs.model import Operation, OperationState
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
-from airflow_provider_ha.submit.client import JobClient
 
 
 WaitSeconds = Annotated[float, typer.Option(help="Seconds to wait for the answer; 0 asks and returns.", min=0)]

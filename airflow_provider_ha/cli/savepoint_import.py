@@ -15,10 +15,10 @@ from airflow_provider_ha.cli import savepoint_s3 as on_s3
 from airflow_provider_ha.cli.savepoint_files import print_savepoint
 from airflow_provider_ha.cli.savepoint_target import path_of
 from airflow_provider_ha.cli.session import AsJson, cluster, reported
+from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.errors import ConfigurationError, JobStateError, ObjectMissingError
 from airflow_provider_ha.jobs.model import Blob
 from airflow_provider_ha.recovery.conclude import take_lock
-from airflow_provider_ha.submit.client import HaClient
 
 
 def import_archive(

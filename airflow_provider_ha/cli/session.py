@@ -12,8 +12,8 @@ import typer
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.outcome import Exit, exit_code
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.errors import HaError
-from airflow_provider_ha.submit.client import HaClient
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")]

@@ -13,10 +13,10 @@ from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.outcome import Exit
 from airflow_provider_ha.cli.session import AsJson, cluster
 from airflow_provider_ha.control.administration.tree import TreeNode, read_tree
+from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.rebuild import Applied, RebuildPlan, plan_rebuild, rebuild
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.errors import UnknownJobError
-from airflow_provider_ha.submit.client import HaClient
 
 
 def show_tree(

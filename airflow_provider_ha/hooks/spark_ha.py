@@ -16,7 +16,7 @@ from airflow_provider_ha.hooks.connection import config_of, secrets_of
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.submit.client import HaClient
+    from airflow_provider_ha.control.client import HaClient
 
 
 DEFAULT_CONN_ID = "spark_ha_default"
@@ -70,7 +70,7 @@ class SparkHaHook(BaseHook):
         :raises NotConnectedError: No ZooKeeper server answered.
         :raises ConfigurationError: The connection cannot be used.
         """
-        from airflow_provider_ha.submit.client import HaClient  # noqa: PLC0415  # brings kazoo and boto3
+        from airflow_provider_ha.control.client import HaClient  # noqa: PLC0415  # brings kazoo and boto3
 
         return HaClient.open(self.get_config())
 

@@ -15,8 +15,8 @@ from airflow_provider_ha.operators.plain_errors import PlainErrors
 
 
 if TYPE_CHECKING:
+    from airflow_provider_ha.control.client import HaClient
     from airflow_provider_ha.control.job.job_owner import Acting
-    from airflow_provider_ha.submit.client import HaClient
 
 
 _WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False, "none": False, "": False}

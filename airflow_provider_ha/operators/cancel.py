@@ -10,8 +10,8 @@ from airflow_provider_ha.operators.operation import SparkHaOperationOperator
 
 
 if TYPE_CHECKING:
+    from airflow_provider_ha.control.client import JobClient
     from airflow_provider_ha.jobs.model import Operation
-    from airflow_provider_ha.submit.client import JobClient
 
 
 class SparkHaCancelOperator(SparkHaOperationOperator):

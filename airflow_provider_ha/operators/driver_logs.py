@@ -12,7 +12,7 @@ from airflow_provider_ha.errors import HaError
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.submit.client import HaClient
+    from airflow_provider_ha.control.client import HaClient
 
 
 def where_is_log(client: HaClient, job_id: str, run: int) -> tuple[int | None, str]:

@@ -16,7 +16,7 @@ from airflow_provider_ha.operators.run import SparkHaWatchOperator
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.submit.client import HaClient
+    from airflow_provider_ha.control.client import HaClient
 
 
 class SparkHaFollowOperator(SparkHaWatchOperator):

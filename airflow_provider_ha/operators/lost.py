@@ -9,7 +9,7 @@ from airflow_provider_ha.errors import HaError, JobStateError, LeadershipError
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.submit.client import HaClient
+    from airflow_provider_ha.control.client import HaClient
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from airflow_provider_ha.triggers.operation import SparkHaOperationTrigger
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.submit.client import JobClient
+    from airflow_provider_ha.control.client import JobClient
 
 
 _REPEATABLE = (OperationState.FAILED, OperationState.ABANDONED)

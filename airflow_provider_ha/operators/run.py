@@ -28,7 +28,7 @@ from airflow_provider_ha.triggers.job import FINISHED, RUNNING, SparkHaJobTrigge
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.submit.client import HaClient, JobClient
+    from airflow_provider_ha.control.client import HaClient, JobClient
 
 
 class SparkHaWatchOperator(SparkHaBaseOperator):

@@ -13,7 +13,7 @@ from airflow_provider_ha.operators.operation import SparkHaOperationOperator, le
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.submit.client import JobClient
+    from airflow_provider_ha.control.client import JobClient
 
 
 STOP_MODES = ("suspend", "terminate")

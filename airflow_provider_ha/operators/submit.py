@@ -12,7 +12,7 @@ from airflow_provider_ha.operators.run import SparkHaRunOperator
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.submit.client import JobClient
+    from airflow_provider_ha.control.client import JobClient
 
 
 class SparkHaSubmitOperator(SparkHaRunOperator):

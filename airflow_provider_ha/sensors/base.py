@@ -19,7 +19,7 @@ from airflow_provider_ha.sensors.baseline import Baseline, baseline_of, first
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.submit.client import HaClient
+    from airflow_provider_ha.control.client import HaClient
     from airflow_provider_ha.triggers.base import SparkHaTrigger
 
 

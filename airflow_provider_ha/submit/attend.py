@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.requests import SubmittedRun
 from airflow_provider_ha.control.submission.recovery import recover
@@ -36,7 +37,6 @@ from airflow_provider_ha.jobs.quarantine import Quarantine, quarantine_op
 from airflow_provider_ha.jobs.recoverable import Action, Sight, judge, look
 from airflow_provider_ha.recovery.restart import Resubmit, decide
 from airflow_provider_ha.submit.cleanup import clean_up
-from airflow_provider_ha.submit.client import HaClient
 
 
 log = logging.getLogger(__name__)

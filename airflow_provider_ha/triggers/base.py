@@ -27,8 +27,8 @@ from airflow_provider_ha.triggers.hub import Hub, Waiter, borrow
 
 
 if TYPE_CHECKING:
+    from airflow_provider_ha.control.client import HaClient
     from airflow_provider_ha.jobs.presence import Announcement
-    from airflow_provider_ha.submit.client import HaClient
 
 
 Event = dict[str, Any]

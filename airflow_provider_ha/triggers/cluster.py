@@ -30,7 +30,7 @@ from airflow_provider_ha.triggers.notices import GRANTED, KINDS, NO_LEADER, Cond
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.submit.client import HaClient
+    from airflow_provider_ha.control.client import HaClient
 
 
 class SparkHaClusterTrigger(BaseEventTrigger):

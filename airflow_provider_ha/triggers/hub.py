@@ -27,7 +27,7 @@ from airflow_provider_ha.triggers.patience import within
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.submit.client import HaClient
+    from airflow_provider_ha.control.client import HaClient
 
 
 T = TypeVar("T")
@@ -61,7 +61,7 @@ async def borrow(config: HaConfig, open_client: OpenClient | None = None) -> Asy
 
 
 def _open_client(config: HaConfig) -> HaClient:
-    from airflow_provider_ha.submit.client import HaClient  # noqa: PLC0415  # brings kazoo and boto3
+    from airflow_provider_ha.control.client import HaClient  # noqa: PLC0415  # brings kazoo and boto3
 
     return HaClient.open(config)
 

@@ -24,7 +24,7 @@ from airflow_provider_ha.triggers.kill import kill
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.submit.client import HaClient
+    from airflow_provider_ha.control.client import HaClient
 
 
 RUNNING = "running"

@@ -25,7 +25,7 @@ from airflow_provider_ha.triggers.patience import within
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.submit.client import HaClient
+    from airflow_provider_ha.control.client import HaClient
     from airflow_provider_ha.triggers.job import SparkHaJobTrigger
 
 

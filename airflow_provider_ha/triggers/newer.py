@@ -14,8 +14,8 @@ from airflow_provider_ha.triggers.base import Event, Outage, SparkHaTrigger
 
 
 if TYPE_CHECKING:
+    from airflow_provider_ha.control.client import HaClient
     from airflow_provider_ha.jobs.snapshot import JobSnapshot
-    from airflow_provider_ha.submit.client import HaClient
 
 
 class NewerThanTrigger(SparkHaTrigger):

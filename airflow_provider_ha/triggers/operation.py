@@ -16,7 +16,7 @@ from airflow_provider_ha.triggers.base import Event, SparkHaTrigger
 
 if TYPE_CHECKING:
     from airflow_provider_ha.control.administration.stop import UnansweredStop
-    from airflow_provider_ha.submit.client import HaClient
+    from airflow_provider_ha.control.client import HaClient
 
 
 class SparkHaOperationTrigger(SparkHaTrigger):

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.client import HaClient, JobClient
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.job_owner import Acting, owner_of_job
 from airflow_provider_ha.control.job.requests import RestoreRequest
@@ -20,7 +21,6 @@ from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs.model import JobState, Run, RunResult
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.operators.base import acting
-from airflow_provider_ha.submit.client import HaClient, JobClient
 from tests import submit_helpers as helpers
 from tests.checkpoint_helpers import Job, led_job
 from tests.conformance.stores.stage import add_savepoint

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.requests import IfLost, RestoreRequest, SubmitRequest
 from airflow_provider_ha.control.submission.lost_run import carry_out_cancel, end_lost, lost_run, result_of
@@ -27,7 +28,6 @@ from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.model import HaOptions, JobState, Operation, OperationKind, OperationState, StartKind
 from airflow_provider_ha.jobs.watchers import followed
 from airflow_provider_ha.recovery.conclude import take_lock
-from airflow_provider_ha.submit.client import HaClient
 from tests.cluster_helpers import Cluster, lead_newest
 from tests.lost_jobs import NUMBER, lose
 

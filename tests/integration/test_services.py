@@ -12,6 +12,8 @@ from airflow_provider_ha.checkpoints.model import Savepoint
 from airflow_provider_ha.checkpoints.savepoints.savepoint_files import MANIFEST, write_manifest
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.client import HaClient
+from airflow_provider_ha.control.services import HaServices
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Node, Op
 from airflow_provider_ha.coordination.leases import hold
@@ -26,8 +28,6 @@ from airflow_provider_ha.errors import (
 )
 from airflow_provider_ha.jobs.model import Blob
 from airflow_provider_ha.storage import keys
-from airflow_provider_ha.submit.client import HaClient
-from airflow_provider_ha.submit.services import HaServices
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.cluster_helpers import Cluster
 

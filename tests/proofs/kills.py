@@ -15,8 +15,8 @@ from pathlib import Path
 import psutil
 from pydantic import BaseModel
 
+from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.errors import UnknownJobError
-from airflow_provider_ha.submit.client import HaClient
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.proofs.first_dag import DAG_ID, JOB_ID, FirstDag, Output
 from tests.proofs.live_drivers import LiveDrivers

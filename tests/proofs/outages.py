@@ -15,9 +15,9 @@ from threading import Event
 import psutil
 
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.jobs.model import HaOptions, JobState
-from airflow_provider_ha.submit.client import HaClient
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.driver_helpers import APPS, Stream
 from tests.kafka_server import Kafka, broker, connector_jars

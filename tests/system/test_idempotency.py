@@ -8,9 +8,9 @@ from typing import Any
 import psutil
 import pytest
 
+from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator
-from airflow_provider_ha.submit.client import HaClient
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.system.harness.servers import REPOSITORY
 from tests.system.small_airflow import PATIENCE, CountedJob, Counts, HeldTask, SmallAirflow, alive, kill

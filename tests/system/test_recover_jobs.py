@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.requests import SubmitRequest
 from airflow_provider_ha.jobs.cluster import read_cluster_leader
-from airflow_provider_ha.submit.client import HaClient
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.system.harness.rest import FINAL, DagRun
 from tests.system.harness.servers import REPOSITORY

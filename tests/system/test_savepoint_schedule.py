@@ -15,8 +15,8 @@ import pytest
 
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.model import CheckpointKind
+from airflow_provider_ha.control.client import HaClient, JobClient
 from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.submit.client import HaClient, JobClient
 from tests.system.harness.rest import DagRun
 from tests.system.harness.servers import REPOSITORY
 from tests.system.small_airflow import PATIENCE, CountedJob, SmallAirflow

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from airflow_provider_ha.control.erase import _beginning
 from airflow_provider_ha.storage.local import LocalStore
 from airflow_provider_ha.storage.store import ObjectInfo
-from airflow_provider_ha.submit.erase import _beginning
 
 
 class CoarseStore(LocalStore):

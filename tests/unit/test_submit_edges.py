@@ -20,6 +20,7 @@ from airflow_provider_ha.checkpoints.restore import plan_of_directory
 from airflow_provider_ha.checkpoints.restore.external_state import Surroundings, _with_table
 from airflow_provider_ha.checkpoints.working.unfinished_drain import drain_directory, newest_drain
 from airflow_provider_ha.clock import SystemClock
+from airflow_provider_ha.control.client import JobClient
 from airflow_provider_ha.control.job.requests import RestoreRequest, SubmitRequest
 from airflow_provider_ha.control.rebuild.evidence import JobEvidence, _graphs
 from airflow_provider_ha.control.rebuild.plan import _run_of_checkpoints
@@ -36,7 +37,6 @@ from airflow_provider_ha.jobs.model import Blob, QueryStatus
 from airflow_provider_ha.pointers.to_delete import ToDelete
 from airflow_provider_ha.storage.blobs import put_blob
 from airflow_provider_ha.storage.local import LocalStore
-from airflow_provider_ha.submit.client import JobClient
 from tests.engine_helpers import CONFIG
 
 

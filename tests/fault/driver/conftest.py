@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.submit.client import HaClient
+from airflow_provider_ha.control.client import HaClient
 from tests import submit_helpers
 from tests.driver_helpers import Stream
 from tests.supervised_job import SupervisedJob

@@ -13,10 +13,10 @@ import pytest
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.model import Verdict
 from airflow_provider_ha.clock import new_id
+from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.requests import RestoreRequest, SubmitRequest
 from airflow_provider_ha.jobs.model import HaOptions, JobState
 from airflow_provider_ha.pointers.ownership import ClaimMode
-from airflow_provider_ha.submit.client import HaClient
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.driver_helpers import APPS, CONF, PATIENCE, Stream
 from tests.supervised_job import FAST_POLL, SupervisedJob

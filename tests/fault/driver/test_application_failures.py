@@ -9,10 +9,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs.failures import Failure, FailureKind
 from airflow_provider_ha.jobs.model import HaOptions, JobState
-from airflow_provider_ha.submit.client import HaClient
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.driver_helpers import APPS, PATIENCE, Stream
 from tests.kafka_server import broker, connector_jars

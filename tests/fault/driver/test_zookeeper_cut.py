@@ -11,8 +11,8 @@ import pytest
 
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig, Timings
+from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.submit.client import HaClient
 from airflow_provider_ha.testing.proxy import FaultProxy
 from airflow_provider_ha.testing.waiting import wait_until
 from tests import submit_helpers

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, SessionState
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.errors import StorageUnavailableError
-from airflow_provider_ha.submit.client import HaClient
 from airflow_provider_ha.testing.waiting import wait_until
 from airflow_provider_ha.triggers import hub
 from airflow_provider_ha.triggers.checkpoint import SparkHaCheckpointTrigger

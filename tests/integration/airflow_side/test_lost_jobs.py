@@ -13,6 +13,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.administration import stop
+from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.coordination.records import read_record
@@ -23,7 +24,6 @@ from airflow_provider_ha.jobs.watchers import WatcherClaim, release
 from airflow_provider_ha.operators.restore import SparkHaRestoreOperator
 from airflow_provider_ha.operators.stop import SparkHaStopOperator
 from airflow_provider_ha.operators.submit import SparkHaSubmitOperator
-from airflow_provider_ha.submit.client import HaClient
 from airflow_provider_ha.testing.waiting import wait_until
 from airflow_provider_ha.triggers.kill import end_job
 from tests import submit_helpers as helpers

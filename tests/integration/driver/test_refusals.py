@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.driver.exit_codes import ExitCode
 from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.submit.client import HaClient
 from tests import submit_helpers
 from tests.driver_helpers import APPS, PATIENCE, ManagedJob, Stream
 from tests.supervised_job import SupervisedJob

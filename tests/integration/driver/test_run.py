@@ -9,8 +9,8 @@ import pytest
 
 from airflow_provider_ha.checkpoints.model import CheckpointKind
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.jobs.model import JobState, OperationKind, OperationState
-from airflow_provider_ha.submit.client import HaClient
 from airflow_provider_ha.testing.waiting import wait_until
 from tests import submit_helpers
 from tests.driver_helpers import APPS, PATIENCE, ManagedJob, Stream, finished

@@ -21,6 +21,7 @@ from tenacity import Retrying, retry_if_result, stop_after_delay, wait_exponenti
 
 from airflow_provider_ha.checkpoints.savepoints.savepoint_files import MANIFEST, manifest_bytes, parse_manifest
 from airflow_provider_ha.clock import new_id
+from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination.coordinator import Coordinator, Delete
 from airflow_provider_ha.coordination.leadership import Leadership
@@ -31,7 +32,6 @@ from airflow_provider_ha.jobs.model import Blob
 from airflow_provider_ha.recovery.conclude import take_lock
 from airflow_provider_ha.storage import keys
 from airflow_provider_ha.storage.store import ObjectStore
-from airflow_provider_ha.submit.client import HaClient
 
 
 log = logging.getLogger(__name__)

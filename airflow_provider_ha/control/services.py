@@ -1,6 +1,6 @@
 """The one object that a user of the coordination layer opens: a cluster, its locks and its stores.
 
-Airflow and the command line open :class:`~airflow_provider_ha.submit.client.HaClient`, which is about jobs. This is
+Airflow and the command line open :class:`~airflow_provider_ha.control.client.HaClient`, which is about jobs. This is
 about what jobs are made of: elections and retrievals, stores of checkpoints, graphs and runs, and the life of it all.
 """
 
@@ -16,6 +16,8 @@ from typing_extensions import Self
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.client import HaClient
+from airflow_provider_ha.control.erase import erase
 from airflow_provider_ha.control.job.stores import checkpoint_store, savepoint_store
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.election import Leadership, acquire
@@ -26,9 +28,7 @@ from airflow_provider_ha.jobs.graph_store import JobGraphStore
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.storage.store import ObjectStore
 from airflow_provider_ha.submit.attend import Patience
-from airflow_provider_ha.submit.client import HaClient
 from airflow_provider_ha.submit.cluster import ClusterLeader
-from airflow_provider_ha.submit.erase import erase
 
 
 _ERASING = "the removal of all HA data"
@@ -168,7 +168,7 @@ class HaServices:
             self._server.stop()
 
     def close_and_cleanup_all_data(self) -> None:
-        """Remove the HA data of all jobs (``submit.erase``), then close; closes also when that fails.
+        """Remove the HA data of all jobs (``control.erase``), then close; closes also when that fails.
 
         :raises LeadershipUnavailableError: Somebody leads the cluster.
         :raises JobStateError: A job is led, has a live run or a reader.
