@@ -13,6 +13,7 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.requests import SubmitRequest
+from airflow_provider_ha.control.reconcile.reconciler import Patience
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create
 from airflow_provider_ha.coordination.election import Leadership, acquire
 from airflow_provider_ha.coordination.paths import JobPaths
@@ -21,7 +22,6 @@ from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.jobs.failures import Failure
 from airflow_provider_ha.jobs.model import Handle, HaOptions, JobState, LeaderInfo, RunResult, SubmissionExit
 from airflow_provider_ha.jobs.ticket import Ticket
-from airflow_provider_ha.submit.attend import Patience
 from tests.engine_helpers import NothingToSee, handle
 
 

@@ -14,9 +14,9 @@ from airflow_provider_ha.cli.outcome import Exit
 from airflow_provider_ha.cli.requests import who
 from airflow_provider_ha.cli.session import AsJson, cluster
 from airflow_provider_ha.control.client import HaClient
+from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
+from airflow_provider_ha.control.reconcile.reconciler import Attended, Outcome
 from airflow_provider_ha.errors import LeadershipUnavailableError
-from airflow_provider_ha.submit.attend import Attended, Outcome
-from airflow_provider_ha.submit.cluster import ClusterLeader
 
 
 _NEEDS_A_PERSON = frozenset({Outcome.QUARANTINED, Outcome.IN_QUARANTINE, Outcome.GIVEN_UP})

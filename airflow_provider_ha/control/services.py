@@ -19,6 +19,8 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.erase import erase
 from airflow_provider_ha.control.job.stores import checkpoint_store, savepoint_store
+from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
+from airflow_provider_ha.control.reconcile.reconciler import Patience
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.election import Leadership, acquire
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
@@ -27,8 +29,6 @@ from airflow_provider_ha.coordination.retrieval import LeaderRetrieval, OnChange
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.storage.store import ObjectStore
-from airflow_provider_ha.submit.attend import Patience
-from airflow_provider_ha.submit.cluster import ClusterLeader
 
 
 _ERASING = "the removal of all HA data"

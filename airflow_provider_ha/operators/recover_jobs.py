@@ -71,8 +71,8 @@ class SparkHaRecoverJobsOperator(PlainErrors, BaseOperator):
         return self._recover(context, waiting or {})
 
     def _recover(self, context: Any, earlier: Mapping[str, Sequence[Any]]) -> dict[str, list[str]]:
-        from airflow_provider_ha.submit.attend import Outcome, Waiting  # noqa: PLC0415  # brings kazoo and boto3
-        from airflow_provider_ha.submit.cluster import ClusterLeader  # noqa: PLC0415  # as above
+        from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader  # noqa: PLC0415  # as above
+        from airflow_provider_ha.control.reconcile.reconciler import Outcome, Waiting  # noqa: PLC0415  # brings kazoo and boto3
 
         asks = request_id(context)
         with airflow_errors(), SparkHaHook(self.spark_ha_conn_id).get_client() as client:

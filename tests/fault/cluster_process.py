@@ -13,11 +13,11 @@ from typing import Any
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.client import HaClient
+from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
+from airflow_provider_ha.control.reconcile.reconciler import Attended, Outcome, Patience
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.errors import LeadershipError
-from airflow_provider_ha.submit.attend import Attended, Outcome, Patience
-from airflow_provider_ha.submit.cluster import ClusterLeader
 from tests.cluster_helpers import RecordingEngine
 
 

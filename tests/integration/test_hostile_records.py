@@ -26,6 +26,7 @@ from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.job.requests import RestoreRequest
 from airflow_provider_ha.control.rebuild.pointers import find_checkpoints
+from airflow_provider_ha.control.reconcile.cleanup import clean_up
 from airflow_provider_ha.control.restore.restore import plan_for
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, SetData
 from airflow_provider_ha.driver.start_point import prepare_start
@@ -36,7 +37,6 @@ from airflow_provider_ha.pointers.census import take_census
 from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint
 from airflow_provider_ha.pointers.to_delete import ToDelete
 from airflow_provider_ha.storage.blobs import put_blob
-from airflow_provider_ha.submit.cleanup import clean_up
 from tests import submit_helpers as helpers
 from tests.checkpoint_helpers import AT, Job, led_job
 from tests.conformance.stores.test_ownership import elsewhere

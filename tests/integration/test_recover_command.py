@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import SetData
 from airflow_provider_ha.jobs.cluster import read_cluster_leader
 from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.submit.cluster import ClusterLeader
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.cluster_helpers import Cluster
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_provider_ha.submit.agenda import Agenda
+from airflow_provider_ha.control.reconcile.reconcile_queue import Agenda
 from tests.coordination_helpers import HeldClock
 
 

@@ -10,15 +10,15 @@ import pytest
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.control.administration import intervene
 from airflow_provider_ha.control.erase import erase
+from airflow_provider_ha.control.reconcile import cleanup
+from airflow_provider_ha.control.reconcile.cleanup import clean_up
+from airflow_provider_ha.control.reconcile.reconciler import Outcome
 from airflow_provider_ha.coordination.coordinator import SetData
 from airflow_provider_ha.driver.housekeeping import Housekeeping
 from airflow_provider_ha.errors import CoordinationError, JobStateError, LeadershipError, OutcomeUnknownError
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.recovery import conclude
 from airflow_provider_ha.storage import durable
-from airflow_provider_ha.submit import cleanup
-from airflow_provider_ha.submit.attend import Outcome
-from airflow_provider_ha.submit.cleanup import clean_up
 from tests.conformance.leadership.stage import JOB, Stage
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.control.reconcile.reconcile_queue import Agenda
+from airflow_provider_ha.control.reconcile.reconciler import Outcome
 from airflow_provider_ha.control.submission.recovery import recover
 from airflow_provider_ha.coordination.coordinator import Delete
 from airflow_provider_ha.errors import FencedError, JobStateError
 from airflow_provider_ha.jobs.model import GraphPointer, JobState
-from airflow_provider_ha.submit.agenda import Agenda
-from airflow_provider_ha.submit.attend import Outcome
 from tests.conformance.leadership.stage import JOB, Interrupted, Stage
 from tests.coordination_helpers import HeldClock
 

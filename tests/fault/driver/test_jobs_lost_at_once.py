@@ -9,9 +9,9 @@ import psutil
 import pytest
 
 from airflow_provider_ha.control.client import HaClient
+from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
+from airflow_provider_ha.control.reconcile.reconciler import Outcome
 from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.submit.attend import Outcome
-from airflow_provider_ha.submit.cluster import ClusterLeader
 from tests.driver_helpers import Stream
 from tests.supervised_job import SupervisedJob
 

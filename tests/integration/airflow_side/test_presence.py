@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.coordination.session_close import close_session
 from airflow_provider_ha.jobs.presence import LIVE, Announcement, Watched, watched
-from airflow_provider_ha.submit.cluster import ClusterLeader
 from airflow_provider_ha.testing.waiting import wait_until
 from airflow_provider_ha.triggers.announcements import Announcements
 from airflow_provider_ha.triggers.cluster import SparkHaClusterTrigger

@@ -14,13 +14,13 @@ from airflow.triggers.shared_stream import SharedStreamManager
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control import client as submit_client
+from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import SetData
 from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.jobs.cluster import read_cluster_leader
 from airflow_provider_ha.jobs.quarantine import Quarantine, quarantine_op
 from airflow_provider_ha.operators.recover_jobs import SparkHaRecoverJobsOperator
-from airflow_provider_ha.submit.cluster import ClusterLeader
 from airflow_provider_ha.testing.waiting import wait_until
 from airflow_provider_ha.triggers.cluster import SparkHaClusterTrigger
 from tests.airflow_helpers import context

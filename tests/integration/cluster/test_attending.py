@@ -10,6 +10,10 @@ import pytest
 
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.control.job.context import JobContext
+from airflow_provider_ha.control.reconcile import reconciler as attend
+from airflow_provider_ha.control.reconcile.cleanup import clean_up
+from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
+from airflow_provider_ha.control.reconcile.reconciler import Attendant, Attended, Outcome, Patience
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Create, Delete, SetData
 from airflow_provider_ha.coordination.election import acquire
@@ -20,10 +24,6 @@ from airflow_provider_ha.jobs import quarantine
 from airflow_provider_ha.jobs.model import Generation, JobState
 from airflow_provider_ha.pointers.to_delete import ToDelete
 from airflow_provider_ha.storage import keys
-from airflow_provider_ha.submit import attend
-from airflow_provider_ha.submit.attend import Attendant, Attended, Outcome, Patience
-from airflow_provider_ha.submit.cleanup import clean_up
-from airflow_provider_ha.submit.cluster import ClusterLeader
 from tests.cluster_helpers import Cluster
 from tests.coordination_helpers import HeldClock, ignore
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
+from airflow_provider_ha.control.reconcile.reconciler import Attended, Patience
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Create, Delete, Op, SetData
 from airflow_provider_ha.errors import (
@@ -19,8 +21,6 @@ from airflow_provider_ha.errors import (
 from airflow_provider_ha.jobs import quarantine
 from airflow_provider_ha.jobs.cluster import read_cluster_leader
 from airflow_provider_ha.storage import keys
-from airflow_provider_ha.submit.attend import Attended, Patience
-from airflow_provider_ha.submit.cluster import ClusterLeader
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.cluster_helpers import AT_ONCE, Cluster
 

@@ -24,11 +24,11 @@ from typing_extensions import Self
 
 from airflow_provider_ha.control.client import HaClient, JobClient
 from airflow_provider_ha.control.job.requests import SubmitRequest, SubmittedRun
+from airflow_provider_ha.control.reconcile.reconcile_queue import Agenda, Touch
+from airflow_provider_ha.control.reconcile.reconciler import Attendant, Attended, Outcome, Patience, Waiting
 from airflow_provider_ha.coordination.election import Leadership, acquire
 from airflow_provider_ha.errors import CoordinationError, LeadershipError, LeadershipLostError, NotConnectedError
 from airflow_provider_ha.jobs.cluster import ClusterLeaderInfo, not_leading
-from airflow_provider_ha.submit.agenda import Agenda, Touch
-from airflow_provider_ha.submit.attend import Attendant, Attended, Outcome, Patience, Waiting
 
 
 log = logging.getLogger(__name__)

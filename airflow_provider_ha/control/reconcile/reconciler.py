@@ -20,6 +20,7 @@ from enum import Enum
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.requests import SubmittedRun
+from airflow_provider_ha.control.reconcile.cleanup import clean_up
 from airflow_provider_ha.control.submission.recovery import recover
 from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.errors import (
@@ -36,7 +37,6 @@ from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.quarantine import Quarantine, quarantine_op
 from airflow_provider_ha.jobs.recoverable import Action, Sight, judge, look
 from airflow_provider_ha.recovery.restart import Resubmit, decide
-from airflow_provider_ha.submit.cleanup import clean_up
 
 
 log = logging.getLogger(__name__)

@@ -1,0 +1,1 @@
+"""The leader of a cluster: which jobs need attention, and what each of them needs."""
