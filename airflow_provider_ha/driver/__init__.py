@@ -1,4 +1,4 @@
-"""What runs beside the user's application: supervisor, leadership, publishing, stop. Never imports Airflow.
+"""What runs beside the user's application: leadership, publishing, stop. Never imports Airflow.
 
 A script needs nothing of it. One that wants to know its epoch asks :func:`current`.
 """

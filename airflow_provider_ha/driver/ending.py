@@ -74,7 +74,7 @@ class Ending:
     def cancel(self, operation: Operation) -> NoReturn:
         """End at once, without a result: queries commit until this process and its JVM are dead.
 
-        The supervisor kills what is left, and then writes CANCELED and the answer (``driver.after_death``).
+        The supervisor kills what is left, and then writes CANCELED and the answer (``supervisor.after_death``).
         """
         self.way_out.leave(ExitCode.CANCELED, f"operation {operation.operation_id} cancels run {self.led.run.number}")
 

@@ -20,9 +20,9 @@ from airflow_provider_ha.checkpoints.proof.request import ProofRequest
 from airflow_provider_ha.driver.prove_start import start_query
 from airflow_provider_ha.driver.prove_state import load_state
 from airflow_provider_ha.driver.spark_conf import gateway
-from airflow_provider_ha.driver.spark_submit import render
 from airflow_provider_ha.driver.worker_imports import WORKER_PATH, worker_path
 from airflow_provider_ha.jobs.driver_spec import write_private
+from airflow_provider_ha.supervisor.spark_submit import render
 
 
 log = logging.getLogger(__name__)

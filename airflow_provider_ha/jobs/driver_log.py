@@ -1,7 +1,7 @@
 """Reads the log of a driver: its last lines, and what comes after them, over rotations.
 
 A log is ``driver.log`` and the files that were rotated out of it, ``driver.log.1`` being the newest of them
-(``driver.log_rotation``). One after the other, the oldest first, they are all that was kept of the output.
+(``supervisor.log_rotation``). One after the other, the oldest first, they are all that was kept of the output.
 
 Invariant: a reader prints no line twice and leaves none out that was kept, whatever is rotated meanwhile. Kept files
 only ever change their number, so a reader knows them by what does not change.

@@ -27,7 +27,7 @@ from airflow_provider_ha.records import Model
 SPEC_VARIABLE = "SPARK_HA_DRIVER_SPEC"  # path of the spec file, in the environment of supervisor and driver
 SUBMISSION_VARIABLE = "SPARK_HA_SUBMISSION_ID"  # our own id, so that a lost answer is found instead of resubmitted
 
-SUPERVISOR_MODULE = "airflow_provider_ha.driver.supervisor"  # its program: ``python -m``
+SUPERVISOR_MODULE = "airflow_provider_ha.supervisor.main"  # its program: ``python -m``
 
 PYTHON_OPTION = "python"  # engine option: interpreter of the driver and of its Python workers
 SPARK_HOME_OPTION = "spark_home"  # engine option: directory with ``bin/spark-submit``

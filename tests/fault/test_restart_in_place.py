@@ -23,12 +23,12 @@ from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.driver.exit_codes import ExitCode
 from airflow_provider_ha.driver.failure import write_failure
-from airflow_provider_ha.driver.in_place import BY, FIRST_TURN_SECONDS
 from airflow_provider_ha.engines.engine import Running
 from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.model import HaOptions, JobState, OperationKind, RunResult
 from airflow_provider_ha.jobs.runs import SubmissionView
+from airflow_provider_ha.supervisor.in_place import BY, FIRST_TURN_SECONDS
 from airflow_provider_ha.testing.waiting import wait_until
 from tests import submit_helpers as helpers
 from tests.engine_helpers import pid_of

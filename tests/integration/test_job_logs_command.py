@@ -19,7 +19,6 @@ from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Create
 from airflow_provider_ha.coordination.records import create_once
-from airflow_provider_ha.driver.log_rotation import LogRotation
 from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.errors import LogMissingError, NotConnectedError
 from airflow_provider_ha.jobs.driver_home import DriverHome
@@ -28,6 +27,7 @@ from airflow_provider_ha.jobs.model import Handle, JobState, RunResult, Submissi
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.redaction import PublicText
+from airflow_provider_ha.supervisor.log_rotation import LogRotation
 from airflow_provider_ha.testing.waiting import wait_until
 from tests import submit_helpers as helpers
 from tests.engine_helpers import NothingToSee, handle, started

@@ -46,7 +46,7 @@ def said(*command: Path | str) -> subprocess.CompletedProcess[str]:
 def test_without_extras_there_is_no_airflow_and_the_command_works(driver_host: Path, tmp_path: Path) -> None:
     (tmp_path / "checkpoint").mkdir()
 
-    imported = said(driver_host / "python", "-c", "import airflow_provider_ha.driver.supervisor, airflow")
+    imported = said(driver_host / "python", "-c", "import airflow_provider_ha.supervisor.main, airflow")
     verified = said(driver_host / "spark-ha", "checkpoint", "verify", tmp_path / "checkpoint", "--json")
 
     assert "No module named 'airflow'" in imported.stderr
@@ -64,7 +64,7 @@ def test_the_wheel_brings_the_example_dags_along(driver_host: Path, tmp_path: Pa
 
 
 def test_a_host_without_spark_says_what_a_driver_needs(driver_host: Path) -> None:
-    program = "from airflow_provider_ha.driver.spark_submit import find_spark_home as f; f(None)"
+    program = "from airflow_provider_ha.supervisor.spark_submit import find_spark_home as f; f(None)"
 
     found = said(driver_host / "python", "-c", program)
 

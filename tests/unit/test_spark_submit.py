@@ -7,10 +7,10 @@ from unittest.mock import Mock
 
 import pytest
 
-from airflow_provider_ha.driver.spark_submit import environment, properties, render
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.artifacts import FetchedApplication
 from airflow_provider_ha.jobs.model import Artifact, Blob, JobGraph
+from airflow_provider_ha.supervisor.spark_submit import environment, properties, render
 
 
 GRAPH = JobGraph(

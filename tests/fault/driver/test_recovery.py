@@ -10,8 +10,8 @@ import pytest
 
 from airflow_provider_ha.checkpoints.model import CheckpointKind
 from airflow_provider_ha.control.job.requests import RestoreRequest
-from airflow_provider_ha.driver.in_place import BY
 from airflow_provider_ha.jobs.model import HaOptions, JobState, OperationState, SubmissionExit
+from airflow_provider_ha.supervisor.in_place import BY
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.driver_helpers import PATIENCE
 from tests.submit_helpers import alive

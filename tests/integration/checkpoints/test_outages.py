@@ -18,10 +18,10 @@ from airflow_provider_ha.checkpoints.working.fence import fence_directory
 from airflow_provider_ha.checkpoints.working.fork import fork
 from airflow_provider_ha.checkpoints.working.pins import pin
 from airflow_provider_ha.checkpoints.working.unpublished_batches import carry
-from airflow_provider_ha.driver.room import require_room
 from airflow_provider_ha.errors import ObjectExistsError, StorageUnavailableError
 from airflow_provider_ha.storage.local import LocalStore
 from airflow_provider_ha.storage.outage import OUTAGES, is_outage
+from airflow_provider_ha.supervisor.room import require_room
 from tests.full_disk import SmallDisk, small_disk
 from tests.portable_helpers import QUERY, checkpoint
 

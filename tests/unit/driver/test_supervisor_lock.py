@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.driver.supervisor_lock import lock_directory
 from airflow_provider_ha.errors import ConfigurationError, StorageUnavailableError
 from airflow_provider_ha.jobs.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.model import Blob
 from airflow_provider_ha.jobs.ticket import Ticket
+from airflow_provider_ha.supervisor.directory_lock import lock_directory
 from tests.full_disk import SmallDisk, small_disk
 
 

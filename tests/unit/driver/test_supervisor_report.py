@@ -8,12 +8,12 @@ from types import SimpleNamespace
 import pytest
 
 from airflow_provider_ha._process.tree import Death
-from airflow_provider_ha.driver import after_death, exit_report
 from airflow_provider_ha.driver.exit_codes import ExitCode
 from airflow_provider_ha.driver.failure import write_failure
 from airflow_provider_ha.errors import NotConnectedError
 from airflow_provider_ha.jobs.driver_home import DriverHome
 from airflow_provider_ha.jobs.failures import Failure, FailureKind
+from airflow_provider_ha.supervisor import after_death, exit_report
 
 
 DEATH = Death(-9, (1, 2), "killed")
@@ -36,7 +36,7 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(exit_report, "_end_session", end_session)
     monkeypatch.setattr(after_death, "carry_out_cancel", lambda spec: calls.append("cancel"))
     monkeypatch.setattr(exit_report, "_write_exit", write_exit)
-    monkeypatch.setattr("airflow_provider_ha.driver.exit_report.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("airflow_provider_ha.supervisor.exit_report.time.sleep", lambda seconds: None)
     return calls
 
 

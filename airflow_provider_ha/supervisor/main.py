@@ -1,13 +1,13 @@
 """Runs one submission of a driver, and proves its death.
 
-``python -m airflow_provider_ha.driver.supervisor <spec file>``. Order is everything (design, contract 10):
+``python -m airflow_provider_ha.supervisor.main <spec file>``. Order is everything (design, contract 10):
 
 1. the JVM or the driver's Python is gone
 2. kill every process that is left, until there is none
 3. end the dead driver's ZooKeeper session, so that nobody waits for its timeout
-4. carry out a cancel, when one is open (``driver.after_death``)
-5. write ``SubmissionExit`` (``driver.exit_report``), with the claim of the next attempt where no delay is due
-6. clean up after a run that is over, or become the supervisor of the next attempt (``driver.next_attempt``)
+4. carry out a cancel, when one is open (``supervisor.after_death``)
+5. write ``SubmissionExit`` (``supervisor.exit_report``), with the claim of the next attempt where no delay is due
+6. clean up after a run that is over, or become the supervisor of the next attempt (``supervisor.next_attempt``)
 
 Nobody may read an exit while a process of the submission can still write. When the supervisor itself is killed, the JVM
 dies with it, the driver's Python follows (``driver.watchdog``), and there is no exit: the session then runs out by
@@ -27,10 +27,6 @@ import time
 from pathlib import Path
 
 from airflow_provider_ha._process.tree import END_SIGNALS, Death, DeathWatch, ProcessTree, become_subreaper
-from airflow_provider_ha.driver import spark_submit
-from airflow_provider_ha.driver.log_rotation import rotate_log
-from airflow_provider_ha.driver.room import require_room
-from airflow_provider_ha.driver.supervisor_lock import lock_directory
 from airflow_provider_ha.errors import ConfigurationError, HaError, StorageUnavailableError
 from airflow_provider_ha.jobs.artifacts import fetch_application
 from airflow_provider_ha.jobs.driver_spec import SPARK_HOME_OPTION, DriverSpec, write_private
@@ -39,6 +35,10 @@ from airflow_provider_ha.redaction import remember, secret_values, secrets_of
 from airflow_provider_ha.storage.blobs import get_blob
 from airflow_provider_ha.storage.open import open_store
 from airflow_provider_ha.storage.outage import is_outage
+from airflow_provider_ha.supervisor import spark_submit
+from airflow_provider_ha.supervisor.directory_lock import lock_directory
+from airflow_provider_ha.supervisor.log_rotation import rotate_log
+from airflow_provider_ha.supervisor.room import require_room
 
 
 log = logging.getLogger("airflow_provider_ha.supervisor")
@@ -77,7 +77,7 @@ def _end(spec: DriverSpec, death: Death, stop: _StopFlag, *, asked: bool) -> int
 
     :param asked: Whether this process was asked to end: its host goes away, so that it restarts nothing.
     """
-    from airflow_provider_ha.driver import exit_report, in_place, next_attempt  # noqa: PLC0415  # see _import_the_end
+    from airflow_provider_ha.supervisor import exit_report, in_place, next_attempt  # noqa: PLC0415  # see _import_the_end
 
     def stopped() -> bool:
         return bool(stop.raised)
@@ -138,7 +138,7 @@ def start(spec: DriverSpec) -> ProcessTree:
 
 def _import_the_end() -> None:
     """Import what only the end of a driver needs, while the JVM starts: before it, a recovery waited 0.1 s for that."""
-    from airflow_provider_ha.driver import exit_report, next_attempt  # noqa: F401, PLC0415  # the reason is above
+    from airflow_provider_ha.supervisor import exit_report, next_attempt  # noqa: F401, PLC0415  # the reason is above
 
 
 def watch(tree: ProcessTree, spec: DriverSpec, stop: _StopFlag) -> str:
@@ -187,7 +187,7 @@ class _StopFlag:
         self.raised = 0
         for number in END_SIGNALS:
             signal.signal(number, self._raise)
-        # Blocked by the supervisor of the attempt before, which this process was (``driver.next_attempt``).
+        # Blocked by the supervisor of the attempt before, which this process was (``supervisor.next_attempt``).
         signal.pthread_sigmask(signal.SIG_UNBLOCK, END_SIGNALS)
 
     def _raise(self, number: int, _frame: object) -> None:

@@ -51,7 +51,7 @@ def command(spark_home: Path, spec: DriverSpec) -> list[str]:
     The site's ``spark-defaults.conf`` counts below the properties (Spark 4.0, SPARK-48392): without the option a
     properties file hides it.
     """
-    bootstrap = Path(__file__).with_name("bootstrap.py")
+    bootstrap = Path(__file__).parents[1] / "driver" / "bootstrap.py"
     submit = str(spark_home / "bin" / "spark-submit")
     return [submit, "--load-spark-defaults", "--properties-file", str(spec.home.properties), str(bootstrap)]
 

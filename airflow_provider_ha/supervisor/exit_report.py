@@ -1,8 +1,8 @@
 """What a supervisor reports once every process of its driver is dead, and what it cleans up afterwards.
 
 Order is everything (design, contract 10): the dead session ends first, then an open cancel is carried out, then the
-exit is written, with the claim of the next attempt where that is due (``driver.in_place``). A reader of the exit takes
-the job, and must not find it led by the dead.
+exit is written, with the claim of the next attempt where that is due (``supervisor.in_place``). A reader of the exit
+takes the job, and must not find it led by the dead.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.records import create_once
 from airflow_provider_ha.coordination.session_close import close_session
-from airflow_provider_ha.driver import after_death
 from airflow_provider_ha.driver.exit_codes import ExitCode
 from airflow_provider_ha.driver.failure import read_code, read_details, read_failure
-from airflow_provider_ha.driver.in_place import RestartInPlace, records_of
 from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.jobs.driver_log import last_lines
 from airflow_provider_ha.jobs.driver_spec import DriverSpec, read_secrets, read_session
 from airflow_provider_ha.jobs.failures import MESSAGE_LIMIT, Failure, FailureKind
 from airflow_provider_ha.jobs.model import Submission, SubmissionExit
 from airflow_provider_ha.redaction import public, remember
+from airflow_provider_ha.supervisor import after_death
+from airflow_provider_ha.supervisor.in_place import RestartInPlace, records_of
 
 
 log = logging.getLogger("airflow_provider_ha.supervisor")

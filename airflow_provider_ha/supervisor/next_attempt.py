@@ -20,7 +20,6 @@ from airflow_provider_ha._process.tree import END_SIGNALS
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.records import create_once
-from airflow_provider_ha.driver.in_place import RestartInPlace, records_of
 from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.jobs.driver_spec import OWNER_ONLY, SUBMISSION_VARIABLE, SUPERVISOR_MODULE, DriverSpec
 from airflow_provider_ha.jobs.model import NOT_LAUNCHED, Submission, SubmissionExit, SubmissionStarted
@@ -28,6 +27,7 @@ from airflow_provider_ha.jobs.this_host import handle_here
 from airflow_provider_ha.redaction import public
 from airflow_provider_ha.storage.durable import make_directories
 from airflow_provider_ha.storage.outage import is_outage
+from airflow_provider_ha.supervisor.in_place import RestartInPlace, records_of
 
 
 log = logging.getLogger("airflow_provider_ha.supervisor")
