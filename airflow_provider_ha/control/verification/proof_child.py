@@ -31,7 +31,7 @@ from airflow_provider_ha.jobs.spark_release import check_one_release, installed_
 
 log = logging.getLogger(__name__)
 
-PROGRAM = "airflow_provider_ha.driver.prove"
+PROGRAM = "airflow_provider_ha.proof.main"
 _POLL_SECONDS = 0.2
 _BLOCK = 1 << 16
 

@@ -12,7 +12,7 @@ from airflow_provider_ha.checkpoints.proof.request import ProofRequest
 
 FAILS = """
 import sys
-from airflow_provider_ha.driver import prove
+from airflow_provider_ha.proof import main as prove
 
 def fail(request, voice):
     print("a line that ends nowhere", end="", flush=True)

@@ -22,8 +22,8 @@ from airflow_provider_ha.driver.queries import QueryRegistry
 from airflow_provider_ha.driver.query_start import NOOP, WriterCalls
 from airflow_provider_ha.driver.script import Script
 from airflow_provider_ha.driver.spark_conf import fit_state_format
-from airflow_provider_ha.driver.spark_errors import chain
 from airflow_provider_ha.driver.writer_notes import WriterNotes, notes
+from airflow_provider_ha.proof.spark_errors import chain
 
 
 class ScriptOver(BaseException):

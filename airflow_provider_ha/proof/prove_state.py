@@ -9,7 +9,7 @@ from airflow_provider_ha.checkpoints.proof.answers import Answer, Event
 from airflow_provider_ha.checkpoints.proof.readings import options
 from airflow_provider_ha.checkpoints.proof.request import ProofRequest, Reading
 from airflow_provider_ha.driver.spark_conf import FORMAT_VERSION
-from airflow_provider_ha.driver.spark_errors import chain
+from airflow_provider_ha.proof.spark_errors import chain
 
 
 def load_state(session: Any, request: ProofRequest, say: Callable[[Answer], None]) -> None:

@@ -1,6 +1,6 @@
 """The child of a proof: Spark loads a batch from a copy, and starts the query on it.
 
-``python -m airflow_provider_ha.driver.prove REQUEST`` answers on stdout, one line of JSON at a time. Whatever else
+``python -m airflow_provider_ha.proof.main REQUEST`` answers on stdout, one line of JSON at a time. Whatever else
 prints (Spark, the script) goes to stderr. It ends without stopping Spark: who started it kills all of it.
 """
 
@@ -17,11 +17,11 @@ from typing import Any
 from airflow_provider_ha.checkpoints.proof.answers import Answer, Event
 from airflow_provider_ha.checkpoints.proof.refusals import is_refusal
 from airflow_provider_ha.checkpoints.proof.request import ProofRequest
-from airflow_provider_ha.driver.prove_start import start_query
-from airflow_provider_ha.driver.prove_state import load_state
 from airflow_provider_ha.driver.spark_conf import gateway
 from airflow_provider_ha.driver.worker_imports import WORKER_PATH, worker_path
 from airflow_provider_ha.jobs.driver_spec import write_private
+from airflow_provider_ha.proof.prove_state import load_state
+from airflow_provider_ha.proof.start import start_query
 from airflow_provider_ha.supervisor.spark_submit import render
 
 
