@@ -6,7 +6,7 @@ import pytest
 
 from airflow_provider_ha.checkpoints.proof.answers import Answer, Event
 from airflow_provider_ha.checkpoints.proof.request import Application, ProofRequest, Reading
-from airflow_provider_ha.control.drills.drill_phases import Phases
+from airflow_provider_ha.control.drills.drill import Phases
 from airflow_provider_ha.control.drills.stopwatch import Stopwatch
 from airflow_provider_ha.control.verification.prove import Progress, ProofStep, after
 from tests.coordination_helpers import HeldClock

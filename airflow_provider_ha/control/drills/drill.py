@@ -19,13 +19,13 @@ from airflow_provider_ha.checkpoints.proof.report import Proof
 from airflow_provider_ha.checkpoints.restore.select import Chosen, Selection
 from airflow_provider_ha.checkpoints.restore.wanted import SAVEPOINT
 from airflow_provider_ha.checkpoints.savepoints.savepoint_files import check_files
-from airflow_provider_ha.control.drills.drill_phases import Phases
 from airflow_provider_ha.control.drills.drill_verdict import Limits, decide
 from airflow_provider_ha.control.drills.stopwatch import Stopwatch
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.reader_lease import held, pointer_path
 from airflow_provider_ha.control.job.stores import savepoint_store, select_checkpoint
 from airflow_provider_ha.control.verification.cut_proof import ProofOptions, fetch, proof_place, prove_cut
+from airflow_provider_ha.control.verification.prove import Progress
 from airflow_provider_ha.control.verification.verified_cut import first_candidate
 from airflow_provider_ha.errors import (
     CheckpointCorruptError,
@@ -191,3 +191,28 @@ def _query(proof: Proof, batch: int) -> DrilledQuery:
         state_rows=sum(sum(state.rows) for state in proof.state),
         partitions=sum(len(state.rows) for state in proof.state),
     )
+
+
+class Phases:
+    """One phase at a time. Not safe for several threads.
+
+    :param watch: Measures them.
+    :param tell: Is given one line for each, when it begins.
+    """
+
+    def __init__(self, watch: Stopwatch, tell: Callable[[str], None]) -> None:
+        self._watch = watch
+        self._tell = tell
+        self._told = ""
+
+    def begin(self, step: str, what: str) -> None:
+        """End the phase that goes on and begin another one; the same one just goes on."""
+        self._watch.begin(step)
+        line = f"{step}: {what}"
+        if line != self._told:
+            self._told = line
+            self._tell(line)
+
+    def of_proof(self, now: Progress) -> None:
+        """Follow the proof of one query of the cut."""
+        self.begin(now.step.value, f"query {now.query!r}, {now.doing}")
