@@ -23,10 +23,11 @@ from airflow_provider_ha.control.verification.prove import (
     Proof,
     prove,
 )
-from airflow_provider_ha.control.verification.prove_application import application_of
 from airflow_provider_ha.errors import ObjectMissingError, StorageUnavailableError
-from airflow_provider_ha.jobs.model import Blob
+from airflow_provider_ha.jobs.artifacts import fetch_application
+from airflow_provider_ha.jobs.model import Blob, JobGraph
 from airflow_provider_ha.storage.durable import private_directories
+from airflow_provider_ha.storage.store import ObjectStore
 
 
 PROOFS = "proofs"  # below the work root
@@ -115,3 +116,27 @@ def prove_cut(
         for query, part in queries.items()
         if part.batch >= 0
     }
+
+
+def application_of(store: ObjectStore, graph: JobGraph, directory: Path) -> Application:
+    """Return the application of a job graph, as its driver would run it.
+
+    :param store: The job's storage.
+    :param graph: Of the run that wrote the checkpoint or savepoint, which names its digest.
+    :param directory: Where its files are put; the caller's to make and to remove, and private.
+    :raises ObjectMissingError: A file is not in storage.
+    :raises RecordCorruptError: A file has another digest, or a name that would leave *directory*.
+    :raises StorageUnavailableError: Storage could not be read, or *directory* could not be written.
+    """
+    fetched = fetch_application(store, graph, directory)
+    return Application(
+        script=fetched.script,
+        arguments=tuple(graph.arguments),
+        conf=dict(graph.conf),
+        env=dict(graph.env),
+        py_files=fetched.py_files,
+        files=fetched.files,
+        jars=fetched.jars,
+        packages=tuple(graph.packages),
+        directory=fetched.files_directory,
+    )
