@@ -14,6 +14,9 @@ dies with it, the driver's Python follows (``driver.watchdog``), and there is no
 itself.
 
 A submission has one supervisor, once: the directory is locked for as long as that one lives.
+
+A disk that is full to its last kilobytes takes the small files of a launch. The driver then leads, and Spark dies with
+its first state file: that looks like a failure of the job, and is an outage.
 """
 
 from __future__ import annotations
@@ -27,18 +30,21 @@ import time
 from pathlib import Path
 
 from airflow_provider_ha._process.tree import END_SIGNALS, Death, DeathWatch, ProcessTree, become_subreaper
+from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.errors import ConfigurationError, HaError, StorageUnavailableError
 from airflow_provider_ha.jobs.artifacts import fetch_application
-from airflow_provider_ha.jobs.driver_spec import SPARK_HOME_OPTION, DriverSpec, write_private
+from airflow_provider_ha.jobs.driver_spec import OWNER_ONLY, SPARK_HOME_OPTION, DriverSpec, write_private
 from airflow_provider_ha.jobs.model import NOT_LAUNCHED, JobGraph
 from airflow_provider_ha.redaction import remember, secret_values, secrets_of
 from airflow_provider_ha.storage.blobs import get_blob
 from airflow_provider_ha.storage.open import open_store
-from airflow_provider_ha.storage.outage import is_outage
+from airflow_provider_ha.storage.outage import is_outage, outages
 from airflow_provider_ha.supervisor import spark_submit
 from airflow_provider_ha.supervisor.directory_lock import lock_directory
 from airflow_provider_ha.supervisor.log_rotation import rotate_log
-from airflow_provider_ha.supervisor.room import require_room
+
+
+ROOM = 1024 * 1024  # bytes
 
 
 log = logging.getLogger("airflow_provider_ha.supervisor")
@@ -196,3 +202,20 @@ class _StopFlag:
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))
+
+
+def require_room(directory: Path) -> None:
+    """Write and remove a file of 1 MiB: free space that is only promised (quota, thin volume) can be refused later.
+
+    :raises StorageUnavailableError: There is no room for it.
+    """
+    path = directory / f".room-{new_id()}.tmp"
+    with outages(f"filled with {ROOM} bytes", path):
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ONLY)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(bytes(ROOM))
+                file.flush()
+                os.fsync(descriptor)
+        finally:
+            path.unlink(missing_ok=True)

@@ -21,7 +21,7 @@ from airflow_provider_ha.checkpoints.working.unpublished_batches import carry
 from airflow_provider_ha.errors import ObjectExistsError, StorageUnavailableError
 from airflow_provider_ha.storage.local import LocalStore
 from airflow_provider_ha.storage.outage import OUTAGES, is_outage
-from airflow_provider_ha.supervisor.room import require_room
+from airflow_provider_ha.supervisor.main import require_room
 from tests.full_disk import SmallDisk, small_disk
 from tests.portable_helpers import QUERY, checkpoint
 
