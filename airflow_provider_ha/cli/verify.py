@@ -20,10 +20,9 @@ from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.misnamed import refuse_misnamed
 from airflow_provider_ha.cli.outcome import Exit
-from airflow_provider_ha.cli.proof_report import print_proof
 from airflow_provider_ha.cli.savepoint_target import assigned
 from airflow_provider_ha.cli.session import AsJson, reported
-from airflow_provider_ha.cli.verification_report import print_report
+from airflow_provider_ha.cli.verification_report import print_proof, print_report
 from airflow_provider_ha.control.verification.prove import (
     DEFAULT_DEADLINE,
     DEFAULT_HEAP,
