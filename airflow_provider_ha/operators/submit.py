@@ -7,12 +7,16 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha.control.job.requests import SubmitRequest, SubmittedRun, accepted, claim_mode, if_lost
-from airflow_provider_ha.operators.options import ha_options
 from airflow_provider_ha.operators.run import SparkHaRunOperator
 
 
 if TYPE_CHECKING:
     from airflow_provider_ha.control.client import JobClient
+
+from pydantic import ValidationError
+
+from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.jobs.model import HaOptions
 
 
 class SparkHaSubmitOperator(SparkHaRunOperator):
@@ -215,3 +219,22 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
                 if_lost=if_lost(self.if_lost),
             )
         )
+
+
+def ha_options(**given: float | timedelta | str | dict[str, str] | None) -> HaOptions:
+    """Return the options with what is not ``None`` in *given*; durations may be timedeltas.
+
+    :raises ConfigurationError: A value is out of range; names it.
+    """
+    values = {
+        name: value.total_seconds() if isinstance(value, timedelta) else value
+        for name, value in given.items()
+        if value is not None
+    }
+    try:
+        return HaOptions.model_validate(values)
+    except ValidationError as error:
+        wrong = "; ".join(f"{item['loc'][0]}: {item['msg']}" for item in error.errors(include_url=False))
+        raise ConfigurationError(
+            f"the job's options cannot be used: {wrong}", next_step="Correct the parameter"
+        ) from error

@@ -17,10 +17,9 @@ from airflow_provider_ha.operators.cancel import SparkHaCancelOperator
 from airflow_provider_ha.operators.failures import airflow_errors
 from airflow_provider_ha.operators.identity import request_id
 from airflow_provider_ha.operators.operation import open_operation_id
-from airflow_provider_ha.operators.options import ha_options
 from airflow_provider_ha.operators.restore import SparkHaRestoreOperator
 from airflow_provider_ha.operators.stop import SparkHaStopOperator
-from airflow_provider_ha.operators.submit import SparkHaSubmitOperator
+from airflow_provider_ha.operators.submit import SparkHaSubmitOperator, ha_options
 from airflow_provider_ha.operators.tables import table
 from airflow_provider_ha.pointers.ownership import ClaimMode
 from tests.airflow_helpers import context
