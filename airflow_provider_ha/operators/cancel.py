@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.operators.failures import because, read_log
-from airflow_provider_ha.operators.operation import SparkHaOperationOperator
+from airflow_provider_ha.operators._failures import because, read_log
+from airflow_provider_ha.operators._operation import SparkHaOperationOperator
 
 
 if TYPE_CHECKING:

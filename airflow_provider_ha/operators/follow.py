@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha.errors import ConfigurationError, JobStateError
 from airflow_provider_ha.jobs.watchers import follow_first
-from airflow_provider_ha.operators.run import SparkHaWatchOperator
+from airflow_provider_ha.operators._run import SparkHaWatchOperator
 
 
 if TYPE_CHECKING:

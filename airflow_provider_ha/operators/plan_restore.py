@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha.errors import UnknownJobError
-from airflow_provider_ha.operators.identity import request_id
+from airflow_provider_ha.operators._identity import request_id
+from airflow_provider_ha.operators._tables import table
 from airflow_provider_ha.operators.restore import SparkHaRestoreOperator
-from airflow_provider_ha.operators.tables import table
 
 
 if TYPE_CHECKING:

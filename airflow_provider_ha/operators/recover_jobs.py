@@ -17,10 +17,10 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 
 from airflow_provider_ha.errors import LeadershipUnavailableError
 from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID, SparkHaHook
-from airflow_provider_ha.operators.failures import airflow_errors
-from airflow_provider_ha.operators.identity import request_id
-from airflow_provider_ha.operators.plain_errors import PlainErrors
-from airflow_provider_ha.operators.retries import RETRY_DELAY, WAIT_RETRIES, retry_kwargs
+from airflow_provider_ha.operators._failures import airflow_errors
+from airflow_provider_ha.operators._identity import request_id
+from airflow_provider_ha.operators._plain_errors import PlainErrors
+from airflow_provider_ha.operators._retries import RETRY_DELAY, WAIT_RETRIES, retry_kwargs
 
 
 _LONGEST_PAUSE = 15.0  # seconds: a job that is lost while this task waits for another must not wait as long

@@ -15,7 +15,7 @@ from airflow_provider_ha.control.job.requests import (
 )
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.model import OutputMode
-from airflow_provider_ha.operators.run import SparkHaRunOperator
+from airflow_provider_ha.operators._run import SparkHaRunOperator
 
 
 if TYPE_CHECKING:

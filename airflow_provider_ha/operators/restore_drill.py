@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from airflow_provider_ha.operators.base import SparkHaBaseOperator, as_flag
-from airflow_provider_ha.operators.durations import seconds_of
-from airflow_provider_ha.operators.failures import airflow_errors, because, unknown_job_skips
-from airflow_provider_ha.operators.identity import request_id
-from airflow_provider_ha.operators.retries import DRILL_RETRIES, DRILL_RETRY_DELAY, retry_kwargs
-from airflow_provider_ha.operators.tables import table
+from airflow_provider_ha.operators._base import SparkHaBaseOperator, as_flag
+from airflow_provider_ha.operators._durations import seconds_of
+from airflow_provider_ha.operators._failures import airflow_errors, because, unknown_job_skips
+from airflow_provider_ha.operators._identity import request_id
+from airflow_provider_ha.operators._retries import DRILL_RETRIES, DRILL_RETRY_DELAY, retry_kwargs
+from airflow_provider_ha.operators._tables import table
 
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ha.operators.operation import SparkHaOperationOperator
+from airflow_provider_ha.operators._operation import SparkHaOperationOperator
 
 
 if TYPE_CHECKING:

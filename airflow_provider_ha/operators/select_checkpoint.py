@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_ha.operators.base import SparkHaBaseOperator
-from airflow_provider_ha.operators.failures import airflow_errors
-from airflow_provider_ha.operators.tables import table
+from airflow_provider_ha.operators._base import SparkHaBaseOperator
+from airflow_provider_ha.operators._failures import airflow_errors
+from airflow_provider_ha.operators._tables import table
 
 
 if TYPE_CHECKING:

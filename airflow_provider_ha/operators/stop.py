@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.model import JobState, Operation
-from airflow_provider_ha.operators.base import as_flag
-from airflow_provider_ha.operators.failures import airflow_errors, because, read_log
-from airflow_provider_ha.operators.operation import SparkHaOperationOperator, left_behind
+from airflow_provider_ha.operators._base import as_flag
+from airflow_provider_ha.operators._failures import airflow_errors, because, read_log
+from airflow_provider_ha.operators._operation import SparkHaOperationOperator, left_behind
 
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha.control.job.requests import SubmitRequest, SubmittedRun, accepted, claim_mode, if_lost
-from airflow_provider_ha.operators.run import SparkHaRunOperator
+from airflow_provider_ha.operators._run import SparkHaRunOperator
 
 
 if TYPE_CHECKING:

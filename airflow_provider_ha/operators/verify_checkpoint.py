@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.operators.base import SparkHaBaseOperator, as_flag
-from airflow_provider_ha.operators.durations import seconds_of
-from airflow_provider_ha.operators.failures import airflow_errors, because
-from airflow_provider_ha.operators.identity import request_id
-from airflow_provider_ha.operators.tables import table
-from airflow_provider_ha.operators.verification_results import (
+from airflow_provider_ha.operators._base import SparkHaBaseOperator, as_flag
+from airflow_provider_ha.operators._durations import seconds_of
+from airflow_provider_ha.operators._failures import airflow_errors, because
+from airflow_provider_ha.operators._identity import request_id
+from airflow_provider_ha.operators._tables import table
+from airflow_provider_ha.operators._verification_results import (
     NOT_RESTORABLE,
     RESTORABLE,
     UNKNOWN,

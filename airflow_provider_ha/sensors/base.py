@@ -12,9 +12,9 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_ha.errors import UnknownJobError
 from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID, SparkHaHook
-from airflow_provider_ha.operators.failures import airflow_errors
-from airflow_provider_ha.operators.plain_errors import PlainErrors
-from airflow_provider_ha.operators.retries import RETRY_DELAY, WAIT_RETRIES, is_own, retry_kwargs
+from airflow_provider_ha.operators._failures import airflow_errors
+from airflow_provider_ha.operators._plain_errors import PlainErrors
+from airflow_provider_ha.operators._retries import RETRY_DELAY, WAIT_RETRIES, is_own, retry_kwargs
 from airflow_provider_ha.sensors.baseline import Baseline, baseline_of, first
 
 

@@ -20,7 +20,7 @@ from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs.model import JobState, Run, RunResult
 from airflow_provider_ha.jobs.runs import RunStore
-from airflow_provider_ha.operators.base import acting
+from airflow_provider_ha.operators._base import acting
 from tests import submit_helpers as helpers
 from tests.checkpoint_helpers import Job, led_job
 from tests.conformance.stores.stage import add_savepoint

@@ -26,8 +26,8 @@ from airflow.sdk.exceptions import AirflowException  # noqa: E402
 from airflow.sdk.execution_time import task_runner  # noqa: E402
 from airflow.sdk.log import configure_logging, reset_logging  # noqa: E402
 
-from airflow_provider_ha.operators.base import SparkHaBaseOperator  # noqa: E402
-from airflow_provider_ha.operators.failures import airflow_errors  # noqa: E402
+from airflow_provider_ha.operators._base import SparkHaBaseOperator  # noqa: E402
+from airflow_provider_ha.operators._failures import airflow_errors  # noqa: E402
 from airflow_provider_ha.operators.recover_jobs import SparkHaRecoverJobsOperator  # noqa: E402
 from airflow_provider_ha.operators.submit import SparkHaSubmitOperator  # noqa: E402
 from airflow_provider_ha.sensors.leader import SparkHaLeaderSensor  # noqa: E402

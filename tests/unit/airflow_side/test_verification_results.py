@@ -14,8 +14,8 @@ from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.findings import Finding
 from airflow_provider_ha.checkpoints.verify.report import BatchVerdict, Report
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.operators.durations import seconds_of
-from airflow_provider_ha.operators.verification_results import SHOWN_FINDINGS, of_directory, why
+from airflow_provider_ha.operators._durations import seconds_of
+from airflow_provider_ha.operators._verification_results import SHOWN_FINDINGS, of_directory, why
 
 
 def report(*, startable: bool | None, restorable: tuple[int, ...] = (), findings: int = 0) -> Report:

@@ -10,8 +10,8 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, TaskDeferralTimeout
 
 from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID, SparkHaHook
-from airflow_provider_ha.operators.failures import airflow_errors
-from airflow_provider_ha.operators.plain_errors import PlainErrors
+from airflow_provider_ha.operators._failures import airflow_errors
+from airflow_provider_ha.operators._plain_errors import PlainErrors
 
 
 if TYPE_CHECKING:

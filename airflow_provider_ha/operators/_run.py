@@ -18,12 +18,12 @@ from airflow_provider_ha.errors import ConfigurationError, HaError, JobStateErro
 from airflow_provider_ha.hooks.spark_ha import SparkHaHook
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.watchers import WhenKilled, claim
-from airflow_provider_ha.operators.base import SparkHaBaseOperator, acting, refuse_error
-from airflow_provider_ha.operators.driver_logs import last_words_of, where_is_log
-from airflow_provider_ha.operators.failures import airflow_errors, because, read_log
-from airflow_provider_ha.operators.identity import is_retry, request_id
-from airflow_provider_ha.operators.lost import after_loss, later
-from airflow_provider_ha.operators.retries import FOLLOW_RETRIES, RETRY_DELAY, is_own, retry_kwargs
+from airflow_provider_ha.operators._base import SparkHaBaseOperator, acting, refuse_error
+from airflow_provider_ha.operators._driver_logs import last_words_of, where_is_log
+from airflow_provider_ha.operators._failures import airflow_errors, because, read_log
+from airflow_provider_ha.operators._identity import is_retry, request_id
+from airflow_provider_ha.operators._lost import after_loss, later
+from airflow_provider_ha.operators._retries import FOLLOW_RETRIES, RETRY_DELAY, is_own, retry_kwargs
 from airflow_provider_ha.triggers.job import FINISHED, RUNNING, SparkHaJobTrigger
 
 

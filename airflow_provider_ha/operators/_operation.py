@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_ha.jobs.model import Operation, OperationState
-from airflow_provider_ha.operators.base import SparkHaBaseOperator, acting, as_flag, refuse_error
-from airflow_provider_ha.operators.failures import because, unknown_job_skips
-from airflow_provider_ha.operators.identity import request_id
-from airflow_provider_ha.operators.retries import RETRY_DELAY, WAIT_RETRIES, is_own, retry_kwargs
+from airflow_provider_ha.operators._base import SparkHaBaseOperator, acting, as_flag, refuse_error
+from airflow_provider_ha.operators._failures import because, unknown_job_skips
+from airflow_provider_ha.operators._identity import request_id
+from airflow_provider_ha.operators._retries import RETRY_DELAY, WAIT_RETRIES, is_own, retry_kwargs
 from airflow_provider_ha.triggers.operation import SparkHaOperationTrigger
 
 
