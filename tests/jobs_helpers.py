@@ -8,8 +8,9 @@ from typing import Any
 
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.coordination.coordinator import Coordinator, Node
+from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.election import Leadership, acquire
+from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.coordination.reads import Reads, Seen
 from airflow_provider_ha.jobs.failures import Failure, FailureKind

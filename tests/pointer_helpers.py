@@ -12,8 +12,9 @@ from typing import Any, ClassVar
 
 from airflow_provider_ha.clock import Clock, SystemClock
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.coordination.coordinator import Coordinator, Node, Op, SetData
+from airflow_provider_ha.coordination.coordinator import Coordinator, Op, SetData
 from airflow_provider_ha.coordination.leadership import Leadership
+from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.coordination.reads import Reads, Seen
 from airflow_provider_ha.errors import StorageUnavailableError

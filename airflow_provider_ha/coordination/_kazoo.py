@@ -36,14 +36,8 @@ from airflow_provider_ha.coordination._kazoo_client import make_client
 from airflow_provider_ha.coordination._kazoo_reads import PendingReads, node_of
 from airflow_provider_ha.coordination._kazoo_transaction import build_transaction, refused, translate, versions_of
 from airflow_provider_ha.coordination.connection_news import ConnectionNews
-from airflow_provider_ha.coordination.coordinator import (
-    Coordinator,
-    Create,
-    Node,
-    Op,
-    SessionCredentials,
-    SessionState,
-)
+from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Op, SessionCredentials, SessionState
+from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.coordination.reads import Reads, Seen, missing
 from airflow_provider_ha.errors import (
     ConfigurationError,

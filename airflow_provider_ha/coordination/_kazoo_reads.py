@@ -8,7 +8,7 @@ from typing import Any
 from kazoo.client import KazooClient  # noqa: TID253  # part of _kazoo.py
 from kazoo.exceptions import NoNodeError  # noqa: TID253  # as above
 
-from airflow_provider_ha.coordination.coordinator import Node
+from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.coordination.reads import Reads, Seen
 
 

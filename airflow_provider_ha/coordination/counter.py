@@ -7,7 +7,8 @@ reconnect as before it (FLINK-14091).
 
 from __future__ import annotations
 
-from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Node, SetData
+from airflow_provider_ha.coordination.coordinator import Coordinator, Create, SetData
+from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.errors import CoordinationError, RecordCorruptError
 
 

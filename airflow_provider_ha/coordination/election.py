@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 
 from airflow_provider_ha.clock import Clock, new_id
 from airflow_provider_ha.config import Timings
-from airflow_provider_ha.coordination.coordinator import Check, Coordinator, Create, Delete, Node, Op, SetData
+from airflow_provider_ha.coordination.coordinator import Check, Coordinator, Create, Delete, Op, SetData
 from airflow_provider_ha.coordination.leadership import Leadership
+from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.coordination.paths import Lock
 from airflow_provider_ha.errors import (
     CoordinationError,

@@ -8,13 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.errors import NodeMissingError
-
-
-if TYPE_CHECKING:
-    from airflow_provider_ha.coordination.coordinator import Node
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,8 @@ from types import TracebackType
 
 from typing_extensions import Self
 
-from airflow_provider_ha.coordination.coordinator import Coordinator, Node, SessionState
+from airflow_provider_ha.coordination.coordinator import Coordinator, SessionState
+from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.coordination.paths import Lock
 from airflow_provider_ha.errors import CoordinationError
 

@@ -13,7 +13,8 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from airflow_provider_ha.coordination.coordinator import Coordinator, Node
+from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.coordination.node_names import is_job, ours
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.errors import ConfigurationError, CoordinationError, RecordCorruptError

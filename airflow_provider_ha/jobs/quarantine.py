@@ -9,7 +9,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import ClassVar
 
-from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, Node
+from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete
+from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.coordination.node_names import is_plain, ours
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.errors import JobStateError, NodeMissingError, RecordCorruptError

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeVar
 
-from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Node, SetData
+from airflow_provider_ha.coordination.coordinator import Coordinator, Create, SetData
+from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.coordination.node_names import node_numbers
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.coordination.reads import Reads, Seen

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from airflow_provider_ha.coordination.coordinator import Coordinator, Node
+from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.coordination.node_names import ours
 from airflow_provider_ha.coordination.reads import Reads
 from airflow_provider_ha.errors import CoordinationError, RecordCorruptError

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 import pytest
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, Node, SetData
+from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, SetData
+from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.errors import NotConnectedError
 from airflow_provider_ha.jobs.graph_watcher import GraphListener, GraphWatcher

@@ -15,8 +15,9 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.services import HaServices
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
-from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Node, Op
+from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Op
 from airflow_provider_ha.coordination.leases import hold
+from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.coordination.session_close import close_session
 from airflow_provider_ha.errors import (
     CheckpointCorruptError,

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_ha.checkpoints import model as checkpoint_records
-from airflow_provider_ha.coordination.coordinator import Coordinator, Node
+from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.leases import LeaseRecord
+from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.errors import RecordCorruptError
 from airflow_provider_ha.jobs import model as job_records
 from airflow_provider_ha.jobs import presence, watchers

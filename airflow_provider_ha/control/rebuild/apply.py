@@ -14,8 +14,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from airflow_provider_ha.control.rebuild.plan import JobPlan, PlannedNode
-from airflow_provider_ha.coordination.coordinator import Check, Coordinator, Create, Node, Op, SetData
+from airflow_provider_ha.coordination.coordinator import Check, Coordinator, Create, Op, SetData
 from airflow_provider_ha.coordination.counter import counter_op, read_counter
+from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.coordination.node_names import node_numbers
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.errors import (

@@ -9,14 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from airflow_provider_ha.coordination.coordinator import (
-    Coordinator,
-    Create,
-    Node,
-    Op,
-    SessionCredentials,
-    SessionState,
-)
+from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Op, SessionCredentials, SessionState
+from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.coordination.reads import Reads, Seen, missing
 from airflow_provider_ha.errors import (
     CoordinationError,

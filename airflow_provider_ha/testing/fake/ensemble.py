@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.coordination.coordinator import Delete, Node, Op, SessionCredentials
+from airflow_provider_ha.coordination.coordinator import Delete, Op, SessionCredentials
+from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.testing.fake.clock import VirtualClock, to_milliseconds
 from airflow_provider_ha.testing.fake.coordinator import FakeCoordinator
 from airflow_provider_ha.testing.fake.faults import Faults, Outcome

@@ -12,8 +12,9 @@ from typing import Any
 from airflow_provider_ha.config import HaConfig, Timings
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.reconcile.reconciler import Attendant, Patience
-from airflow_provider_ha.coordination.coordinator import Create, Node, Op
+from airflow_provider_ha.coordination.coordinator import Create, Op
 from airflow_provider_ha.coordination.election import Leadership, acquire
+from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.coordination.paths import JobPaths, Lock
 from airflow_provider_ha.driver.lead import check_admission
 from airflow_provider_ha.jobs.model import Generation, JobState, LeaderInfo, RunResult
