@@ -13,10 +13,11 @@ the job is touched, each of them checked against what is true now:
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from asgiref.sync import sync_to_async
 
+from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.job.job_owner import Acting
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.jobs.watchers import WhenKilled, release
@@ -26,7 +27,6 @@ from airflow_provider_ha.triggers.patience import within
 
 if TYPE_CHECKING:
     from airflow_provider_ha.control.client import HaClient
-    from airflow_provider_ha.triggers.job import SparkHaJobTrigger
 
 
 ENDED_BY_USER = frozenset({"success", "failed", "skipped", "removed"})
@@ -38,7 +38,28 @@ _STATE_TIMEOUT = 180.0
 _going: set[asyncio.Task[None]] = set()
 
 
-async def kill(trigger: SparkHaJobTrigger) -> None:
+class Following(Protocol):
+    """A trigger that follows a job for a task.
+
+    :ivar claim: Version of the watcher's claim; ``None`` when the trigger carries none.
+    :ivar when_killed: Value of a :class:`WhenKilled`.
+    """
+
+    task_instance: Any
+    job_id: str
+    watcher_id: str
+    claim: int | None
+    when_killed: str
+
+    @property
+    def log(self) -> Any:
+        """The logger of the task."""
+
+    async def config(self) -> HaConfig:
+        """Read the connection."""
+
+
+async def kill(trigger: Following) -> None:
     """Stop or cancel the job of *trigger* if all three guards hold; else do nothing and say why.
 
     Goes on to its end even when it is cancelled: Airflow 3.3.2 cancels a trigger again in every round until it is gone
@@ -50,7 +71,7 @@ async def kill(trigger: SparkHaJobTrigger) -> None:
     await asyncio.shield(going)
 
 
-async def _kill(trigger: SparkHaJobTrigger) -> None:
+async def _kill(trigger: Following) -> None:
     instance: Any = trigger.task_instance
     if instance is None:
         return
@@ -90,7 +111,7 @@ async def task_state(instance: Any) -> str | None:
     return next(iter(states.get(instance.run_id, {}).values()), None)
 
 
-def end_job(client: HaClient, trigger: SparkHaJobTrigger) -> bool:
+def end_job(client: HaClient, trigger: Following) -> bool:
     """Give up the trigger's claim, then ask the job to end. Blocks.
 
     Returns ``False`` when the claim is not current any more: then nothing was done.
