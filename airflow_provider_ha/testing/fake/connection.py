@@ -7,18 +7,14 @@ LOST comes only from a server (F3): while none is reached the session may be lon
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from airflow_provider_ha.coordination.coordinator import Op, SessionCredentials, SessionState
 from airflow_provider_ha.errors import CoordinationError, NotConnectedError
 from airflow_provider_ha.testing.fake.faults import Outcome
 from airflow_provider_ha.testing.fake.late import LateRequest
 from airflow_provider_ha.testing.fake.members import Member, able_members
+from airflow_provider_ha.testing.fake.servers import Servers
 from airflow_provider_ha.testing.fake.watches import Watches
-
-
-if TYPE_CHECKING:
-    from airflow_provider_ha.testing.fake.ensemble import FakeEnsemble
 
 
 _RETRY = 100  # milliseconds between two attempts to reach a member
@@ -32,7 +28,7 @@ class Connection:
     :ivar member: The server; ``None`` while there is none.
     """
 
-    def __init__(self, ensemble: FakeEnsemble, name: str, timeout: int) -> None:
+    def __init__(self, ensemble: Servers, name: str, timeout: int) -> None:
         self.number = 0
         self.member: Member | None = None
         self.state = SessionState.LOST

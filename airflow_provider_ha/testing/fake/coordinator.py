@@ -7,7 +7,7 @@ pings and reconnects are in :class:`airflow_provider_ha.testing.fake.connection.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Op, SessionCredentials, SessionState
 from airflow_provider_ha.coordination.node import Node
@@ -22,13 +22,10 @@ from airflow_provider_ha.testing.fake.clock import to_milliseconds
 from airflow_provider_ha.testing.fake.connection import Connection
 from airflow_provider_ha.testing.fake.faults import Fault, Outcome, Planned
 from airflow_provider_ha.testing.fake.members import Member
+from airflow_provider_ha.testing.fake.servers import Servers
 from airflow_provider_ha.testing.fake.transactions import refuse_too_much, written_by
 from airflow_provider_ha.testing.fake.tree import Tree, lineage
 from airflow_provider_ha.testing.fake.turns import Request
-
-
-if TYPE_CHECKING:
-    from airflow_provider_ha.testing.fake.ensemble import FakeEnsemble
 
 
 T = TypeVar("T")
@@ -42,7 +39,7 @@ class FakeCoordinator(Coordinator):
     :param timeout: T as granted, milliseconds.
     """
 
-    def __init__(self, ensemble: FakeEnsemble, name: str, timeout: int) -> None:
+    def __init__(self, ensemble: Servers, name: str, timeout: int) -> None:
         self.name = name
         self.connection = Connection(ensemble, name, timeout)
         self._ensemble = ensemble

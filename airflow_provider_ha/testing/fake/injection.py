@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Protocol
 
 from airflow_provider_ha.coordination.coordinator import SessionCredentials
 from airflow_provider_ha.testing.fake.clock import VirtualClock, to_milliseconds
+from airflow_provider_ha.testing.fake.connection import Connection
 from airflow_provider_ha.testing.fake.faults import Fault, Faults, Outcome, Planned
 from airflow_provider_ha.testing.fake.members import Member, SessionTracker
 from airflow_provider_ha.testing.fake.tree import Tree
 
 
-if TYPE_CHECKING:
-    from airflow_provider_ha.testing.fake.coordinator import FakeCoordinator
+class Process(Protocol):
+    """A process with a session."""
+
+    @property
+    def name(self) -> str:
+        """Of the process."""
+
+    @property
+    def connection(self) -> Connection:
+        """How it reaches the ensemble."""
+
+    @property
+    def session(self) -> SessionCredentials | None:
+        """Its current session."""
 
 
 class FaultInjection:
@@ -24,9 +38,9 @@ class FaultInjection:
     sessions: SessionTracker
     tree: Tree
     zxid: int
-    clients: list[FakeCoordinator]
+    clients: Sequence[Process]
 
-    def drop_request(self, client: FakeCoordinator | None = None, *, containing: str = "") -> None:
+    def drop_request(self, client: Process | None = None, *, containing: str = "") -> None:
         """Lose the next transaction with its connection: nothing is applied, and the sender cannot know it.
 
         :param client: Whose; anybody's by default.
@@ -34,27 +48,27 @@ class FaultInjection:
         """
         self.faults.plan(Planned(Fault.DROP_REQUEST, _name(client), containing))
 
-    def drop_reply(self, client: FakeCoordinator | None = None, *, containing: str = "") -> None:
+    def drop_reply(self, client: Process | None = None, *, containing: str = "") -> None:
         """Apply the next transaction, and lose its answer with its connection."""
         self.faults.plan(Planned(Fault.DROP_REPLY, _name(client), containing))
 
-    def delay(self, seconds: float, client: FakeCoordinator | None = None, *, containing: str = "") -> None:
+    def delay(self, seconds: float, client: Process | None = None, *, containing: str = "") -> None:
         """Apply the next transaction later: under whatever session its process has by then.
 
         That is what kazoo does with requests that it queued in one session and sends in the next.
         """
         self.faults.plan(Planned(Fault.DELAY, _name(client), containing, to_milliseconds(seconds)))
 
-    def disconnect(self, client: FakeCoordinator, seconds: float = 0.1) -> None:
+    def disconnect(self, client: Process, seconds: float = 0.1) -> None:
         """Cut a connection; the process finds a server again after *seconds*."""
         self.faults.count(Fault.DISCONNECT)
         client.connection.lose(to_milliseconds(seconds))
 
-    def reconnect(self, client: FakeCoordinator) -> None:
+    def reconnect(self, client: Process) -> None:
         """End what :meth:`disconnect` began: the process finds a server as soon as time passes."""
         client.connection.try_at_once()
 
-    def expire(self, client: FakeCoordinator) -> None:
+    def expire(self, client: Process) -> None:
         """Let the leader forget a session now, whatever its owner believes."""
         self.faults.count(Fault.EXPIRE)
         self.faults.count(Outcome.SESSION_EXPIRED)
@@ -116,21 +130,21 @@ class FaultInjection:
             if client.connection.member is target:
                 client.connection.lose(0)  # a follower that joins again begins without clients
 
-    def move(self, client: FakeCoordinator, member: int) -> None:
+    def move(self, client: Process, member: int) -> None:
         """Move a session to another server at once."""
         self.faults.count(Fault.MOVE)
         client.connection.move_to(self.members[member])
 
-    def pause(self, client: FakeCoordinator) -> None:
+    def pause(self, client: Process) -> None:
         """Stop a process (SIGSTOP): it sends no pings and hears no events. Not to run its code is the test's part."""
         self.faults.count(Fault.PAUSE)
         client.connection.stop_running()
 
-    def resume(self, client: FakeCoordinator) -> None:
+    def resume(self, client: Process) -> None:
         """Let a stopped process go on (SIGCONT)."""
         client.connection.go_on()
 
-    def kill(self, client: FakeCoordinator) -> None:
+    def kill(self, client: Process) -> None:
         """Kill a process (SIGKILL): its session ends by its timeout, or by :meth:`close_session`."""
         self.faults.count(Fault.KILL)
         client.connection.die()
@@ -160,5 +174,5 @@ class FaultInjection:
             raise ValueError("member 0 leads the ensemble: choose a follower")
 
 
-def _name(client: FakeCoordinator | None) -> str | None:
+def _name(client: Process | None) -> str | None:
     return None if client is None else client.name
