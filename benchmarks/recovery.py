@@ -29,7 +29,7 @@ from airflow_provider_ha.storage.blobs import put_blob
 from airflow_provider_ha.storage.open import open_store
 from airflow_provider_ha.storage.store import ObjectStore
 from benchmarks.shared import quick, show
-from tests.jobs_helpers import a_run, a_start, a_submission
+from tests.support.clusters.jobs_helpers import a_run, a_start, a_submission
 
 
 WORKERS = 8  # as many as a leader of the cluster uses

@@ -9,8 +9,8 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.drills.drill import DrillRequest, drill
 from airflow_provider_ha.control.verification.cut_proof import ProofOptions
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
-from tests.coordination_helpers import JOB
-from tests.submit_helpers import context
+from tests.support.clusters.coordination_helpers import JOB
+from tests.support.clusters.submit_helpers import context
 
 
 def main(config_file: Path) -> None:

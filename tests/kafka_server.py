@@ -22,7 +22,7 @@ import pytest
 
 from airflow_provider_ha.coordination.ports import free_ports
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.secured_zookeeper import make_certificates
+from tests.support.clusters.secured_zookeeper import make_certificates
 
 
 CACHE = Path(__file__).parents[1] / "build" / "test-cache" / "kafka"

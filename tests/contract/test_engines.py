@@ -1,6 +1,7 @@
 """What every engine does: launch, observe, terminate. Run on the local engine, and on one with containers of its own.
 
-The supervisors, ZooKeeper and the processes are real; a stand-in plays Spark (``tests.submit_helpers``).
+The supervisors, ZooKeeper and the processes are real; a stand-in plays Spark
+(``tests.support.clusters.submit_helpers``).
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from airflow_provider_ha.jobs.driver_spec import SUBMISSION_VARIABLE
 from airflow_provider_ha.jobs.model import Handle, HaOptions, SubmissionStarted
 from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.testing.waiting import wait_until
-from tests import rebuild_helpers, submit_helpers
 from tests.contract.engines import EngineUnderTest, InANamespace, OnThisHost
 from tests.engine_helpers import NothingToSee
+from tests.support.clusters import rebuild_helpers, submit_helpers
 
 
 PATIENCE = 60.0

@@ -20,7 +20,7 @@ from airflow_provider_ha.jobs.jobs import create_job
 from airflow_provider_ha.jobs.model import Artifact, Blob, GraphPointer, JobGraph
 from airflow_provider_ha.storage import keys
 from airflow_provider_ha.storage.local import LocalStore
-from tests.jobs_helpers import BLOB
+from tests.support.clusters.jobs_helpers import BLOB
 
 
 BACKENDS = ("fake", "zookeeper")

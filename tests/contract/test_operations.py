@@ -16,7 +16,7 @@ from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.jobs import create_job
 from airflow_provider_ha.jobs.model import Operation, OperationKind, OperationState
 from airflow_provider_ha.jobs.runs import RunStore
-from tests.jobs_helpers import NOON, Meanwhile, a_result, lead, submit
+from tests.support.clusters.jobs_helpers import NOON, Meanwhile, a_result, lead, submit
 
 
 BACKENDS = ("fake", "zookeeper")

@@ -27,9 +27,9 @@ from airflow_provider_ha.testing.fake import FakeEnsemble
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.checkpoint_helpers import Job
 from tests.conformance.stores.stage import job_of, savepoints
-from tests.jobs_helpers import submit
-from tests.pointer_helpers import leading
 from tests.portable_helpers import QUERY, checkpoint
+from tests.support.clusters.jobs_helpers import submit
+from tests.support.clusters.pointer_helpers import leading
 
 
 BACKENDS = ("fake",)

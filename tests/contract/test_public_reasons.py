@@ -22,7 +22,7 @@ from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.jobs.model import GraphPointer, JobState, OperationKind, RunResult, Status
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.open import open_store
-from tests.jobs_helpers import BLOB, lead, submit
+from tests.support.clusters.jobs_helpers import BLOB, lead, submit
 
 
 BACKENDS = ("fake",)

@@ -20,8 +20,8 @@ from airflow_provider_ha.pointers.removal import Remover, WorkedOff
 from airflow_provider_ha.pointers.to_delete import Doomed, ToDelete, waiting
 from airflow_provider_ha.storage.local import LocalStore
 from airflow_provider_ha.testing.fake import FakeEnsemble
-from tests.coordination_helpers import job_paths
-from tests.pointer_helpers import Failing, Pointers, Raising, leading
+from tests.support.clusters.coordination_helpers import job_paths
+from tests.support.clusters.pointer_helpers import Failing, Pointers, Raising, leading
 
 
 BACKENDS = ("fake", "zookeeper")

@@ -19,7 +19,7 @@ from airflow_provider_ha.coordination.leases import ReaderLease, hold
 from airflow_provider_ha.testing.fake import FakeEnsemble
 from tests.checkpoint_helpers import Job
 from tests.conformance.stores.stage import add_savepoint, job_of, savepoints
-from tests.pointer_helpers import Wall, leading
+from tests.support.clusters.pointer_helpers import Wall, leading
 
 
 BACKENDS = ("fake", "zookeeper")

@@ -15,7 +15,7 @@ from airflow_provider_ha.jobs.jobs import create_job, list_jobs
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.jobs.snapshot import read_snapshot
-from tests.jobs_helpers import Meanwhile, a_result, an_exit, lead, submit
+from tests.support.clusters.jobs_helpers import Meanwhile, a_result, an_exit, lead, submit
 
 
 BACKENDS = ("fake", "zookeeper")

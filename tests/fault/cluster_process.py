@@ -18,7 +18,7 @@ from airflow_provider_ha.control.reconcile.reconciler import Attended, Outcome, 
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.errors import LeadershipError
-from tests.cluster_helpers import RecordingEngine
+from tests.support.clusters.cluster_helpers import RecordingEngine
 
 
 PATIENCE = Patience(debounce=0.1, launch_timeout=1.0, start_timeout=600.0, poll=0.2)

@@ -19,8 +19,8 @@ from airflow_provider_ha.jobs.model import GraphPointer
 from airflow_provider_ha.storage.open import open_store
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.fault.job_process import Order
-from tests.jobs_helpers import BLOB, submit
 from tests.soak.history import Event, read
+from tests.support.clusters.jobs_helpers import BLOB, submit
 
 
 SCRIPT = Path(__file__).with_name("job_process.py")

@@ -15,7 +15,7 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import SetData
 from airflow_provider_ha.errors import LeadershipError, NotConnectedError, OutcomeUnknownError
-from tests.coordination_helpers import job_paths, lead
+from tests.support.clusters.coordination_helpers import job_paths, lead
 
 
 def say(**facts: Any) -> None:

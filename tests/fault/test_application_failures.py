@@ -22,8 +22,8 @@ from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs.failures import Failure, FailureKind
 from airflow_provider_ha.jobs.model import HaOptions, JobState, SubmissionExit
 from airflow_provider_ha.testing.waiting import wait_until
-from tests import submit_helpers as helpers
-from tests.jobs_helpers import MISTAKE
+from tests.support.clusters import submit_helpers as helpers
+from tests.support.clusters.jobs_helpers import MISTAKE
 
 
 OPTIONS = HaOptions(

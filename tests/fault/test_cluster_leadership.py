@@ -20,7 +20,7 @@ from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.jobs.cluster import read_cluster_leader
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.cluster_helpers import Cluster
+from tests.support.clusters.cluster_helpers import Cluster
 
 
 RECOVERER = Path(__file__).with_name("cluster_process.py")

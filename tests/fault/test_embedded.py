@@ -17,7 +17,7 @@ from airflow_provider_ha.coordination.coordinator import Create
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.coordination_helpers import session_through
+from tests.support.clusters.coordination_helpers import session_through
 
 
 PARENT = """

@@ -27,7 +27,7 @@ from tests.conftest import FAST
 from tests.fault.job_process import LOST, REFUSED
 from tests.fault.job_processes import JobProcess
 from tests.fault.stage import Place, Stage
-from tests.jobs_helpers import BLOB
+from tests.support.clusters.jobs_helpers import BLOB
 
 
 OLD = "flights-of-last-year"

@@ -23,8 +23,8 @@ from airflow_provider_ha.errors import StorageUnavailableError
 from airflow_provider_ha.jobs.model import HaOptions
 from airflow_provider_ha.recovery.restart import Resubmit, attempts_used, decide, outage_of
 from airflow_provider_ha.testing.waiting import wait_until
-from tests import submit_helpers as helpers
-from tests.full_disk import SmallDisk, small_disk
+from tests.support.clusters import submit_helpers as helpers
+from tests.support.clusters.full_disk import SmallDisk, small_disk
 
 
 pytestmark = pytest.mark.long

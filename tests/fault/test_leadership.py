@@ -22,7 +22,7 @@ from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.coordination.session_close import close_session
 from airflow_provider_ha.testing.proxy import FaultProxy
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.coordination_helpers import ignore, job_paths, lead, session_through
+from tests.support.clusters.coordination_helpers import ignore, job_paths, lead, session_through
 
 
 LEADER = Path(__file__).with_name("leader_process.py")

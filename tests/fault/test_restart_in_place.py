@@ -1,6 +1,7 @@
 """The supervisor of a lost driver starts the next attempt itself: without Airflow, watcher or cluster leader.
 
-"JVM", "Python" and "worker" are the stand-ins of ``tests.submit_helpers``; supervisor, signals and ZooKeeper are real.
+"JVM", "Python" and "worker" are the stand-ins of ``tests.support.clusters.submit_helpers``; supervisor, signals and
+ZooKeeper are real.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ from airflow_provider_ha.jobs.model import HaOptions, JobState, OperationKind, R
 from airflow_provider_ha.jobs.runs import SubmissionView
 from airflow_provider_ha.supervisor.in_place import BY, FIRST_TURN_SECONDS
 from airflow_provider_ha.testing.waiting import wait_until
-from tests import submit_helpers as helpers
 from tests.engine_helpers import pid_of
-from tests.jobs_helpers import MISTAKE
+from tests.support.clusters import submit_helpers as helpers
+from tests.support.clusters.jobs_helpers import MISTAKE
 
 
 LONG_DELAY = HaOptions(restart_delay=60)

@@ -21,7 +21,7 @@ from airflow_provider_ha.coordination.coordinator import Coordinator, SessionCre
 from airflow_provider_ha.coordination.session_close import close_session
 from airflow_provider_ha.jobs.driver_spec import read_session, write_session
 from airflow_provider_ha.testing.waiting import wait_until
-from tests import submit_helpers as helpers
+from tests.support.clusters import submit_helpers as helpers
 
 
 @pytest.fixture

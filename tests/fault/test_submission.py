@@ -27,7 +27,7 @@ from airflow_provider_ha.jobs.model import Handle, JobState, OperationState, Sub
 from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.recovery.conclude import conclude, take_lock
 from airflow_provider_ha.testing.waiting import wait_until
-from tests import submit_helpers as helpers
+from tests.support.clusters import submit_helpers as helpers
 
 
 class Crash(BaseException):

@@ -1,7 +1,7 @@
 """A cancel under the real supervisor: CANCELED is written once everything is dead, and is tried until it holds.
 
-"JVM", "Python" and "worker" are the stand-ins of ``tests.submit_helpers``; the death of "Python" is what a driver
-makes of a cancel.
+"JVM", "Python" and "worker" are the stand-ins of ``tests.support.clusters.submit_helpers``; the death of "Python" is
+what a driver makes of a cancel.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.driver_spec import read_session
 from airflow_provider_ha.jobs.model import Generation, JobState, Operation, OperationKind, OperationState, RunResult
 from airflow_provider_ha.testing.waiting import wait_until
-from tests import submit_helpers as helpers
 from tests.engine_helpers import pid_of
+from tests.support.clusters import submit_helpers as helpers
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """The supervisor's proof of death, with real processes, real signals and a real ZooKeeper.
 
-"JVM", "Python" and "worker" are the stand-ins of ``tests.submit_helpers``; T is 3 s.
+"JVM", "Python" and "worker" are the stand-ins of ``tests.support.clusters.submit_helpers``; T is 3 s.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from airflow_provider_ha.jobs.driver_spec import SUPERVISOR_MODULE
 from airflow_provider_ha.jobs.model import SubmissionExit
 from airflow_provider_ha.supervisor.main import REFUSED
 from airflow_provider_ha.testing.waiting import wait_until
-from tests import submit_helpers as helpers
 from tests.engine_helpers import pid_of
+from tests.support.clusters import submit_helpers as helpers
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from airflow_provider_ha.jobs.model import Blob
 from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.driver_helpers import BOOTSTRAP
-from tests.submit_helpers import alive
+from tests.support.clusters.submit_helpers import alive
 
 
 def test_a_driver_that_still_waits_for_zookeeper_ends_with_its_jvm(tmp_path: Path) -> None:

@@ -16,9 +16,9 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.submission.prepare import upload
 from airflow_provider_ha.coordination.coordinator import Coordinator
-from tests import submit_helpers as helpers
 from tests.checkpoint_helpers import Job, led_job
 from tests.recorded_job import QUERY, recorded_job
+from tests.support.clusters import submit_helpers as helpers
 
 
 RECORDED_BATCH = 9  # of checkpoint 1

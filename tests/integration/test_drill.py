@@ -26,9 +26,9 @@ from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissing
 from airflow_provider_ha.jobs import drills
 from airflow_provider_ha.jobs.drills import Drill, DrillStore, DrillVerdict
 from airflow_provider_ha.testing.waiting import wait_until
-from tests import submit_helpers as helpers
 from tests.checkpoint_helpers import Job, led_job
 from tests.portable_helpers import QUERY, checkpoint
+from tests.support.clusters import submit_helpers as helpers
 
 
 LOAD_ONLY = ProofOptions(start=False)

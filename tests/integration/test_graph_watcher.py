@@ -15,8 +15,8 @@ from airflow_provider_ha.jobs.graph_watcher import GraphListener, GraphWatcher
 from airflow_provider_ha.jobs.model import GraphPointer
 from airflow_provider_ha.testing.proxy import FaultProxy
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.coordination_helpers import session_through
-from tests.jobs_helpers import BLOB
+from tests.support.clusters.coordination_helpers import session_through
+from tests.support.clusters.jobs_helpers import BLOB
 
 
 class Told:

@@ -17,8 +17,8 @@ from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs.failures import Failure, FailureKind
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.storage import keys
-from tests.cluster_helpers import Cluster
-from tests.jobs_helpers import MISTAKE
+from tests.support.clusters.cluster_helpers import Cluster
+from tests.support.clusters.jobs_helpers import MISTAKE
 
 
 AWAY = Failure(kind=FailureKind.OUTAGE, error_class="java.net.ConnectException", query="rows", batches={"rows": 4})

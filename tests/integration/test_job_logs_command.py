@@ -29,8 +29,8 @@ from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.redaction import PublicText
 from airflow_provider_ha.supervisor.log_rotation import LogRotation
 from airflow_provider_ha.testing.waiting import wait_until
-from tests import submit_helpers as helpers
 from tests.engine_helpers import NothingToSee, handle, started
+from tests.support.clusters import submit_helpers as helpers
 
 
 YES, NO = 0, 1

@@ -11,7 +11,7 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.driver.resting import RestingQuery
 from tests.portable_helpers import checkpoint
-from tests.rebuild_helpers import drive, job, submit
+from tests.support.clusters.rebuild_helpers import drive, job, submit
 
 
 def test_a_query_that_is_not_started_yet_is_named_with_where_it_rests(

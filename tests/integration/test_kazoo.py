@@ -18,7 +18,7 @@ from airflow_provider_ha.coordination.coordinator import Create, SetData
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.coordination.reads import Reads
 from airflow_provider_ha.errors import ConfigurationError, NotConnectedError
-from tests.coordination_helpers import outcome
+from tests.support.clusters.coordination_helpers import outcome
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from airflow_provider_ha.coordination.session_close import close_session
 from airflow_provider_ha.errors import LeadershipLostError, LeadershipUnavailableError
 from airflow_provider_ha.testing.proxy import FaultProxy
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.coordination_helpers import HeldClock, ignore, job_paths, lead, session_through
+from tests.support.clusters.coordination_helpers import HeldClock, ignore, job_paths, lead, session_through
 
 
 @pytest.fixture

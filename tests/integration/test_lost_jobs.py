@@ -28,8 +28,8 @@ from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.model import HaOptions, JobState, Operation, OperationKind, OperationState, StartKind
 from airflow_provider_ha.jobs.watchers import followed
 from airflow_provider_ha.recovery.conclude import take_lock
-from tests.cluster_helpers import Cluster, lead_newest
-from tests.lost_jobs import NUMBER, lose
+from tests.support.clusters.cluster_helpers import Cluster, lead_newest
+from tests.support.clusters.lost_jobs import NUMBER, lose
 
 
 pytestmark = pytest.mark.timeout(300)

@@ -15,8 +15,8 @@ from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.cluster_helpers import Cluster, lead_newest
-from tests.lost_jobs import NUMBER, lose
+from tests.support.clusters.cluster_helpers import Cluster, lead_newest
+from tests.support.clusters.lost_jobs import NUMBER, lose
 
 
 pytestmark = pytest.mark.timeout(300)

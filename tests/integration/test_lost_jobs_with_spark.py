@@ -15,8 +15,8 @@ from airflow_provider_ha.control.client import HaClient, JobClient
 from airflow_provider_ha.control.job.requests import IfLost, SubmitRequest
 from airflow_provider_ha.jobs.model import HaOptions, JobState, OperationState
 from airflow_provider_ha.testing.waiting import wait_until
-from tests import submit_helpers as helpers
 from tests.integration import test_client as words
+from tests.support.clusters import submit_helpers as helpers
 
 
 pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(600)]

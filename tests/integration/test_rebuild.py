@@ -25,7 +25,7 @@ from airflow_provider_ha.jobs.model import JobState, RunResult
 from airflow_provider_ha.recovery import conclude
 from airflow_provider_ha.storage.open import open_store
 from tests.conftest import FAST
-from tests.rebuild_helpers import Driver, drive, job, submit
+from tests.support.clusters.rebuild_helpers import Driver, drive, job, submit
 
 
 @pytest.fixture

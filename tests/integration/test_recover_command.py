@@ -18,7 +18,7 @@ from airflow_provider_ha.coordination.coordinator import SetData
 from airflow_provider_ha.jobs.cluster import read_cluster_leader
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.cluster_helpers import Cluster
+from tests.support.clusters.cluster_helpers import Cluster
 
 
 YES, NO, UNKNOWN = 0, 1, 2

@@ -25,9 +25,9 @@ from airflow_provider_ha.errors import (
     RestoreRefusedError,
 )
 from airflow_provider_ha.jobs.model import Generation
-from tests import submit_helpers as helpers
 from tests.checkpoint_helpers import Job
 from tests.recorded_job import QUERY, recorded_job
+from tests.support.clusters import submit_helpers as helpers
 
 
 pytestmark = pytest.mark.timeout(300)

@@ -17,10 +17,10 @@ from airflow_provider_ha.coordination.coordinator import SetData
 from airflow_provider_ha.errors import RestoreRefusedError
 from airflow_provider_ha.jobs.model import Blob, Run, StartPoint
 from airflow_provider_ha.pointers.ownership import ClaimMode, Owner
-from tests import submit_helpers as helpers
 from tests.checkpoint_helpers import AT, Job
 from tests.integration.conftest import RECORDED_BATCH
 from tests.recorded_job import copy_live
+from tests.support.clusters import submit_helpers as helpers
 
 
 pytestmark = pytest.mark.timeout(300)

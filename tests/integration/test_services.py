@@ -30,7 +30,7 @@ from airflow_provider_ha.errors import (
 from airflow_provider_ha.jobs.model import Blob
 from airflow_provider_ha.storage import keys
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.cluster_helpers import Cluster
+from tests.support.clusters.cluster_helpers import Cluster
 
 
 @pytest.fixture

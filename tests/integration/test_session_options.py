@@ -27,12 +27,18 @@ from airflow_provider_ha.errors import ConfigurationError, NotConnectedError
 from airflow_provider_ha.hooks.connection import config_of, secrets_of
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.conftest import FAST
-from tests.rebuild_helpers import drive, job, submit
-from tests.secured_zookeeper import KEY_PASSWORD, SASL_PASSWORD, SASL_USER, SecuredZooKeeper, secured_zookeeper
-from tests.submit_helpers import context as started_by_hand
-from tests.submit_helpers import kill_all, pid_in, processes_of, stand_in_spark
-from tests.submit_helpers import script as application
-from tests.submit_helpers import submit as run_stand_in
+from tests.support.clusters.rebuild_helpers import drive, job, submit
+from tests.support.clusters.secured_zookeeper import (
+    KEY_PASSWORD,
+    SASL_PASSWORD,
+    SASL_USER,
+    SecuredZooKeeper,
+    secured_zookeeper,
+)
+from tests.support.clusters.submit_helpers import context as started_by_hand
+from tests.support.clusters.submit_helpers import kill_all, pid_in, processes_of, stand_in_spark
+from tests.support.clusters.submit_helpers import script as application
+from tests.support.clusters.submit_helpers import submit as run_stand_in
 
 
 DIGEST_PASSWORD = "digest-secret"

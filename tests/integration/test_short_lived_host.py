@@ -9,7 +9,7 @@ import pytest
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.submission.launch import claim
 from airflow_provider_ha.errors import ConfigurationError
-from tests import submit_helpers as helpers
+from tests.support.clusters import submit_helpers as helpers
 
 
 POD = "AIRFLOW_IS_K8S_EXECUTOR_POD"

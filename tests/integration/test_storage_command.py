@@ -22,8 +22,8 @@ from airflow_provider_ha.storage.blobs import put_blob
 from airflow_provider_ha.storage.open import open_store
 from airflow_provider_ha.storage.store import ObjectStore
 from airflow_provider_ha.testing.waiting import wait_until
-from tests import submit_helpers as helpers
-from tests.coordination_helpers import job_paths
+from tests.support.clusters import submit_helpers as helpers
+from tests.support.clusters.coordination_helpers import job_paths
 
 
 YES, UNKNOWN = 0, 2

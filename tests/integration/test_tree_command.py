@@ -15,7 +15,7 @@ from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Create, Delete
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.records import checksum
-from tests.rebuild_helpers import Driver, drive, job, submit
+from tests.support.clusters.rebuild_helpers import Driver, drive, job, submit
 
 
 YES, NO, UNKNOWN = 0, 1, 2

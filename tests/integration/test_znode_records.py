@@ -19,7 +19,7 @@ from airflow_provider_ha.coordination.records import create_once, read_record
 from airflow_provider_ha.errors import CoordinationError, NodeExistsError, RecordCorruptError, VersionConflictError
 from airflow_provider_ha.records import Record
 from airflow_provider_ha.testing.proxy import FaultProxy
-from tests.coordination_helpers import HeldClock, session_through
+from tests.support.clusters.coordination_helpers import HeldClock, session_through
 
 
 class Note(Record):

@@ -22,8 +22,8 @@ from airflow_provider_ha.testing.waiting import wait_until
 from tests.driver_helpers import APPS, Stream
 from tests.kafka_server import Kafka, broker, connector_jars
 from tests.proofs.suite import Proof
-from tests.submit_helpers import kill_all
 from tests.supervised_job import SupervisedJob, recoverer
+from tests.support.clusters.submit_helpers import kill_all
 from tests.system.harness.compare import sink_files
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow_provider_ha.control.reconcile.reconcile_queue import Agenda
-from tests.coordination_helpers import HeldClock
+from tests.support.clusters.coordination_helpers import HeldClock
 
 
 def test_a_new_job_is_due_at_once_and_then_when_it_was_said() -> None:

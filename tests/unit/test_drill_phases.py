@@ -9,7 +9,7 @@ from airflow_provider_ha.checkpoints.proof.request import Application, ProofRequ
 from airflow_provider_ha.control.drills.drill import Phases
 from airflow_provider_ha.control.drills.stopwatch import Stopwatch
 from airflow_provider_ha.control.verification.prove import Progress, ProofStep, after
-from tests.coordination_helpers import HeldClock
+from tests.support.clusters.coordination_helpers import HeldClock
 
 
 READING = Reading(operator=0, store="default", partitions=2)

@@ -13,7 +13,7 @@ from airflow_provider_ha.control.drills.drill_verdict import Limits, decide
 from airflow_provider_ha.control.drills.stopwatch import Stopwatch
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.drills import DrillVerdict
-from tests.coordination_helpers import HeldClock
+from tests.support.clusters.coordination_helpers import HeldClock
 
 
 PROVEN = Step(Outcome.PROVEN)

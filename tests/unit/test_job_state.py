@@ -7,7 +7,7 @@ import pytest
 from airflow_provider_ha.jobs.model import JobState, LeaderInfo, RunResult, Status
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
-from tests.jobs_helpers import a_leader, a_result, a_run, a_start, a_status, a_submission, an_exit
+from tests.support.clusters.jobs_helpers import a_leader, a_result, a_run, a_start, a_status, a_submission, an_exit
 
 
 NOT_TAKEN = SubmissionView(submission=a_submission(), created_zxid=10)

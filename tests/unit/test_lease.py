@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_ha.config import Timings
 from airflow_provider_ha.coordination.lease import JUMP_SECONDS, Lease, Moment
-from tests.coordination_helpers import HeldClock
+from tests.support.clusters.coordination_helpers import HeldClock
 
 
 TIMINGS = Timings(session_timeout=10, heartbeat_interval=1, heartbeat_timeout=1, connect_timeout=1, margin=0.5)

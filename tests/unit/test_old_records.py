@@ -11,7 +11,7 @@ from airflow_provider_ha.errors import RecordCorruptError
 from airflow_provider_ha.jobs.model import JobGraph, SubmissionStarted, Target
 from airflow_provider_ha.jobs.this_host import LocalProcess
 from airflow_provider_ha.records import Record, checksum
-from tests.record_samples import CORPUS, record_types
+from tests.support.clusters.record_samples import CORPUS, record_types
 
 
 TYPES = record_types()
@@ -21,7 +21,7 @@ RESHAPED = CONVERTED | {"job-graph"}  # the master has become a part of the targ
 
 
 def test_every_kind_of_record_is_in_the_corpus() -> None:
-    """A new kind gets its sample with ``python -m tests.record_samples``."""
+    """A new kind gets its sample with ``python -m tests.support.clusters.record_samples``."""
     assert {path.stem for path in FILES} == set(TYPES)
 
 

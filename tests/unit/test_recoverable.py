@@ -10,7 +10,16 @@ from airflow_provider_ha.jobs.model import GraphPointer, JobState
 from airflow_provider_ha.jobs.recoverable import Action, Sight, judge
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
-from tests.jobs_helpers import BLOB, a_leader, a_result, a_run, a_start, a_status, a_submission, an_exit
+from tests.support.clusters.jobs_helpers import (
+    BLOB,
+    a_leader,
+    a_result,
+    a_run,
+    a_start,
+    a_status,
+    a_submission,
+    an_exit,
+)
 
 
 SUBMITTED = SubmissionView(submission=a_submission(), created_zxid=10)

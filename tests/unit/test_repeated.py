@@ -13,7 +13,7 @@ from airflow_provider_ha.jobs.model import Handle, HaOptions, Submission, Submis
 from airflow_provider_ha.jobs.runs import SubmissionView
 from airflow_provider_ha.operators.submit import ha_options
 from airflow_provider_ha.recovery.repeated import repeated_failure
-from tests.jobs_helpers import MISTAKE
+from tests.support.clusters.jobs_helpers import MISTAKE
 
 
 NOW = datetime(2013, 1, 1, 12, tzinfo=timezone.utc)

@@ -26,7 +26,7 @@ from airflow_provider_ha.jobs.model import (
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.recovery.restart import GiveUp, Keep, Over, Resubmit, attempts_used, decide, delay, outage_of
-from tests.jobs_helpers import MISTAKE
+from tests.support.clusters.jobs_helpers import MISTAKE
 
 
 NOW = datetime(2013, 1, 1, 12, tzinfo=timezone.utc)

@@ -9,7 +9,7 @@ from airflow_provider_ha.cli.requests import phase_of
 from airflow_provider_ha.jobs.model import JobState, Operation, OperationKind, OperationState, Status
 from airflow_provider_ha.jobs.runs import RunView
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
-from tests.jobs_helpers import a_leader, a_run, a_status
+from tests.support.clusters.jobs_helpers import a_leader, a_run, a_status
 from tests.unit.test_job_state import TAKEN
 
 

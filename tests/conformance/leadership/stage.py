@@ -19,7 +19,7 @@ from airflow_provider_ha.coordination.paths import JobPaths, Lock
 from airflow_provider_ha.driver.lead import check_admission
 from airflow_provider_ha.jobs.model import Generation, JobState, LeaderInfo, RunResult
 from airflow_provider_ha.testing.fake import FakeCoordinator, FakeEnsemble
-from tests.cluster_helpers import Cluster
+from tests.support.clusters.cluster_helpers import Cluster
 
 
 JOB = "flights"

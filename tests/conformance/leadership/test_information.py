@@ -19,7 +19,7 @@ from airflow_provider_ha.errors import LeadershipLostError, LeadershipUnavailabl
 from airflow_provider_ha.testing.fake import FakeCoordinator
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.conformance.leadership.stage import TIMINGS, Stage
-from tests.coordination_helpers import ignore, job_paths, lead
+from tests.support.clusters.coordination_helpers import ignore, job_paths, lead
 
 
 def keeper(

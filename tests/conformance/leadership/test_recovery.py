@@ -14,7 +14,7 @@ from airflow_provider_ha.coordination.coordinator import Delete
 from airflow_provider_ha.errors import FencedError, JobStateError
 from airflow_provider_ha.jobs.model import GraphPointer, JobState
 from tests.conformance.leadership.stage import JOB, Interrupted, Stage
-from tests.coordination_helpers import HeldClock
+from tests.support.clusters.coordination_helpers import HeldClock
 
 
 @pytest.mark.flink(

@@ -21,7 +21,7 @@ from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.open import open_store
 from tests.contract.clusters import Cluster
-from tests.jobs_helpers import BLOB, a_result, lead, submit
+from tests.support.clusters.jobs_helpers import BLOB, a_result, lead, submit
 
 
 BACKENDS = ("fake", "zookeeper")

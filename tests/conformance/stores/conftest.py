@@ -13,8 +13,8 @@ from airflow_provider_ha.storage.local import LocalStore
 from tests.checkpoint_helpers import Job, led_job
 from tests.conformance.stores.stage import Stage
 from tests.conftest import FAST
-from tests.coordination_helpers import job_paths
-from tests.pointer_helpers import Pointers, leading
+from tests.support.clusters.coordination_helpers import job_paths
+from tests.support.clusters.pointer_helpers import Pointers, leading
 
 
 @pytest.fixture

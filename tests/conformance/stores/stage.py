@@ -22,9 +22,9 @@ from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.open import open_store
 from airflow_provider_ha.testing.fake import FakeCoordinator, FakeEnsemble
 from tests.checkpoint_helpers import AT, Job
-from tests.coordination_helpers import JOB, job_paths, lead
-from tests.jobs_helpers import a_leader
-from tests.pointer_helpers import Wall
+from tests.support.clusters.coordination_helpers import JOB, job_paths, lead
+from tests.support.clusters.jobs_helpers import a_leader
+from tests.support.clusters.pointer_helpers import Wall
 
 
 flink = pytest.mark.flink

@@ -14,7 +14,7 @@ from airflow_provider_ha.coordination.coordinator import SetData
 from airflow_provider_ha.errors import FencedError, HaError, OutcomeUnknownError
 from tests.checkpoint_helpers import Job
 from tests.conformance.stores.stage import Stage, flink, nodes
-from tests.pointer_helpers import Note, Pointers, Raising
+from tests.support.clusters.pointer_helpers import Note, Pointers, Raising
 
 
 # What ZooKeeper certainly rejected, as our translation knows it.

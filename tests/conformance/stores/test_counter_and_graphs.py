@@ -17,7 +17,7 @@ from airflow_provider_ha.jobs.model import Artifact, GraphPointer, JobGraph
 from airflow_provider_ha.testing.fake import FakeCoordinator
 from tests.checkpoint_helpers import Job
 from tests.conformance.stores.stage import Stage, flink, nodes, pointers
-from tests.jobs_helpers import BLOB
+from tests.support.clusters.jobs_helpers import BLOB
 
 
 def take(job: Job, count: int) -> list[int]:

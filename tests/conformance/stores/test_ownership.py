@@ -19,7 +19,7 @@ from airflow_provider_ha.errors import LeadershipError
 from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint, ClaimMode, Owner
 from tests.checkpoint_helpers import AT, Job
 from tests.conformance.stores.stage import Stage, add_savepoint, flink, pins, pointers, savepoints
-from tests.coordination_helpers import JOB
+from tests.support.clusters.coordination_helpers import JOB
 
 
 MINE = "mine"

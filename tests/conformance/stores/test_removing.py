@@ -10,7 +10,7 @@ from airflow_provider_ha.pointers.removal import WorkedOff
 from airflow_provider_ha.pointers.to_delete import waiting
 from tests.checkpoint_helpers import Job
 from tests.conformance.stores.stage import Stage, flink, nodes, pins, pointers, reading
-from tests.pointer_helpers import Before, Failing, Pointers
+from tests.support.clusters.pointer_helpers import Before, Failing, Pointers
 
 
 def work_off(entries: Pointers, **options: object) -> WorkedOff:

@@ -9,8 +9,8 @@ import pytest
 
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.driver_helpers import PATIENCE
-from tests.submit_helpers import alive
 from tests.supervised_job import SupervisedJob
+from tests.support.clusters.submit_helpers import alive
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]

@@ -13,8 +13,8 @@ from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.jobs.model import JobState, OperationState
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.driver_helpers import PATIENCE
-from tests.submit_helpers import alive
 from tests.supervised_job import SupervisedJob
+from tests.support.clusters.submit_helpers import alive
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.long]

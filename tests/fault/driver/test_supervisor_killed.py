@@ -11,8 +11,8 @@ from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.driver.failure import read_failure
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.driver_helpers import APPS
-from tests.submit_helpers import alive, directory
 from tests.supervised_job import LOSS_SECONDS, SupervisedJob
+from tests.support.clusters.submit_helpers import alive, directory
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.long]

@@ -11,7 +11,7 @@ import pytest
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import JobPaths
-from tests.airflow_helpers import connection_json, use_own_airflow_home
+from tests.support.clusters.airflow_helpers import connection_json, use_own_airflow_home
 
 
 use_own_airflow_home()

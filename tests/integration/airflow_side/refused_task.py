@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
-from tests.airflow_helpers import use_own_airflow_home
+from tests.support.clusters.airflow_helpers import use_own_airflow_home
 
 
 use_own_airflow_home()

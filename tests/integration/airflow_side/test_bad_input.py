@@ -20,9 +20,9 @@ from airflow_provider_ha.operators.savepoint import SparkHaSavepointOperator
 from airflow_provider_ha.operators.select_checkpoint import SparkHaSelectCheckpointOperator
 from airflow_provider_ha.operators.stop import SparkHaStopOperator
 from airflow_provider_ha.operators.submit import SparkHaSubmitOperator
-from tests.airflow_helpers import connection_json, context, storage_path
-from tests.jobs_helpers import a_result, submit
-from tests.submit_helpers import script
+from tests.support.clusters.airflow_helpers import connection_json, context, storage_path
+from tests.support.clusters.jobs_helpers import a_result, submit
+from tests.support.clusters.submit_helpers import script
 
 
 pytestmark = pytest.mark.usefixtures("airflow_connection")

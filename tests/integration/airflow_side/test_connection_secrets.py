@@ -12,9 +12,9 @@ import pytest
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.operators.submit import SparkHaSubmitOperator
-from tests import submit_helpers as helpers
-from tests.airflow_helpers import connection_json, context
 from tests.integration.airflow_side.task_runner import deferral, run_task
+from tests.support.clusters import submit_helpers as helpers
+from tests.support.clusters.airflow_helpers import connection_json, context
 
 
 PASSWORD = "connection-secret"

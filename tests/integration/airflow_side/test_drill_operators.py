@@ -16,10 +16,10 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.operators.restore_drill import SparkHaRestoreDrillOperator
 from airflow_provider_ha.operators.verify_checkpoint import SparkHaVerifyCheckpointOperator
-from tests.airflow_helpers import context
 from tests.checkpoint_helpers import Job, led_job
 from tests.portable_helpers import QUERY, checkpoint
 from tests.recorded_job import copy_live
+from tests.support.clusters.airflow_helpers import context
 
 
 DAG_FILE = Path(__file__).parents[3] / "dags" / "restore_drill.py"

@@ -19,10 +19,10 @@ from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.jobs.watchers import release
 from airflow_provider_ha.operators.follow import SparkHaFollowOperator
 from airflow_provider_ha.operators.submit import SparkHaSubmitOperator
-from tests import submit_helpers as helpers
-from tests.airflow_helpers import context
 from tests.integration.airflow_side.task_runner import deferral, run_task
-from tests.jobs_helpers import a_result, submit
+from tests.support.clusters import submit_helpers as helpers
+from tests.support.clusters.airflow_helpers import context
+from tests.support.clusters.jobs_helpers import a_result, submit
 
 
 pytestmark = pytest.mark.usefixtures("airflow_connection", "opened")

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.hooks.spark_ha import SparkHaHook
-from tests.airflow_helpers import connection_json
+from tests.support.clusters.airflow_helpers import connection_json
 
 
 def test_the_test_button_connects_and_writes(airflow_connection: str) -> None:

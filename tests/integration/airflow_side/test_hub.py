@@ -21,9 +21,9 @@ from airflow_provider_ha.triggers import hub
 from airflow_provider_ha.triggers.checkpoint import SparkHaCheckpointTrigger
 from airflow_provider_ha.triggers.job import SparkHaJobTrigger
 from airflow_provider_ha.triggers.leader import SparkHaLeaderTrigger
-from tests.airflow_helpers import connection_json
-from tests.cluster_helpers import Cluster
-from tests.jobs_helpers import an_exit, lead, submit
+from tests.support.clusters.airflow_helpers import connection_json
+from tests.support.clusters.cluster_helpers import Cluster
+from tests.support.clusters.jobs_helpers import an_exit, lead, submit
 
 
 pytestmark = pytest.mark.usefixtures("airflow_connection")

@@ -13,7 +13,7 @@ from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.watchers import WhenKilled, claim
 from airflow_provider_ha.triggers import kill
 from airflow_provider_ha.triggers.job import SparkHaJobTrigger
-from tests.jobs_helpers import submit
+from tests.support.clusters.jobs_helpers import submit
 
 
 pytestmark = pytest.mark.usefixtures("airflow_connection", "opened")

@@ -26,11 +26,11 @@ from airflow_provider_ha.operators.stop import SparkHaStopOperator
 from airflow_provider_ha.operators.submit import SparkHaSubmitOperator
 from airflow_provider_ha.testing.waiting import wait_until
 from airflow_provider_ha.triggers.kill import end_job
-from tests import submit_helpers as helpers
-from tests.airflow_helpers import context
-from tests.cluster_helpers import Cluster, lead_newest
 from tests.integration.airflow_side.task_runner import deferral, run_task
-from tests.lost_jobs import NUMBER, lose
+from tests.support.clusters import submit_helpers as helpers
+from tests.support.clusters.airflow_helpers import context
+from tests.support.clusters.cluster_helpers import Cluster, lead_newest
+from tests.support.clusters.lost_jobs import NUMBER, lose
 
 
 pytestmark = pytest.mark.usefixtures("airflow_connection", "opened")

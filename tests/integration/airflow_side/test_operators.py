@@ -25,10 +25,10 @@ from airflow_provider_ha.operators.stop import SparkHaStopOperator
 from airflow_provider_ha.operators.submit import SparkHaSubmitOperator
 from airflow_provider_ha.sensors.leader import SparkHaLeaderSensor
 from airflow_provider_ha.testing.waiting import wait_until
-from tests import submit_helpers as helpers
-from tests.airflow_helpers import context
 from tests.integration.airflow_side.task_runner import deferral, run_task
-from tests.jobs_helpers import a_status, lead, submit
+from tests.support.clusters import submit_helpers as helpers
+from tests.support.clusters.airflow_helpers import context
+from tests.support.clusters.jobs_helpers import a_status, lead, submit
 
 
 pytestmark = pytest.mark.usefixtures("airflow_connection", "opened")

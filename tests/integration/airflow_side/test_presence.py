@@ -21,8 +21,8 @@ from airflow_provider_ha.testing.waiting import wait_until
 from airflow_provider_ha.triggers.announcements import Announcements
 from airflow_provider_ha.triggers.cluster import SparkHaClusterTrigger
 from airflow_provider_ha.triggers.job import SparkHaJobTrigger
-from tests.cluster_helpers import Cluster
-from tests.jobs_helpers import submit
+from tests.support.clusters.cluster_helpers import Cluster
+from tests.support.clusters.jobs_helpers import submit
 
 
 pytestmark = pytest.mark.usefixtures("airflow_connection")

@@ -23,8 +23,8 @@ from airflow_provider_ha.jobs.quarantine import Quarantine, quarantine_op
 from airflow_provider_ha.operators.recover_jobs import SparkHaRecoverJobsOperator
 from airflow_provider_ha.testing.waiting import wait_until
 from airflow_provider_ha.triggers.cluster import SparkHaClusterTrigger
-from tests.airflow_helpers import context
-from tests.cluster_helpers import Cluster
+from tests.support.clusters.airflow_helpers import context
+from tests.support.clusters.cluster_helpers import Cluster
 
 
 pytestmark = pytest.mark.usefixtures("airflow_connection")

@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import ClusterPaths
-from tests.airflow_helpers import context, storage_path
+from tests.support.clusters.airflow_helpers import context, storage_path
 
 
 DAGS = Path(__file__).parents[3] / "dags"

@@ -10,7 +10,7 @@ import pytest
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
-from tests.cluster_helpers import AT_ONCE, Cluster
+from tests.support.clusters.cluster_helpers import AT_ONCE, Cluster
 
 
 @pytest.fixture

@@ -24,8 +24,8 @@ from airflow_provider_ha.jobs import quarantine
 from airflow_provider_ha.jobs.model import Generation, JobState
 from airflow_provider_ha.pointers.to_delete import ToDelete
 from airflow_provider_ha.storage import keys
-from tests.cluster_helpers import Cluster
-from tests.coordination_helpers import HeldClock, ignore
+from tests.support.clusters.cluster_helpers import Cluster
+from tests.support.clusters.coordination_helpers import HeldClock, ignore
 
 
 class Timed:

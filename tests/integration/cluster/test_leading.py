@@ -22,7 +22,7 @@ from airflow_provider_ha.jobs import quarantine
 from airflow_provider_ha.jobs.cluster import read_cluster_leader
 from airflow_provider_ha.storage import keys
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.cluster_helpers import AT_ONCE, Cluster
+from tests.support.clusters.cluster_helpers import AT_ONCE, Cluster
 
 
 NEVER_POLLED = Patience(debounce=0.05, start_timeout=600.0, poll=600.0, backstop=600.0)

@@ -24,9 +24,9 @@ from airflow_provider_ha.jobs.graph_store import JobGraphStore
 from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.jobs.model import HaOptions, Status
 from tests.checkpoint_helpers import Job, led_job
-from tests.coordination_helpers import JOB
-from tests.full_disk import SmallDisk, config_on, small_disk
 from tests.portable_helpers import QUERY, checkpoint
+from tests.support.clusters.coordination_helpers import JOB
+from tests.support.clusters.full_disk import SmallDisk, config_on, small_disk
 
 
 @pytest.fixture

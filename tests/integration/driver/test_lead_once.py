@@ -16,7 +16,7 @@ from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.ticket import Ticket
-from tests import rebuild_helpers as helpers
+from tests.support.clusters import rebuild_helpers as helpers
 
 
 @pytest.fixture

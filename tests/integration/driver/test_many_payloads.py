@@ -26,9 +26,9 @@ from airflow_provider_ha.storage.store import ObjectStore
 from airflow_provider_ha.testing.waiting import wait_until
 from tests import versitygw
 from tests.checkpoint_helpers import Job, led_job
-from tests.coordination_helpers import JOB
 from tests.recorded_job import copy_live
 from tests.s3_server import real_server
+from tests.support.clusters.coordination_helpers import JOB
 from tests.written_query import WrittenQuery, payload
 
 

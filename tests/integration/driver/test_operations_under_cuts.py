@@ -29,8 +29,8 @@ from airflow_provider_ha.jobs.model import Operation, OperationKind, OperationSt
 from airflow_provider_ha.testing.proxy import FaultProxy
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.conftest import FAST
-from tests.coordination_helpers import ignore, job_paths, lead
-from tests.jobs_helpers import submit
+from tests.support.clusters.coordination_helpers import ignore, job_paths, lead
+from tests.support.clusters.jobs_helpers import submit
 
 
 CUT_SECONDS = 1.0  # of the 3.2 s that these timings survive

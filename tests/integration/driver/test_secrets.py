@@ -25,10 +25,10 @@ from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.jobs.model import HaOptions, JobState
 from airflow_provider_ha.testing.waiting import wait_until
-from tests import submit_helpers
 from tests.conftest import FAST
 from tests.driver_helpers import APPS, CONF, PATIENCE
 from tests.s3_server import real_server
+from tests.support.clusters import submit_helpers
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]

@@ -13,7 +13,7 @@ from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.jobs.site_conf import keys_of, site_defaults
 from airflow_provider_ha.testing.waiting import wait_until
-from tests import submit_helpers as helpers
+from tests.support.clusters import submit_helpers as helpers
 
 
 MAIN = "org.apache.spark.deploy.SparkSubmit"

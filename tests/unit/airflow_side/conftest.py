@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.airflow_helpers import use_own_airflow_home
+from tests.support.clusters.airflow_helpers import use_own_airflow_home
 
 
 use_own_airflow_home()

@@ -22,8 +22,8 @@ from airflow_provider_ha.operators.restore import SparkHaRestoreOperator
 from airflow_provider_ha.operators.stop import SparkHaStopOperator
 from airflow_provider_ha.operators.submit import SparkHaSubmitOperator, ha_options
 from airflow_provider_ha.pointers.ownership import ClaimMode
-from tests.airflow_helpers import context
-from tests.jobs_helpers import NOON
+from tests.support.clusters.airflow_helpers import context
+from tests.support.clusters.jobs_helpers import NOON
 
 
 def operation(state: OperationState, **result: Any) -> dict[str, Any]:

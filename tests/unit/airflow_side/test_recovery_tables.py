@@ -17,7 +17,7 @@ from airflow_provider_ha.checkpoints.model import (
 from airflow_provider_ha.checkpoints.restore.select import Chosen, Selection
 from airflow_provider_ha.operators.plan_restore import plan_json, plan_text
 from airflow_provider_ha.operators.select_checkpoint import candidates_table, selection_json
-from tests.jobs_helpers import NOON
+from tests.support.clusters.jobs_helpers import NOON
 
 
 SINK = QuerySink(kind=SinkKind.FILE, format="json", path="/out", max_batch=9)

@@ -13,8 +13,8 @@ from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.sensors.baseline import Baseline, baseline_of, first
 from airflow_provider_ha.sensors.checkpoint import SparkHaCheckpointSensor
 from airflow_provider_ha.sensors.job_status import SparkHaJobStatusSensor
-from tests.airflow_helpers import StateStore, context
-from tests.jobs_helpers import a_result, a_run
+from tests.support.clusters.airflow_helpers import StateStore, context
+from tests.support.clusters.jobs_helpers import a_result, a_run
 
 
 def test_a_retry_keeps_the_number_of_the_first_execution() -> None:

@@ -15,7 +15,16 @@ from airflow_provider_ha.triggers.job_status import status_event
 from airflow_provider_ha.triggers.leader import leader_event
 from airflow_provider_ha.triggers.newer import hopeless_event
 from airflow_provider_ha.triggers.operation import operation_event
-from tests.jobs_helpers import NOON, a_leader, a_result, a_run, a_start, a_status, a_submission, an_exit
+from tests.support.clusters.jobs_helpers import (
+    NOON,
+    a_leader,
+    a_result,
+    a_run,
+    a_start,
+    a_status,
+    a_submission,
+    an_exit,
+)
 
 
 def view(number: int = 1, *, result: Any = None, dead: bool = False) -> RunView:

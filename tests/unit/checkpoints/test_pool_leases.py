@@ -8,7 +8,7 @@ from airflow_provider_ha.checkpoints.savepoints.pool.leases import SECONDS, SWEE
 from airflow_provider_ha.checkpoints.savepoints.pool.records import PoolLease
 from airflow_provider_ha.errors import StorageUnavailableError
 from tests.fake.memory_store import MemoryStore
-from tests.pointer_helpers import Wall
+from tests.support.clusters.pointer_helpers import Wall
 
 
 LEASES = "savepoints/_leases/"

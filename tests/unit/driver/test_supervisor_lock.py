@@ -14,7 +14,7 @@ from airflow_provider_ha.jobs.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.model import Blob
 from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.supervisor.directory_lock import lock_directory
-from tests.full_disk import SmallDisk, small_disk
+from tests.support.clusters.full_disk import SmallDisk, small_disk
 
 
 def spec_in(directory: Path) -> DriverSpec:

@@ -1,4 +1,6 @@
-"""Samples of records, with every field set: ``python -m tests.record_samples`` writes those that are not there yet.
+"""Samples of records, with every field set.
+
+``python -m tests.support.clusters.record_samples`` writes those that are not there yet.
 
 What is once in ``tests/data/records`` is never written again: it stands for what lies in the ZooKeeper and the storage
 of clusters that were started with an older release.
@@ -22,7 +24,7 @@ from airflow_provider_ha.records import Record
 
 
 PACKAGE = Path(airflow_provider_ha.__file__).parent
-CORPUS = Path(__file__).parent / "data" / "records" / "v1"
+CORPUS = Path(__file__).parents[2] / "data" / "records" / "v1"
 AT = datetime(2013, 1, 1, 12, 30, tzinfo=timezone.utc)
 _SIMPLE: dict[Any, Any] = {str: "text", int: 12, float: 1.5, bool: True, datetime: AT, Any: "anything"}
 

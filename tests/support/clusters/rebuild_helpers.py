@@ -31,7 +31,7 @@ from airflow_provider_ha.jobs.model import Handle, JobState, LeaderInfo, StartPo
 from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.storage.open import open_store
 from tests.engine_helpers import NothingToSee, handle
-from tests.submit_helpers import script
+from tests.support.clusters.submit_helpers import script
 
 
 AT = datetime(2026, 1, 1, tzinfo=timezone.utc)

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 from airflow_provider_ha.config import HaConfig
 
 
-AIRFLOW_HOME = Path(__file__).parent.parent / "build" / "test-cache" / "airflow-home"
+AIRFLOW_HOME = Path(__file__).parents[3] / "build" / "test-cache" / "airflow-home"
 
 
 def use_own_airflow_home() -> None:

@@ -26,7 +26,7 @@ from airflow_provider_ha.pointers.to_delete import ToDelete
 from airflow_provider_ha.records import Record
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.store import ObjectStore
-from tests.coordination_helpers import ignore, job_paths, lead
+from tests.support.clusters.coordination_helpers import ignore, job_paths, lead
 
 
 class Note(Record):
