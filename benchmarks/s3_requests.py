@@ -20,8 +20,8 @@ from airflow_provider_ha.checkpoints.verify.verify import Depth, verify
 from airflow_provider_ha.storage.s3_reader import S3Reader
 from benchmarks.clones import cloned, lengthened
 from benchmarks.shared import median, quick, show
-from tests.s3_checkpoints import noting_proxy
-from tests.s3_server import S3Access, real_server
+from tests.support.s3.s3_checkpoints import noting_proxy
+from tests.support.s3.s3_server import S3Access, real_server
 
 
 RELEASE = "4.2.0"

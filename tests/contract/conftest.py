@@ -13,7 +13,7 @@ from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.testing.fake import FakeEnsemble
 from tests.conftest import FAST
 from tests.contract.clusters import Cluster, FakeCluster, RealCluster
-from tests.s3_server import S3Access, moto_server, real_server
+from tests.support.s3.s3_server import S3Access, moto_server, real_server
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

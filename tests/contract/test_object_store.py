@@ -21,8 +21,8 @@ from airflow_provider_ha.storage.blobs import fetch_blob, get_blob, put_blob
 from airflow_provider_ha.storage.local import LocalStore
 from airflow_provider_ha.storage.s3 import S3Store
 from airflow_provider_ha.storage.store import ObjectStore
-from tests.s3_faults import Fault, lose_answer, refuse, s3_proxy
-from tests.s3_server import S3Access
+from tests.support.s3.s3_faults import Fault, lose_answer, refuse, s3_proxy
+from tests.support.s3.s3_server import S3Access
 
 
 pytestmark = pytest.mark.timeout(120, func_only=True)  # whoever comes first may have to build the server

@@ -19,8 +19,8 @@ from airflow_provider_ha.storage import durable
 from airflow_provider_ha.storage.limits import MIB, S3Limits
 from airflow_provider_ha.storage.local import LocalStore
 from airflow_provider_ha.storage.store import ObjectStore
-from tests.s3_faults import FOR_EVER, Exchange, Fault, lose_answer, refuse, s3_proxy
-from tests.s3_server import S3Access
+from tests.support.s3.s3_faults import FOR_EVER, Exchange, Fault, lose_answer, refuse, s3_proxy
+from tests.support.s3.s3_server import S3Access
 
 
 pytestmark = pytest.mark.timeout(120, func_only=True)  # whoever comes first may have to build the server

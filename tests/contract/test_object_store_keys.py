@@ -17,7 +17,7 @@ from airflow_provider_ha.storage._s3_objects import checksum_of
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.local import LocalStore
 from airflow_provider_ha.storage.store import Checksum, ObjectStore
-from tests.s3_server import S3Access, any_server, real_server
+from tests.support.s3.s3_server import S3Access, any_server, real_server
 
 
 pytestmark = pytest.mark.timeout(120, func_only=True)  # whoever comes first may have to build the server

@@ -25,10 +25,10 @@ from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.local import LocalStore
 from airflow_provider_ha.storage.store import ObjectStore
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.s3_server import s3_server, s3_store
 from tests.support.clusters.coordination_helpers import job_paths
 from tests.support.clusters.jobs_helpers import NOON, a_run, a_submission
 from tests.support.clusters.pointer_helpers import Failing
+from tests.support.s3.s3_server import s3_server, s3_store
 
 
 BACKENDS = ("fake", "zookeeper")

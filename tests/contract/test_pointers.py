@@ -31,9 +31,9 @@ from airflow_provider_ha.pointers.scan import stable_children
 from airflow_provider_ha.storage.local import LocalStore
 from airflow_provider_ha.storage.store import ObjectStore
 from airflow_provider_ha.testing.fake import FakeEnsemble
-from tests.s3_server import s3_server, s3_store
 from tests.support.clusters.coordination_helpers import job_paths
 from tests.support.clusters.pointer_helpers import Before, Failing, Pointers, Raising, leading
+from tests.support.s3.s3_server import s3_server, s3_store
 
 
 BACKENDS = ("fake", "zookeeper")

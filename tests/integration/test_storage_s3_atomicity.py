@@ -11,8 +11,8 @@ import pytest
 from airflow_provider_ha.errors import ObjectExistsError, StorageUnavailableError
 from airflow_provider_ha.storage.limits import S3Limits
 from airflow_provider_ha.storage.probe import RACERS
-from tests.s3_faults import FOR_EVER, Exchange, Fault, refuse, s3_proxy
-from tests.s3_server import S3Access, any_server, moto_server
+from tests.support.s3.s3_faults import FOR_EVER, Exchange, Fault, refuse, s3_proxy
+from tests.support.s3.s3_server import S3Access, any_server, moto_server
 
 
 pytestmark = pytest.mark.timeout(120, func_only=True)  # whoever comes first may have to build the server

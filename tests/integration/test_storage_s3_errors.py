@@ -16,8 +16,8 @@ from airflow_provider_ha.config import S3Options
 from airflow_provider_ha.errors import ConfigurationError, StorageUnavailableError
 from airflow_provider_ha.storage.limits import S3Limits
 from airflow_provider_ha.storage.s3 import S3Store
-from tests.s3_faults import FOR_EVER, Fault, refuse, s3_proxy
-from tests.s3_server import S3Access, any_server, real_server
+from tests.support.s3.s3_faults import FOR_EVER, Fault, refuse, s3_proxy
+from tests.support.s3.s3_server import S3Access, any_server, real_server
 
 
 pytestmark = pytest.mark.timeout(120, func_only=True)  # whoever comes first may have to build the server

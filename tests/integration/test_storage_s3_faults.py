@@ -13,7 +13,7 @@ import pytest
 from airflow_provider_ha.errors import StorageUnavailableError
 from airflow_provider_ha.storage.limits import MIB, S3Limits
 from airflow_provider_ha.storage.s3 import S3Store
-from tests.s3_faults import (
+from tests.support.s3.s3_faults import (
     FOR_EVER,
     Action,
     Fault,
@@ -26,7 +26,7 @@ from tests.s3_faults import (
     stall_answer,
     trickle_answer,
 )
-from tests.s3_server import S3Access, any_server
+from tests.support.s3.s3_server import S3Access, any_server
 
 
 pytestmark = pytest.mark.timeout(120, func_only=True)  # whoever comes first may have to build the server

@@ -9,8 +9,8 @@ import pytest
 
 from airflow_provider_ha.errors import StorageUnavailableError
 from airflow_provider_ha.storage.limits import S3Limits
-from tests.s3_faults import FOR_EVER, Action, Fault, cut_answer, refuse, s3_proxy
-from tests.s3_server import S3Access, any_server
+from tests.support.s3.s3_faults import FOR_EVER, Action, Fault, cut_answer, refuse, s3_proxy
+from tests.support.s3.s3_server import S3Access, any_server
 
 
 pytestmark = pytest.mark.timeout(120, func_only=True)  # whoever comes first may have to build the server

@@ -14,9 +14,9 @@ from airflow_provider_ha.errors import StorageError, StorageUnavailableError
 from airflow_provider_ha.storage.limits import MIB, S3Limits
 from airflow_provider_ha.storage.s3 import S3Store
 from tests.docs.blocks import blocks_of
-from tests.s3_faults import FOR_EVER, Fault, refuse, s3_proxy
-from tests.s3_server import S3Access
-from tests.versitygw import ROOT_ACCESS_KEY, ROOT_SECRET_KEY, add_user, versitygw
+from tests.support.s3.s3_faults import FOR_EVER, Fault, refuse, s3_proxy
+from tests.support.s3.s3_server import S3Access
+from tests.support.s3.versitygw import ROOT_ACCESS_KEY, ROOT_SECRET_KEY, add_user, versitygw
 
 
 pytestmark = pytest.mark.timeout(120, func_only=True)  # whoever comes first may have to build the server

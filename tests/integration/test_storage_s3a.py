@@ -16,8 +16,8 @@ import pytest
 
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.docs.blocks import blocks_of
-from tests.s3_faults import FOR_EVER, Exchange, Fault, s3_proxy
-from tests.s3_server import S3Access, real_server
+from tests.support.s3.s3_faults import FOR_EVER, Exchange, Fault, s3_proxy
+from tests.support.s3.s3_server import S3Access, real_server
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.s3_server import S3Access, real_server
+from tests.support.s3.s3_server import S3Access, real_server
 
 
 @pytest.fixture(scope="module")

@@ -18,9 +18,9 @@ from airflow_provider_ha.cli.session import Target
 from airflow_provider_ha.errors import CheckpointMissingError
 from tests.corpus import SHORT_SHAPES, checkpoint_copy
 from tests.docs.blocks import blocks_of
-from tests.s3_checkpoints import noting_proxy, put_directory, tree
-from tests.s3_faults import FOR_EVER, Exchange, Fault, refuse, s3_proxy
-from tests.s3_server import S3Access
+from tests.support.s3.s3_checkpoints import noting_proxy, put_directory, tree
+from tests.support.s3.s3_faults import FOR_EVER, Exchange, Fault, refuse, s3_proxy
+from tests.support.s3.s3_server import S3Access
 
 
 pytestmark = pytest.mark.timeout(300)

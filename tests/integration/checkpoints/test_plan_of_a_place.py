@@ -16,9 +16,9 @@ from airflow_provider_ha.cli.session import Target
 from tests.corpus import SHORT_SHAPES, checkpoint_copy
 from tests.docs.blocks import blocks_of
 from tests.portable_helpers import QUERY, checkpoint
-from tests.s3_checkpoints import put_directory
-from tests.s3_faults import FOR_EVER, Exchange, Fault, noted, refuse, s3_proxy
-from tests.s3_server import S3Access
+from tests.support.s3.s3_checkpoints import put_directory
+from tests.support.s3.s3_faults import FOR_EVER, Exchange, Fault, noted, refuse, s3_proxy
+from tests.support.s3.s3_server import S3Access
 
 
 pytestmark = pytest.mark.timeout(300)

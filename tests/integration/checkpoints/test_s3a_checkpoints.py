@@ -17,8 +17,8 @@ from airflow_provider_ha.checkpoints.verify.report import Report
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.integration.test_storage_s3a import APPS, ROWS_PER_BATCH, running, write_conf
-from tests.s3_checkpoints import tree
-from tests.s3_server import S3Access, real_server
+from tests.support.s3.s3_checkpoints import tree
+from tests.support.s3.s3_server import S3Access, real_server
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(2400)]

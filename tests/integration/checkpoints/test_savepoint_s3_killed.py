@@ -23,9 +23,9 @@ from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.errors import ObjectExistsError
 from tests.integration.checkpoints.test_savepoint_s3 import ME, NOW, call, members, open_pool
 from tests.portable_helpers import names_in
-from tests.s3_checkpoints import put_directory, tree
-from tests.s3_faults import Exchange, Fault, s3_proxy
-from tests.s3_server import S3Access
+from tests.support.s3.s3_checkpoints import put_directory, tree
+from tests.support.s3.s3_faults import Exchange, Fault, s3_proxy
+from tests.support.s3.s3_server import S3Access
 from tests.unit.checkpoints.test_verification_sparse import write_log
 
 

@@ -15,8 +15,8 @@ from airflow_provider_ha.checkpoints.savepoints.pool.take import PooledSource, t
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from tests import tws_job
 from tests.integration.checkpoints.test_savepoint_s3 import ME, open_pool
-from tests.s3_checkpoints import put_directory, tree
-from tests.s3_server import S3Access
+from tests.support.s3.s3_checkpoints import put_directory, tree
+from tests.support.s3.s3_server import S3Access
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]

@@ -1,7 +1,7 @@
 """Real S3 servers for tests: their own processes, on the loopback, gone with the test.
 
-moto is there wherever the tests are, and believes every signature. versitygw checks them; see ``tests/versitygw.py``.
-Another server is used instead of it when the environment names one.
+moto is there wherever the tests are, and believes every signature. versitygw checks them; see
+``tests/support/s3/versitygw.py``. Another server is used instead of it when the environment names one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from airflow_provider_ha.coordination.ports import free_port
 from airflow_provider_ha.storage.limits import S3Limits
 from airflow_provider_ha.storage.s3 import S3Store
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.versitygw import ROOT_ACCESS_KEY, ROOT_SECRET_KEY, versitygw
+from tests.support.s3.versitygw import ROOT_ACCESS_KEY, ROOT_SECRET_KEY, versitygw
 
 
 _SERVE = "import sys; from moto.server import main; main(['-H', '127.0.0.1', '-p', sys.argv[1]])"

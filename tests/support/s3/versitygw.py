@@ -24,7 +24,7 @@ from airflow_provider_ha.testing.waiting import wait_until
 
 
 VERSION = "v1.8.0"
-CACHE = Path(__file__).parents[1] / "build" / "test-cache" / "versitygw"
+CACHE = Path(__file__).parents[3] / "build" / "test-cache" / "versitygw"
 BINARY = CACHE / f"versitygw-{VERSION}"
 FAILURE = CACHE / "failed"
 BUILD_TIMEOUT = 900  # seconds; 140 on two idle cores

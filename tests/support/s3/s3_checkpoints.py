@@ -11,8 +11,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from airflow_provider_ha.checkpoints.trees.object_tree import ObjectTree
 from airflow_provider_ha.storage.limits import S3Limits
 from airflow_provider_ha.storage.s3_reader import S3Reader
-from tests.s3_faults import FOR_EVER, Exchange, Fault, s3_proxy
-from tests.s3_server import S3Access
+from tests.support.s3.s3_faults import FOR_EVER, Exchange, Fault, s3_proxy
+from tests.support.s3.s3_server import S3Access
 
 
 def put_directory(s3: S3Access, bucket: str, prefix: str, directory: Path) -> None:
