@@ -13,8 +13,8 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests import corpus
 from tests.state_files import write
+from tests.support.spark import corpus
 
 
 # What the corpus sets, so that its few batches hold compactions and snapshots.

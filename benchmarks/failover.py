@@ -25,7 +25,7 @@ from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.testing.waiting import wait_until
 from benchmarks.failover_sides import PATIENCE, REPOSITORY, ByHand, Managed, Side, ThroughAirflow
 from benchmarks.shared import median, show
-from tests.supervised_job import recoverer
+from tests.support.spark.supervised_job import recoverer
 from tests.system.small_airflow import SmallAirflow, alive
 
 

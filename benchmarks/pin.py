@@ -19,7 +19,7 @@ from rich.table import Table
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.working.pins import pin
 from benchmarks.shared import quick
-from tests import corpus
+from tests.support.spark import corpus
 
 
 ROUNDS = 50

@@ -21,7 +21,7 @@ from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from benchmarks.shared import median, quick, show
 from tests.checkpoint_helpers import Job, led_job
-from tests.recorded_job import QUERY, recorded_job
+from tests.support.spark.recorded_job import QUERY, recorded_job
 
 
 BATCH = 9

@@ -18,9 +18,9 @@ from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.open import open_store
 from airflow_provider_ha.storage.store import ObjectStore
-from tests.recorded_job import QUERY
 from tests.support.clusters.coordination_helpers import JOB, job_paths, lead
 from tests.support.clusters.jobs_helpers import a_leader
+from tests.support.spark.recorded_job import QUERY
 
 
 AT = datetime(2026, 1, 1, tzinfo=timezone.utc)

@@ -19,7 +19,7 @@ FAST = Timings(session_timeout=3.0, heartbeat_interval=0.3, heartbeat_timeout=0.
 
 
 # A Spark that lives for seconds spends most of its CPU time in the second compiler: without it a start costs half.
-# Managed drivers do not inherit this: theirs is in ``tests.driver_helpers.CONF``.
+# Managed drivers do not inherit this: theirs is in ``tests.support.spark.driver_helpers.CONF``.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 

@@ -2,8 +2,8 @@
 
 Those releases are made for Java 8. On Java 17, 2.4.8 ends in ``Unsupported class file major version 61`` at the first
 batch, and no package registry was found to have a Java 8. So this writes what ``groupBy("key").count()`` over the
-files of ``tests.corpus`` leaves behind, one file in each batch, after the sources of Spark at the tags v2.1.3, v2.2.3,
-v2.3.4 and v2.4.8 (``org.apache.spark.sql.execution.streaming``):
+files of ``tests.support.spark.corpus`` leaves behind, one file in each batch, after the sources of Spark at the tags
+v2.1.3, v2.2.3, v2.3.4 and v2.4.8 (``org.apache.spark.sql.execution.streaming``):
 
 - ``OffsetSeqLog``, ``OffsetSeq.scala`` (``relevantSQLConfs``: nothing in 2.1, then more in each release);
 - ``BatchCommitLog`` (2.2, 2.3: ``{}``), ``CommitLog`` (2.4: the watermark); 2.1 has none;
@@ -26,9 +26,9 @@ import zlib
 from collections import Counter
 from pathlib import Path
 
-from tests.corpus import rows_of, write_input
 from tests.releases.damages import DAMAGES, ReleaseDamage
 from tests.state_files import END, lz4_stream, pairs
+from tests.support.spark.corpus import rows_of, write_input
 
 
 RELEASES = ("2.1.3", "2.2.3", "2.3.4", "2.4.8")

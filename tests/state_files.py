@@ -1,7 +1,8 @@
 """State files made by program, after the descriptions of their formats: of any size, and with any lie in them.
 
-What Spark and RocksDB really wrote is in ``tests.corpus``; these are for sizes and claims that no run of theirs has.
-``python -m tests.state_files DIRECTORY NAME KIND`` looks into one and says what was found and how much memory it took.
+What Spark and RocksDB really wrote is in ``tests.support.spark.corpus``; these are for sizes and claims that no run of
+theirs has. ``python -m tests.state_files DIRECTORY NAME KIND`` looks into one and says what was found and how much
+memory it took.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """RocksDB tables made by program, after the description of their format: of any size, and with any lie in them.
 
-Tables that RocksDB itself wrote are in ``tests.rocksdb_tables`` and ``tests.corpus``.
+Tables that RocksDB itself wrote are in ``tests.support.spark.rocksdb_tables`` and ``tests.support.spark.corpus``.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from airflow_provider_ha.checkpoints.model import BatchEntry, Checkpoint, SinkKi
 from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
 from airflow_provider_ha.driver.writer_notes import SinkSpec
-from tests.recorded_job import QUERY
+from tests.support.spark.recorded_job import QUERY
 
 
 KEPT = 100  # batches that Spark keeps

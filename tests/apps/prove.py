@@ -1,4 +1,4 @@
-"""Scripts as users write them, over the input of a shape of ``tests.corpus``; what leaves a trace must not happen.
+"""Scripts as users write them, over the input of a shape of the corpus; what leaves a trace must not happen.
 
 ``prove.py INPUT CHECKPOINT TRACE KIND``: counts by key; *KIND* says where it writes and what else the script does.
 """

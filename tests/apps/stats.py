@@ -1,4 +1,4 @@
-"""A plain PySpark script that goes on with the query of ``tests.recorded_job``: rows per hour and key, into JSON files.
+"""A plain PySpark script that goes on with the query of the recorded job: rows per hour and key, into JSON files.
 
 Arguments: input directory, output directory.
 """

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests import recorded_job
 from tests.docs.blocks import blocks_of
 from tests.portable_helpers import checkpoint
+from tests.support.spark import recorded_job
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "savepoints-without-airflow.md"

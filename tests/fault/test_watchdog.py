@@ -15,8 +15,8 @@ from airflow_provider_ha.jobs.driver_spec import SPEC_VARIABLE, DriverSpec
 from airflow_provider_ha.jobs.model import Blob
 from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.driver_helpers import BOOTSTRAP
 from tests.support.clusters.submit_helpers import alive
+from tests.support.spark.driver_helpers import BOOTSTRAP
 
 
 def test_a_driver_that_still_waits_for_zookeeper_ends_with_its_jvm(tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.submission.prepare import upload
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from tests.checkpoint_helpers import Job, led_job
-from tests.recorded_job import QUERY, recorded_job
 from tests.support.clusters import submit_helpers as helpers
+from tests.support.spark.recorded_job import QUERY, recorded_job
 
 
 RECORDED_BATCH = 9  # of checkpoint 1

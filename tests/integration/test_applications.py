@@ -15,7 +15,7 @@ from airflow_provider_ha.control.client import HaClient, JobClient
 from airflow_provider_ha.control.job.requests import SubmitRequest
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.apps import parts
-from tests.driver_helpers import CONF, PATIENCE
+from tests.support.spark.driver_helpers import CONF, PATIENCE
 from tests.system.harness.compare import Comparison, compare_hourly, compare_long_delays
 from tests.system.harness.feeder import Feeder
 from tests.system.harness.flights import data_file, flights_csv, read_year

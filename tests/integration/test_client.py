@@ -15,8 +15,8 @@ from airflow_provider_ha.control.client import HaClient, JobClient
 from airflow_provider_ha.control.job.requests import RestoreRequest, SubmitRequest
 from airflow_provider_ha.jobs.model import HaOptions, JobState, OperationState, StartKind
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.driver_helpers import CONF
 from tests.support.clusters import submit_helpers as helpers
+from tests.support.spark.driver_helpers import CONF
 
 
 SCRIPT = """

@@ -23,8 +23,8 @@ from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.jobs.drills import DrillStore, DrillVerdict
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.checkpoint_helpers import Job, led_job
-from tests.recorded_job import QUERY, copy_live, recorded_job
 from tests.support.clusters import submit_helpers as helpers
+from tests.support.spark.recorded_job import QUERY, copy_live, recorded_job
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
@@ -92,7 +92,7 @@ def test_a_drill_that_is_killed_leaves_no_process_and_the_next_one_collects_its_
     spec = tmp_path / "config.json"
     spec.write_text(job.config.to_private_json())
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.drill_process", str(spec)], cwd=ROOT, start_new_session=True
+        [sys.executable, "-m", "tests.support.spark.drill_process", str(spec)], cwd=ROOT, start_new_session=True
     )
     children: list[psutil.Process] = []
 

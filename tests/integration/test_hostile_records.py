@@ -39,9 +39,9 @@ from airflow_provider_ha.pointers.to_delete import ToDelete
 from airflow_provider_ha.storage.blobs import put_blob
 from tests.checkpoint_helpers import AT, Job, led_job
 from tests.conformance.stores.test_ownership import elsewhere
-from tests.recorded_job import QUERY
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.clusters.jobs_helpers import NOON, a_run, a_submission
+from tests.support.spark.recorded_job import QUERY
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from tests.checkpoint_helpers import Job
-from tests.recorded_job import recorded_job
+from tests.support.spark.recorded_job import recorded_job
 
 
 def test_every_command_takes_the_beginning_of_an_id_or_a_label(source: Job, spark_ha: Any) -> None:

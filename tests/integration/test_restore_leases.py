@@ -26,8 +26,8 @@ from airflow_provider_ha.errors import (
 )
 from airflow_provider_ha.jobs.model import Generation
 from tests.checkpoint_helpers import Job
-from tests.recorded_job import QUERY, recorded_job
 from tests.support.clusters import submit_helpers as helpers
+from tests.support.spark.recorded_job import QUERY, recorded_job
 
 
 pytestmark = pytest.mark.timeout(300)

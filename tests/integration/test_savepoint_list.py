@@ -8,7 +8,7 @@ import pytest
 
 from airflow_provider_ha.cli import savepoint
 from tests.checkpoint_helpers import Job
-from tests.recorded_job import recorded_job
+from tests.support.spark.recorded_job import recorded_job
 
 
 def test_a_list_warns_of_the_oldest_savepoint_when_very_many_records_are_kept(

@@ -15,7 +15,7 @@ from airflow_provider_ha.control.job.requests import SubmitRequest
 from airflow_provider_ha.jobs.model import HaOptions
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.apps import parts
-from tests.driver_helpers import CONF, PATIENCE
+from tests.support.spark.driver_helpers import CONF, PATIENCE
 
 
 APPLICATION = Path(__file__).parents[1] / "apps" / "shipped"

@@ -29,8 +29,8 @@ from airflow_provider_ha.jobs.snapshot import read_snapshot
 from tests.checkpoint_helpers import Job, led_job
 from tests.conformance.stores.stage import add_savepoint
 from tests.integration.driver.test_publishing import publisher_of
-from tests.recorded_job import copy_live
 from tests.support.clusters.jobs_helpers import a_run, a_submission
+from tests.support.spark.recorded_job import copy_live
 
 
 # Names that look like ours and are not: `int` takes some of them, `str.isdigit` others.

@@ -19,11 +19,11 @@ from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.jobs.model import HaOptions, JobState
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.driver_helpers import APPS, Stream
-from tests.kafka_server import Kafka, broker, connector_jars
 from tests.proofs.suite import Proof
-from tests.supervised_job import SupervisedJob, recoverer
 from tests.support.clusters.submit_helpers import kill_all
+from tests.support.spark.driver_helpers import APPS, Stream
+from tests.support.spark.kafka_server import Kafka, broker, connector_jars
+from tests.support.spark.supervised_job import SupervisedJob, recoverer
 from tests.system.harness.compare import sink_files
 
 

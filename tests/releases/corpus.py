@@ -16,9 +16,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests.corpus import NEXT_FILE, rows_of, write_input
 from tests.releases.installed import ROOT, Spark, run_program
 from tests.releases.shapes import BY_NAME, SHAPES, Shape, truth
+from tests.support.spark.corpus import NEXT_FILE, rows_of, write_input
 
 
 QUERIES = Path(__file__).with_name("queries.py")

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.corpus import NEXT_FILE, rows_of
 from tests.releases.installed import SPARKS, Spark
+from tests.support.spark.corpus import NEXT_FILE, rows_of
 
 
 LONG, SHORT = 5, 2

@@ -9,9 +9,9 @@ import pytest
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.client import HaClient
-from tests.driver_helpers import Stream
-from tests.supervised_job import SupervisedJob
 from tests.support.clusters import submit_helpers
+from tests.support.spark.driver_helpers import Stream
+from tests.support.spark.supervised_job import SupervisedJob
 
 
 @pytest.fixture

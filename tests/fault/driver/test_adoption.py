@@ -18,8 +18,8 @@ from airflow_provider_ha.control.job.requests import RestoreRequest, SubmitReque
 from airflow_provider_ha.jobs.model import HaOptions, JobState
 from airflow_provider_ha.pointers.ownership import ClaimMode
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.driver_helpers import APPS, CONF, PATIENCE, Stream
-from tests.supervised_job import FAST_POLL, SupervisedJob
+from tests.support.spark.driver_helpers import APPS, CONF, PATIENCE, Stream
+from tests.support.spark.supervised_job import FAST_POLL, SupervisedJob
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1800)]

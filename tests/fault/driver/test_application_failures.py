@@ -14,9 +14,9 @@ from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs.failures import Failure, FailureKind
 from airflow_provider_ha.jobs.model import HaOptions, JobState
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.driver_helpers import APPS, PATIENCE, Stream
-from tests.kafka_server import broker, connector_jars
-from tests.supervised_job import SupervisedJob
+from tests.support.spark.driver_helpers import APPS, PATIENCE, Stream
+from tests.support.spark.kafka_server import broker, connector_jars
+from tests.support.spark.supervised_job import SupervisedJob
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]

@@ -10,9 +10,9 @@ import pytest
 from airflow_provider_ha.jobs.model import JobState, OperationState
 from airflow_provider_ha.jobs.runs import RunView
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.driver_helpers import APPS, PATIENCE
-from tests.supervised_job import SupervisedJob
 from tests.support.clusters.submit_helpers import alive
+from tests.support.spark.driver_helpers import APPS, PATIENCE
+from tests.support.spark.supervised_job import SupervisedJob
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.long]

@@ -12,9 +12,9 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.driver import stop_job
 from airflow_provider_ha.jobs.model import JobState, Operation, OperationState
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.driver_helpers import APPS, PATIENCE
-from tests.supervised_job import SupervisedJob
 from tests.support.clusters.full_disk import SmallDisk, config_on, small_disk
+from tests.support.spark.driver_helpers import APPS, PATIENCE
+from tests.support.spark.supervised_job import SupervisedJob
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.long]

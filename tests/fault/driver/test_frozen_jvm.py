@@ -12,8 +12,8 @@ from airflow_provider_ha._process.tree import DeathWatch
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.election import acquire
-from tests.supervised_job import SupervisedJob
 from tests.support.clusters import submit_helpers
+from tests.support.spark.supervised_job import SupervisedJob
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.long]

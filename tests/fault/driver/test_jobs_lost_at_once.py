@@ -12,8 +12,8 @@ from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
 from airflow_provider_ha.control.reconcile.reconciler import Outcome
 from airflow_provider_ha.jobs.model import JobState
-from tests.driver_helpers import Stream
-from tests.supervised_job import SupervisedJob
+from tests.support.spark.driver_helpers import Stream
+from tests.support.spark.supervised_job import SupervisedJob
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.long]

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from airflow_provider_ha.jobs.model import JobState
-from tests.driver_helpers import APPS
-from tests.kafka_server import Kafka, broker, connector_jars
-from tests.supervised_job import SupervisedJob
+from tests.support.spark.driver_helpers import APPS
+from tests.support.spark.kafka_server import Kafka, broker, connector_jars
+from tests.support.spark.supervised_job import SupervisedJob
 from tests.system.harness.compare import sink_files
 
 

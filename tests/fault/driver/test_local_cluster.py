@@ -8,9 +8,9 @@ import psutil
 import pytest
 
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.driver_helpers import PATIENCE
-from tests.supervised_job import SupervisedJob
 from tests.support.clusters.submit_helpers import alive
+from tests.support.spark.driver_helpers import PATIENCE
+from tests.support.spark.supervised_job import SupervisedJob
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]

@@ -13,9 +13,9 @@ from airflow_provider_ha.control.job.requests import RestoreRequest
 from airflow_provider_ha.jobs.model import HaOptions, JobState, OperationState, SubmissionExit
 from airflow_provider_ha.supervisor.in_place import BY
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.driver_helpers import PATIENCE
-from tests.supervised_job import SupervisedJob
 from tests.support.clusters.submit_helpers import alive
+from tests.support.spark.driver_helpers import PATIENCE
+from tests.support.spark.supervised_job import SupervisedJob
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]

@@ -10,9 +10,9 @@ import pytest
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.driver.failure import read_failure
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.driver_helpers import APPS
-from tests.supervised_job import LOSS_SECONDS, SupervisedJob
 from tests.support.clusters.submit_helpers import alive, directory
+from tests.support.spark.driver_helpers import APPS
+from tests.support.spark.supervised_job import LOSS_SECONDS, SupervisedJob
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.long]

@@ -12,8 +12,8 @@ from airflow_provider_ha.checkpoints.model import CheckpointKind
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.control.job.requests import RestoreRequest
 from airflow_provider_ha.jobs.model import JobState, OperationState
-from tests.driver_helpers import APPS
-from tests.supervised_job import SupervisedJob
+from tests.support.spark.driver_helpers import APPS
+from tests.support.spark.supervised_job import SupervisedJob
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.long]

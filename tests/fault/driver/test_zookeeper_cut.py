@@ -15,10 +15,10 @@ from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.testing.proxy import FaultProxy
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.driver_helpers import PATIENCE, Stream
-from tests.supervised_job import SupervisedJob
 from tests.support.clusters import submit_helpers
 from tests.support.clusters.submit_helpers import alive
+from tests.support.spark.driver_helpers import PATIENCE, Stream
+from tests.support.spark.supervised_job import SupervisedJob
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.long]

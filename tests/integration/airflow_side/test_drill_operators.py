@@ -18,8 +18,8 @@ from airflow_provider_ha.operators.restore_drill import SparkHaRestoreDrillOpera
 from airflow_provider_ha.operators.verify_checkpoint import SparkHaVerifyCheckpointOperator
 from tests.checkpoint_helpers import Job, led_job
 from tests.portable_helpers import QUERY, checkpoint
-from tests.recorded_job import copy_live
 from tests.support.clusters.airflow_helpers import context
+from tests.support.spark.recorded_job import copy_live
 
 
 DAG_FILE = Path(__file__).parents[3] / "dags" / "restore_drill.py"

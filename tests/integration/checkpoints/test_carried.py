@@ -17,7 +17,7 @@ from airflow_provider_ha.checkpoints.working.batch_log import record
 from airflow_provider_ha.checkpoints.working.pins import pin
 from airflow_provider_ha.checkpoints.working.unpublished_batches import carry, read_carried
 from airflow_provider_ha.driver.recorder import BatchRecorder
-from tests.recorded_job import QUERY, copy_live
+from tests.support.spark.recorded_job import QUERY, copy_live
 
 
 LAST = 13

@@ -26,9 +26,9 @@ from airflow_provider_ha.errors import (
     StorageUnavailableError,
 )
 from tests.checkpoint_helpers import Job, led_job
-from tests.recorded_job import copy_live
 from tests.support.clusters.coordination_helpers import lead
 from tests.support.clusters.pointer_helpers import Failing
+from tests.support.spark.recorded_job import copy_live
 
 
 @pytest.fixture

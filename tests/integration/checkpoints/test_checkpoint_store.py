@@ -18,7 +18,7 @@ from airflow_provider_ha.errors import (
     RecordCorruptError,
 )
 from tests.checkpoint_helpers import Job, led_job
-from tests.recorded_job import QUERY
+from tests.support.spark.recorded_job import QUERY
 
 
 @pytest.fixture

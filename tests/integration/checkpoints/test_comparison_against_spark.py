@@ -8,8 +8,8 @@ import pytest
 
 from airflow_provider_ha.checkpoints.comparison.compare import compare_query
 from airflow_provider_ha.checkpoints.comparison.side import read_side
-from tests import corpus
-from tests.spark_judge import judge
+from tests.support.spark import corpus
+from tests.support.spark.spark_judge import judge
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.recorded_job import QUERY, copy_live
+from tests.support.spark.recorded_job import QUERY, copy_live
 
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]

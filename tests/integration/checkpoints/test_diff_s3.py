@@ -16,11 +16,11 @@ from airflow_provider_ha.checkpoints.savepoints.pool.take import PooledSource, t
 from airflow_provider_ha.cli.app import app
 from airflow_provider_ha.cli.session import Target
 from airflow_provider_ha.errors import CheckpointMissingError
-from tests.corpus import SHORT_SHAPES, checkpoint_copy
 from tests.docs.blocks import blocks_of
 from tests.support.s3.s3_checkpoints import noting_proxy, put_directory, tree
 from tests.support.s3.s3_faults import FOR_EVER, Exchange, Fault, refuse, s3_proxy
 from tests.support.s3.s3_server import S3Access
+from tests.support.spark.corpus import SHORT_SHAPES, checkpoint_copy
 
 
 pytestmark = pytest.mark.timeout(300)

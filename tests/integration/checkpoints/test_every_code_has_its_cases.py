@@ -12,10 +12,10 @@ import pytest
 
 from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.verify import verify
-from tests.corpus import checkpoint_copy
 from tests.damage import DAMAGES
 from tests.integration.checkpoints.test_verify_sink import CASES
-from tests.sink_corpus import sink_copy
+from tests.support.spark.corpus import checkpoint_copy
+from tests.support.spark.sink_corpus import sink_copy
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]

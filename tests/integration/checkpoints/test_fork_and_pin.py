@@ -24,7 +24,7 @@ from airflow_provider_ha.checkpoints.working.drain import MAXIMUM_WATERMARK, wri
 from airflow_provider_ha.checkpoints.working.fork import fork
 from airflow_provider_ha.checkpoints.working.pins import pin, sink_directory
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError, ObjectExistsError
-from tests.recorded_job import QUERY, copy_live, copy_output
+from tests.support.spark.recorded_job import QUERY, copy_live, copy_output
 
 
 LAST = 13

@@ -10,7 +10,7 @@ from airflow_provider_ha.checkpoints.model import QueryPlan, QuerySink, RestoreP
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_restore
 from airflow_provider_ha.checkpoints.working.pins import pin
 from airflow_provider_ha.pointers.ownership import Owner
-from tests.recorded_job import QUERY, recorded_job
+from tests.support.spark.recorded_job import QUERY, recorded_job
 
 
 FRESH = "0c0ffee0-0000-4000-8000-000000000001"

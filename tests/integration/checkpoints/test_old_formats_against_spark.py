@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.verify.verify import verify
-from tests.corpus import NEXT_FILE, write_input
 from tests.old_formats import BATCHES, RELEASES, damages_of, write_checkpoint
 from tests.releases.damages import NothingToDamageError
 from tests.releases.installed import BY_VERSION, run_program
 from tests.releases.shapes import Shape, truth
+from tests.support.spark.corpus import NEXT_FILE, write_input
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(3600)]

@@ -15,7 +15,7 @@ from airflow_provider_ha.checkpoints.working.pins import pin
 from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint, Owner
 from tests import killed_restores
 from tests.portable_helpers import steps_survived
-from tests.recorded_job import QUERY, copy_live
+from tests.support.spark.recorded_job import QUERY, copy_live
 
 
 BATCH = 9

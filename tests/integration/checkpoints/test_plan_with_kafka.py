@@ -24,7 +24,7 @@ from airflow_provider_ha.checkpoints.working.batch_log import readable
 from airflow_provider_ha.checkpoints.working.pins import pin
 from airflow_provider_ha.errors import RestoreUnknownError
 from tests.checkpoint_helpers import Job
-from tests.kafka_server import PASSWORD, Kafka, broker, connector_jars
+from tests.support.spark.kafka_server import PASSWORD, Kafka, broker, connector_jars
 
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3000)]

@@ -19,7 +19,7 @@ from airflow_provider_ha.checkpoints.savepoints.standalone import Source, take
 from airflow_provider_ha.checkpoints.working.fork import fork
 from airflow_provider_ha.checkpoints.working.pins import sink_directory
 from airflow_provider_ha.testing.waiting import wait_until
-from tests import running_queries, tws_job
+from tests.support.spark import running_queries, tws_job
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]

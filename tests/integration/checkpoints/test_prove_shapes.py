@@ -18,9 +18,9 @@ from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.control.verification.prove import Progress, prove
 from airflow_provider_ha.testing.waiting import wait_until
-from tests import running_queries, tws_job
-from tests.corpus import BATCHES, SHAPES, SHORT_SHAPES, checkpoint_copy
 from tests.integration.checkpoints.test_prove import application, fingerprint
+from tests.support.spark import running_queries, tws_job
+from tests.support.spark.corpus import BATCHES, SHAPES, SHORT_SHAPES, checkpoint_copy
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]

@@ -18,7 +18,7 @@ from airflow_provider_ha.checkpoints.working.fork import fork
 from airflow_provider_ha.checkpoints.working.pins import pin, sink_directory
 from airflow_provider_ha.checkpoints.working.unfinished_drain import drain_directory
 from airflow_provider_ha.jobs.model import DrainedQuery
-from tests.recorded_job import (
+from tests.support.spark.recorded_job import (
     FILES,
     MORE,
     QUERY,

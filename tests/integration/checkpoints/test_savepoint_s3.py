@@ -28,11 +28,11 @@ from airflow_provider_ha.errors import (
     ObjectExistsError,
     StorageUnavailableError,
 )
-from tests.corpus import checkpoint_copy
 from tests.docs.blocks import blocks_of
 from tests.support.s3.s3_checkpoints import noting_proxy, put_directory, tree
 from tests.support.s3.s3_faults import FOR_EVER, Exchange, Fault, refuse, s3_proxy
 from tests.support.s3.s3_server import S3Access
+from tests.support.spark.corpus import checkpoint_copy
 from tests.unit.checkpoints.test_verification_sparse import write_log
 
 

@@ -13,10 +13,10 @@ from airflow_provider_ha.checkpoints.savepoints.pool.pool import Place
 from airflow_provider_ha.checkpoints.savepoints.pool.restore import fetch, restore
 from airflow_provider_ha.checkpoints.savepoints.pool.take import PooledSource, take
 from airflow_provider_ha.checkpoints.verify.verify import verify
-from tests import tws_job
 from tests.integration.checkpoints.test_savepoint_s3 import ME, open_pool
 from tests.support.s3.s3_checkpoints import put_directory, tree
 from tests.support.s3.s3_server import S3Access
+from tests.support.spark import tws_job
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]

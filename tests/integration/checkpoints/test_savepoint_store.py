@@ -23,7 +23,7 @@ from airflow_provider_ha.errors import (
     LeadershipError,
 )
 from tests.checkpoint_helpers import Job, led_job
-from tests.recorded_job import QUERY, copy_live, copy_output
+from tests.support.spark.recorded_job import QUERY, copy_live, copy_output
 
 
 pytestmark = pytest.mark.timeout(300)

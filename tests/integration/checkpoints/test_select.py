@@ -15,7 +15,7 @@ from airflow_provider_ha.coordination.coordinator import Coordinator, SetData
 from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError, StorageUnavailableError
 from airflow_provider_ha.storage.local import LocalStore
 from tests.checkpoint_helpers import AT, Job, led_job
-from tests.recorded_job import QUERY, recorded_job
+from tests.support.spark.recorded_job import QUERY, recorded_job
 
 
 pytestmark = pytest.mark.timeout(300)

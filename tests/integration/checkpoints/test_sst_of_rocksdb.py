@@ -15,8 +15,8 @@ from airflow_provider_ha.checkpoints.format.single_pass import SinglePass
 from airflow_provider_ha.checkpoints.format.sst import check_table
 from airflow_provider_ha.checkpoints.trees.files import LocalFile
 from airflow_provider_ha.errors import CheckpointCorruptError
-from tests import rocksdb_tables
-from tests.corpus import corpus
+from tests.support.spark import rocksdb_tables
+from tests.support.spark.corpus import corpus
 
 
 # Whoever comes first makes the corpus, which takes half a minute of two idle cores.

@@ -21,7 +21,7 @@ from airflow_provider_ha.checkpoints.working.fork import fork
 from airflow_provider_ha.checkpoints.working.pins import pin
 from airflow_provider_ha.checkpoints.working.unfinished_drain import drain_directory
 from airflow_provider_ha.jobs.model import DrainedQuery
-from tests.recorded_job import QUERY, copy_live, copy_output
+from tests.support.spark.recorded_job import QUERY, copy_live, copy_output
 
 
 pytestmark = pytest.mark.timeout(300)

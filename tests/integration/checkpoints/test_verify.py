@@ -12,7 +12,6 @@ import pytest
 
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.errors import ConfigurationError
-from tests.corpus import checkpoint_copy
 from tests.damage import (
     DAMAGES,
     Damage,
@@ -25,6 +24,7 @@ from tests.damage import (
     replace,
     wrong_spark_crc,
 )
+from tests.support.spark.corpus import checkpoint_copy
 
 
 # Whoever comes first makes the corpus, which takes half a minute of two idle cores.

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.verify.verify import verify
-from tests.corpus import checkpoint_copy
 from tests.damage import DAMAGES, Damage
-from tests.spark_judge import judge
+from tests.support.spark.corpus import checkpoint_copy
+from tests.support.spark.spark_judge import judge
 
 
 # One of each kind; all of them are the long test.

@@ -19,7 +19,7 @@ import pytest
 from airflow_provider_ha.checkpoints.format.layout import batches
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.kafka_server import Kafka, broker, connector_jars
+from tests.support.spark.kafka_server import Kafka, broker, connector_jars
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]

@@ -25,7 +25,7 @@ def main(place: Path) -> None:
     """Aggregate into a file sink, one batch for each file, and keep two batches only."""
     from pyspark.sql import functions
 
-    from tests.corpus import session, write_input
+    from tests.support.spark.corpus import session, write_input
 
     for number in range(FILES):
         write_input(place / "input", number)

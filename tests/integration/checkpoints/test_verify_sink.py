@@ -14,7 +14,7 @@ import pytest
 from airflow_provider_ha.checkpoints.format.layout import batches, progress
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from tests.damage import Damage
-from tests.sink_corpus import LOG, judge, sink_copy
+from tests.support.spark.sink_corpus import LOG, judge, sink_copy
 
 
 # Whoever comes first makes the corpus, which takes a minute of two idle cores.

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.verify.verify import verify
-from tests.async_judge import judge
-from tests.corpus import ROWS_PER_FILE, checkpoint_copy
 from tests.damage import remove
+from tests.support.spark.async_judge import judge
+from tests.support.spark.corpus import ROWS_PER_FILE, checkpoint_copy
 
 
 # Whoever comes first makes the corpus, which takes half a minute of two idle cores.

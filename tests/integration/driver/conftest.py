@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
-from tests.driver_helpers import ManagedJob, Stream
+from tests.support.spark.driver_helpers import ManagedJob, Stream
 
 
 @pytest.fixture

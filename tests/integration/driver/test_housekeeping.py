@@ -28,8 +28,8 @@ from airflow_provider_ha.jobs.model import JobState, OperationKind, OperationSta
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.storage.keys import JobKeys
 from tests.checkpoint_helpers import Job, led_job
-from tests.recorded_job import QUERY, copy_live
 from tests.support.clusters.jobs_helpers import NOON, a_run, a_submission
+from tests.support.spark.recorded_job import QUERY, copy_live
 
 
 @pytest.fixture

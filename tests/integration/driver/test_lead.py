@@ -11,7 +11,7 @@ from airflow_provider_ha.driver.lead import lead
 from airflow_provider_ha.jobs.driver_spec import DriverSpec, read_session
 from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.driver_helpers import APPS, ManagedJob
+from tests.support.spark.driver_helpers import APPS, ManagedJob
 
 
 def test_the_session_that_leads_is_left_for_the_supervisor_not_the_one_that_waited(job: ManagedJob) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.testing.waiting import wait_until
-from tests import driver_helpers
-from tests.driver_helpers import APPS, CONF, PATIENCE, ManagedJob, Stream
+from tests.support.spark import driver_helpers
+from tests.support.spark.driver_helpers import APPS, CONF, PATIENCE, ManagedJob, Stream
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]

@@ -13,9 +13,9 @@ from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.driver.exit_codes import ExitCode
 from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs.model import JobState
-from tests.driver_helpers import APPS, PATIENCE, ManagedJob, Stream
-from tests.supervised_job import SupervisedJob
 from tests.support.clusters import submit_helpers
+from tests.support.spark.driver_helpers import APPS, PATIENCE, ManagedJob, Stream
+from tests.support.spark.supervised_job import SupervisedJob
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]

@@ -12,9 +12,9 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.jobs.model import JobState, OperationKind, OperationState
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.driver_helpers import APPS, PATIENCE, ManagedJob, Stream, finished
-from tests.supervised_job import SupervisedJob
 from tests.support.clusters import submit_helpers
+from tests.support.spark.driver_helpers import APPS, PATIENCE, ManagedJob, Stream, finished
+from tests.support.spark.supervised_job import SupervisedJob
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]

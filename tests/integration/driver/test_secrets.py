@@ -26,9 +26,9 @@ from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.jobs.model import HaOptions, JobState
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.conftest import FAST
-from tests.driver_helpers import APPS, CONF, PATIENCE
 from tests.support.clusters import submit_helpers
 from tests.support.s3.s3_server import real_server
+from tests.support.spark.driver_helpers import APPS, CONF, PATIENCE
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]

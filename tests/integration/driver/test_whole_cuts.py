@@ -28,8 +28,8 @@ from airflow_provider_ha.errors import CheckpointError, OperationFailedError
 from airflow_provider_ha.jobs.model import HaOptions, Operation, OperationKind
 from airflow_provider_ha.names import short_name
 from tests.checkpoint_helpers import Job, led_job
-from tests.recorded_job import QUERY, copy_live, copy_output
 from tests.support.clusters.coordination_helpers import JOB
+from tests.support.spark.recorded_job import QUERY, copy_live, copy_output
 
 
 LATE, LAST = "late", 13

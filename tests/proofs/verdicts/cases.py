@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.corpus import NEXT_FILE
 from tests.proofs.verdicts.damages import ENDLESS, EVERY, Damage, controls
 from tests.proofs.verdicts.log_damages import log_topics
 from tests.proofs.verdicts.stale_damages import stale_damages
@@ -18,6 +17,7 @@ from tests.proofs.verdicts.steps import apply, moved
 from tests.releases.corpus import inputs, place_of
 from tests.releases.installed import BY_VERSION, SPARKS, Spark
 from tests.releases.shapes import BY_NAME, Shape
+from tests.support.spark.corpus import NEXT_FILE
 
 
 @dataclass(frozen=True)

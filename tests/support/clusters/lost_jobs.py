@@ -9,8 +9,8 @@ from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.stores import checkpoint_store
 from airflow_provider_ha.coordination.coordinator import Create
 from airflow_provider_ha.jobs.model import Generation
-from tests.recorded_job import QUERY, copy_live, recorded_job
 from tests.support.clusters.cluster_helpers import Cluster
+from tests.support.spark.recorded_job import QUERY, copy_live, recorded_job
 
 
 NUMBER = 1

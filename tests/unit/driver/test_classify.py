@@ -1,4 +1,4 @@
-"""Whose error it is, told from texts of real errors (``tests/record_failures.py``) and of those made here."""
+"""Whose error it is, told from texts of real errors (``record_failures.py``) and of those made here."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from airflow_provider_ha.driver.classify import Verdict, classify
 from airflow_provider_ha.driver.error_text import LONGEST, links
 from airflow_provider_ha.jobs.failures import FailureKind
-from tests.record_failures import CORPUS
+from tests.support.spark.record_failures import CORPUS
 
 
 RECORDED = sorted(CORPUS.glob("*.txt"))

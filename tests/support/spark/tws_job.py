@@ -1,7 +1,7 @@
 """A real ``transformWithState`` query: the one shape of a checkpoint that names its own files by absolute path.
 
-``python tests/tws_job.py make PLACE`` runs it over three files; ``… continue SPEC`` starts it once from each checkpoint
-of a JSON file over one file more, and prints what it counted, or what Spark said, one JSON line each.
+``python tests/support/spark/tws_job.py make PLACE`` runs it over three files; ``… continue SPEC`` starts it once from
+each checkpoint of a JSON file over one file more, and prints what it counted, or what Spark said, one JSON line each.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _write(directory: Path, number: int) -> None:
 
 
 def _start(verb: str, argument: Path, *, log: Path) -> str:
-    root = Path(__file__).resolve().parents[1]
+    root = Path(__file__).resolve().parents[3]
     # The processor runs in workers: without a word they are the python3 of the path, which may have no pyspark.
     environment = os.environ | {
         "SPARK_LOCAL_IP": "127.0.0.1",

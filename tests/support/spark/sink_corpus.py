@@ -1,8 +1,9 @@
 """Real checkpoints together with the output of their file sink, made once by a real Spark.
 
-Kept in ``build/test-cache/sink-corpus``, as ``tests/corpus.py`` keeps its own. Each shape is ``<shape>/input``,
-``<shape>/checkpoint``, ``<shape>/out`` after ``FILES`` of its input files. ``python tests/sink_corpus.py DIRECTORY``
-makes it; with ``judge CASES.json`` it starts Spark on damaged copies and prints one JSON line for each.
+Kept in ``build/test-cache/sink-corpus``, as ``tests/support/spark/corpus.py`` keeps its own. Each shape is
+``<shape>/input``, ``<shape>/checkpoint``, ``<shape>/out`` after ``FILES`` of its input files. ``python
+tests/support/spark/sink_corpus.py DIRECTORY`` makes it; with ``judge CASES.json`` it starts Spark on damaged copies and
+prints one JSON line for each.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[3]
 FILES, ALL_FILES = 5, 9
 # The log is compacted at 3 and 7: a judge that goes on over all files meets the second.
 INTERVAL = 4
@@ -37,7 +38,7 @@ SHAPES: dict[str, tuple[str, str]] = {
 def sink_corpus() -> Path:
     """Return the directory of the corpus, made when it is not there yet."""
     cache = (ROOT / "build" / "test-cache").resolve() / "sink-corpus"
-    program = Path(__file__).read_bytes() + (ROOT / "tests" / "corpus.py").read_bytes()
+    program = Path(__file__).read_bytes() + (Path(__file__).with_name("corpus.py")).read_bytes()
     made = cache / hashlib.sha256(program + importlib.metadata.version("pyspark").encode()).hexdigest()[:16]
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / "lock").open("w") as lock:
@@ -77,7 +78,7 @@ def judge(cases: list[tuple[str, Path]], scratch: Path) -> list[str]:
 
 def truth(shape: str) -> list[str]:
     """Return the rows of the output over all input files, sorted, computed without Spark."""
-    from tests.corpus import rows_of
+    from tests.support.spark.corpus import rows_of
 
     rows = [row for number in range(ALL_FILES) for row in rows_of(number)]
     if shape == "stateless":
@@ -107,7 +108,7 @@ def _run(spark: Any, shape: str, source: Path, place: Path) -> None:
     """Run *shape* over the input in *source* to a batch boundary, into checkpoint and out of *place*."""
     from pyspark.sql import functions
 
-    from tests.corpus import _PREFIX, DEFAULTS
+    from tests.support.spark.corpus import _PREFIX, DEFAULTS
 
     provider, version = SHAPES[shape]
     conf = {**DEFAULTS, f"{_PREFIX}.providerClass": provider, f"{_PREFIX}.checkpointFormatVersion": version}
@@ -140,7 +141,7 @@ def _rows(place: Path) -> list[str]:
 
 def main(made: Path) -> None:
     """Make every shape below *made*."""
-    from tests.corpus import session, write_input
+    from tests.support.spark.corpus import session, write_input
 
     spark = session({"spark.sql.streaming.fileSink.log.compactInterval": str(INTERVAL)})
     for shape in SHAPES:
@@ -155,7 +156,7 @@ def main(made: Path) -> None:
 
 def main_judge(request: Path) -> None:
     """Go on with every case; a query that fails is an answer."""
-    from tests.corpus import session
+    from tests.support.spark.corpus import session
 
     spark = session({"spark.sql.streaming.fileSink.log.compactInterval": str(INTERVAL)})
     for case in json.loads(request.read_text()):

@@ -1,7 +1,8 @@
 """Two real queries that run and purge while savepoints are taken of them: ``up`` writes files, ``down`` counts them.
 
-``python tests/running_queries.py run PLACE`` runs both until it is killed; ``… finish SPEC`` starts ``down`` from each
-checkpoint of a JSON file, to the end of what ``up`` has written, and prints what it counted, one JSON line each.
+``python tests/support/spark/running_queries.py run PLACE`` runs both until it is killed; ``… finish SPEC`` starts
+``down`` from each checkpoint of a JSON file, to the end of what ``up`` has written, and prints what it counted, one
+JSON line each.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def truth(out: Path) -> dict[str, int]:
 
 
 def _environment() -> dict[str, str]:
-    return os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": str(Path(__file__).resolve().parents[1])}
+    return os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": str(Path(__file__).resolve().parents[3])}
 
 
 def _session() -> Any:

@@ -1,8 +1,9 @@
 """A real job with a file source, event-time windows in RocksDB and a file sink, and what a replay makes of it.
 
-Invariant: nothing of the cached job is changed; a test copies it, output included. ``python tests/recorded_job.py make
-DIRECTORY`` makes it; ``… continue SPEC`` starts the query once for each entry of a JSON file, as the driver would.
-Both logs compact every fourth entry, so that twenty batches cross several compactions.
+Invariant: nothing of the cached job is changed; a test copies it, output included. ``python
+tests/support/spark/recorded_job.py make DIRECTORY`` makes it; ``… continue SPEC`` starts the query once for each entry
+of a JSON file, as the driver would. Both logs compact every fourth entry, so that twenty batches cross several
+compactions.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ START = datetime(2013, 1, 1, tzinfo=timezone.utc)
 def recorded_job() -> Path:
     """Return the cached job: ``live/stats``, ``out`` and ``input``; made when it is not there yet."""
     # Resolved: the source's log names the input by its path, and the cache may be a link to that of another clone.
-    cache = (Path(__file__).resolve().parents[1] / "build" / "test-cache" / "recorded-job").resolve()
+    cache = (Path(__file__).resolve().parents[3] / "build" / "test-cache" / "recorded-job").resolve()
     program = "".join(inspect.getsource(part) for part in (rows_of, write_inputs, _session, _writer, _make))
     stamp = hashlib.sha256((program + importlib.metadata.version("pyspark")).encode()).hexdigest()[:16]
     made = cache / stamp
@@ -72,7 +73,7 @@ def continue_query(spec: list[dict[str, Any]], place: Path) -> None:
 
 def run_program(*arguments: object, log: Path) -> None:
     """Run this file in a process of its own; its output is in the error when it fails."""
-    root = Path(__file__).resolve().parents[1]
+    root = Path(__file__).resolve().parents[3]
     environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": str(root)}
     environment.pop("SPARK_HOME", None)  # of a test that has put something else in Spark's place
     with log.open("wb") as stream:

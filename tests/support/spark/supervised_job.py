@@ -24,8 +24,8 @@ from airflow_provider_ha.control.job.requests import SubmitRequest
 from airflow_provider_ha.errors import NotConnectedError
 from airflow_provider_ha.jobs.model import HaOptions, JobState, Operation, RunResult
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.driver_helpers import APPS, BOOTSTRAP, CONF, PATIENCE, Stream
 from tests.engine_helpers import pid_of
+from tests.support.spark.driver_helpers import APPS, BOOTSTRAP, CONF, PATIENCE, Stream
 
 
 LOSS_SECONDS = 30.0  # a session timeout is 3 s; the rest is for a busy machine

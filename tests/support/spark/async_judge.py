@@ -1,7 +1,7 @@
 """What Spark does with sparse logs: the query without state of the corpus, with and without asynchronous progress.
 
-``python tests/async_judge.py CASES.json`` reads ``[{"checkpoint": ..., "asynchronous": ...}]`` and prints one JSON line
-per case: ``{"error": text or null, "rows": how many rows were read}``.
+``python tests/support/spark/async_judge.py CASES.json`` reads ``[{"checkpoint": ..., "asynchronous": ...}]`` and prints
+one JSON line per case: ``{"error": text or null, "rows": how many rows were read}``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def judge(cases: list[tuple[Path, bool]], scratch: Path) -> list[dict[str, Any]]:
@@ -36,7 +36,7 @@ def judge(cases: list[tuple[Path, bool]], scratch: Path) -> list[dict[str, Any]]
 
 def main(request: Path) -> None:
     """Run every case; a query that fails is an answer."""
-    from tests.corpus import configure, corpus, frame, session
+    from tests.support.spark.corpus import configure, corpus, frame, session
 
     spark = session()
     configure(spark, "stateless")

@@ -1,7 +1,7 @@
 """Real checkpoints, made once by a real Spark and kept in ``build/test-cache/corpus``.
 
 Invariant: nothing in the cache is ever changed. A test copies a shape, and damages the copy.
-One JVM makes all shapes; ``python tests/corpus.py DIRECTORY`` is that program.
+One JVM makes all shapes; ``python tests/support/spark/corpus.py DIRECTORY`` is that program.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def corpus(cache: Path | None = None) -> Path:
     :param cache: Where corpora are kept; the build folder of the repository when not given.
     """
     # Without links: source logs hold absolute paths, and clones may share one cache.
-    cache = cache or (Path(__file__).resolve().parents[1] / "build" / "test-cache").resolve() / "corpus"
+    cache = cache or (Path(__file__).resolve().parents[3] / "build" / "test-cache").resolve() / "corpus"
     program = Path(__file__).read_bytes()
     stamp = hashlib.sha256(program + importlib.metadata.version("pyspark").encode()).hexdigest()[:16]
     made = cache / stamp

@@ -1,4 +1,6 @@
-"""Records how Spark and Python tell of errors: ``python -m tests.record_failures [CASE ...]`` makes them happen.
+"""Records how Spark and Python tell of errors.
+
+``python -m tests.support.spark.record_failures [CASE ...]`` makes them happen.
 
 The texts are in ``tests/data/failures``, one file a case, without the names of this machine. A case that is called
 ``application-*``, ``outage-*`` or ``unknown-*`` is of that kind.
@@ -20,7 +22,7 @@ from typing import Any
 from airflow_provider_ha.driver.evidence import text_of
 
 
-CORPUS = Path(__file__).parent / "data" / "failures"
+CORPUS = Path(__file__).parents[2] / "data" / "failures"
 _SITE_PACKAGES = re.compile(r"[^\s\"']*/site-packages/")
 _IDS = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 Case = Callable[[Any, Path], BaseException]
@@ -184,7 +186,7 @@ def main(wanted: list[str]) -> None:
 def without_this_machine(text: str, root: str) -> str:
     """Return *text* with paths, ports and ids that are always the same, and only the ends of a long stack."""
     text = _SITE_PACKAGES.sub("/venv/lib/python3.11/site-packages/", text.replace(root, "/data"))
-    text = text.replace(str(Path(__file__).parent), "/jobs/rows").replace(socket.gethostname(), "host-1")
+    text = text.replace(str(Path(__file__).parents[2]), "/jobs/rows").replace(socket.gethostname(), "host-1")
     text = re.sub(r"[^\s\"']*/lib/python3\.\d+/", "/usr/lib/python3.11/", text.replace("/venv/lib/", "@venv@"))
     text = _IDS.sub("00000000-0000-0000-0000-000000000000", text.replace("@venv@", "/venv/lib/"))
     return re.sub(r"(?m)((?:^\tat .*\n){3})(?:^\tat .*\n)+", r"\1", text)

@@ -1,7 +1,7 @@
 """What Spark itself says to checkpoints: started from each of them, in one JVM.
 
-``python tests/spark_judge.py CASES.json`` reads ``[{"shape": ..., "checkpoint": ...}]`` and prints one JSON line per
-case: ``{"error": text or null, "counts": {...}}`` after one more run over the input of the shape.
+``python tests/support/spark/spark_judge.py CASES.json`` reads ``[{"shape": ..., "checkpoint": ...}]`` and prints one
+JSON line per case: ``{"error": text or null, "counts": {...}}`` after one more run over the input of the shape.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def judge(cases: list[tuple[str, Path]], scratch: Path) -> list[str]:
@@ -23,7 +23,7 @@ def judge(cases: list[tuple[str, Path]], scratch: Path) -> list[str]:
 
     :param scratch: A directory of the test's own.
     """
-    from tests.corpus import truth  # this file is also a program, which has another path
+    from tests.support.spark.corpus import truth  # this file is also a program, which has another path
 
     request = scratch / "cases.json"
     request.write_text(json.dumps([{"shape": shape, "checkpoint": str(path)} for shape, path in cases]))
@@ -49,7 +49,7 @@ def _outcome(answer: dict[str, Any], truth: dict[str, int]) -> str:
 
 def main(request: Path) -> None:
     """Run every case; a query that fails is an answer."""
-    from tests.corpus import configure, corpus, run, session  # starts Spark
+    from tests.support.spark.corpus import configure, corpus, run, session  # starts Spark
 
     spark = session()
     place = corpus()

@@ -25,7 +25,7 @@ from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters.secured_zookeeper import make_certificates
 
 
-CACHE = Path(__file__).parents[1] / "build" / "test-cache" / "kafka"
+CACHE = Path(__file__).parents[3] / "build" / "test-cache" / "kafka"
 IVY_CACHE = CACHE.parent / "ivy" / "cache"
 BROKER = "4.3.1"
 CONNECTOR = "4.2.0"

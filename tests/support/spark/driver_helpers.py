@@ -47,8 +47,8 @@ from airflow_provider_ha.storage.open import open_store
 from airflow_provider_ha.testing.waiting import wait_until
 
 
-APPS = Path(__file__).parent / "apps" / "driver"
-BOOTSTRAP = Path(__file__).parents[1] / "airflow_provider_ha" / "driver" / "bootstrap.py"
+APPS = Path(__file__).parents[2] / "apps" / "driver"
+BOOTSTRAP = Path(__file__).parents[3] / "airflow_provider_ha" / "driver" / "bootstrap.py"
 PATIENCE = 300.0  # seconds; a Spark that starts beside other tests on two cores can take a minute for its first batch
 EPOCH = datetime(2024, 1, 1, tzinfo=timezone.utc)
 CONF = {

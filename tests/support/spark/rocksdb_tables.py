@@ -1,6 +1,7 @@
 """Tables that RocksDB itself writes, in every format that its library knows: one JVM makes all of them.
 
-The library is the one that comes with pyspark. ``python tests/rocksdb_tables.py DIRECTORY`` is that program.
+The library is the one that comes with pyspark. ``python tests/support/spark/rocksdb_tables.py DIRECTORY`` is that
+program.
 """
 
 from __future__ import annotations
