@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.state_files import write
+from tests.support.checkpoints.state_files import write
 from tests.support.spark import corpus
 
 

@@ -36,7 +36,7 @@ from benchmarks.verification import (
     with_deltas,
     with_tables,
 )
-from tests.state_files import MB
+from tests.support.checkpoints.state_files import MB
 
 
 LAST = VERSIONS - 1

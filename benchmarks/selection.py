@@ -20,7 +20,7 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from benchmarks.shared import median, quick, show
-from tests.checkpoint_helpers import Job, led_job
+from tests.support.checkpoints.checkpoint_helpers import Job, led_job
 from tests.support.spark.recorded_job import QUERY, recorded_job
 
 

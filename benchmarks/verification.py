@@ -24,9 +24,9 @@ from airflow_provider_ha.checkpoints.verify.process_pool import cores
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from benchmarks.clones import cloned, hadoop_sums
 from benchmarks.shared import median, quick, show
-from tests.state_files import END, LZ4_END, MB, lz4_block, pairs, write, zip_stream
+from tests.support.checkpoints.state_files import END, LZ4_END, MB, lz4_block, pairs, write, zip_stream
+from tests.support.checkpoints.table_files import block_of, table
 from tests.support.spark import corpus
-from tests.table_files import block_of, table
 
 
 RELEASE = "4.2.0"

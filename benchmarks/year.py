@@ -19,7 +19,7 @@ from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.driver import past_attempts
 from benchmarks.shared import quick, show
-from tests.simulated_year import COLUMNS, Simulation, Year, rows
+from tests.support.checkpoints.simulated_year import COLUMNS, Simulation, Year, rows
 
 
 def scale_limits() -> None:

@@ -25,9 +25,9 @@ from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.model import Operation, OperationKind, OperationState
 from airflow_provider_ha.testing.fake import FakeEnsemble
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.checkpoint_helpers import Job
 from tests.conformance.stores.stage import job_of, savepoints
-from tests.portable_helpers import QUERY, checkpoint
+from tests.support.checkpoints.checkpoint_helpers import Job
+from tests.support.checkpoints.portable_helpers import QUERY, checkpoint
 from tests.support.clusters.jobs_helpers import submit
 from tests.support.clusters.pointer_helpers import leading
 

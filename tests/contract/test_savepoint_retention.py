@@ -17,8 +17,8 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Op, SetData
 from airflow_provider_ha.coordination.leases import ReaderLease, hold
 from airflow_provider_ha.testing.fake import FakeEnsemble
-from tests.checkpoint_helpers import Job
 from tests.conformance.stores.stage import add_savepoint, job_of, savepoints
+from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.clusters.pointer_helpers import Wall, leading
 
 

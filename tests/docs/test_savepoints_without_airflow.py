@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.blocks import blocks_of
-from tests.portable_helpers import checkpoint
+from tests.support.checkpoints.portable_helpers import checkpoint
 from tests.support.spark import recorded_job
 
 

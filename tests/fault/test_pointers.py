@@ -15,7 +15,7 @@ from airflow_provider_ha.errors import LeadershipError, NotConnectedError, Outco
 from airflow_provider_ha.storage.local import LocalStore
 from airflow_provider_ha.testing.proxy import FaultProxy
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.checkpoint_helpers import Job, led_job
+from tests.support.checkpoints.checkpoint_helpers import Job, led_job
 from tests.support.clusters.coordination_helpers import ignore, job_paths, lead, session_through
 from tests.support.clusters.pointer_helpers import Pointers
 

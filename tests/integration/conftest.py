@@ -16,7 +16,7 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.submission.prepare import upload
 from airflow_provider_ha.coordination.coordinator import Coordinator
-from tests.checkpoint_helpers import Job, led_job
+from tests.support.checkpoints.checkpoint_helpers import Job, led_job
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.spark.recorded_job import QUERY, recorded_job
 

@@ -18,8 +18,8 @@ from airflow_provider_ha.coordination._kazoo_acl import KazooAcls
 from airflow_provider_ha.coordination.acls import NodeAcl, check, repair
 from airflow_provider_ha.coordination.coordinator import Create
 from airflow_provider_ha.errors import ConfigurationError, CoordinationError
-from tests.checkpoint_helpers import Job, led_job
 from tests.docs.blocks import blocks_of
+from tests.support.checkpoints.checkpoint_helpers import Job, led_job
 from tests.support.clusters.coordination_helpers import job_paths
 
 

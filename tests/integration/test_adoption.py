@@ -31,7 +31,7 @@ from airflow_provider_ha.errors import (
 )
 from airflow_provider_ha.jobs.model import StartKind
 from airflow_provider_ha.pointers.ownership import ClaimMode, Owner
-from tests.checkpoint_helpers import Job
+from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.spark.recorded_job import FILES, MORE, QUERY, assert_exact, continue_query, copy_live, copy_output
 

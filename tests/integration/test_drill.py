@@ -26,8 +26,8 @@ from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissing
 from airflow_provider_ha.jobs import drills
 from airflow_provider_ha.jobs.drills import Drill, DrillStore, DrillVerdict
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.checkpoint_helpers import Job, led_job
-from tests.portable_helpers import QUERY, checkpoint
+from tests.support.checkpoints.checkpoint_helpers import Job, led_job
+from tests.support.checkpoints.portable_helpers import QUERY, checkpoint
 from tests.support.clusters import submit_helpers as helpers
 
 

@@ -22,7 +22,7 @@ from airflow_provider_ha.control.verification.cut_proof import PROOFS, ProofOpti
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.jobs.drills import DrillStore, DrillVerdict
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.checkpoint_helpers import Job, led_job
+from tests.support.checkpoints.checkpoint_helpers import Job, led_job
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.spark.recorded_job import QUERY, copy_live, recorded_job
 

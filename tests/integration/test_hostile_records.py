@@ -37,8 +37,8 @@ from airflow_provider_ha.pointers.census import take_census
 from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint
 from airflow_provider_ha.pointers.to_delete import ToDelete
 from airflow_provider_ha.storage.blobs import put_blob
-from tests.checkpoint_helpers import AT, Job, led_job
 from tests.conformance.stores.test_ownership import elsewhere
+from tests.support.checkpoints.checkpoint_helpers import AT, Job, led_job
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.clusters.jobs_helpers import NOON, a_run, a_submission
 from tests.support.spark.recorded_job import QUERY

@@ -21,8 +21,8 @@ from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs.model import JobState, Run, RunResult
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.operators._base import acting
-from tests.checkpoint_helpers import Job, led_job
 from tests.conformance.stores.stage import add_savepoint
+from tests.support.checkpoints.checkpoint_helpers import Job, led_job
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.clusters.jobs_helpers import NOON, a_run, a_submission
 

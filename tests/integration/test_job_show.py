@@ -10,7 +10,7 @@ from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.driver.resting import RestingQuery
-from tests.portable_helpers import checkpoint
+from tests.support.checkpoints.portable_helpers import checkpoint
 from tests.support.clusters.rebuild_helpers import drive, job, submit
 
 

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from tests.checkpoint_helpers import Job
+from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.spark.recorded_job import recorded_job
 
 

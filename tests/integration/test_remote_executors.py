@@ -15,7 +15,7 @@ from airflow_provider_ha.control.submission.prepare import upload
 from airflow_provider_ha.control.submit import submit_job
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.model import HaOptions, JobGraph, Target
-from tests.checkpoint_helpers import Job
+from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.clusters import submit_helpers as helpers
 
 

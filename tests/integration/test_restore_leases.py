@@ -25,7 +25,7 @@ from airflow_provider_ha.errors import (
     RestoreRefusedError,
 )
 from airflow_provider_ha.jobs.model import Generation
-from tests.checkpoint_helpers import Job
+from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.spark.recorded_job import QUERY, recorded_job
 

@@ -17,8 +17,8 @@ from airflow_provider_ha.coordination.coordinator import SetData
 from airflow_provider_ha.errors import RestoreRefusedError
 from airflow_provider_ha.jobs.model import Blob, Run, StartPoint
 from airflow_provider_ha.pointers.ownership import ClaimMode, Owner
-from tests.checkpoint_helpers import AT, Job
 from tests.integration.conftest import RECORDED_BATCH
+from tests.support.checkpoints.checkpoint_helpers import AT, Job
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.spark.recorded_job import copy_live
 

@@ -21,8 +21,17 @@ from airflow_provider_ha.coordination.leases import active
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
 from airflow_provider_ha.jobs.model import Artifact, Blob, JobGraph
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.checkpoint_helpers import Job, led_job
-from tests.portable_helpers import QUERY, archive, checkpoint, member, members_of, names_in, savepoint, write_batch
+from tests.support.checkpoints.checkpoint_helpers import Job, led_job
+from tests.support.checkpoints.portable_helpers import (
+    QUERY,
+    archive,
+    checkpoint,
+    member,
+    members_of,
+    names_in,
+    savepoint,
+    write_batch,
+)
 from tests.support.clusters.coordination_helpers import JOB
 from tests.support.spark import recorded_job
 

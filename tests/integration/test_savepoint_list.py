@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.cli import savepoint
-from tests.checkpoint_helpers import Job
+from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.spark.recorded_job import recorded_job
 
 

@@ -26,9 +26,9 @@ from airflow_provider_ha.jobs.model import OperationKind
 from airflow_provider_ha.jobs.quarantine import list_quarantined
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.jobs.snapshot import read_snapshot
-from tests.checkpoint_helpers import Job, led_job
 from tests.conformance.stores.stage import add_savepoint
 from tests.integration.driver.test_publishing import publisher_of
+from tests.support.checkpoints.checkpoint_helpers import Job, led_job
 from tests.support.clusters.jobs_helpers import a_run, a_submission
 from tests.support.spark.recorded_job import copy_live
 

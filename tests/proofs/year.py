@@ -11,7 +11,7 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from tests.proofs.suite import Proof
-from tests.simulated_year import COLUMNS, Month, Progress, Simulation, Year, rows
+from tests.support.checkpoints.simulated_year import COLUMNS, Month, Progress, Simulation, Year, rows
 
 
 FULL = Year(batches=3_000_000, losses=3_000, savepoints=400, per_checkpoint=30)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.format.layout import numbers, progress
-from tests.damage import (
+from tests.support.checkpoints.damage import (
     append,
     as_directory,
     both,

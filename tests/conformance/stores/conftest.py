@@ -10,9 +10,9 @@ import pytest
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.storage.local import LocalStore
-from tests.checkpoint_helpers import Job, led_job
 from tests.conformance.stores.stage import Stage
 from tests.conftest import FAST
+from tests.support.checkpoints.checkpoint_helpers import Job, led_job
 from tests.support.clusters.coordination_helpers import job_paths
 from tests.support.clusters.pointer_helpers import Pointers, leading
 

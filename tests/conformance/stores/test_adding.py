@@ -12,8 +12,8 @@ from kazoo import exceptions as kazoo_errors  # noqa: TID253  # the real errors,
 from airflow_provider_ha.coordination._kazoo_transaction import translate
 from airflow_provider_ha.coordination.coordinator import SetData
 from airflow_provider_ha.errors import FencedError, HaError, OutcomeUnknownError
-from tests.checkpoint_helpers import Job
 from tests.conformance.stores.stage import Stage, flink, nodes
+from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.clusters.pointer_helpers import Note, Pointers, Raising
 
 

@@ -11,7 +11,6 @@ import pytest
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, SetData
 from airflow_provider_ha.coordination.counter import MAX_NUMBER
 from airflow_provider_ha.errors import CheckpointError, FencedError, LeadershipError, OutcomeUnknownError
-from tests.checkpoint_helpers import Job
 from tests.conformance.stores.stage import (
     Stage,
     flink,
@@ -20,6 +19,7 @@ from tests.conformance.stores.stage import (
     pins,
     pointers,
 )
+from tests.support.checkpoints.checkpoint_helpers import Job
 
 
 @flink(

@@ -15,8 +15,8 @@ from airflow_provider_ha.errors import LeadershipError, NodeExistsError, NotConn
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
 from airflow_provider_ha.jobs.model import Artifact, GraphPointer, JobGraph
 from airflow_provider_ha.testing.fake import FakeCoordinator
-from tests.checkpoint_helpers import Job
 from tests.conformance.stores.stage import Stage, flink, nodes, pointers
+from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.clusters.jobs_helpers import BLOB
 
 

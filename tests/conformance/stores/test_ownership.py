@@ -17,8 +17,8 @@ from airflow_provider_ha.checkpoints.retention.policy import SavepointRetention
 from airflow_provider_ha.coordination.leases import hold
 from airflow_provider_ha.errors import LeadershipError
 from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint, ClaimMode, Owner
-from tests.checkpoint_helpers import AT, Job
 from tests.conformance.stores.stage import Stage, add_savepoint, flink, pins, pointers, savepoints
+from tests.support.checkpoints.checkpoint_helpers import AT, Job
 from tests.support.clusters.coordination_helpers import JOB
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from airflow_provider_ha.coordination.leases import active, hold
 from airflow_provider_ha.pointers.removal import WorkedOff
 from airflow_provider_ha.pointers.to_delete import waiting
-from tests.checkpoint_helpers import Job
 from tests.conformance.stores.stage import Stage, flink, nodes, pins, pointers, reading
+from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.clusters.pointer_helpers import Before, Failing, Pointers
 
 

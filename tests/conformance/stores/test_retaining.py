@@ -7,7 +7,6 @@ Ported from ``DefaultCompletedCheckpointStoreTest``, ``ZooKeeperCompletedCheckpo
 from __future__ import annotations
 
 from airflow_provider_ha.checkpoints.model import CheckpointKind
-from tests.checkpoint_helpers import Job
 from tests.conformance.stores.stage import (
     Stage,
     add_savepoint,
@@ -19,6 +18,7 @@ from tests.conformance.stores.stage import (
     reading,
     savepoints,
 )
+from tests.support.checkpoints.checkpoint_helpers import Job
 
 
 @flink(

@@ -16,8 +16,8 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.operators.restore_drill import SparkHaRestoreDrillOperator
 from airflow_provider_ha.operators.verify_checkpoint import SparkHaVerifyCheckpointOperator
-from tests.checkpoint_helpers import Job, led_job
-from tests.portable_helpers import QUERY, checkpoint
+from tests.support.checkpoints.checkpoint_helpers import Job, led_job
+from tests.support.checkpoints.portable_helpers import QUERY, checkpoint
 from tests.support.clusters.airflow_helpers import context
 from tests.support.spark.recorded_job import copy_live
 

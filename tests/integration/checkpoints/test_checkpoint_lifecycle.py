@@ -25,7 +25,7 @@ from airflow_provider_ha.errors import (
     LeadershipError,
     StorageUnavailableError,
 )
-from tests.checkpoint_helpers import Job, led_job
+from tests.support.checkpoints.checkpoint_helpers import Job, led_job
 from tests.support.clusters.coordination_helpers import lead
 from tests.support.clusters.pointer_helpers import Failing
 from tests.support.spark.recorded_job import copy_live

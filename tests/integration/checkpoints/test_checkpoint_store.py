@@ -17,7 +17,7 @@ from airflow_provider_ha.errors import (
     OutcomeUnknownError,
     RecordCorruptError,
 )
-from tests.checkpoint_helpers import Job, led_job
+from tests.support.checkpoints.checkpoint_helpers import Job, led_job
 from tests.support.spark.recorded_job import QUERY
 
 

@@ -16,7 +16,7 @@ from airflow_provider_ha.checkpoints.format.releases import release
 from airflow_provider_ha.checkpoints.format.state import StateReader
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError
-from tests.damage import ALL, STATEFUL, halve, newest_sst, remove
+from tests.support.checkpoints.damage import ALL, STATEFUL, halve, newest_sst, remove
 from tests.support.spark.corpus import checkpoint_copy, corpus
 
 

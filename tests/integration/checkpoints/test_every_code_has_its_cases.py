@@ -12,8 +12,8 @@ import pytest
 
 from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.verify import verify
-from tests.damage import DAMAGES
 from tests.integration.checkpoints.test_verify_sink import CASES
+from tests.support.checkpoints.damage import DAMAGES
 from tests.support.spark.corpus import checkpoint_copy
 from tests.support.spark.sink_corpus import sink_copy
 

@@ -16,7 +16,7 @@ from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.requests import RestoreRequest
 from airflow_provider_ha.control.restore import external_state
 from airflow_provider_ha.control.restore.restore import plan_for
-from tests.checkpoint_helpers import Job
+from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.s3.s3_faults import FOR_EVER, Fault, noted, refuse, s3_proxy
 from tests.support.s3.s3_server import S3Access
 from tests.support.spark.recorded_job import QUERY, copy_live, copy_output

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.verify.verify import verify
-from tests.old_formats import BATCHES, RELEASES, damages_of, write_checkpoint
 from tests.releases.damages import NothingToDamageError
 from tests.releases.installed import BY_VERSION, run_program
 from tests.releases.shapes import Shape, truth
+from tests.support.checkpoints.old_formats import BATCHES, RELEASES, damages_of, write_checkpoint
 from tests.support.spark.corpus import NEXT_FILE, write_input
 
 

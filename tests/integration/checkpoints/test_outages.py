@@ -22,7 +22,7 @@ from airflow_provider_ha.errors import ObjectExistsError, StorageUnavailableErro
 from airflow_provider_ha.storage.local import LocalStore
 from airflow_provider_ha.storage.outage import OUTAGES, is_outage
 from airflow_provider_ha.supervisor.main import require_room
-from tests.portable_helpers import QUERY, checkpoint
+from tests.support.checkpoints.portable_helpers import QUERY, checkpoint
 from tests.support.clusters.full_disk import SmallDisk, small_disk
 
 

@@ -13,8 +13,8 @@ from airflow_provider_ha.checkpoints.restore.prepare import prepare_restore
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.checkpoints.working.pins import pin
 from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint, Owner
-from tests import killed_restores
-from tests.portable_helpers import steps_survived
+from tests.support.checkpoints import killed_restores
+from tests.support.checkpoints.portable_helpers import steps_survived
 from tests.support.spark.recorded_job import QUERY, copy_live
 
 

@@ -14,7 +14,7 @@ from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG
 from airflow_provider_ha.cli.app import app
 from airflow_provider_ha.cli.session import Target
 from tests.docs.blocks import blocks_of
-from tests.portable_helpers import QUERY, checkpoint
+from tests.support.checkpoints.portable_helpers import QUERY, checkpoint
 from tests.support.s3.s3_checkpoints import put_directory
 from tests.support.s3.s3_faults import FOR_EVER, Exchange, Fault, noted, refuse, s3_proxy
 from tests.support.s3.s3_server import S3Access

@@ -23,7 +23,7 @@ from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.checkpoints.working.batch_log import readable
 from airflow_provider_ha.checkpoints.working.pins import pin
 from airflow_provider_ha.errors import RestoreUnknownError
-from tests.checkpoint_helpers import Job
+from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.spark.kafka_server import PASSWORD, Kafka, broker, connector_jars
 
 

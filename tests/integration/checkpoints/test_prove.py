@@ -23,7 +23,7 @@ from airflow_provider_ha.control.verification.proof_child import PROGRAM
 from airflow_provider_ha.control.verification.prove import Application, prove
 from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.damage import halve
+from tests.support.checkpoints.damage import halve
 from tests.support.spark.corpus import checkpoint_copy, corpus
 
 

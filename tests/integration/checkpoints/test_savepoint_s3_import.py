@@ -23,7 +23,15 @@ from airflow_provider_ha.checkpoints.savepoints.standalone import take as take_d
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.errors import CheckpointCorruptError, ObjectExistsError, StorageUnavailableError
 from tests.integration.checkpoints.test_savepoint_s3 import ME, NOW, call, members, open_pool
-from tests.portable_helpers import QUERY, archive, checkpoint, member, members_of, names_in, savepoint
+from tests.support.checkpoints.portable_helpers import (
+    QUERY,
+    archive,
+    checkpoint,
+    member,
+    members_of,
+    names_in,
+    savepoint,
+)
 from tests.support.s3.s3_checkpoints import noting_proxy, put_directory, tree
 from tests.support.s3.s3_faults import Exchange, Fault, refuse, s3_proxy
 from tests.support.s3.s3_server import S3Access

@@ -22,7 +22,7 @@ from airflow_provider_ha.checkpoints.savepoints.pool.take import PooledSource, t
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.errors import ObjectExistsError
 from tests.integration.checkpoints.test_savepoint_s3 import ME, NOW, call, members, open_pool
-from tests.portable_helpers import names_in
+from tests.support.checkpoints.portable_helpers import names_in
 from tests.support.s3.s3_checkpoints import put_directory, tree
 from tests.support.s3.s3_faults import Exchange, Fault, s3_proxy
 from tests.support.s3.s3_server import S3Access

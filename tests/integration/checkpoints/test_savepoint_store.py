@@ -22,7 +22,7 @@ from airflow_provider_ha.errors import (
     JobStateError,
     LeadershipError,
 )
-from tests.checkpoint_helpers import Job, led_job
+from tests.support.checkpoints.checkpoint_helpers import Job, led_job
 from tests.support.spark.recorded_job import QUERY, copy_live, copy_output
 
 

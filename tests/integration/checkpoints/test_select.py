@@ -14,7 +14,7 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, SetData
 from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError, StorageUnavailableError
 from airflow_provider_ha.storage.local import LocalStore
-from tests.checkpoint_helpers import AT, Job, led_job
+from tests.support.checkpoints.checkpoint_helpers import AT, Job, led_job
 from tests.support.spark.recorded_job import QUERY, recorded_job
 
 

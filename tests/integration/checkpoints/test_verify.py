@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.errors import ConfigurationError
-from tests.damage import (
+from tests.support.checkpoints.damage import (
     DAMAGES,
     Damage,
     cut_line,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.verify.verify import verify
-from tests.damage import DAMAGES, Damage
+from tests.support.checkpoints.damage import DAMAGES, Damage
 from tests.support.spark.corpus import checkpoint_copy
 from tests.support.spark.spark_judge import judge
 

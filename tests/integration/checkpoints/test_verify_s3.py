@@ -14,7 +14,7 @@ from airflow_provider_ha.checkpoints.trees.object_tree import BLOCK
 from airflow_provider_ha.checkpoints.verify.report import Report
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.cli.app import app
-from tests.damage import DAMAGES, Damage
+from tests.support.checkpoints.damage import DAMAGES, Damage
 from tests.support.s3.s3_checkpoints import noting_proxy, put_directory, tree
 from tests.support.s3.s3_faults import FOR_EVER, Fault, cut_answer, refuse, s3_proxy
 from tests.support.s3.s3_server import S3Access

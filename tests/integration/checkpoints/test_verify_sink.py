@@ -13,7 +13,7 @@ import pytest
 
 from airflow_provider_ha.checkpoints.format.layout import batches, progress
 from airflow_provider_ha.checkpoints.verify.verify import verify
-from tests.damage import Damage
+from tests.support.checkpoints.damage import Damage
 from tests.support.spark.sink_corpus import LOG, judge, sink_copy
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.verify.verify import verify
-from tests.damage import remove
+from tests.support.checkpoints.damage import remove
 from tests.support.spark.async_judge import judge
 from tests.support.spark.corpus import ROWS_PER_FILE, checkpoint_copy
 

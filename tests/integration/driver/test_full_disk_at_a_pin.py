@@ -23,8 +23,8 @@ from airflow_provider_ha.driver.writer_notes import SinkSpec
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
 from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.jobs.model import HaOptions, Status
-from tests.checkpoint_helpers import Job, led_job
-from tests.portable_helpers import QUERY, checkpoint
+from tests.support.checkpoints.checkpoint_helpers import Job, led_job
+from tests.support.checkpoints.portable_helpers import QUERY, checkpoint
 from tests.support.clusters.coordination_helpers import JOB
 from tests.support.clusters.full_disk import SmallDisk, config_on, small_disk
 

@@ -27,7 +27,7 @@ from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.model import JobState, OperationKind, OperationState, RunResult
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.storage.keys import JobKeys
-from tests.checkpoint_helpers import Job, led_job
+from tests.support.checkpoints.checkpoint_helpers import Job, led_job
 from tests.support.clusters.jobs_helpers import NOON, a_run, a_submission
 from tests.support.spark.recorded_job import QUERY, copy_live
 

@@ -24,12 +24,12 @@ from airflow_provider_ha.driver.publisher import MAX_WAITING, Provenance, Publis
 from airflow_provider_ha.jobs.model import HaOptions
 from airflow_provider_ha.storage.store import ObjectStore
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.checkpoint_helpers import Job, led_job
+from tests.support.checkpoints.checkpoint_helpers import Job, led_job
+from tests.support.checkpoints.written_query import WrittenQuery, payload
 from tests.support.clusters.coordination_helpers import JOB
 from tests.support.s3 import versitygw
 from tests.support.s3.s3_server import real_server
 from tests.support.spark.recorded_job import copy_live
-from tests.written_query import WrittenQuery, payload
 
 
 Fill = Callable[[str, bytes], None]

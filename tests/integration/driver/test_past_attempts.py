@@ -15,7 +15,7 @@ from airflow_provider_ha.errors import LeadershipError
 from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.jobs.model import Generation, HaOptions
 from airflow_provider_ha.jobs.runs import RunStore, reads_of_run, view_of_run
-from tests.checkpoint_helpers import Job, led_job
+from tests.support.checkpoints.checkpoint_helpers import Job, led_job
 from tests.support.clusters.jobs_helpers import a_run, a_start, a_submission, an_exit
 
 

@@ -25,7 +25,7 @@ from airflow_provider_ha.errors import CheckpointError, LeadershipError
 from airflow_provider_ha.jobs.model import HaOptions
 from airflow_provider_ha.pointers.ownership import ClaimMode, Owner
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.checkpoint_helpers import AT, Job, led_job
+from tests.support.checkpoints.checkpoint_helpers import AT, Job, led_job
 from tests.support.clusters.coordination_helpers import JOB
 from tests.support.spark.recorded_job import QUERY, copy_live
 

@@ -27,7 +27,7 @@ from airflow_provider_ha.driver.writer_notes import SinkSpec
 from airflow_provider_ha.errors import CheckpointError, OperationFailedError
 from airflow_provider_ha.jobs.model import HaOptions, Operation, OperationKind
 from airflow_provider_ha.names import short_name
-from tests.checkpoint_helpers import Job, led_job
+from tests.support.checkpoints.checkpoint_helpers import Job, led_job
 from tests.support.clusters.coordination_helpers import JOB
 from tests.support.spark.recorded_job import QUERY, copy_live, copy_output
 

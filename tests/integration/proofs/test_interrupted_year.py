@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.proofs.year import SimulatedYear
-from tests.simulated_year import Progress, Year
+from tests.support.checkpoints.simulated_year import Progress, Year
 
 
 YEAR = Year(batches=480, losses=24, savepoints=12, per_checkpoint=5)

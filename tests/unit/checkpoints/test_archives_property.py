@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from airflow_provider_ha.checkpoints.retention import payload_archives
-from tests.history_model import RecordedJob, steps_of
+from tests.support.checkpoints.history_model import RecordedJob, steps_of
 
 
 STEPS = 120

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.proof.closure_copy import copy_closure
-from tests.portable_helpers import QUERY, all_names, checkpoint
+from tests.support.checkpoints.portable_helpers import QUERY, all_names, checkpoint
 
 
 def test_whoever_writes_to_the_copy_does_not_write_to_the_checkpoint(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from airflow_provider_ha.checkpoints.format import codecs
 from airflow_provider_ha.checkpoints.format.byte_stream import NotLookedIntoError, StreamCorruptError
 from airflow_provider_ha.checkpoints.format.codecs import decode
-from tests.state_files import LZ4_END, lz4_block, lz4_stream, lzf_stream, snappy_stream
+from tests.support.checkpoints.state_files import LZ4_END, lz4_block, lz4_stream, lzf_stream, snappy_stream
 
 
 STREAMS: dict[str, Callable[[bytes], bytes]] = {

@@ -13,7 +13,7 @@ from airflow_provider_ha.checkpoints.retention import payload_archives
 from airflow_provider_ha.checkpoints.retention.collection import Bounds
 from airflow_provider_ha.checkpoints.retention.payload_archives import chunks, parse_name
 from airflow_provider_ha.errors import LeadershipLostError, StorageError, StorageUnavailableError
-from tests.history_model import RecordedJob
+from tests.support.checkpoints.history_model import RecordedJob
 
 
 @pytest.fixture

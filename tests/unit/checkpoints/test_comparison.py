@@ -23,7 +23,7 @@ from airflow_provider_ha.checkpoints.savepoints.standalone import Source, take
 from airflow_provider_ha.cli.app import app
 from airflow_provider_ha.cli.session import Target
 from airflow_provider_ha.errors import CheckpointCorruptError, StorageUnavailableError
-from tests.portable_helpers import QUERY, checkpoint, write_batch
+from tests.support.checkpoints.portable_helpers import QUERY, checkpoint, write_batch
 from tests.support.spark import corpus
 
 

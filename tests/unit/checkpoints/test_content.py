@@ -16,7 +16,7 @@ from airflow_provider_ha.checkpoints.format.releases import release
 from airflow_provider_ha.checkpoints.format.rocksdb import chains
 from airflow_provider_ha.checkpoints.format.store_files import Kind, StateFile, Store
 from airflow_provider_ha.errors import CheckpointCorruptError
-from tests.state_files import (
+from tests.support.checkpoints.state_files import (
     END,
     LARGE,
     MB,
@@ -30,7 +30,7 @@ from tests.state_files import (
     zip_bomb,
     zip_stream,
 )
-from tests.table_files import table
+from tests.support.checkpoints.table_files import table
 
 
 GROWTH = 20 * MB

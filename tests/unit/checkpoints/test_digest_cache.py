@@ -28,7 +28,7 @@ from airflow_provider_ha.checkpoints.trees import links
 from airflow_provider_ha.checkpoints.trees.copying import copy_file
 from airflow_provider_ha.checkpoints.trees.digests import digest_of
 from airflow_provider_ha.errors import CheckpointCorruptError, ConfigurationError
-from tests.portable_helpers import QUERY, checkpoint, names_in, write_batch
+from tests.support.checkpoints.portable_helpers import QUERY, checkpoint, names_in, write_batch
 from tests.support.spark import corpus
 
 

@@ -12,7 +12,7 @@ from airflow_provider_ha.checkpoints.format.state import StateReader
 from airflow_provider_ha.checkpoints.format.store_files import Store
 from airflow_provider_ha.checkpoints.format.zip_stream import ZipCorruptError, read_members
 from airflow_provider_ha.checkpoints.trees import files
-from tests.state_files import END, pairs, zip_stream
+from tests.support.checkpoints.state_files import END, pairs, zip_stream
 
 
 CHANGELOG_2 = b"\0\2v2"

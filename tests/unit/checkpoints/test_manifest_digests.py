@@ -20,7 +20,7 @@ from airflow_provider_ha.control.rebuild.pointers import find_savepoints
 from airflow_provider_ha.errors import CheckpointCorruptError
 from airflow_provider_ha.records import checksum
 from airflow_provider_ha.storage.keys import JobKeys
-from tests.portable_helpers import QUERY, savepoint
+from tests.support.checkpoints.portable_helpers import QUERY, savepoint
 
 
 FILE = f"{QUERY}/offsets/2"

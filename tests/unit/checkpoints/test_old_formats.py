@@ -8,10 +8,10 @@ import pytest
 
 from airflow_provider_ha.checkpoints.format.codecs import decode
 from airflow_provider_ha.checkpoints.verify.verify import Depth, verify
-from tests.damage import remove
-from tests.old_formats import BATCHES, RELEASES, damages_of, partition_of, write_checkpoint
 from tests.releases.damages import NothingToDamageError
-from tests.state_files import END, lz4_stream, pairs
+from tests.support.checkpoints.damage import remove
+from tests.support.checkpoints.old_formats import BATCHES, RELEASES, damages_of, partition_of, write_checkpoint
+from tests.support.checkpoints.state_files import END, lz4_stream, pairs
 
 
 each_release = pytest.mark.parametrize("release", RELEASES)

@@ -20,7 +20,7 @@ from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.checkpoints.working.batch_log import readable
 from airflow_provider_ha.checkpoints.working.drain import write_drain_entry
 from airflow_provider_ha.jobs.model import DrainedQuery
-from tests.portable_helpers import QUERY, checkpoint
+from tests.support.checkpoints.portable_helpers import QUERY, checkpoint
 
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)

@@ -25,7 +25,15 @@ from airflow_provider_ha.errors import (
     ObjectExistsError,
     StorageUnavailableError,
 )
-from tests.portable_helpers import QUERY, all_names, archive, member, members_of, names_in, savepoint
+from tests.support.checkpoints.portable_helpers import (
+    QUERY,
+    all_names,
+    archive,
+    member,
+    members_of,
+    names_in,
+    savepoint,
+)
 
 
 SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.zst")

@@ -9,8 +9,8 @@ import pytest
 
 from airflow_provider_ha.checkpoints.trees.attempts import directory_attempt, file_attempt
 from airflow_provider_ha.errors import ConfigurationError, ObjectExistsError, StorageUnavailableError
-from tests import killed_attempts
-from tests.portable_helpers import names_in, steps_survived
+from tests.support.checkpoints import killed_attempts
+from tests.support.checkpoints.portable_helpers import names_in, steps_survived
 
 
 REMAINS = f".made.{'0' * 32}.tmp"

@@ -13,7 +13,7 @@ from airflow_provider_ha.checkpoints.savepoints.restore import restore
 from airflow_provider_ha.checkpoints.savepoints.standalone import Source, take
 from airflow_provider_ha.checkpoints.working.relocation import checked_by, relocate
 from airflow_provider_ha.errors import CheckpointCorruptError, ConfigurationError, ObjectExistsError
-from tests.portable_helpers import QUERY, checkpoint, names_in, savepoint
+from tests.support.checkpoints.portable_helpers import QUERY, checkpoint, names_in, savepoint
 
 
 SCHEMA = "state/0/_stateSchema/default/0_d05792ca-4433-4a5f-8a4d-f5749a0df947"

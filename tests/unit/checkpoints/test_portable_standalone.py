@@ -22,7 +22,7 @@ from airflow_provider_ha.errors import (
     ObjectExistsError,
     StorageUnavailableError,
 )
-from tests.portable_helpers import QUERY, checkpoint, names_in, write_batch
+from tests.support.checkpoints.portable_helpers import QUERY, checkpoint, names_in, write_batch
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_ha.checkpoints.format import records
 from airflow_provider_ha.checkpoints.format.byte_stream import StreamCorruptError
-from tests.state_files import END, pairs
+from tests.support.checkpoints.state_files import END, pairs
 
 
 KEYS = st.binary(max_size=6)

@@ -17,8 +17,8 @@ from airflow_provider_ha.checkpoints.format.single_pass import SinglePass
 from airflow_provider_ha.checkpoints.format.sst import check_table
 from airflow_provider_ha.checkpoints.trees.files import opened
 from airflow_provider_ha.errors import CheckpointCorruptError
-from tests.state_files import write
-from tests.table_files import block_of, index_block, table, varint, xxh3_of
+from tests.support.checkpoints.state_files import write
+from tests.support.checkpoints.table_files import block_of, index_block, table, varint, xxh3_of
 
 
 BLOCKS = [b"first block", b"second block", b"x" * 300_000]

@@ -25,8 +25,8 @@ from airflow_provider_ha.checkpoints.verify import process_pool
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.errors import CheckpointCorruptError, StorageUnavailableError
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.damage import flip_sst_unseen, halve, newest_sst, wrong_spark_crc
-from tests.state_files import END, LZ4_END, lz4_block, write
+from tests.support.checkpoints.damage import flip_sst_unseen, halve, newest_sst, wrong_spark_crc
+from tests.support.checkpoints.state_files import END, LZ4_END, lz4_block, write
 from tests.support.spark.corpus import checkpoint_copy
 
 

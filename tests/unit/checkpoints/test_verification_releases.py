@@ -9,7 +9,7 @@ import pytest
 from airflow_provider_ha.checkpoints.format.releases import release
 from airflow_provider_ha.checkpoints.verify.report import Report
 from airflow_provider_ha.checkpoints.verify.verify import verify
-from tests.state_files import END, lz4_stream, pairs
+from tests.support.checkpoints.state_files import END, lz4_stream, pairs
 from tests.unit.checkpoints.test_verification_operators import KEYED, PARTITIONS, write_state
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.verify.verify import verify
-from tests.recorded_damage import Recorded, newest, rewrite, told, without
 from tests.releases.samples import unpack
+from tests.support.checkpoints.recorded_damage import Recorded, newest, rewrite, told, without
 
 
 STREAMING = "spark.sql.streaming"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.verify.verify import verify
-from tests.recorded_damage import Recorded, rewrite, told
 from tests.releases.samples import unpack
+from tests.support.checkpoints.recorded_damage import Recorded, rewrite, told
 
 
 OPERATOR = Path(__file__).resolve().parents[2] / "data" / "operator-v2"

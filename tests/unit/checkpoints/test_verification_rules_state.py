@@ -9,9 +9,9 @@ import pytest
 import zstandard
 
 from airflow_provider_ha.checkpoints.verify.verify import verify
-from tests.recorded_damage import Recorded, newest, rewrite, told, without
 from tests.releases.samples import unpack
-from tests.state_files import END, pairs
+from tests.support.checkpoints.recorded_damage import Recorded, newest, rewrite, told, without
+from tests.support.checkpoints.state_files import END, pairs
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_ha.checkpoints.format import zip_stream as zip_module
 from airflow_provider_ha.checkpoints.format.zip_stream import Members, ZipCorruptError, read_members
-from tests.state_files import zip_stream
+from tests.support.checkpoints.state_files import zip_stream
 
 
 CONTENTS = {"CURRENT": b"MANIFEST-1\n", "MANIFEST-1": bytes(range(256)) * 50, "000009.log": b""}

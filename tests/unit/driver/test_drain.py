@@ -14,7 +14,7 @@ from airflow_provider_ha.driver.drain_run import DrainStarter, WithheldWhenEmpty
 from airflow_provider_ha.driver.ending import Ending
 from airflow_provider_ha.driver.writer_notes import SinkSpec
 from airflow_provider_ha.jobs.model import DrainedQuery
-from tests.writer_helpers import writer_of
+from tests.support.checkpoints.writer_helpers import writer_of
 
 
 class Rows:

@@ -19,7 +19,7 @@ from airflow_provider_ha.driver.writer_notes import SinkSpec
 from airflow_provider_ha.errors import CheckpointError, StorageUnavailableError
 from airflow_provider_ha.jobs.failures import Failure, FailureKind
 from airflow_provider_ha.jobs.model import Artifact, Blob, JobGraph
-from tests.portable_helpers import checkpoint
+from tests.support.checkpoints.portable_helpers import checkpoint
 
 
 class StreamingQueryException(Exception):  # noqa: N818  # pyspark's name

@@ -21,7 +21,7 @@ from airflow_provider_ha.driver.start_ledger import StartLedger
 from airflow_provider_ha.driver.writer_notes import notes
 from airflow_provider_ha.errors import ApplicationRefusedError, RestoreRefusedError
 from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint
-from tests.writer_helpers import writer_of
+from tests.support.checkpoints.writer_helpers import writer_of
 
 
 OFFSETS = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{}}\n0'

@@ -20,7 +20,7 @@ from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint
 from airflow_provider_ha.storage.blobs import put_blob
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.local import LocalStore
-from tests.portable_helpers import QUERY, checkpoint, write_batch
+from tests.support.checkpoints.portable_helpers import QUERY, checkpoint, write_batch
 
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)

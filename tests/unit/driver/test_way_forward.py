@@ -14,10 +14,10 @@ from airflow_provider_ha.driver.spark_conf import CHECKPOINT_LOCATION, prepare_c
 from airflow_provider_ha.driver.way_forward import from_own_location, from_root
 from airflow_provider_ha.driver.writer_notes import WriterNotes, check_options, notes
 from airflow_provider_ha.errors import ApplicationRefusedError, RestoreRefusedError
+from tests.support.checkpoints.writer_helpers import writer_of
 from tests.unit.checkpoints.test_verification_sparse import write_log
 from tests.unit.driver.test_decisions import Properties
 from tests.unit.driver.test_query_start import Started, starter_of
-from tests.writer_helpers import writer_of
 
 
 def offered(next_step: str) -> dict[str, Any]:

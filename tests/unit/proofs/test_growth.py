@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.proofs.year import growth
-from tests.simulated_year import Month
+from tests.support.checkpoints.simulated_year import Month
 
 
 FIRST = Month(rss=50, znodes=60, payloads=9, archives=10, files=300, bytes=3, recovery=0.1, processor=0.04)

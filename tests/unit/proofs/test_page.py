@@ -7,7 +7,7 @@ from datetime import date
 from tests.proofs.page import written
 from tests.proofs.suite import Proof
 from tests.proofs.year import SimulatedYear
-from tests.simulated_year import Year
+from tests.support.checkpoints.simulated_year import Year
 
 
 SUITE = SimulatedYear(Year(batches=240, losses=24, savepoints=12, per_checkpoint=5))

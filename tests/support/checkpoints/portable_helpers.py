@@ -85,7 +85,7 @@ def steps_survived(program: str, what: str, place: Path) -> int:
     """
     done = subprocess.run(
         [sys.executable, program, what, str(place)],
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])},
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])},
         check=False,
         capture_output=True,
         text=True,

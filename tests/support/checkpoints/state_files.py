@@ -1,8 +1,8 @@
 """State files made by program, after the descriptions of their formats: of any size, and with any lie in them.
 
 What Spark and RocksDB really wrote is in ``tests.support.spark.corpus``; these are for sizes and claims that no run of
-theirs has. ``python -m tests.state_files DIRECTORY NAME KIND`` looks into one and says what was found and how much
-memory it took.
+theirs has. ``python -m tests.support.checkpoints.state_files DIRECTORY NAME KIND`` looks into one and says what was
+found and how much memory it took.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import cramjam
 import xxhash
 import zstandard
 
-from tests.table_files import table
+from tests.support.checkpoints.table_files import table
 
 
 LZ4_END = struct.pack("<8sBIII", b"LZ4Block", 0x15, 0, 0, 0)
@@ -177,8 +177,15 @@ def kind_of(path: Path) -> str:
 
 def looked_into(path: Path) -> tuple[str, int]:
     """Look into a state file in a process of its own; returns what is wrong with it, and the peak of memory."""
-    command = [sys.executable, "-m", "tests.state_files", str(path.parent), path.name, kind_of(path)]
-    root = Path(__file__).parents[1]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.support.checkpoints.state_files",
+        str(path.parent),
+        path.name,
+        kind_of(path),
+    ]
+    root = Path(__file__).parents[3]
     run = subprocess.run(command, check=True, capture_output=True, text=True, timeout=600, cwd=root)
     problem, peak = json.loads(run.stdout)
     return str(problem), int(peak)

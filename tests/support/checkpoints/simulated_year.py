@@ -37,9 +37,9 @@ from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.jobs.snapshot import read_snapshot
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.open import open_store
+from tests.support.checkpoints.written_query import WrittenQuery
 from tests.support.clusters.jobs_helpers import NOON, a_run, a_start, a_submission, an_exit
 from tests.support.spark.recorded_job import QUERY
-from tests.written_query import WrittenQuery
 
 
 JOB, MONTHS = "flights", 12

@@ -1,8 +1,8 @@
 """Kills a savepoint's maker with SIGKILL before each step on the file system, then tries a second time.
 
-``python tests/killed_attempts.py ACTION PLACE`` prints how many steps there were. The action is done by real children,
-each of which kills itself one step later than the one before, until one reaches the end. After each kill the target is
-complete or not there, a second try succeeds when it is not, and nothing is left beside it.
+``python tests/support/checkpoints/killed_attempts.py ACTION PLACE`` prints how many steps there were. The action is
+done by real children, each of which kills itself one step later than the one before, until one reaches the end. After
+each kill the target is complete or not there, a second try succeeds when it is not, and nothing is left beside it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from airflow_provider_ha.checkpoints.savepoints.restore import restore
 from airflow_provider_ha.checkpoints.savepoints.standalone import Source, take
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.errors import ObjectExistsError
-from tests.portable_helpers import QUERY, names_in, savepoint
+from tests.support.checkpoints.portable_helpers import QUERY, names_in, savepoint
 
 
 _STEPS = frozenset({"os.mkdir", "os.rename", "os.link", "os.remove", "os.rmdir"})

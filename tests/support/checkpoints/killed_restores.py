@@ -1,8 +1,8 @@
 """Kills a restore with SIGKILL before each step on the file system, then repeats it as the next epoch does.
 
-``python tests/killed_restores.py user|job|adopted PLACE`` prints how many steps there were. After each kill what is
-restored from has the bytes that it had, and the next attempt, in a directory of its own, makes what Spark can start
-from.
+``python tests/support/checkpoints/killed_restores.py user|job|adopted PLACE`` prints how many steps there were. After
+each kill what is restored from has the bytes that it had, and the next attempt, in a directory of its own, makes what
+Spark can start from.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from airflow_provider_ha.checkpoints.restore.prepare import prepare_restore
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.checkpoints.working.external_directory import query_id
 from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint, Owner
-from tests.killed_attempts import is_killed
-from tests.portable_helpers import QUERY, savepoint
+from tests.support.checkpoints.killed_attempts import is_killed
+from tests.support.checkpoints.portable_helpers import QUERY, savepoint
 
 
 def main(what: str, place: Path) -> int:

@@ -27,7 +27,7 @@ from collections import Counter
 from pathlib import Path
 
 from tests.releases.damages import DAMAGES, ReleaseDamage
-from tests.state_files import END, lz4_stream, pairs
+from tests.support.checkpoints.state_files import END, lz4_stream, pairs
 from tests.support.spark.corpus import rows_of, write_input
 
 
