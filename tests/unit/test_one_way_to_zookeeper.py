@@ -97,5 +97,6 @@ def test_whoever_writes_without_leading_writes_nothing_of_the_leaders(name: str)
     assert written & OWNED_BY_THE_LEADER == set()
 
 
-def test_the_driver_never_writes_without_leading() -> None:
-    assert {name: raw_commits(tree) for name, tree in modules("driver") if raw_commits(tree)} == {}
+@pytest.mark.parametrize("folder", ["driver", "proof", "supervisor"])
+def test_the_driver_never_writes_without_leading(folder: str) -> None:
+    assert {name: raw_commits(tree) for name, tree in modules(folder) if raw_commits(tree)} == {}

@@ -47,7 +47,6 @@ PARTS = (
     "proof",
     "engines",
     "control",
-    "submit",
 )
 
 _FILE_WIDTH = 200  # of the table, where no terminal says how wide it may be
