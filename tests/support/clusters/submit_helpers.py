@@ -1,4 +1,4 @@
-"""Helpers of the tests of submit/ and of the supervisor: a real process tree in the shape of a Spark driver.
+"""Helpers of the tests of submissions and of the supervisor: a real process tree in the shape of a Spark driver.
 
 The stand-in replaces spark-submit only: ``spark-submit`` plays the JVM, its child the driver's Python, and that one's
 detached, deaf child a Python worker. Supervisor, ZooKeeper, sessions and signals are real.
