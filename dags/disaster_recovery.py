@@ -41,13 +41,17 @@ with DAG(
     params={
         "source_job": Param("flight_delays", type="string", description="Job to restore from"),
         "job_id": Param("flight_delays", type="string", description="Job to restore as"),
-        "want": Param("latest", type="string", description="latest, checkpoint-<n>, savepoint-<id> or before <time>"),
+        "start_from": Param(
+            "latest", type="string", description="latest, checkpoint-<n>, savepoint-<id> or before <time>"
+        ),
         "output": Param(
             "continue", type="string", enum=["continue", "fresh"], description="For another output directory"
         ),
-        "allow": Param(["SAFE"], type="array", description="Verdicts to go on with; SAFE loses and repeats nothing"),
-        "unchecked": Param([], type="array", description="Queries of which nobody minds what could not be found out"),
-        "fresh_ids": Param([], type="array", description="Queries with a Delta table that get a fresh id"),
+        "accept_verdicts": Param(
+            ["SAFE"], type="array", description="Verdicts to go on with; SAFE loses and repeats nothing"
+        ),
+        "accept_unverified": Param([], type="array", description="Queries for which unverified facts are accepted"),
+        "reset_query_ids": Param([], type="array", description="Queries with a Delta table that get a fresh id"),
         "application": Param(None, type=["null", "string"], description="Another script; empty: as it was"),
         "arguments": Param(None, type=["null", "array"], description="Other arguments; empty: as they were"),
         "if_lost": Param(
@@ -59,19 +63,22 @@ with DAG(
     },
 ) as dag:
     select = SparkHaSelectCheckpointOperator(
-        task_id="select_checkpoint", job_id="{{ params.source_job }}", want="{{ params.want }}", **READ_AGAIN
+        task_id="select_checkpoint",
+        job_id="{{ params.source_job }}",
+        start_from="{{ params.start_from }}",
+        **READ_AGAIN,
     )
 
     request: dict[str, Any] = {
         "job_id": "{{ params.job_id }}",
         "source_job": "{{ params.source_job }}",
         # What was shown is what is restored.
-        "want": "{{ ti.xcom_pull(task_ids='select_checkpoint')['chosen']['source'] }}",
+        "start_from": "{{ ti.xcom_pull(task_ids='select_checkpoint')['chosen']['source'] }}",
         "fallback": False,
         "output_mode": "{{ params.output }}",
-        "allow": "{{ params.allow }}",
-        "unchecked": "{{ params.unchecked }}",
-        "fresh_ids": "{{ params.fresh_ids }}",
+        "accept_verdicts": "{{ params.accept_verdicts }}",
+        "accept_unverified": "{{ params.accept_unverified }}",
+        "reset_query_ids": "{{ params.reset_query_ids }}",
         "application": "{{ params.application }}",
         "arguments": "{{ params.arguments }}",
         "if_lost": "{{ params.if_lost }}",

@@ -25,7 +25,9 @@ with DAG(
     tags=["spark-ha"],
     params={
         "job_id": Param("flight_delays", type="string", description="Job whose restore is rehearsed"),
-        "want": Param("savepoint", type="string", description="savepoint (the newest), latest, checkpoint-<n>, ..."),
+        "start_from": Param(
+            "savepoint", type="string", description="savepoint (the newest), latest, checkpoint-<n>, ..."
+        ),
         "max_age": Param(
             24, type=["null", "number"], exclusiveMinimum=0, description="Hours; older fails (RPO); empty: any age"
         ),
@@ -40,7 +42,7 @@ with DAG(
     SparkHaRestoreDrillOperator(
         task_id="drill",
         job_id="{{ params.job_id }}",
-        want="{{ params.want }}",
+        start_from="{{ params.start_from }}",
         max_age="{{ params.max_age * 3600 if params.max_age else '' }}",
         max_duration="{{ params.max_duration * 60 if params.max_duration else '' }}",
         start="{{ params.start }}",

@@ -40,14 +40,14 @@ class Adopted:
     sinks: dict[str, str]
 
 
-def adopted(adopt: list[str], sinks: list[str], want: str, source_job: str | None) -> Adopted:
+def adopted(adopt: list[str], sinks: list[str], start_from: str, source_job: str | None) -> Adopted:
     """Return what the options name.
 
     :raises ConfigurationError: They cannot be read, or say something else as well.
     """
-    if adopt and (want != LATEST or source_job is not None):
+    if adopt and (start_from != LATEST or source_job is not None):
         raise ConfigurationError(
-            "--from names directories, and --want and --from-job a checkpoint of a job",
+            "--from names directories, and --start-from and --from-job a checkpoint of a job",
             next_step="Use the one or the other",
         )
     found: dict[str, str] = {}

@@ -24,7 +24,7 @@ _ANSWER = {DrillVerdict.PASSED: Exit.YES, DrillVerdict.FAILED: Exit.NO, DrillVer
 def run_drill(
     context: typer.Context,
     job_id: JobId,
-    want: Annotated[
+    start_from: Annotated[
         str, typer.Option(help="savepoint (the newest), latest, checkpoint-<n>, savepoint-<id> or 'before <time>'.")
     ] = "savepoint",
     max_age: Annotated[
@@ -52,7 +52,7 @@ def run_drill(
         request = DrillRequest(
             drill_id=operation_id("drill"),
             requested_by=who(),
-            want=want,
+            start_from=start_from,
             limits=Limits(max_age=max_age, max_duration=max_duration),
             options=ProofOptions(start=not load_only, heap=heap, deadline=deadline),
         )

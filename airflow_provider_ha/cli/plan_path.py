@@ -31,7 +31,7 @@ def plan_of_place(
     sinks: list[str],
     kafka_bootstrap: list[str],
     kafka_properties: str | None,
-    unchecked: list[str],
+    accept_unverified: list[str],
 ) -> RestorePlan:
     """Return the plan of going on from the checkpoint at *target*.
 
@@ -41,8 +41,10 @@ def plan_of_place(
     place = s3_uri(target) if is_s3(target) else str((path_of(target) or Path(target)).resolve())
     query = place.rpartition("/")[2] or place
     servers = _one("--kafka-bootstrap", query, kafka_bootstrap)
-    if strange := sorted(set(unchecked) - {query}):
-        raise ConfigurationError(f"--unchecked names {strange}, but the query is {query}", next_step="Correct the name")
+    if strange := sorted(set(accept_unverified) - {query}):
+        raise ConfigurationError(
+            f"--accept-unverified names {strange}, but the query is {query}", next_step="Correct the name"
+        )
 
     def ask(_: str, topics: frozenset[str]) -> Mapping[Partition, Held]:
         if servers is None:
@@ -59,7 +61,7 @@ def plan_of_place(
         now=SystemClock().now(),
         ask_kafka=ask,
         batch=batch,
-        unchecked=unchecked,
+        accept_unverified=accept_unverified,
     )
 
 

@@ -18,10 +18,10 @@ from airflow_provider_ha.jobs.model import OutputMode
 from airflow_provider_ha.pointers.ownership import ClaimMode
 
 
-Want = Annotated[
+StartFrom = Annotated[
     str,
     typer.Option(
-        "--want",
+        "--start-from",
         help="latest, checkpoint-<n>, savepoint-<id> or 'before <time>': 14:05 2026-11-21T14:05, 14:05+00:00.",
     ),
 ]
@@ -31,8 +31,9 @@ SourceJob = Annotated[
 NoFallback = Annotated[
     bool, typer.Option("--no-fallback", help="Refuse, instead of taking an older one when the wanted one is bad.")
 ]
-Allow = Annotated[
-    list[Verdict] | None, typer.Option("--allow", help="A verdict besides SAFE that is accepted; may be repeated.")
+AcceptVerdicts = Annotated[
+    list[Verdict] | None,
+    typer.Option("--accept-verdict", help="A verdict besides SAFE that is accepted; may be repeated."),
 ]
 Claim = Annotated[
     ClaimMode,
@@ -67,18 +68,20 @@ KafkaProperties = Annotated[
     str | None,
     typer.Option("--kafka-properties", help="File of client properties to log in there, of mode 0600.", metavar="FILE"),
 ]
-Unchecked = Annotated[
+AcceptUnverified = Annotated[
     list[str] | None,
     typer.Option(
-        "--unchecked",
-        help="Go on although something of this query could not be found out; also needs --allow LOSS_POSSIBLE.",
+        "--accept-unverified",
+        help="Go on although facts of this query are not verified; also needs --accept-verdict LOSS_POSSIBLE.",
         metavar="QUERY",
     ),
 ]
-FreshId = Annotated[
+ResetQueryId = Annotated[
     list[str] | None,
     typer.Option(
-        "--fresh-id", help="Give this query a fresh id: its Delta table skips none of its batches.", metavar="QUERY"
+        "--reset-query-id",
+        help="Give this query a fresh id: its Delta table skips none of its batches.",
+        metavar="QUERY",
     ),
 ]
 AllowRemoteExecutors = Annotated[
@@ -110,18 +113,18 @@ AllowNewQueries = Annotated[
 class RestoreWords:
     """What was said about a restore, as it was said; see the options."""
 
-    want: str
+    start_from: str
     source_job: str | None
     no_fallback: bool
     output: OutputMode
-    allow: list[Verdict]
+    accept_verdicts: list[Verdict]
     adopt: list[str]
     sink: list[str]
     claim_mode: ClaimMode
     kafka_bootstrap: list[str]
     kafka_properties: str | None
-    unchecked: list[str]
-    fresh_id: list[str]
+    accept_unverified: list[str]
+    reset_query_id: list[str]
     batch: int | None
     allow_new_queries: bool = False
     allow_remote_executors: bool = False
@@ -130,7 +133,7 @@ class RestoreWords:
     @property
     def accepted(self) -> frozenset[Verdict]:
         """The verdicts with which it is carried out."""
-        return frozenset({Verdict.SAFE, *self.allow})
+        return frozenset({Verdict.SAFE, *self.accept_verdicts})
 
     def request(self, job_id: str, request_id: str | None = None) -> RestoreRequest:
         """Return what a job is asked for.
@@ -140,24 +143,24 @@ class RestoreWords:
         if self.batch is not None:
             raise ConfigurationError(
                 "--batch is about a checkpoint by its place, and a job's are numbered",
-                next_step="Name one with --want checkpoint-<n>",
+                next_step="Name one with --start-from checkpoint-<n>",
             )
-        named = adopted(self.adopt, self.sink, self.want, self.source_job)
+        named = adopted(self.adopt, self.sink, self.start_from, self.source_job)
         return RestoreRequest(
             job_id=job_id,
             request_id=request_id or operation_id("restore"),
             source_job=self.source_job,
-            want=self.want,
+            start_from=self.start_from,
             fallback=not self.no_fallback,
             output=self.output,
-            allow=self.accepted,
+            accept_verdicts=self.accepted,
             claim_mode=self.claim_mode,
             adopt=named.directories,
             sinks=named.sinks,
             kafka_bootstrap=by_query("--kafka-bootstrap", self.kafka_bootstrap),
             kafka_properties=self.kafka_properties,
-            unchecked=frozenset(self.unchecked),
-            fresh_ids=frozenset(self.fresh_id),
+            accept_unverified=frozenset(self.accept_unverified),
+            reset_query_ids=frozenset(self.reset_query_id),
             allow_new_queries=self.allow_new_queries or None,
             allow_remote_executors=self.allow_remote_executors,
             if_lost=self.if_lost,
@@ -170,12 +173,12 @@ class RestoreWords:
         :raises HaError: As ``plan_directory`` says.
         """
         of_jobs = (
-            self.want != LATEST,
+            self.start_from != LATEST,
             self.source_job,
             self.no_fallback,
             self.output is not OutputMode.CONTINUE,
             self.adopt,
-            self.fresh_id,
+            self.reset_query_id,
             self.allow_new_queries,
             self.claim_mode is not ClaimMode.NO_CLAIM,
             self.if_lost,
@@ -191,7 +194,7 @@ class RestoreWords:
             sinks=self.sink,
             kafka_bootstrap=self.kafka_bootstrap,
             kafka_properties=self.kafka_properties,
-            unchecked=self.unchecked,
+            accept_unverified=self.accept_unverified,
         )
 
 

@@ -82,7 +82,7 @@ def _findings(made: RestorePlan) -> Iterator[str]:
         yield f"{finding.verdict.value}: {finding.reason}"
         yield from (f"  way out: {way}" for way in finding.ways_out)
     if made.unknown:
-        yield f"Refused until this is known, or {', '.join(made.unknown)} named with --unchecked"
+        yield f"Refused until this is known, or {', '.join(made.unknown)} named with --accept-unverified"
 
 
 def _row(query: QueryPlan) -> list[object]:

@@ -202,9 +202,9 @@ class JobClient:
         self._check_job(request.job_id)
         return dry_run(self._job, request, self._acting)
 
-    def select(self, *, want: str = LATEST, fallback: bool = True, depth: Depth = "full") -> Selection:
+    def select(self, *, start_from: str = LATEST, fallback: bool = True, depth: Depth = "full") -> Selection:
         """Look at the job's checkpoints and savepoints, newest first, until one can be restored."""
-        return stores.select_checkpoint(self._job, want=want, fallback=fallback, depth=depth)
+        return stores.select_checkpoint(self._job, start_from=start_from, fallback=fallback, depth=depth)
 
     def recover(self, *, by: str, wait: bool = True) -> SubmittedRun:
         """Submit the newest run again when its driver is lost (``recovery.recover``)."""

@@ -53,7 +53,7 @@ def _start_point(job: JobContext, request: SubmitRequest) -> StartPoint:
     wanted = RestoreRequest(
         job_id=job.job_id,
         request_id=request.request_id,
-        want=LATEST if directories else str(request.start_from),
+        start_from=LATEST if directories else str(request.start_from),
         fallback=False,  # never an older one in silence: who submits has not seen that the newest is bad
         claim_mode=request.claim_mode,
         adopt=directories,
@@ -61,5 +61,5 @@ def _start_point(job: JobContext, request: SubmitRequest) -> StartPoint:
         options=request.options,
     )
     _, plan = plan_for(job, wanted)
-    require_accepted(plan, request.allow)
+    require_accepted(plan, request.accept_verdicts)
     return restored_start(job, plan, wanted.output)

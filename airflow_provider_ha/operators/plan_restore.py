@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class SparkHaPlanRestoreOperator(SparkHaRestoreOperator):
     """Make the plan of a restore and show it. Changes nothing, and accepts every verdict: it is for reading.
 
-    Takes the parameters of :class:`SparkHaRestoreOperator`; *wait_for*, *when_killed*, *if_lost* and *allow* have
-    no effect.
+    Takes the parameters of :class:`SparkHaRestoreOperator`; *wait_for*, *when_killed*, *if_lost* and
+    *accept_verdicts* have no effect.
 
     Returns ``verdict``, ``reasons``, ``findings`` (each with ``verdict``, ``reason`` and ``ways_out``), ``unknown``,
     ``source``, ``claim_mode``, ``owner`` (who owns the source afterwards, ``user`` or ``job``), ``age_seconds``,

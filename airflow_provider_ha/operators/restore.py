@@ -25,28 +25,28 @@ if TYPE_CHECKING:
 class SparkHaRestoreOperator(SparkHaRunOperator):
     """Start a new run of a job from a checkpoint or savepoint, its own or another job's.
 
-    The plan is made first, and refused unless its verdict is in *allow*: ``SAFE`` means that no row is lost and none is
-    written twice. What is left out of the overrides is as in the graph that wrote the checkpoint.
+    The plan is made first, and refused unless its verdict is in *accept_verdicts*: ``SAFE`` means that no row
+    is lost and none is written twice. What is left out of the overrides is as in the graph that wrote the checkpoint.
 
     Returns ``job_id``, ``run``, ``epoch`` and ``state``.
 
     :param job_id: Job that gets the new run.
     :param claim_mode: ``"NO_CLAIM"``: what is restored from stays its owner's and is never changed. ``"CLAIM"``: a
         savepoint of the job, or what is adopted, becomes the job's, which removes it once newer checkpoints subsume it.
-    :param adopt: Checkpoint directories that Spark wrote elsewhere, in place of *source_job* and *want*: a path whose
-        last name is the query's, or query -> path.
+    :param adopt: Checkpoint directories that Spark wrote elsewhere, in place of *source_job* and *start_from*: a path
+        whose last name is the query's, or query -> path.
     :param sinks: Of these: query -> output directory of its file sink, or ``"foreachBatch"``, or another format.
     :param source_job: Job that the checkpoint belongs to; *job_id* when left out.
-    :param want: ``"latest"``, ``"checkpoint-<n>"``, ``"savepoint-<id>"`` (also the beginning of an id, or a label) or
-        ``"before <time>"``.
+    :param start_from: ``"latest"``, ``"checkpoint-<n>"``, ``"savepoint-<id>"`` (also the beginning of an id, or a
+        label) or ``"before <time>"``.
     :param fallback: Whether an older candidate may be taken when a newer one is known to be bad.
     :param output_mode: For another output directory: ``"continue"`` (its log names the old files) or ``"fresh"`` (it
         holds only what is new).
-    :param allow: Verdicts that are accepted, each by its own name.
+    :param accept_verdicts: Verdicts that are accepted, each by its own name.
     :param kafka_bootstrap: Query -> ``host:port,host:port`` of the brokers that it reads from.
     :param kafka_properties: File of Kafka client properties on the worker, readable by its owner only.
-    :param unchecked: Queries of which nobody minds what could not be found out; judged as ``LOSS_POSSIBLE``.
-    :param fresh_ids: Queries that get a fresh query id, so that their Delta table skips nothing.
+    :param accept_unverified: Queries for which unverified facts are accepted; judged as ``LOSS_POSSIBLE``.
+    :param reset_query_ids: Queries that get a fresh query id, so that their Delta table skips nothing.
     :param allow_new_queries: Whether the script may start queries of other names after a loss; by default as before.
     :param application: Path of another script.
     :param arguments: Other arguments.
@@ -74,16 +74,16 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
     template_fields: Sequence[str] = (
         *SparkHaRunOperator.template_fields,
         "source_job",
-        "want",
+        "start_from",
         "claim_mode",
         "adopt",
         "sinks",
         "output_mode",
-        "allow",
+        "accept_verdicts",
         "kafka_bootstrap",
         "kafka_properties",
-        "unchecked",
-        "fresh_ids",
+        "accept_unverified",
+        "reset_query_ids",
         "application",
         "arguments",
         "conf",
@@ -98,17 +98,17 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
         self,
         *,
         source_job: str | None = None,
-        want: str = "latest",
+        start_from: str = "latest",
         fallback: bool = True,
         claim_mode: str = "NO_CLAIM",
         adopt: str | Mapping[str, str] = "",
         sinks: Mapping[str, str] | None = None,
         output_mode: str = "continue",
-        allow: Sequence[str] = ("SAFE",),
+        accept_verdicts: Sequence[str] = ("SAFE",),
         kafka_bootstrap: Mapping[str, str] | None = None,
         kafka_properties: str | None = None,
-        unchecked: Sequence[str] = (),
-        fresh_ids: Sequence[str] = (),
+        accept_unverified: Sequence[str] = (),
+        reset_query_ids: Sequence[str] = (),
         allow_new_queries: bool | None = None,
         application: str | None = None,
         arguments: Sequence[str] | None = None,
@@ -122,17 +122,17 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.source_job = source_job
-        self.want = want
+        self.start_from = start_from
         self.fallback = fallback
         self.claim_mode = claim_mode
         self.adopt = adopt
         self.sinks = sinks
         self.output_mode = output_mode
-        self.allow = allow
+        self.accept_verdicts = accept_verdicts
         self.kafka_bootstrap = kafka_bootstrap
         self.kafka_properties = kafka_properties
-        self.unchecked = unchecked
-        self.fresh_ids = fresh_ids
+        self.accept_unverified = accept_unverified
+        self.reset_query_ids = reset_query_ids
         self.allow_new_queries = allow_new_queries
         self.application = application
         self.arguments = arguments
@@ -150,10 +150,13 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
     def restore_request(self, request: str) -> RestoreRequest:
         """Return what is asked for. A template that renders to nothing means "as it was".
 
-        :raises ConfigurationError: *output_mode*, *claim_mode* or *allow* names what does not exist.
+        :raises ConfigurationError: *output_mode*, *claim_mode* or *accept_verdicts* names what does not exist.
         """
         try:
-            output, allow = OutputMode(self.output_mode), frozenset(Verdict(verdict) for verdict in self.allow)
+            output, accept_verdicts = (
+                OutputMode(self.output_mode),
+                frozenset(Verdict(verdict) for verdict in self.accept_verdicts),
+            )
         except ValueError as error:
             modes, verdicts = [mode.value for mode in OutputMode], [verdict.value for verdict in Verdict]
             next_step = f"output_mode is one of {modes}, allow a list of {verdicts}"
@@ -164,17 +167,17 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
             job_id=self.job_id,
             request_id=request,
             source_job=self.source_job or None,
-            want=self.want,
+            start_from=self.start_from,
             fallback=self.fallback,
             output=output,
-            allow=allow,
+            accept_verdicts=accept_verdicts,
             claim_mode=claim_mode(self.claim_mode),
             adopt=named_directories(self.adopt),
             sinks=dict(self.sinks or {}),
             kafka_bootstrap=dict(self.kafka_bootstrap or {}),
             kafka_properties=self.kafka_properties or None,
-            unchecked=frozenset(self.unchecked or ()),
-            fresh_ids=frozenset(self.fresh_ids or ()),
+            accept_unverified=frozenset(self.accept_unverified or ()),
+            reset_query_ids=frozenset(self.reset_query_ids or ()),
             allow_new_queries=self.allow_new_queries,
             application=self.application or None,
             name=self.name or None,

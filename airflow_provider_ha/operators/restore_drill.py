@@ -34,7 +34,7 @@ class SparkHaRestoreDrillOperator(SparkHaBaseOperator):
     finds it again.
 
     :param job_id: Stable id of the job.
-    :param want: ``"savepoint"``: the newest one; else ``"latest"`` (checkpoints first), ``"checkpoint-<n>"``,
+    :param start_from: ``"savepoint"``: the newest one; else ``"latest"`` (checkpoints first), ``"checkpoint-<n>"``,
         ``"savepoint-<id>"`` or ``"before <time>"``. An older one is never taken in its place.
     :param max_age: Fail when what would be restored is older: the recovery point objective. Timedelta or seconds.
     :param max_duration: Fail when all steps together took longer: the recovery time objective.
@@ -50,7 +50,7 @@ class SparkHaRestoreDrillOperator(SparkHaBaseOperator):
 
     template_fields: Sequence[str] = (
         *SparkHaBaseOperator.template_fields,
-        "want",
+        "start_from",
         "max_age",
         "max_duration",
         "start",
@@ -62,7 +62,7 @@ class SparkHaRestoreDrillOperator(SparkHaBaseOperator):
     def __init__(
         self,
         *,
-        want: str = "savepoint",
+        start_from: str = "savepoint",
         max_age: timedelta | float | str | None = None,
         max_duration: timedelta | float | str | None = None,
         start: bool | str = True,
@@ -74,7 +74,7 @@ class SparkHaRestoreDrillOperator(SparkHaBaseOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**retry_kwargs(retries, retry_delay, DRILL_RETRIES), **kwargs)
-        self.want = want
+        self.start_from = start_from
         self.max_age = max_age
         self.max_duration = max_duration
         self.start = start
@@ -111,7 +111,7 @@ class SparkHaRestoreDrillOperator(SparkHaBaseOperator):
         return DrillRequest(
             drill_id=drill_id,
             requested_by=drill_id,
-            want=self.want,
+            start_from=self.start_from,
             limits=Limits(
                 max_age=seconds_of(self.max_age, "max_age"), max_duration=seconds_of(self.max_duration, "max_duration")
             ),

@@ -25,19 +25,21 @@ class SparkHaSelectCheckpointOperator(SparkHaBaseOperator):
     number so far. The log shows them as a table. Fails when nothing can be restored.
 
     :param job_id: Job whose checkpoints are looked at.
-    :param want: ``"latest"``, ``"checkpoint-<n>"``, ``"savepoint-<id>"`` (also the beginning of an id, or a label) or
-        ``"before <time>"``.
+    :param start_from: ``"latest"``, ``"checkpoint-<n>"``, ``"savepoint-<id>"`` (also the beginning of an id, or a
+        label) or ``"before <time>"``.
     :param fallback: Whether an older one may be chosen when a newer one is known to be bad.
     :param depth: ``"full"`` reads every state file; ``"quick"`` looks at names, sizes and small files.
     :param spark_ha_conn_id: Connection of type ``spark_ha``.
     :param poll_interval: Not used: this operator does not wait.
     """
 
-    template_fields: Sequence[str] = (*SparkHaBaseOperator.template_fields, "want", "depth")
+    template_fields: Sequence[str] = (*SparkHaBaseOperator.template_fields, "start_from", "depth")
 
-    def __init__(self, *, want: str = "latest", fallback: bool = True, depth: str = "full", **kwargs: Any) -> None:
+    def __init__(
+        self, *, start_from: str = "latest", fallback: bool = True, depth: str = "full", **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
-        self.want = want
+        self.start_from = start_from
         self.fallback = fallback
         self.depth = depth
 
@@ -47,7 +49,7 @@ class SparkHaSelectCheckpointOperator(SparkHaBaseOperator):
         with self.client() as client:
             job = client.job(self.job_id)
             latest_number = job.snapshot().checkpoint_counter
-            selection = job.select(want=self.want, fallback=self.fallback, depth=depth)
+            selection = job.select(start_from=self.start_from, fallback=self.fallback, depth=depth)
         result = selection_json(selection) | {"job_id": self.job_id, "latest_number": latest_number}
         self.log.info("Candidates of job %s, newest first:\n%s", self.job_id, candidates_table(result["candidates"]))
         with airflow_errors():

@@ -49,7 +49,7 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
     :param sinks: Of these: query -> output directory of its file sink, or ``"foreachBatch"``, or another format.
     :param claim_mode: ``"CLAIM"``: the savepoint or the directories that it starts from become the job's, which removes
         them once newer checkpoints subsume them.
-    :param allow: Verdicts that are accepted for what it starts from.
+    :param accept_verdicts: Verdicts that are accepted for what it starts from.
     :param wait_for: ``"running"``: succeed once a leader is there, its epoch is known and it says RUNNING: each query
         that the script has started has committed a batch, or its first trigger found no data.
         ``"finished"``: follow the run to its end, and submit it again whenever its driver is lost.
@@ -104,7 +104,7 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
         "start_from",
         "sinks",
         "claim_mode",
-        "allow",
+        "accept_verdicts",
         "kafka_bootstrap",
         "kafka_properties",
         "job_owner",
@@ -129,7 +129,7 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
         start_from: str | Mapping[str, str] = "latest",
         sinks: Mapping[str, str] | None = None,
         claim_mode: str = "NO_CLAIM",
-        allow: Sequence[str] = ("SAFE",),
+        accept_verdicts: Sequence[str] = ("SAFE",),
         restart_attempts: int | None = None,
         restart_delay: float | timedelta | None = None,
         restart_in_place: bool | None = None,
@@ -162,7 +162,7 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
         self.start_from = start_from
         self.sinks = sinks
         self.claim_mode = claim_mode
-        self.allow = allow
+        self.accept_verdicts = accept_verdicts
         self.restart_attempts = restart_attempts
         self.restart_delay = restart_delay
         self.restart_in_place = restart_in_place
@@ -214,7 +214,7 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
                 start_from=self.start_from,
                 sinks=dict(self.sinks or {}),
                 claim_mode=claim_mode(self.claim_mode),
-                allow=accepted(self.allow),
+                accept_verdicts=accepted(self.accept_verdicts),
                 owner=self.job_owner or None,
                 if_lost=if_lost(self.if_lost),
             )

@@ -49,8 +49,8 @@ class SparkHaVerifyCheckpointOperator(SparkHaBaseOperator):
     ``"not_restorable"``. What could not be read fails the task, and is asked again by its retries.
 
     :param job_id: Job whose checkpoint is verified; leave it out for a directory.
-    :param want: ``"latest"``, ``"checkpoint-<n>"``, ``"savepoint-<id>"`` or ``"before <time>"``. Exactly that one is
-        judged: no older one is taken in its place.
+    :param start_from: ``"latest"``, ``"checkpoint-<n>"``, ``"savepoint-<id>"`` or ``"before <time>"``. Exactly that
+        one is judged: no older one is taken in its place.
     :param directory: A checkpoint directory of one query, managed or not, that the worker can read: a path, or
         ``s3://bucket/prefix`` with the worker's own credentials. Needs no connection.
     :param sink: Output directory of the file sink of that query, judged together with it.
@@ -67,7 +67,7 @@ class SparkHaVerifyCheckpointOperator(SparkHaBaseOperator):
 
     template_fields: Sequence[str] = (
         *SparkHaBaseOperator.template_fields,
-        "want",
+        "start_from",
         "directory",
         "sink",
         "depth",
@@ -82,7 +82,7 @@ class SparkHaVerifyCheckpointOperator(SparkHaBaseOperator):
         self,
         *,
         job_id: str = "",
-        want: str = "latest",
+        start_from: str = "latest",
         directory: str | None = None,
         sink: str | None = None,
         depth: str = "full",
@@ -94,7 +94,7 @@ class SparkHaVerifyCheckpointOperator(SparkHaBaseOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(job_id=job_id, **kwargs)
-        self.want = want
+        self.start_from = start_from
         self.directory = directory
         self.sink = sink
         self.depth = depth
@@ -144,7 +144,7 @@ class SparkHaVerifyCheckpointOperator(SparkHaBaseOperator):
         with self.client() as client:
             found = verify_cut(
                 client.context(self.job_id),
-                self.want,
+                self.start_from,
                 depth=depth,
                 by=request,
                 spark_version=self.spark_version or None,

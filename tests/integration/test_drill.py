@@ -130,7 +130,7 @@ def test_an_application_that_is_not_in_storage_is_a_failed_restore(context: JobC
 
 
 def test_an_older_one_can_be_named(context: JobContext) -> None:
-    assert drill(context, ask(want="savepoint-s1")).source == "savepoint-s1"
+    assert drill(context, ask(start_from="savepoint-s1")).source == "savepoint-s1"
 
 
 def test_a_job_without_savepoints_has_nothing_to_drill(config: HaConfig, coordinator: Coordinator) -> None:

@@ -231,7 +231,7 @@ def test_a_restore_plans_nothing_with_what_a_hostile_generation_names(
     ended(job)
     job.add(1, -1)
     set_generation(job, hostile(job, victim)[way])
-    request = RestoreRequest(job_id=job.paths.job_id, request_id="r", want="latest")
+    request = RestoreRequest(job_id=job.paths.job_id, request_id="r", start_from="latest")
 
     with pytest.raises(RecordCorruptError, match=job.paths.generation):
         plan_for(helpers.context(job.config, job.coordinator), request)

@@ -292,7 +292,7 @@ def test_a_restore_may_end_the_lost_run_or_go_on_with_it(cluster: Cluster, choic
     job = lose(cluster)
 
     made = cluster.client.job("flights").restore(
-        RestoreRequest(job_id="flights", request_id="r", want="checkpoint-1", if_lost=choice)
+        RestoreRequest(job_id="flights", request_id="r", start_from="checkpoint-1", if_lost=choice)
     )
 
     assert made.run == run

@@ -17,7 +17,7 @@ def test_every_command_takes_the_beginning_of_an_id_or_a_label(source: Job, spar
 
     shown = json.loads(spark_ha("savepoint", "show", "flights", "nightly-o", "--json")[1])
     verified, document, _ = spark_ha("savepoint", "verify", "flights", "before the upgrade", "--json")
-    planned = json.loads(spark_ha("checkpoint", "plan", "flights", "--want", "savepoint-nightly-t", "--json")[1])
+    planned = json.loads(spark_ha("checkpoint", "plan", "flights", "--start-from", "savepoint-nightly-t", "--json")[1])
     compared, _, _ = spark_ha("checkpoint", "diff", "flights", "nightly-o", "nightly-t")
     code, _, stderr = spark_ha("savepoint", "dispose", "flights", "nightly", "--yes")
 

@@ -81,15 +81,15 @@ def test_what_is_refused_says_why_and_changes_nothing(spark_ha: Any, copy: JobCo
 
 @pytest.mark.usefixtures("copy", "source")
 @pytest.mark.parametrize(
-    ("want", "code", "reason"),
+    ("start_from", "code", "reason"),
     [
         ("before 2013-01-01T00:00Z", 1, "has no checkpoint and no savepoint from before 2013-01-01"),
         ("checkpoint-7", 1, "has no checkpoint 7"),
         ("yesterday", 2, "'yesterday' names no checkpoint and no savepoint"),
     ],
 )
-def test_what_is_not_there_is_one_sentence(spark_ha: Any, want: str, code: int, reason: str) -> None:
-    answer, _, error = spark_ha("checkpoint", "plan", *AS_COPY, "--want", want)
+def test_what_is_not_there_is_one_sentence(spark_ha: Any, start_from: str, code: int, reason: str) -> None:
+    answer, _, error = spark_ha("checkpoint", "plan", *AS_COPY, "--start-from", start_from)
 
     assert answer == code
     assert reason in error
@@ -177,7 +177,7 @@ def test_a_dry_run_of_a_request_that_was_carried_out_exits_as_asking_again_would
 @pytest.mark.usefixtures("copy")
 def test_a_plan_of_a_path_without_an_application_exits_as_the_restore_would(spark_ha: Any) -> None:
     words = ("copy", "--from", f"{recorded_job() / 'live' / QUERY}", "--sink", f"{QUERY}=foreachBatch")
-    allow = ("--allow", "DUPLICATES_POSSIBLE", "--allow", "LOSS_POSSIBLE")
+    allow = ("--accept-verdict", "DUPLICATES_POSSIBLE", "--accept-verdict", "LOSS_POSSIBLE")
 
     planned, _, said = spark_ha("checkpoint", "plan", *words, *allow)
     restored, _, refused = spark_ha("restore", *words, *allow)

@@ -86,7 +86,7 @@ def test_plan_that_is_only_looked_at_keeps_nothing(copy: JobContext, source: Job
 
 
 def test_safe_restore_needs_no_verdict_to_be_allowed_and_keeps_its_lease(copy: JobContext, source: Job) -> None:
-    restored = restore_job(copy, request(allow=frozenset()))
+    restored = restore_job(copy, request(accept_verdicts=frozenset()))
 
     assert (restored.created, leases(source)) == (True, 1)
 

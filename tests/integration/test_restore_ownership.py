@@ -51,7 +51,7 @@ def claimed(job: JobContext, run: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("want", "mode", "afterwards"),
+    ("start_from", "mode", "afterwards"),
     [
         ("savepoint-mine", NO_CLAIM, Owner.USER),
         ("savepoint-mine", CLAIM, Owner.JOB),
@@ -60,18 +60,18 @@ def claimed(job: JobContext, run: int) -> None:
     ],
 )
 def test_the_plan_says_who_owns_it_afterwards(
-    flights: JobContext, want: str, mode: ClaimMode, afterwards: Owner
+    flights: JobContext, start_from: str, mode: ClaimMode, afterwards: Owner
 ) -> None:
-    assert owner(flights, want=want, claim_mode=mode) is afterwards
+    assert owner(flights, start_from=start_from, claim_mode=mode) is afterwards
 
 
 @pytest.mark.usefixtures("flights")
 def test_what_is_another_jobs_is_not_claimed(copy: JobContext) -> None:
     with pytest.raises(RestoreRefusedError, match="belongs to job 'flights'") as caught:
-        owner(copy, source_job="flights", want="savepoint-mine", claim_mode=CLAIM)
+        owner(copy, source_job="flights", start_from="savepoint-mine", claim_mode=CLAIM)
 
     assert "NO_CLAIM" in caught.value.next_step
-    assert owner(copy, source_job="flights", want="savepoint-mine") is Owner.USER
+    assert owner(copy, source_job="flights", start_from="savepoint-mine") is Owner.USER
 
 
 def test_a_savepoint_is_claimed_by_one_request(flights: JobContext) -> None:
@@ -81,10 +81,10 @@ def test_a_savepoint_is_claimed_by_one_request(flights: JobContext) -> None:
     flights.coordinator.commit(flights.runs.create_op(run))
 
     with pytest.raises(RestoreRefusedError, match="was claimed by run 1, and is claimed once"):
-        owner(flights, want="savepoint-mine", claim_mode=CLAIM)
+        owner(flights, start_from="savepoint-mine", claim_mode=CLAIM)
 
-    assert owner(flights, want="savepoint-mine") is Owner.JOB
-    assert owner(flights, want="savepoint-mine", claim_mode=CLAIM, request_id="tonight") is Owner.JOB
+    assert owner(flights, start_from="savepoint-mine") is Owner.JOB
+    assert owner(flights, start_from="savepoint-mine", claim_mode=CLAIM, request_id="tonight") is Owner.JOB
 
 
 @pytest.mark.usefixtures("flights")
@@ -93,7 +93,7 @@ def test_a_savepoint_is_claimed_by_one_request(flights: JobContext) -> None:
     [("NO_CLAIM", "the user's: never changed, never removed"), ("CLAIM", "the job's: removed once newer checkpoints")],
 )
 def test_the_command_shows_it_to_people_and_to_programs(spark_ha: Any, mode: str, words: str) -> None:
-    wanted = ("flights", "--want", "savepoint-mine", "--claim-mode", mode)
+    wanted = ("flights", "--start-from", "savepoint-mine", "--claim-mode", mode)
 
     shown = spark_ha("checkpoint", "plan", *wanted)[1]
     document = json.loads(spark_ha("checkpoint", "plan", *wanted, "--json")[1])

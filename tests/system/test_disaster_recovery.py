@@ -80,7 +80,7 @@ def test_nobody_waits_for_a_restore_that_is_refused(
     airflow: SmallAirflow, restored: DagRun, savepoint: str, job: CountedJob
 ) -> None:
     assert airflow.api.run_state(restored) == "running", "its run is live: the next restore is refused for that"
-    refused = recovery(airflow, "refused", want=f"savepoint-{savepoint}")
+    refused = recovery(airflow, "refused", start_from=f"savepoint-{savepoint}")
 
     wait_until(lambda: airflow.api.run_state(refused) in FINAL, timeout=PATIENCE, what="the refused run to end")
 

@@ -34,7 +34,7 @@ def test_what_is_not_known_stops_a_restore_that_allows_everything() -> None:
     with pytest.raises(RestoreUnknownError, match="no broker answered") as caught:
         require_accepted(plan(Verdict.LOSS_POSSIBLE, unknown={"q": ("no broker answered",)}), EVERYTHING)
 
-    assert "unchecked=q" in caught.value.next_step
+    assert "accept_unverified=q" in caught.value.next_step
 
 
 def test_who_named_its_query_may_allow_the_loss() -> None:

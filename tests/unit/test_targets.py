@@ -33,8 +33,8 @@ def test_the_local_engine_starts_no_driver_in_cluster_mode() -> None:
 
 
 def test_an_option_that_no_engine_reads_is_refused_with_those_that_it_has() -> None:
-    with pytest.raises(ConfigurationError, match=r"no options \['pyhton'\]") as caught:
-        LocalEngine(CONFIG).check(Target(engine_options={"pyhton": "/usr/bin/python3"}))
+    with pytest.raises(ConfigurationError, match=r"no options \['interpreter'\]") as caught:
+        LocalEngine(CONFIG).check(Target(engine_options={"interpreter": "/usr/bin/python3"}))
 
     assert "'python', 'spark_home'" in caught.value.next_step
 

@@ -47,8 +47,8 @@ def plan_restore(
     drained: Mapping[str, Drained] | None = None,
     candidates: Iterable[Candidate] = (),
     same_output: bool = True,
-    unchecked: Collection[str] = (),
-    fresh_ids: Mapping[str, str] = MappingProxyType({}),
+    accept_unverified: Collection[str] = (),
+    reset_query_ids: Mapping[str, str] = MappingProxyType({}),
 ) -> RestorePlan:
     """Return what restoring *chosen* would do.
 
@@ -59,8 +59,8 @@ def plan_restore(
     :param candidates: What was looked at before, for the record.
     :param same_output: Whether the job goes on with the outputs of the source. If not, nothing is replayed: it starts
         at the cut, plans the batches after it afresh, and its driver seeds the logs of new file sinks.
-    :param unchecked: Queries of which nobody minds what could not be found out; it is judged all the same.
-    :param fresh_ids: Query -> fresh query id, so that a table skips none of its batches.
+    :param accept_unverified: Queries for which unverified facts are accepted; it is judged all the same.
+    :param reset_query_ids: Query -> fresh query id, so that a table skips none of its batches.
     """
     queries, judgements = {}, []
     for name, known in facts.items():
@@ -68,9 +68,9 @@ def plan_restore(
         if same_output:
             # What a result says of a drain is more than what the fork of an earlier, unfinished one shows.
             drain = (drained or {}).get(name) or known.unfinished_drain
-            queries[name] = _continue_output(known, drain, judgement, fresh_ids.get(name))
+            queries[name] = _continue_output(known, drain, judgement, reset_query_ids.get(name))
         else:
-            queries[name] = _other_output(known, judgement, fresh_ids.get(name))
+            queries[name] = _other_output(known, judgement, reset_query_ids.get(name))
         judgements.append(judgement)
     findings = tuple(finding for item in judgements for finding in item.findings)
     return RestorePlan(
@@ -88,12 +88,14 @@ def plan_restore(
         same_output=same_output,
         findings=findings,
         unknown={
-            item.query: tuple(item.unknown) for item in judgements if item.unknown and item.query not in unchecked
+            item.query: tuple(item.unknown)
+            for item in judgements
+            if item.unknown and item.query not in accept_unverified
         },
     )
 
 
-def _other_output(facts: QueryFacts, judgement: Judgement, fresh_id: str | None) -> QueryPlan:
+def _other_output(facts: QueryFacts, judgement: Judgement, reset_query_id: str | None) -> QueryPlan:
     if facts.cut.sink.kind is SinkKind.FILE and facts.cut.batch >= 0 and not facts.sink_log_kept:
         judgement.add(
             Verdict.IMPOSSIBLE,
@@ -105,11 +107,11 @@ def _other_output(facts: QueryFacts, judgement: Judgement, fresh_id: str | None)
     _judge_drained(facts, (), judgement)
     _judge_unknown(facts, judgement)
     judge_inputs(inputs, judgement)
-    return QueryPlan(batch=facts.cut.batch, sink=facts.cut.sink, inputs=inputs, query_id=fresh_id)
+    return QueryPlan(batch=facts.cut.batch, sink=facts.cut.sink, inputs=inputs, query_id=reset_query_id)
 
 
 def _continue_output(
-    facts: QueryFacts, drained: Drained | None, judgement: Judgement, fresh_id: str | None
+    facts: QueryFacts, drained: Drained | None, judgement: Judgement, reset_query_id: str | None
 ) -> QueryPlan:
     cut = facts.cut
     if drained is not None and drained.batch <= cut.batch:
@@ -128,7 +130,7 @@ def _continue_output(
     if cut.sink.kind is SinkKind.FILE:
         set_aside = judge_file_sink(facts, drained, top, judgement)
     elif _remembers(cut.sink):
-        judge_table(facts, top, fresh_id=fresh_id is not None, judgement=judgement)
+        judge_table(facts, top, reset_query_id=reset_query_id is not None, judgement=judgement)
     else:
         judge_other_sink(facts, drained, top, judgement)
     return QueryPlan(
@@ -140,7 +142,7 @@ def _continue_output(
         inputs=inputs,
         sink_gone=facts.sink_gone,
         given=summary(facts.notes),
-        query_id=fresh_id,
+        query_id=reset_query_id,
     )
 
 
@@ -167,5 +169,5 @@ def _judge_drained(facts: QueryFacts, replay: Iterable[BatchEntry], judgement: J
 
 def _judge_unknown(facts: QueryFacts, judgement: Judgement) -> None:
     for each in facts.around.unknown if facts.around is not None else ():
-        name = f"name the query (--unchecked {judgement.query}) and LOSS_POSSIBLE to go on without knowing"
+        name = f"name the query (--accept-unverified {judgement.query}) and LOSS_POSSIBLE to go on without knowing"
         judgement.add_unknown(each.reason, *filter(None, (each.next_step, name)))

@@ -47,14 +47,14 @@ def plan_directory(
     now: datetime,
     ask_kafka: AskKafka,
     batch: int | None = None,
-    unchecked: Collection[str] = (),
+    accept_unverified: Collection[str] = (),
 ) -> RestorePlan:
     """Return what going on from a checkpoint would do, into the same output. Changes nothing.
 
     :param query: What it is called in the plan.
     :param sink: Where the query writes, as somebody said it.
     :param batch: The cut; the newest restorable batch by default.
-    :param unchecked: Queries of which nobody minds what could not be found out.
+    :param accept_unverified: Queries for which unverified facts are accepted.
     :raises CheckpointMissingError: There is no such batch, or none that can be restored; each is named with its reason.
     :raises JobStateError: The query goes on at this moment.
     :raises StorageUnavailableError: The checkpoint could not be read: nothing is chosen.
@@ -85,7 +85,13 @@ def plan_directory(
         created_at=candidates[-1].created_at,
     )
     plan = plan_restore(
-        chosen, {query: facts}, job_id="", source_job="", now=now, candidates=candidates, unchecked=unchecked
+        chosen,
+        {query: facts},
+        job_id="",
+        source_job="",
+        now=now,
+        candidates=candidates,
+        accept_unverified=accept_unverified,
     )
     return plan.model_copy(update={"adopted": {query: adopted}})
 

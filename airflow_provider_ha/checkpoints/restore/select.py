@@ -103,7 +103,7 @@ def select(
     savepoints: SavepointStore,
     work_path: Path,
     *,
-    want: str = LATEST,
+    start_from: str = LATEST,
     fallback: bool = True,
     depth: Depth = "full",
     spark_version: str | None = None,
@@ -113,18 +113,18 @@ def select(
     """Return the newest candidate that can be restored, with every one that was looked at before it.
 
     :param work_path: Directory that the keys of pins and savepoints are relative to.
-    :param want: ``"latest"``, ``"checkpoint-<n>"``, ``"savepoint-<id>"`` or ``"before <time>"`` (:mod:`.wanted`).
+    :param start_from: ``"latest"``, ``"checkpoint-<n>"``, ``"savepoint-<id>"`` or ``"before <time>"`` (:mod:`.wanted`).
     :param fallback: Whether a candidate that is known to be bad may be passed over for the next older one.
     :param depth: How deep each candidate is verified; the digests of a savepoint are compared when ``"full"``.
     :param spark_version: The release that is to start from it; the installed one when not given.
     :param verify: Verification of one query's directory, in place of the usual one.
     :param now: The current time, for a time of day; the host's when not given.
-    :raises ConfigurationError: *want* names nothing.
+    :raises ConfigurationError: *start_from* names nothing.
     :raises CheckpointMissingError: What is wanted by name does not exist.
     :raises StorageUnavailableError: A candidate could not be read: nothing is known about it, so nothing is chosen.
     """
     selector = _Selector(checkpoints, savepoints, work_path, depth, verify or verifier(depth, spark_version))
-    return selector.select(parse_wanted(want, now=now or datetime.now(timezone.utc)), fallback=fallback)
+    return selector.select(parse_wanted(start_from, now=now or datetime.now(timezone.utc)), fallback=fallback)
 
 
 class _Selector:

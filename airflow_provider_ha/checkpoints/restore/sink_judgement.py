@@ -65,7 +65,7 @@ def judge_file_sink(facts: QueryFacts, drained: Drained | None, top: int, judgem
     return set_aside
 
 
-def judge_table(facts: QueryFacts, top: int, *, fresh_id: bool, judgement: Judgement) -> None:
+def judge_table(facts: QueryFacts, top: int, *, reset_query_id: bool, judgement: Judgement) -> None:
     """Judge a table that remembers the query's id and its highest batch, and skips what is not above that."""
     cut, reached = facts.cut.batch, facts.sink_max
     if facts.around is None or facts.around.table_batch is None:
@@ -78,7 +78,7 @@ def judge_table(facts: QueryFacts, top: int, *, fresh_id: bool, judgement: Judge
             "accept LOSS_POSSIBLE by name: the next batch makes a new table, which holds what comes after the cut",
             _OWN_OUTPUT,
         )
-    elif reached > top and fresh_id:
+    elif reached > top and reset_query_id:
         judgement.add(
             Verdict.DUPLICATES_POSSIBLE,
             f"with a fresh query id batches {top + 1} to {reached}, which the table has, are written again",
@@ -90,11 +90,11 @@ def judge_table(facts: QueryFacts, top: int, *, fresh_id: bool, judgement: Judge
             f"the table has batches of this query up to {reached}, but boundaries are recorded up to {top} only; it "
             f"would skip batches {top + 1} to {reached}, whatever they hold next",
             _RECORDED_CUT,
-            "give the query a fresh id (--fresh-id): then nothing is skipped, and these batches are written again "
-            "(DUPLICATES_POSSIBLE)",
+            "give the query a fresh id (--reset-query-id): then nothing is skipped, and these batches are written "
+            "again (DUPLICATES_POSSIBLE)",
             _OWN_OUTPUT,
         )
-    elif reached < cut and not (fresh_id and reached < 0):
+    elif reached < cut and not (reset_query_id and reached < 0):
         judgement.add(
             Verdict.LOSS_POSSIBLE,
             f"the table has batches of this query up to {reached} only, but the cut is at {cut}",

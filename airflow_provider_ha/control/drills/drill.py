@@ -50,14 +50,14 @@ class DrillRequest:
 
     :param drill_id: Who asks. A drill of that id that has passed is found again; another one is done again.
     :param requested_by: For people.
-    :param want: ``"savepoint"`` for the newest savepoint, else as for a restore: ``"latest"`` (checkpoints first),
-        ``"checkpoint-<n>"``, ``"savepoint-<id>"`` or ``"before <time>"``.
+    :param start_from: ``"savepoint"`` for the newest savepoint, else as for a restore: ``"latest"`` (checkpoints
+        first), ``"checkpoint-<n>"``, ``"savepoint-<id>"`` or ``"before <time>"``.
     :param limits: How old it may be, and how long the drill may take.
     """
 
     drill_id: str
     requested_by: str
-    want: str = SAVEPOINT
+    start_from: str = SAVEPOINT
     limits: Limits = field(default_factory=Limits)
     options: ProofOptions = field(default_factory=ProofOptions)
 
@@ -90,10 +90,10 @@ def drill(job: JobContext, request: DrillRequest, tell: Callable[[str], None] = 
         return known
     began, watch = job.clock.now(), Stopwatch(job.clock)
     phases = Phases(watch, tell)
-    choose = partial(_choose, job, request.want)
+    choose = partial(_choose, job, request.start_from)
     with proof_place(job) as place, held(job, choose, by=f"drill {drill_id}") as name:
         phases.begin("choose", name)
-        selection = select_checkpoint(job, want=name, fallback=False, depth="quick")
+        selection = select_checkpoint(job, start_from=name, fallback=False, depth="quick")
         found = _prove(job, request, selection, place, phases)
         watch.end()
         if found.problems and job.coordinator.find(pointer_path(job.paths, name)) is None:
@@ -104,10 +104,10 @@ def drill(job: JobContext, request: DrillRequest, tell: Callable[[str], None] = 
     return records.add(record)
 
 
-def _choose(job: JobContext, want: str) -> str:
+def _choose(job: JobContext, start_from: str) -> str:
     """Return the name of what is to be drilled."""
-    if want != SAVEPOINT:
-        return first_candidate(job, want)
+    if start_from != SAVEPOINT:
+        return first_candidate(job, start_from)
     listing = savepoint_store(job).list()
     for broken in listing.unreadable:
         raise CheckpointCorruptError(
@@ -116,7 +116,7 @@ def _choose(job: JobContext, want: str) -> str:
     if not listing.pointers:
         raise CheckpointMissingError(
             f"job {job.job_id!r} has no savepoint that a drill could restore",
-            next_step="Take one with `spark-ha savepoint trigger`, or drill its newest checkpoint with want='latest'",
+            next_step="Take one with `spark-ha savepoint trigger`, or drill its newest checkpoint: start_from='latest'",
         )
     return f"{SAVEPOINT}-{listing.pointers[0].savepoint_id}"
 

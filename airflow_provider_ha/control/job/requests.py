@@ -102,7 +102,7 @@ class SubmitRequest:
         elsewhere: a path, or query -> path (:mod:`~airflow_provider_ha.control.restore.adoption`).
     :param sinks: Of such directories: query -> output directory of its file sink, or the format of another sink.
     :param claim_mode: Whether the job becomes the owner of what it starts from.
-    :param allow: Verdicts that are accepted for what it starts from.
+    :param accept_verdicts: Verdicts that are accepted for what it starts from.
     :param owner: Whose job it is from then on, a DAG id (:mod:`~airflow_provider_ha.control.job.job_owner`).
     :param if_lost: What to do about a lost run whose graph or start is another one; ``None`` refuses it.
     """
@@ -126,7 +126,7 @@ class SubmitRequest:
     start_from: str | Mapping[str, str] = LATEST
     sinks: Mapping[str, str] = field(default_factory=dict)
     claim_mode: ClaimMode = ClaimMode.NO_CLAIM
-    allow: frozenset[Verdict] = frozenset({Verdict.SAFE})
+    accept_verdicts: frozenset[Verdict] = frozenset({Verdict.SAFE})
     owner: str | None = None
     if_lost: IfLost | None = None
 
@@ -140,19 +140,19 @@ class RestoreRequest:
     :param job_id: Job that gets the new run.
     :param request_id: Who asks, as in :class:`SubmitRequest`.
     :param source_job: Job that the checkpoint belongs to; *job_id* when left out.
-    :param want: ``"latest"``, ``"checkpoint-<n>"``, ``"savepoint-<id>"`` or ``"before <time>"``
+    :param start_from: ``"latest"``, ``"checkpoint-<n>"``, ``"savepoint-<id>"`` or ``"before <time>"``
         (:mod:`~airflow_provider_ha.checkpoints.restore.wanted`).
     :param fallback: Whether an older candidate may be taken when a newer one is known to be bad.
     :param output: What a file sink's log holds when the output directory is another one.
-    :param allow: Verdicts that are accepted.
+    :param accept_verdicts: Verdicts that are accepted.
     :param claim_mode: Whether the job becomes the owner of the savepoint or of the directories.
-    :param adopt: Query -> checkpoint directory that Spark wrote elsewhere, in place of *source_job* and *want*.
+    :param adopt: Query -> checkpoint directory that Spark wrote elsewhere, in place of *source_job* and *start_from*.
     :param sinks: With *adopt*: query -> output directory of its file sink, or the format of another sink.
     :param kafka_bootstrap: Query -> ``host:port,host:port`` of the brokers that it reads from; what is not named here
         is as in the options of the graph that wrote the checkpoint.
     :param kafka_properties: File of client properties, to log in there.
-    :param unchecked: Queries of which nobody minds what could not be found out; judged as LOSS_POSSIBLE.
-    :param fresh_ids: Queries that get a fresh query id: their table skips none of their batches.
+    :param accept_unverified: Queries for which unverified facts are accepted; judged as LOSS_POSSIBLE.
+    :param reset_query_ids: Queries that get a fresh query id: their table skips none of their batches.
     :param allow_new_queries: In place of what the options say (``HaOptions.allow_new_queries``).
     :param allow_remote_executors: Allow a master that is not local; ``False`` leaves it to the options.
     :param if_lost: What to do when the job has a live run that has lost its driver; ``None`` refuses the restore.
@@ -161,17 +161,17 @@ class RestoreRequest:
     job_id: str
     request_id: str
     source_job: str | None = None
-    want: str = LATEST
+    start_from: str = LATEST
     fallback: bool = True
     output: OutputMode = OutputMode.CONTINUE
-    allow: frozenset[Verdict] = frozenset({Verdict.SAFE})
+    accept_verdicts: frozenset[Verdict] = frozenset({Verdict.SAFE})
     claim_mode: ClaimMode = ClaimMode.NO_CLAIM
     adopt: Mapping[str, str] = field(default_factory=dict)
     sinks: Mapping[str, str] = field(default_factory=dict)
     kafka_bootstrap: Mapping[str, str] = field(default_factory=dict)
     kafka_properties: str | None = None
-    unchecked: frozenset[str] = frozenset()
-    fresh_ids: frozenset[str] = frozenset()
+    accept_unverified: frozenset[str] = frozenset()
+    reset_query_ids: frozenset[str] = frozenset()
     allow_new_queries: bool | None = None
     application: str | None = None
     name: str | None = None

@@ -9,10 +9,15 @@ from airflow_provider_ha.checkpoints.verify.verify import Depth
 from airflow_provider_ha.control.job.context import JobContext
 
 
-def select_checkpoint(job: JobContext, *, want: str, fallback: bool, depth: Depth = "full") -> Selection:
+def select_checkpoint(job: JobContext, *, start_from: str, fallback: bool, depth: Depth = "full") -> Selection:
     """Look at the job's checkpoints and savepoints, newest first (``checkpoints.restore.select``)."""
     return select(
-        checkpoint_store(job), savepoint_store(job), job.config.work_path, want=want, fallback=fallback, depth=depth
+        checkpoint_store(job),
+        savepoint_store(job),
+        job.config.work_path,
+        start_from=start_from,
+        fallback=fallback,
+        depth=depth,
     )
 
 

@@ -61,8 +61,8 @@ def plan_adoption(job: JobContext, request: RestoreRequest) -> tuple[Chosen, Res
         source_job=job.job_id,
         now=job.clock.now(),
         candidates=[item.candidate for item in found.values()],
-        unchecked=request.unchecked,
-        fresh_ids={name: str(uuid.uuid4()) for name in request.fresh_ids},
+        accept_unverified=request.accept_unverified,
+        reset_query_ids={name: str(uuid.uuid4()) for name in request.reset_query_ids},
     )
     reasons = [*plan.reasons, *_unnamed_sinks(found)]
     findings = list(plan.findings)

@@ -82,19 +82,19 @@ class _Brokers:
 def _check_names(request: RestoreRequest, facts: Mapping[str, QueryFacts]) -> None:
     for option, named in (
         ("kafka_bootstrap", request.kafka_bootstrap),
-        ("unchecked", request.unchecked),
-        ("fresh_ids", request.fresh_ids),
+        ("accept_unverified", request.accept_unverified),
+        ("reset_query_ids", request.reset_query_ids),
     ):
         if strange := sorted(set(named) - set(facts)):
             raise ConfigurationError(
                 f"{option} names {strange}, but the queries of the cut are {sorted(facts)}",
                 next_step="Correct the name",
             )
-    for name in sorted(request.fresh_ids):
+    for name in sorted(request.reset_query_ids):
         sink = facts[name].cut.sink
         if (sink.format or "").lower() != DELTA:
             raise ConfigurationError(
                 f"query {name!r} writes to a {sink.format or sink.kind.value} sink, which does not remember query "
                 "ids: a fresh one would change nothing",
-                next_step="Leave it out of fresh_ids",
+                next_step="Leave it out of reset_query_ids",
             )

@@ -84,7 +84,7 @@ def accepted_graph(job: JobContext, request: RestoreRequest, chosen: Chosen, pla
     :raises JobStateError: The cut has no graph: the job has no run yet.
     :raises ConfigurationError: The master is remote, and not allowed.
     """
-    require_accepted(plan, request.allow)
+    require_accepted(plan, request.accept_verdicts)
     return _graph(job, request, chosen)
 
 
@@ -116,8 +116,8 @@ def _plan(job: JobContext, request: RestoreRequest, reading: Reading) -> tuple[C
         drained=_drained(source, generation.run) if generation else {},
         candidates=selection.candidates,
         same_output=same_output,
-        unchecked=request.unchecked,
-        fresh_ids={name: str(uuid.uuid4()) for name in request.fresh_ids},
+        accept_unverified=request.accept_unverified,
+        reset_query_ids={name: str(uuid.uuid4()) for name in request.reset_query_ids},
     ).model_copy(update={"claim_mode": request.claim_mode, "owner": owner})
     log.info(
         "restoring %s of %s as %s: %s %s", chosen.name, source.job_id, job.job_id, plan.verdict.value, plan.reasons
@@ -133,7 +133,7 @@ def _last_directory(source: JobContext, generation: Generation) -> LastDirectory
 def _choose(job: JobContext, source: JobContext, request: RestoreRequest, reading: Reading) -> tuple[Selection, Chosen]:
     """Select, and keep what was selected from being removed by the leader of another job."""
     for _ in range(_CHOICES):
-        selection = select_checkpoint(source, want=request.want, fallback=request.fallback)
+        selection = select_checkpoint(source, start_from=request.start_from, fallback=request.fallback)
         chosen = selection.require()
         if source.job_id == job.job_id:
             return selection, chosen  # only a leader removes checkpoints, and a restore begins when there is none
@@ -153,27 +153,28 @@ def _drained(source: JobContext, run: int) -> Mapping[str, DrainedQuery]:
     return result.drained if result is not None else {}
 
 
-def require_accepted(plan: RestorePlan, allow: frozenset[Verdict]) -> None:
+def require_accepted(plan: RestorePlan, accept_verdicts: frozenset[Verdict]) -> None:
     """Refuse a plan whose verdict is not accepted.
 
     :raises CheckpointError: It is not.
     """
-    if (refusal := refusal_of(plan, allow)) is not None:
+    if (refusal := refusal_of(plan, accept_verdicts)) is not None:
         raise refusal
 
 
-def refusal_of(plan: RestorePlan, allow: frozenset[Verdict]) -> CheckpointError | None:
+def refusal_of(plan: RestorePlan, accept_verdicts: frozenset[Verdict]) -> CheckpointError | None:
     """Return what a plan is refused for; ``None`` when it is carried out. Pure.
 
-    :param allow: Verdicts that are accepted.
+    :param accept_verdicts: Verdicts that are accepted.
     """
     what = f"restoring {plan.name} of job {plan.source_job!r}"
-    refused = not_accepted(plan, allow)
+    refused = not_accepted(plan, accept_verdicts)
     if plan.unknown and Verdict.IMPOSSIBLE not in refused:
         reasons = "; ".join(reason for each in plan.unknown.values() for reason in each)
         return RestoreUnknownError(
             f"{what}: it is not known what it would do: {reasons}",
-            next_step=f"Let it be found out, or go on without: unchecked={','.join(plan.unknown)}, allow=LOSS_POSSIBLE",
+            next_step=f"Let it be found out, or go on without: accept_unverified={','.join(plan.unknown)}, "
+            "accept_verdicts=LOSS_POSSIBLE",
         )
     if not refused:
         return None
@@ -183,8 +184,8 @@ def refusal_of(plan: RestorePlan, allow: frozenset[Verdict]) -> CheckpointError 
         f"{what} is {plan.verdict.value}: {reasons}",
         next_step="Restore from another checkpoint"
         if Verdict.IMPOSSIBLE in refused
-        else f"Restore from another checkpoint, or restore it with allow={names}; `spark-ha checkpoint plan` shows the "
-        "ways out",
+        else f"Restore from another checkpoint, or restore it with accept_verdicts={names}; `spark-ha checkpoint plan` "
+        "shows the ways out",
     )
 
 

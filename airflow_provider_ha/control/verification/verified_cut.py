@@ -50,27 +50,27 @@ class VerifiedCut:
         return None if None in answers else True
 
 
-def first_candidate(job: JobContext, want: str) -> str:
-    """Return the name of what *want* means now, good or bad.
+def first_candidate(job: JobContext, start_from: str) -> str:
+    """Return the name of what *start_from* means now, good or bad.
 
     :raises CheckpointMissingError: There is nothing.
     """
-    selection = select_checkpoint(job, want=want, fallback=False, depth="quick")
+    selection = select_checkpoint(job, start_from=start_from, fallback=False, depth="quick")
     return selection.candidates[0].source if selection.candidates else selection.require().name
 
 
 def verify_cut(
     job: JobContext,
-    want: str,
+    start_from: str,
     *,
     depth: ProofDepth,
     by: str,
     spark_version: str | None = None,
     options: ProofOptions | None = None,
 ) -> VerifiedCut:
-    """Verify the checkpoint or savepoint that *want* means; an older one is never taken in its place.
+    """Verify the checkpoint or savepoint that *start_from* means; an older one is never taken in its place.
 
-    :param want: ``"latest"``, ``"checkpoint-<n>"``, ``"savepoint-<id>"`` or ``"before <time>"``.
+    :param start_from: ``"latest"``, ``"checkpoint-<n>"``, ``"savepoint-<id>"`` or ``"before <time>"``.
     :param depth: As of a verification; ``"prove"`` asks Spark as well, with the application of the job's own graph.
     :param by: Who reads, for people.
     :raises UnknownJobError: There is no such job.
@@ -86,12 +86,12 @@ def verify_cut(
         reports[directory.name] = verify(directory, depth=read_depth, spark_version=spark_version)
         return reports[directory.name]
 
-    with held(job, partial(first_candidate, job, want), by=by) as name:
+    with held(job, partial(first_candidate, job, start_from), by=by) as name:
         selection = select(
             checkpoint_store(job),
             savepoint_store(job),
             job.config.work_path,
-            want=name,
+            start_from=name,
             fallback=False,
             depth=read_depth,
             verify=look,

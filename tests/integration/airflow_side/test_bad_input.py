@@ -197,18 +197,18 @@ def test_an_unknown_job_to_restore_is_called_unknown(operator: Any, live_job: st
     refused(operator(task_id="task", job_id="fligths"), AirflowFailException, "'fligths'", "not known", live_job)
 
 
-@pytest.mark.parametrize("want", ["checkpoint-7", "savepoint-friday"])
+@pytest.mark.parametrize("start_from", ["checkpoint-7", "savepoint-friday"])
 @pytest.mark.parametrize("operator", OF_A_CUT)
 def test_a_checkpoint_or_savepoint_that_is_not_there(
-    operator: Any, want: str, ended_job: str, dump: Callable[[], Dump]
+    operator: Any, start_from: str, ended_job: str, dump: Callable[[], Dump]
 ) -> None:
     before = dump()
 
     refused(
-        operator(task_id="task", job_id=ended_job, want=want),
+        operator(task_id="task", job_id=ended_job, start_from=start_from),
         AirflowFailException,
         repr(ended_job),
-        want.partition("-")[2],
+        start_from.partition("-")[2],
     )
 
     assert dump() == before

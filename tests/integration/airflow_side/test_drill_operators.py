@@ -155,7 +155,7 @@ def test_what_is_not_there_is_asked_again(tmp_path: Path) -> None:
 
 
 def test_a_savepoint_of_a_job_is_verified_by_its_name(job: Job) -> None:
-    good = verifying(job_id="flights", want="savepoint-s1").execute(context())
+    good = verifying(job_id="flights", start_from="savepoint-s1").execute(context())
     damage(job)
     with pytest.raises(AirflowFailException, match=f"savepoint-s1 is not_restorable: {QUERY}/offsets/2"):
         verifying(job_id="flights").execute(context())

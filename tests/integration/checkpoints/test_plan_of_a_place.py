@@ -244,16 +244,16 @@ def test_brokers_that_nobody_named_are_unknown_until_nobody_minds(
     assert (code, list(document["unknown"])) == (UNKNOWN, [QUERY])
     assert any("--kafka-bootstrap" in way for way in document["findings"][0]["ways_out"])
 
-    words = ("--sink", "noop", "--unchecked", QUERY, "--allow", "LOSS_POSSIBLE")
+    words = ("--sink", "noop", "--accept-unverified", QUERY, "--accept-verdict", "LOSS_POSSIBLE")
     assert plan(f"s3://{bucket}/{QUERY}", *words)[0] == YES
 
 
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        ("s3://bucket/q --want checkpoint-3", "is a place"),
+        ("s3://bucket/q --start-from checkpoint-3", "is a place"),
         ("./q --from-job orders", "is a place"),
-        ("./q --unchecked other", "the query is q"),
+        ("./q --accept-unverified other", "the query is q"),
         ("./q --sink a --sink b", "2 times"),
         ("orders --batch 3", "a job's are numbered"),
     ],

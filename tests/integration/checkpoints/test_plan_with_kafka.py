@@ -227,8 +227,10 @@ def test_the_command_asks_the_brokers_that_it_is_told(
     shown = spark_ha("checkpoint", "plan", *AS_COPY, *named)
     unnamed = spark_ha("checkpoint", "plan", *AS_COPY)
     refused = spark_ha("restore", *AS_COPY)
-    half = spark_ha("checkpoint", "plan", *AS_COPY, "--unchecked", "stats")
-    whole = spark_ha("checkpoint", "plan", *AS_COPY, "--unchecked", "stats", "--allow", "LOSS_POSSIBLE")
+    half = spark_ha("checkpoint", "plan", *AS_COPY, "--accept-unverified", "stats")
+    whole = spark_ha(
+        "checkpoint", "plan", *AS_COPY, "--accept-unverified", "stats", "--accept-verdict", "LOSS_POSSIBLE"
+    )
     strange = spark_ha("checkpoint", "plan", *AS_COPY, "--kafka-bootstrap", f"stat={kafka.servers}")
 
     partition = json.loads(asked[1])["queries"]["stats"]["inputs"][0]["partitions"][0]

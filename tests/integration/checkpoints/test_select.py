@@ -37,12 +37,12 @@ def job(config: HaConfig, coordinator: Coordinator) -> Iterator[Job]:
         yield led
 
 
-def selected(job: Job, want: str = "latest", *, fallback: bool = True) -> Selection:
+def selected(job: Job, start_from: str = "latest", *, fallback: bool = True) -> Selection:
     return select(
         job.checkpoints,
         job.savepoints,
         job.config.work_path,
-        want=want,
+        start_from=start_from,
         fallback=fallback,
         spark_version="4.2.0",
     )
@@ -182,13 +182,13 @@ def test_a_savepoint_with_another_digest_is_rejected(job: Job) -> None:
 
 
 @pytest.mark.parametrize(
-    ("want", "error"),
+    ("start_from", "error"),
     [
         ("checkpoint-9", CheckpointMissingError),
         ("savepoint-none", CheckpointMissingError),
         ("newest", ConfigurationError),
     ],
 )
-def test_what_is_not_there_is_an_error(job: Job, want: str, error: type[Exception]) -> None:
+def test_what_is_not_there_is_an_error(job: Job, start_from: str, error: type[Exception]) -> None:
     with pytest.raises(error):
-        selected(job, want)
+        selected(job, start_from)

@@ -154,7 +154,7 @@ def restore_savepoint(stage: Stage, phase: Phase) -> None:
             {
                 "source_job": MAIN_JOB,
                 "job_id": job_id,
-                "want": f"savepoint-{stage.savepoint}",
+                "start_from": f"savepoint-{stage.savepoint}",
                 "output": output,
                 "arguments": _arguments(stage, job_id, max_files=_MANY_FILES),
             },
@@ -211,7 +211,7 @@ def go_on(stage: Stage, phase: Phase) -> None:
     The drain gave the table a batch that cannot be taken back. The plan says so, and somebody has to allow it: here it
     is harmless, because the application writes by key.
     """
-    conf = {"source_job": MAIN_JOB, "job_id": MAIN_JOB, "allow": ["SAFE"]}
+    conf = {"source_job": MAIN_JOB, "job_id": MAIN_JOB, "accept_verdicts": ["SAFE"]}
     stage.main_run = stage.start_dag("disaster_recovery", conf)
     stage.servers.api.wait_for_task(stage.main_run, "wait_for_checkpoint", "success", timeout=_PATIENCE)
     stage.wait_until_read(MAIN_JOB, YEAR)

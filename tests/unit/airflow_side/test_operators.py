@@ -145,7 +145,7 @@ def test_a_restore_leaves_out_what_a_template_rendered_to_nothing() -> None:
 
 
 def test_a_restore_refuses_a_verdict_that_does_not_exist() -> None:
-    restore = SparkHaRestoreOperator(task_id="t", job_id="copy", allow=["MAYBE"])
+    restore = SparkHaRestoreOperator(task_id="t", job_id="copy", accept_verdicts=["MAYBE"])
 
     with pytest.raises(ConfigurationError, match="MAYBE"):
         restore.restore_request("r")
@@ -188,14 +188,14 @@ def test_a_submission_starts_from_a_path_with_the_verdicts_that_are_accepted() -
         job_id="j",
         application="app.py",
         start_from={"hourly": "/data/checkpoints/hourly"},
-        allow=["SAFE", "DUPLICATES_POSSIBLE"],
+        accept_verdicts=["SAFE", "DUPLICATES_POSSIBLE"],
     )
 
     submit.start(job, "r")
 
     assert asked[0].start_from == {"hourly": "/data/checkpoints/hourly"}
     assert asked[0].claim_mode is ClaimMode.NO_CLAIM
-    assert asked[0].allow == {Verdict.SAFE, Verdict.DUPLICATES_POSSIBLE}
+    assert asked[0].accept_verdicts == {Verdict.SAFE, Verdict.DUPLICATES_POSSIBLE}
 
 
 def test_remote_executors_are_allowed_only_by_name() -> None:
@@ -220,7 +220,7 @@ def test_what_ends_a_run_is_the_dag_s_to_say() -> None:
     assert (asked[0].options.application_failures, asked[0].options.application_failure_period) == (5, 3600.0)
 
 
-@pytest.mark.parametrize(("name", "value"), [("claim_mode", "LEGACY"), ("allow", ["MAYBE"])])
+@pytest.mark.parametrize(("name", "value"), [("claim_mode", "LEGACY"), ("accept_verdicts", ["MAYBE"])])
 def test_words_that_nobody_knows_are_refused_by_name(name: str, value: Any) -> None:
     submit = SparkHaSubmitOperator(task_id="t", job_id="j", application="app.py", **{name: value})
     asked: list[Any] = []

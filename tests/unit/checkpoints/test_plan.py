@@ -249,7 +249,7 @@ def test_a_partition_that_is_gone_may_be_lost_with_everything_in_it() -> None:
 def test_what_is_not_known_is_judged_as_a_loss_and_stops_until_its_query_is_named() -> None:
     known = replace(kafka(100), around=Surroundings(unknown=(Unknown("no broker answered", "Start Kafka"),)))
 
-    stopped, named = plan(known), plan(known, unchecked={"q"})
+    stopped, named = plan(known), plan(known, accept_unverified={"q"})
 
     assert (stopped.verdict, stopped.unknown) == (Verdict.LOSS_POSSIBLE, {"q": ("no broker answered",)})
     assert (named.verdict, named.unknown) == (Verdict.LOSS_POSSIBLE, {})
@@ -279,10 +279,10 @@ def test_a_table_whose_batches_are_all_recorded_is_safe(reached: int) -> None:
 
 
 def test_a_table_would_skip_what_is_planned_afresh_unless_the_query_gets_another_id() -> None:
-    kept, fresh = plan(delta(7, 5)), plan(delta(7, 5), fresh_ids={"q": "a new id"})
+    kept, fresh = plan(delta(7, 5)), plan(delta(7, 5), reset_query_ids={"q": "a new id"})
 
     assert (kept.verdict, kept.queries["q"].query_id) == (Verdict.IMPOSSIBLE, None)
-    assert any("--fresh-id" in way for way in kept.findings[0].ways_out)
+    assert any("--reset-query-id" in way for way in kept.findings[0].ways_out)
     assert (fresh.verdict, fresh.queries["q"].query_id) == (Verdict.DUPLICATES_POSSIBLE, "a new id")
     assert fresh.reasons == ("q: with a fresh query id batches 6 to 7, which the table has, are written again",)
 
@@ -340,7 +340,7 @@ BOTH = frozenset({Verdict.DUPLICATES_POSSIBLE, Verdict.LOSS_POSSIBLE})
 
 
 @pytest.mark.parametrize(
-    ("allow", "missing"),
+    ("accept_verdicts", "missing"),
     [
         ((), ["LOSS_POSSIBLE", "DUPLICATES_POSSIBLE"]),
         ((Verdict.LOSS_POSSIBLE,), ["DUPLICATES_POSSIBLE"]),

@@ -64,7 +64,7 @@ def test_everything_that_is_known_is_shown_to_people(capsys: pytest.CaptureFixtu
         "checkpoint-12 of orders as copy",
         "LOSS_POSSIBLE: hourly: not known: no broker answered",
         "way out: start Kafka",
-        "Refused until this is known, or hourly named with --unchecked",
+        "Refused until this is known, or hourly named with --accept-unverified",
         "250 rows of source 0 (7 gone)",
         "begun 6, finished 5",
         "it is gone",
