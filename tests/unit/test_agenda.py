@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from airflow_provider_ha.control.reconcile.reconcile_queue import Agenda
+from airflow_provider_ha.control.reconcile.reconcile_queue import ReconcileQueue
 from tests.support.clusters.coordination_helpers import HeldClock
 
 
 def test_a_new_job_is_due_at_once_and_then_when_it_was_said() -> None:
     clock = HeldClock()
-    agenda = Agenda(clock)
+    agenda = ReconcileQueue(clock)
     agenda.expect(["flights"])
 
     assert agenda.take() == ["flights"]
@@ -21,7 +21,7 @@ def test_a_new_job_is_due_at_once_and_then_when_it_was_said() -> None:
 
 
 def test_a_job_is_looked_at_by_one_at_a_time() -> None:
-    agenda = Agenda(HeldClock())
+    agenda = ReconcileQueue(HeldClock())
     agenda.expect(["flights"])
     agenda.take()
     agenda.touch("flights")
@@ -32,7 +32,7 @@ def test_a_job_is_looked_at_by_one_at_a_time() -> None:
 
 def test_what_changes_during_a_look_is_looked_at_again() -> None:
     """Fails when the end of a look overwrites the touch: the look may have been before the change."""
-    agenda = Agenda(HeldClock())
+    agenda = ReconcileQueue(HeldClock())
     agenda.expect(["flights"])
     agenda.take()
 
@@ -44,7 +44,7 @@ def test_what_changes_during_a_look_is_looked_at_again() -> None:
 
 def test_a_touch_wakes_whoever_waits() -> None:
     clock = HeldClock()
-    agenda = Agenda(clock)
+    agenda = ReconcileQueue(clock)
     agenda.expect(["flights"])
     agenda.take()
     agenda.done("flights", 600.0)
@@ -57,7 +57,7 @@ def test_a_touch_wakes_whoever_waits() -> None:
 
 
 def test_a_job_that_is_gone_is_forgotten_also_while_it_is_looked_at() -> None:
-    agenda = Agenda(HeldClock())
+    agenda = ReconcileQueue(HeldClock())
     agenda.expect(["flights", "other"])
     agenda.take()
     agenda.expect(["other"])
@@ -69,7 +69,7 @@ def test_a_job_that_is_gone_is_forgotten_also_while_it_is_looked_at() -> None:
 
 
 def test_the_end_of_a_look_wakes_the_waiter() -> None:
-    agenda = Agenda(HeldClock())
+    agenda = ReconcileQueue(HeldClock())
     agenda.expect(["flights"])
     agenda.take()
     agenda.changed.clear()

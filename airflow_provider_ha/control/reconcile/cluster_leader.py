@@ -24,7 +24,7 @@ from typing_extensions import Self
 
 from airflow_provider_ha.control.client import HaClient, JobClient
 from airflow_provider_ha.control.job.requests import SubmitRequest, SubmittedRun
-from airflow_provider_ha.control.reconcile.reconcile_queue import Agenda, Touch
+from airflow_provider_ha.control.reconcile.reconcile_queue import ReconcileQueue, Touch
 from airflow_provider_ha.control.reconcile.reconciler import Attendant, Attended, Outcome, Patience, Waiting
 from airflow_provider_ha.coordination.election import Leadership, acquire
 from airflow_provider_ha.errors import CoordinationError, LeadershipError, LeadershipLostError, NotConnectedError
@@ -67,7 +67,7 @@ class ClusterLeader:
         self._address = address or f"{socket.gethostname()}:{os.getpid()}"
         self._patience = patience or Patience()
         self._earlier = waiting
-        self._agenda = Agenda(client.clock)
+        self._agenda = ReconcileQueue(client.clock)
         self._attendant: Attendant | None = None
         self._leadership: Leadership | None = None
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from airflow_provider_ha.clock import Clock
 
 
-class Agenda:
+class ReconcileQueue:
     """The next look at each job. Safe in several threads.
 
     :param clock: Where the time comes from.
@@ -64,7 +64,7 @@ class Agenda:
 class Touch:
     """A watch that makes a job due. Equal for the same job, so that arming it again does not pile up in the session."""
 
-    agenda: Agenda
+    agenda: ReconcileQueue
     job_id: str
 
     def __call__(self) -> None:

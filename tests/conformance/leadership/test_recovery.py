@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.control.reconcile.reconcile_queue import Agenda
+from airflow_provider_ha.control.reconcile.reconcile_queue import ReconcileQueue
 from airflow_provider_ha.control.reconcile.reconciler import Outcome
 from airflow_provider_ha.control.submission.recovery import recover
 from airflow_provider_ha.coordination.coordinator import Delete
@@ -136,7 +136,7 @@ def test_a_job_that_is_touched_again_is_not_attended_to_twice_at_once() -> None:
     Flink:
     SessionDispatcherLeaderProcessTest#onAddedExecutionPlan_duplicateJobSubmissionDueToFalsePositive_willBeIgnored [107]
     """
-    agenda = Agenda(HeldClock())
+    agenda = ReconcileQueue(HeldClock())
     agenda.expect([JOB])
     first = agenda.take()
 
