@@ -15,13 +15,13 @@ from airflow_provider_ha.cli.requests import who
 from airflow_provider_ha.cli.session import AsJson, cluster
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
-from airflow_provider_ha.control.reconcile.reconciler import Attended, Outcome
+from airflow_provider_ha.control.reconcile.reconciler import Reconciled, ReconcileOutcome
 from airflow_provider_ha.errors import LeadershipUnavailableError
 
 
-_NEEDS_A_PERSON = frozenset({Outcome.QUARANTINED, Outcome.IN_QUARANTINE, Outcome.GIVEN_UP})
-_SILENT = frozenset({Outcome.LEFT_ALONE, Outcome.PENDING})
-_NOT_FINISHED = frozenset({Outcome.NOT_KNOWN, Outcome.PENDING})
+_NEEDS_A_PERSON = frozenset({ReconcileOutcome.QUARANTINED, ReconcileOutcome.IN_QUARANTINE, ReconcileOutcome.GIVEN_UP})
+_SILENT = frozenset({ReconcileOutcome.LEFT_ALONE, ReconcileOutcome.PENDING})
+_NOT_FINISHED = frozenset({ReconcileOutcome.NOT_KNOWN, ReconcileOutcome.PENDING})
 
 
 def recover(
@@ -70,9 +70,9 @@ def _watch(leader: ClusterLeader, *, as_json: bool) -> Exit:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    said: dict[str, Attended] = {}
+    said: dict[str, Reconciled] = {}
 
-    def say(attended: Attended) -> None:
+    def say(attended: Reconciled) -> None:
         """Say what is new about a job; what was left alone or only waits is not worth a line."""
         before = said.get(attended.job_id)
         said[attended.job_id] = attended
@@ -92,7 +92,7 @@ def _watch(leader: ClusterLeader, *, as_json: bool) -> Exit:
     return Exit.YES
 
 
-def _exit(attended: Sequence[Attended]) -> Exit:
+def _exit(attended: Sequence[Reconciled]) -> Exit:
     if any(each.outcome in _NOT_FINISHED for each in attended):
         return Exit.UNKNOWN
     return Exit.NO if any(each.outcome in _NEEDS_A_PERSON for each in attended) else Exit.YES

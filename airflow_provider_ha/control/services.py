@@ -20,7 +20,7 @@ from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.erase import erase
 from airflow_provider_ha.control.job.stores import checkpoint_store, savepoint_store
 from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
-from airflow_provider_ha.control.reconcile.reconciler import Patience
+from airflow_provider_ha.control.reconcile.reconciler import ReconcileTimings
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.election import Leadership, acquire
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
@@ -131,7 +131,7 @@ class HaServices:
         retrieval.start()
         return retrieval
 
-    def cluster_leader(self, *, by: str, address: str = "", patience: Patience | None = None) -> ClusterLeader:
+    def cluster_leader(self, *, by: str, address: str = "", patience: ReconcileTimings | None = None) -> ClusterLeader:
         """Return one who contends for the cluster and recovers its jobs."""
         return ClusterLeader(self.client, by=by, address=address, patience=patience)
 

@@ -72,7 +72,7 @@ class SparkHaRecoverJobsOperator(PlainErrors, BaseOperator):
 
     def _recover(self, context: Any, earlier: Mapping[str, Sequence[Any]]) -> dict[str, list[str]]:
         from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader  # noqa: PLC0415  # as above
-        from airflow_provider_ha.control.reconcile.reconciler import Outcome, Waiting  # noqa: PLC0415  # brings kazoo and boto3
+        from airflow_provider_ha.control.reconcile.reconciler import ReconcileOutcome, Waiting  # noqa: PLC0415  # brings kazoo and boto3
 
         asks = request_id(context)
         with airflow_errors(), SparkHaHook(self.spark_ha_conn_id).get_client() as client:
@@ -88,11 +88,13 @@ class SparkHaRecoverJobsOperator(PlainErrors, BaseOperator):
         for each in attended:
             self.log.info("%s: %s (%s)", each.job_id, each.outcome.value, each.detail)
             found.setdefault(each.outcome.value, []).append(each.job_id)
-        person = [each for each in attended if each.outcome in (Outcome.QUARANTINED, Outcome.GIVEN_UP)]
+        person = [
+            each for each in attended if each.outcome in (ReconcileOutcome.QUARANTINED, ReconcileOutcome.GIVEN_UP)
+        ]
         if person:
             reasons = "; ".join(f"{each.job_id} was {each.outcome.value}: {each.detail}" for each in person)
             raise AirflowFailException(f"Jobs that need a person: {reasons}.")
-        if unknown := found.get(Outcome.NOT_KNOWN.value):
+        if unknown := found.get(ReconcileOutcome.NOT_KNOWN.value):
             raise AirflowException(f"Could not be found out: {', '.join(unknown)}. See the log above.")
         self._defer_for([(each.job_id, left[each.job_id]) for each in attended if each.job_id in left])
         return found

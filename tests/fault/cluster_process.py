@@ -14,22 +14,22 @@ from typing import Any
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
-from airflow_provider_ha.control.reconcile.reconciler import Attended, Outcome, Patience
+from airflow_provider_ha.control.reconcile.reconciler import Reconciled, ReconcileOutcome, ReconcileTimings
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.errors import LeadershipError
 from tests.support.clusters.cluster_helpers import RecordingEngine
 
 
-PATIENCE = Patience(debounce=0.1, launch_timeout=1.0, start_timeout=600.0, poll=0.2)
+PATIENCE = ReconcileTimings(debounce=0.1, launch_timeout=1.0, start_timeout=600.0, poll=0.2)
 
 
 def say(**facts: Any) -> None:
     print(json.dumps(facts), flush=True)  # read by the test
 
 
-def report(attended: Attended) -> None:
-    if attended.outcome is not Outcome.PENDING:
+def report(attended: Reconciled) -> None:
+    if attended.outcome is not ReconcileOutcome.PENDING:
         say(job=attended.job_id, outcome=attended.outcome.value, detail=attended.detail)
 
 

@@ -25,7 +25,13 @@ from typing_extensions import Self
 from airflow_provider_ha.control.client import HaClient, JobClient
 from airflow_provider_ha.control.job.requests import SubmitRequest, SubmittedRun
 from airflow_provider_ha.control.reconcile.reconcile_queue import ReconcileQueue, Touch
-from airflow_provider_ha.control.reconcile.reconciler import Attendant, Attended, Outcome, Patience, Waiting
+from airflow_provider_ha.control.reconcile.reconciler import (
+    Reconciled,
+    ReconcileOutcome,
+    Reconciler,
+    ReconcileTimings,
+    Waiting,
+)
 from airflow_provider_ha.coordination.election import Leadership, acquire
 from airflow_provider_ha.errors import CoordinationError, LeadershipError, LeadershipLostError, NotConnectedError
 from airflow_provider_ha.jobs.cluster import ClusterLeaderInfo, not_leading
@@ -34,7 +40,7 @@ from airflow_provider_ha.jobs.cluster import ClusterLeaderInfo, not_leading
 log = logging.getLogger(__name__)
 
 _WORKERS = 8  # a launch may wait for an answer; the other jobs must not wait with it
-Report = Callable[[Attended], None]
+Report = Callable[[Reconciled], None]
 
 
 class ClusterLeader:
@@ -59,16 +65,16 @@ class ClusterLeader:
         *,
         by: str,
         address: str = "",
-        patience: Patience | None = None,
+        patience: ReconcileTimings | None = None,
         waiting: Mapping[str, Waiting] | None = None,
     ) -> None:
         self._client = client
         self._by = by
         self._address = address or f"{socket.gethostname()}:{os.getpid()}"
-        self._patience = patience or Patience()
+        self._patience = patience or ReconcileTimings()
         self._earlier = waiting
         self._agenda = ReconcileQueue(client.clock)
-        self._attendant: Attendant | None = None
+        self._attendant: Reconciler | None = None
         self._leadership: Leadership | None = None
 
     @property
@@ -122,7 +128,7 @@ class ClusterLeader:
         except LeadershipError as error:
             raise not_leading(client.coordinator, client.paths) from error
         self._leadership = leadership
-        self._attendant = Attendant(client, leadership, by=self._by, patience=self._patience, waiting=self._earlier)
+        self._attendant = Reconciler(client, leadership, by=self._by, patience=self._patience, waiting=self._earlier)
         leadership.start_heartbeats(self._on_lost)
 
     def submit(self, request: SubmitRequest) -> SubmittedRun:
@@ -133,7 +139,7 @@ class ClusterLeader:
         """
         return JobClient(self._client.context(request.job_id, cluster=self.leadership)).submit(request)
 
-    def attend(self, job_id: str) -> Attended:
+    def attend(self, job_id: str) -> Reconciled:
         """Look at one job and do what is due.
 
         :raises LeadershipError: This process does not lead.
@@ -142,13 +148,13 @@ class ClusterLeader:
             raise not_leading(self._client.coordinator, self._client.paths)
         return self._attendant.attend(job_id)
 
-    def settle(self, seconds: float, report: Report | None = None) -> list[Attended]:
+    def settle(self, seconds: float, report: Report | None = None) -> list[Reconciled]:
         """Attend to every job until none waits for anything, at most for *seconds*; returns the last word on each.
 
         :raises LeadershipError: This process does not lead any more.
         :raises NotConnectedError: The jobs could not be listed.
         """
-        clock, last = self._client.clock, dict[str, Attended]()
+        clock, last = self._client.clock, dict[str, Reconciled]()
         deadline = clock.lease_time() + seconds
         waiting = self._client.list_jobs()
         with ThreadPoolExecutor(_WORKERS, thread_name_prefix="ha-cluster") as pool:
@@ -227,7 +233,7 @@ class ClusterLeader:
         try:
             self._arm(job_id)
             attended = self.attend(job_id)
-            settled = attended.outcome in (Outcome.LEFT_ALONE, Outcome.IN_QUARANTINE)
+            settled = attended.outcome in (ReconcileOutcome.LEFT_ALONE, ReconcileOutcome.IN_QUARANTINE)
             again = attended.again or (self._patience.backstop if settled else self._patience.debounce)
             if report is not None:
                 report(attended)

@@ -42,7 +42,7 @@ from airflow_provider_ha.recovery.restart import Resubmit, decide
 log = logging.getLogger(__name__)
 
 
-class Outcome(str, Enum):
+class ReconcileOutcome(str, Enum):
     """What came of attending to a job."""
 
     LEFT_ALONE = "left alone"
@@ -57,7 +57,7 @@ class Outcome(str, Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
+class ReconcileTimings:
     """How long things may last before they are acted on. Seconds.
 
     :param debounce: How long a loss has to last when no supervisor has proven that all processes are dead.
@@ -77,7 +77,7 @@ class Patience:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attended:
+class Reconciled:
     """One job, and what was done about it.
 
     :param detail: For people.
@@ -85,7 +85,7 @@ class Attended:
     """
 
     job_id: str
-    outcome: Outcome
+    outcome: ReconcileOutcome
     detail: str
     again: float | None = None
 
@@ -103,7 +103,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sighting:
+class _OpenWait:
     """What is waited for, until when it is left as it is, and since when it is wanted."""
 
     what: str
@@ -111,7 +111,7 @@ class _Sighting:
     since: float
 
 
-class Attendant:
+class Reconciler:
     """Attends to the jobs of one cluster under one leadership. Safe in several threads, one job in one at a time.
 
     :param client: The cluster; its session is the leadership's.
@@ -127,7 +127,7 @@ class Attendant:
         leadership: Leadership,
         *,
         by: str,
-        patience: Patience,
+        patience: ReconcileTimings,
         waiting: Mapping[str, Waiting] | None = None,
     ) -> None:
         self._client = client
@@ -135,7 +135,7 @@ class Attendant:
         self._by = by
         self._patience = patience
         now = client.clock.lease_time()
-        self._sightings = {name: _Sighting(each.what, now + each.left, now) for name, each in (waiting or {}).items()}
+        self._sightings = {name: _OpenWait(each.what, now + each.left, now) for name, each in (waiting or {}).items()}
 
     @property
     def waiting(self) -> dict[str, Waiting]:
@@ -143,7 +143,7 @@ class Attendant:
         now = self._client.clock.lease_time()
         return {name: Waiting(each.what, max(0.0, each.due - now)) for name, each in self._sightings.items()}
 
-    def attend(self, job_id: str) -> Attended:
+    def attend(self, job_id: str) -> Reconciled:
         """Look at a job and do what has to be done about it.
 
         :raises LeadershipLostError: This process does not lead the cluster any more; nothing was done.
@@ -159,21 +159,21 @@ class Attendant:
             log.warning("job %s could not be attended to: %s", job_id, error)
             return self._later(job_id, str(error))
 
-    def _attend(self, job_id: str) -> Attended:
+    def _attend(self, job_id: str) -> Reconciled:
         try:
             sight = look(self._client.coordinator, self._client.store, self._client.paths, job_id)
         except UnknownJobError:
             self._sightings.pop(job_id, None)
-            return Attended(job_id=job_id, outcome=Outcome.LEFT_ALONE, detail="gone")
+            return Reconciled(job_id=job_id, outcome=ReconcileOutcome.LEFT_ALONE, detail="gone")
         judgement = judge(sight)
         if judgement.action is Action.LEAVE:
             self._sightings.pop(job_id, None)
-            outcome = Outcome.LEFT_ALONE if sight.quarantined is None else Outcome.IN_QUARANTINE
-            return Attended(job_id=job_id, outcome=outcome, detail=judgement.reason)
+            outcome = ReconcileOutcome.LEFT_ALONE if sight.quarantined is None else ReconcileOutcome.IN_QUARANTINE
+            return Reconciled(job_id=job_id, outcome=outcome, detail=judgement.reason)
         left = self._left(sight, judgement.action)
         if left > 0:
             again = min(left, self._longest_pause(sight, judgement.action))
-            return Attended(job_id=job_id, outcome=Outcome.PENDING, detail=judgement.reason, again=again)
+            return Reconciled(job_id=job_id, outcome=ReconcileOutcome.PENDING, detail=judgement.reason, again=again)
         self._require_leadership()
         log.info("job %s: %s, because %s", job_id, judgement.action.value, judgement.reason)
         done = self._acts()[judgement.action](self._client.context(job_id, cluster=self._leadership), judgement.reason)
@@ -186,7 +186,7 @@ class Attendant:
         what = " ".join(map(str, (action.value, *_facts(sight))))
         sighting = self._sightings.get(sight.job_id)
         if sighting is None or sighting.what != what:
-            sighting = self._sightings[sight.job_id] = _Sighting(what, now + self._wait(sight, action), now)
+            sighting = self._sightings[sight.job_id] = _OpenWait(what, now + self._wait(sight, action), now)
         return sighting.due - now
 
     def _wait(self, sight: Sight, action: Action) -> float:
@@ -207,7 +207,7 @@ class Attendant:
         now, sighting = self._client.clock.lease_time(), self._sightings[sight.job_id]
         return self._patience.proof if now - sighting.since < self._patience.debounce else self._patience.poll
 
-    def _acts(self) -> dict[Action, Callable[[JobContext, str], Attended]]:
+    def _acts(self) -> dict[Action, Callable[[JobContext, str], Reconciled]]:
         return {
             Action.RECOVER: lambda job, reason: self._recover(job, reason, overdue=False),
             Action.WAIT: lambda job, reason: self._recover(job, reason, overdue=True),
@@ -215,25 +215,27 @@ class Attendant:
             Action.QUARANTINE: self._quarantine,
         }
 
-    def _recover(self, job: JobContext, reason: str, *, overdue: bool) -> Attended:
+    def _recover(self, job: JobContext, reason: str, *, overdue: bool) -> Reconciled:
         try:
             run = recover(job, by=self._by, wait=False, overdue=overdue)
         except JobStateError as error:
             result = job.snapshot().run
             failed = result is not None and result.result is not None and result.result.state is JobState.FAILED
-            return Attended(
-                job_id=job.job_id, outcome=Outcome.GIVEN_UP if failed else Outcome.LEFT_ALONE, detail=error.message
+            return Reconciled(
+                job_id=job.job_id,
+                outcome=ReconcileOutcome.GIVEN_UP if failed else ReconcileOutcome.LEFT_ALONE,
+                detail=error.message,
             )
         lost = _lost_log(job, run) if run.created else ""
         detail = f"{reason}: attempt {run.attempt} of run {run.run}{lost}"
-        outcome = Outcome.RECOVERED if run.created else Outcome.ON_ITS_WAY
-        return Attended(job_id=job.job_id, outcome=outcome, detail=detail)
+        outcome = ReconcileOutcome.RECOVERED if run.created else ReconcileOutcome.ON_ITS_WAY
+        return Reconciled(job_id=job.job_id, outcome=outcome, detail=detail)
 
-    def _clean_up(self, job: JobContext, reason: str) -> Attended:
+    def _clean_up(self, job: JobContext, reason: str) -> Reconciled:
         clean_up(job)
-        return Attended(job_id=job.job_id, outcome=Outcome.CLEANED_UP, detail=reason)
+        return Reconciled(job_id=job.job_id, outcome=ReconcileOutcome.CLEANED_UP, detail=reason)
 
-    def _quarantine(self, job: JobContext, reason: str) -> Attended:
+    def _quarantine(self, job: JobContext, reason: str) -> Reconciled:
         record = Quarantine(
             job_id=job.job_id,
             reason=reason,
@@ -246,10 +248,10 @@ class Attendant:
         except NodeExistsError:
             log.info("job %s is in quarantine already", job.job_id)
         log.error("job %s is in quarantine: %s", job.job_id, reason)
-        return Attended(job_id=job.job_id, outcome=Outcome.QUARANTINED, detail=reason)
+        return Reconciled(job_id=job.job_id, outcome=ReconcileOutcome.QUARANTINED, detail=reason)
 
-    def _later(self, job_id: str, detail: str) -> Attended:
-        return Attended(job_id=job_id, outcome=Outcome.NOT_KNOWN, detail=detail, again=self._patience.poll)
+    def _later(self, job_id: str, detail: str) -> Reconciled:
+        return Reconciled(job_id=job_id, outcome=ReconcileOutcome.NOT_KNOWN, detail=detail, again=self._patience.poll)
 
     def _require_leadership(self) -> None:
         if self._leadership.lease_left() <= 0:

@@ -11,7 +11,7 @@ from typing import Any
 
 from airflow_provider_ha.config import HaConfig, Timings
 from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.control.reconcile.reconciler import Attendant, Patience
+from airflow_provider_ha.control.reconcile.reconciler import Reconciler, ReconcileTimings
 from airflow_provider_ha.coordination.coordinator import Create, Op
 from airflow_provider_ha.coordination.election import Leadership, acquire
 from airflow_provider_ha.coordination.node import Node
@@ -24,7 +24,7 @@ from tests.support.clusters.cluster_helpers import Cluster
 
 JOB = "flights"
 TIMINGS = Timings(session_timeout=10.0, heartbeat_interval=0.5, heartbeat_timeout=0.5, connect_timeout=0.5, margin=0.25)
-AT_ONCE = Patience(debounce=0.0, start_timeout=600.0, poll=0.05)
+AT_ONCE = ReconcileTimings(debounce=0.0, start_timeout=600.0, poll=0.05)
 
 
 class Stage:
@@ -72,11 +72,11 @@ class Stage:
 
         return self.acquire(session, job.paths, describe=describe, admit=admit)
 
-    def lead_cluster(self, session: Any) -> Attendant:
+    def lead_cluster(self, session: Any) -> Reconciler:
         """Lead the cluster, and attend to its jobs."""
         leadership = self.acquire(session, self.cluster.client.paths.lock)
         client = self.cluster.open(session, clock=self.ensemble.clock)
-        return Attendant(client, leadership, by="test", patience=AT_ONCE)
+        return Reconciler(client, leadership, by="test", patience=AT_ONCE)
 
     # Jobs in a condition.
 

@@ -12,7 +12,7 @@ from airflow_provider_ha.control.administration import intervene
 from airflow_provider_ha.control.erase import erase
 from airflow_provider_ha.control.reconcile import cleanup
 from airflow_provider_ha.control.reconcile.cleanup import clean_up
-from airflow_provider_ha.control.reconcile.reconciler import Outcome
+from airflow_provider_ha.control.reconcile.reconciler import ReconcileOutcome
 from airflow_provider_ha.coordination.coordinator import SetData
 from airflow_provider_ha.driver.housekeeping import Housekeeping
 from airflow_provider_ha.errors import CoordinationError, JobStateError, LeadershipError, OutcomeUnknownError
@@ -135,7 +135,7 @@ def test_a_result_that_cannot_be_written_is_an_error_and_the_run_is_recovered(st
 
     assert stage.cleanup() is None
     assert stage.node(stage.paths.job_graph) is not None
-    assert stage.lead_cluster(stage.session("recoverer")).attend(JOB).outcome is Outcome.RECOVERED
+    assert stage.lead_cluster(stage.session("recoverer")).attend(JOB).outcome is ReconcileOutcome.RECOVERED
 
 
 @pytest.mark.flink("DispatcherCleanupITCase#testCleanupAfterLeadershipChange", entry=22, mutant="cleanup-prove")
@@ -154,9 +154,9 @@ def test_the_next_leader_finishes_the_clean_up_that_the_last_one_began(stage: St
     left, state = names(live), stage.cleanup()
     removals.meanwhile = lambda: None
 
-    assert attended.outcome is not Outcome.CLEANED_UP
+    assert attended.outcome is not ReconcileOutcome.CLEANED_UP
     assert (left, state) == (sorted([OLD[1], CURRENT]), "DIRTY")
-    assert stage.lead_cluster(stage.session("next")).attend(JOB).outcome is Outcome.CLEANED_UP
+    assert stage.lead_cluster(stage.session("next")).attend(JOB).outcome is ReconcileOutcome.CLEANED_UP
     assert names(live) == [CURRENT]
     assert stage.cleanup() == "CLEAN"
 
@@ -238,7 +238,7 @@ def test_nothing_is_left_of_a_job_that_changed_hands_and_was_canceled(stage: Sta
     erase(stage.cluster.open(second, clock=stage.ensemble.clock), leader._leadership)
 
     lock = stage.paths.lock
-    assert cleaned is Outcome.CLEANED_UP
+    assert cleaned is ReconcileOutcome.CLEANED_UP
     assert left_for_recovery is None
     assert stage.below(stage.paths.base) == [lock, f"{lock}/epoch", f"{lock}/heartbeat", stage.paths.savepoints]
     assert list(stage.cluster.client.store.list("")) == []

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.control.reconcile.reconcile_queue import ReconcileQueue
-from airflow_provider_ha.control.reconcile.reconciler import Outcome
+from airflow_provider_ha.control.reconcile.reconciler import ReconcileOutcome
 from airflow_provider_ha.control.submission.recovery import recover
 from airflow_provider_ha.coordination.coordinator import Delete
 from airflow_provider_ha.errors import FencedError, JobStateError
@@ -35,7 +35,11 @@ def test_of_several_graphs_only_those_without_a_result_are_run(stage: Stage) -> 
     attendant = stage.lead_cluster(stage.session("recoverer"))
     outcomes = {name: attendant.attend(name).outcome for name in stage.cluster.client.list_jobs()}
 
-    assert outcomes == {"lost": Outcome.RECOVERED, "lost-too": Outcome.RECOVERED, "over": Outcome.CLEANED_UP}
+    assert outcomes == {
+        "lost": ReconcileOutcome.RECOVERED,
+        "lost-too": ReconcileOutcome.RECOVERED,
+        "over": ReconcileOutcome.CLEANED_UP,
+    }
     assert stage.cluster.engine.launches()[before:] == [("lost", 2), ("lost-too", 2)]
     assert stage.node(stage.cluster.paths("over").job_graph) is None
     assert stage.cleanup("over") == "CLEAN"
@@ -170,7 +174,7 @@ def test_a_loss_that_two_see_is_recovered_once(stage: Stage) -> None:
 
     outcome = stage.lead_cluster(session).attend(JOB).outcome
 
-    assert outcome is Outcome.ON_ITS_WAY
+    assert outcome is ReconcileOutcome.ON_ITS_WAY
     assert stage.cluster.engine.launches()[before:] == [(JOB, 2)]
     assert stage.cluster.attempts(JOB) == [1, 2]
     assert stage.coordinator.children(stage.paths.recoveries) == ["1"]
@@ -218,5 +222,5 @@ def test_a_clean_up_goes_on_without_a_graph(stage: Stage) -> None:
 
     outcome = stage.lead_cluster(stage.session("recoverer")).attend(JOB).outcome
 
-    assert outcome is Outcome.CLEANED_UP
+    assert outcome is ReconcileOutcome.CLEANED_UP
     assert stage.cleanup() == "CLEAN"

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
-from airflow_provider_ha.control.reconcile.reconciler import Outcome
+from airflow_provider_ha.control.reconcile.reconciler import ReconcileOutcome
 from airflow_provider_ha.jobs.model import JobState
 from tests.support.spark.driver_helpers import Stream
 from tests.support.spark.supervised_job import SupervisedJob
@@ -50,7 +50,7 @@ def test_every_job_goes_on_exactly(client: HaClient, jobs: list[SupervisedJob]) 
         leader.lead(timeout=0)
         attended = leader.settle(120)
 
-    assert {each.job_id: each.outcome for each in attended} == dict.fromkeys(JOBS, Outcome.RECOVERED)
+    assert {each.job_id: each.outcome for each in attended} == dict.fromkeys(JOBS, ReconcileOutcome.RECOVERED)
     for job in jobs:
         job.await_committed(2, 2)
         assert job.job.snapshot().epoch == 2

@@ -13,7 +13,7 @@ from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.reconcile import reconciler as attend
 from airflow_provider_ha.control.reconcile.cleanup import clean_up
 from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
-from airflow_provider_ha.control.reconcile.reconciler import Attendant, Attended, Outcome, Patience
+from airflow_provider_ha.control.reconcile.reconciler import Reconciled, ReconcileOutcome, Reconciler, ReconcileTimings
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Create, Delete, SetData
 from airflow_provider_ha.coordination.election import acquire
@@ -31,7 +31,7 @@ from tests.support.clusters.coordination_helpers import HeldClock, ignore
 class Timed:
     """One who attends to jobs, on a clock that a test moves by hand; the lease has the real one."""
 
-    def __init__(self, cluster: Cluster, session: KazooCoordinator, patience: Patience) -> None:
+    def __init__(self, cluster: Cluster, session: KazooCoordinator, patience: ReconcileTimings) -> None:
         self.clock = HeldClock()
         self.client = cluster.open(session, clock=self.clock)
         self.leadership = acquire(
@@ -44,7 +44,7 @@ class Timed:
         )
         self.leadership.start_heartbeats(ignore)
         session.ensure(self.client.paths.quarantine)
-        self.attendant = Attendant(self.client, self.leadership, by="test", patience=patience)
+        self.attendant = Reconciler(self.client, self.leadership, by="test", patience=patience)
 
     def attend(self, job_id: str) -> str:
         return self.attendant.attend(job_id).outcome.value
@@ -52,12 +52,12 @@ class Timed:
 
 @pytest.fixture
 def timed(cluster: Cluster, rival: KazooCoordinator) -> Iterator[Timed]:
-    made = Timed(cluster, rival, Patience(debounce=2.0, launch_timeout=20.0, start_timeout=100.0))
+    made = Timed(cluster, rival, ReconcileTimings(debounce=2.0, launch_timeout=20.0, start_timeout=100.0))
     yield made
     made.leadership.release()
 
 
-def outcomes(attended: list[Attended]) -> dict[str, Outcome]:
+def outcomes(attended: list[Reconciled]) -> dict[str, ReconcileOutcome]:
     return {each.job_id: each.outcome for each in attended}
 
 
@@ -75,11 +75,11 @@ def test_every_job_that_must_be_recovered_is_and_none_other(
 
     assert sorted(cluster.engine.launches()[len(before) :]) == [("exited", 2), ("lost", 2)]
     assert report == {
-        "exited": Outcome.RECOVERED,
-        "lost": Outcome.RECOVERED,
-        "running": Outcome.LEFT_ALONE,
-        "finished": Outcome.CLEANED_UP,
-        "never-run": Outcome.LEFT_ALONE,
+        "exited": ReconcileOutcome.RECOVERED,
+        "lost": ReconcileOutcome.RECOVERED,
+        "running": ReconcileOutcome.LEFT_ALONE,
+        "finished": ReconcileOutcome.CLEANED_UP,
+        "never-run": ReconcileOutcome.LEFT_ALONE,
     }
     assert cluster.context("lost").snapshot().recovery is not None, "the lost epoch is claimed"
 
@@ -90,7 +90,7 @@ def test_a_loss_that_was_recovered_already_is_not_recovered_again(cluster: Clust
 
     attended = leader.attend("flights")
 
-    assert attended.outcome is not Outcome.RECOVERED
+    assert attended.outcome is not ReconcileOutcome.RECOVERED
     assert cluster.attempts("flights") == [1, 2]
 
 
@@ -147,7 +147,7 @@ def test_a_proof_that_comes_during_the_debounce_ends_it(cluster: Cluster, timed:
     early = timed.attendant.attend("flights")
     cluster.exit("flights")
 
-    assert early.outcome is Outcome.PENDING
+    assert early.outcome is ReconcileOutcome.PENDING
     assert early.again is not None
     assert early.again <= 0.1, "the proof is looked for soon"
     assert timed.attend("flights") == "recovered"
@@ -172,13 +172,15 @@ def test_who_goes_on_for_another_does_not_wait_from_the_beginning(cluster: Clust
     timed.clock.time += 20
     waiting = timed.attendant.waiting
 
-    successor = Attendant(timed.client, timed.leadership, by="test", patience=Patience(debounce=2.0), waiting=waiting)
+    successor = Reconciler(
+        timed.client, timed.leadership, by="test", patience=ReconcileTimings(debounce=2.0), waiting=waiting
+    )
     timed.clock.time += 9
     early = successor.attend("flights").outcome
     timed.clock.time += 1
 
     assert waiting["flights"].left == 10.0
-    assert (early, successor.attend("flights").outcome) == (Outcome.PENDING, Outcome.RECOVERED)
+    assert (early, successor.attend("flights").outcome) == (ReconcileOutcome.PENDING, ReconcileOutcome.RECOVERED)
 
 
 def test_a_loss_that_a_follower_recovers_meanwhile_is_left_to_it(cluster: Cluster, timed: Timed) -> None:
@@ -200,7 +202,7 @@ def test_a_run_that_has_used_up_its_attempts_is_given_up(cluster: Cluster, leade
 
     attended = leader.attend("flights")
 
-    assert attended.outcome is Outcome.GIVEN_UP
+    assert attended.outcome is ReconcileOutcome.GIVEN_UP
     assert cluster.context("flights").snapshot().state is JobState.FAILED
     assert cluster.attempts("flights") == [1]
 
@@ -256,9 +258,9 @@ def test_a_broken_job_goes_into_quarantine_and_does_not_stop_the_others(
     report = outcomes(leader.settle(5))
     again = leader.attend("broken")
 
-    assert report == {"broken": Outcome.QUARANTINED, "sound": Outcome.RECOVERED}
+    assert report == {"broken": ReconcileOutcome.QUARANTINED, "sound": ReconcileOutcome.RECOVERED}
     assert reason in quarantine.list_quarantined(cluster.coordinator, cluster.client.paths)["broken"]
-    assert again.outcome is Outcome.IN_QUARANTINE
+    assert again.outcome is ReconcileOutcome.IN_QUARANTINE
     assert "in quarantine" in again.detail
     assert cluster.attempts("broken") == [1]
 
@@ -276,7 +278,7 @@ def test_a_job_that_is_released_from_quarantine_is_recovered(cluster: Cluster, l
     reason = quarantine.release(cluster.coordinator, cluster.client.paths, "broken")
     released = leader.attend("broken").outcome
 
-    assert (held, released) == (Outcome.IN_QUARANTINE, Outcome.RECOVERED)
+    assert (held, released) == (ReconcileOutcome.IN_QUARANTINE, ReconcileOutcome.RECOVERED)
     assert "blobs/sha256" in reason
     with pytest.raises(JobStateError, match="not in quarantine"):
         quarantine.release(cluster.coordinator, cluster.client.paths, "broken")
@@ -288,7 +290,7 @@ def test_a_job_that_runs_is_not_put_into_quarantine(
     cluster.led("broken", coordinator)
     _pointer_is_garbage(cluster)
 
-    assert leader.attend("broken").outcome is Outcome.LEFT_ALONE
+    assert leader.attend("broken").outcome is ReconcileOutcome.LEFT_ALONE
 
 
 def test_storage_that_cannot_be_read_says_nothing_about_a_job(cluster: Cluster, leader: ClusterLeader) -> None:
@@ -302,9 +304,9 @@ def test_storage_that_cannot_be_read_says_nothing_about_a_job(cluster: Cluster, 
 
     root.unlink()
     away.rename(root)
-    assert attended.outcome is Outcome.NOT_KNOWN
+    assert attended.outcome is ReconcileOutcome.NOT_KNOWN
     assert quarantine.list_quarantined(cluster.coordinator, cluster.client.paths) == {}
-    assert leader.attend("flights").outcome is Outcome.RECOVERED
+    assert leader.attend("flights").outcome is ReconcileOutcome.RECOVERED
 
 
 @pytest.mark.flink(
@@ -324,7 +326,7 @@ def test_a_dirty_result_is_cleaned_up_and_never_run(
     first, second = leader.attend("flights").outcome, leader.attend("flights").outcome
 
     result = job.runs.result(1)
-    assert (first, second) == (Outcome.CLEANED_UP, Outcome.LEFT_ALONE)
+    assert (first, second) == (ReconcileOutcome.CLEANED_UP, ReconcileOutcome.LEFT_ALONE)
     assert result is not None
     assert (result.state, result.cleanup) == (JobState.FINISHED, "CLEAN")
     assert job.graphs.pointer() is None
@@ -340,7 +342,7 @@ def test_clean_up_works_off_what_a_dead_driver_still_had_to_delete(cluster: Clus
     entry = to_delete.entry("checkpoint-1", objects=[key])
     cluster.coordinator.commit(entry)
 
-    assert leader.attend("flights").outcome is Outcome.CLEANED_UP
+    assert leader.attend("flights").outcome is ReconcileOutcome.CLEANED_UP
 
     assert cluster.client.store.info(key) is None
     assert cluster.coordinator.find(entry.path) is None
@@ -361,7 +363,7 @@ def test_a_disk_that_fails_one_job_does_not_keep_the_leader_from_the_others(
 
     outcomes = {attended.job_id: attended.outcome for attended in leader.settle(0)}
 
-    assert outcomes == {"flights": Outcome.NOT_KNOWN, "trains": Outcome.CLEANED_UP}
+    assert outcomes == {"flights": ReconcileOutcome.NOT_KNOWN, "trains": ReconcileOutcome.CLEANED_UP}
 
 
 def test_a_driver_that_is_still_there_cleans_up_by_itself(
@@ -370,7 +372,7 @@ def test_a_driver_that_is_still_there_cleans_up_by_itself(
     cluster.ended("flights")
     cluster.led("flights", coordinator)
 
-    assert leader.attend("flights").outcome is Outcome.LEFT_ALONE
+    assert leader.attend("flights").outcome is ReconcileOutcome.LEFT_ALONE
 
 
 def test_what_an_ended_run_has_left_is_removed_but_what_a_restore_reads_stays(
@@ -383,6 +385,6 @@ def test_what_an_ended_run_has_left_is_removed_but_what_a_restore_reads_stays(
     for name in ("e1-old.dead", "e2-old", "e3-current", "e4-later", ".e2-half.removed", "notes"):
         (live / name).mkdir(parents=True)
 
-    assert leader.attend("flights").outcome is Outcome.CLEANED_UP
+    assert leader.attend("flights").outcome is ReconcileOutcome.CLEANED_UP
 
     assert sorted(path.name for path in live.iterdir()) == ["e3-current", "e4-later", "notes"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
-from airflow_provider_ha.control.reconcile.reconciler import Attended, Patience
+from airflow_provider_ha.control.reconcile.reconciler import Reconciled, ReconcileTimings
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Create, Delete, Op, SetData
 from airflow_provider_ha.errors import (
@@ -25,7 +25,7 @@ from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters.cluster_helpers import AT_ONCE, Cluster
 
 
-NEVER_POLLED = Patience(debounce=0.05, start_timeout=600.0, poll=600.0, backstop=600.0)
+NEVER_POLLED = ReconcileTimings(debounce=0.05, start_timeout=600.0, poll=600.0, backstop=600.0)
 
 
 class Revoked:
@@ -133,9 +133,9 @@ def test_the_cluster_goes_to_the_next_one_as_soon_as_it_is_given_up(
 
 
 @pytest.fixture
-def watching(cluster: Cluster, rival: KazooCoordinator) -> Iterator[list[Attended]]:
+def watching(cluster: Cluster, rival: KazooCoordinator) -> Iterator[list[Reconciled]]:
     """A leader that watches and would poll only every ten minutes; what it reported."""
-    said: list[Attended] = []
+    said: list[Reconciled] = []
     stop = threading.Event()
     leader = ClusterLeader(cluster.open(rival), by="test", patience=NEVER_POLLED)
     leader.lead(timeout=5)
@@ -149,7 +149,7 @@ def watching(cluster: Cluster, rival: KazooCoordinator) -> Iterator[list[Attende
 
 
 def test_a_loss_is_noticed_by_a_watch(
-    cluster: Cluster, coordinator: KazooCoordinator, watching: list[Attended]
+    cluster: Cluster, coordinator: KazooCoordinator, watching: list[Reconciled]
 ) -> None:
     leadership = cluster.led("flights", coordinator)
     wait_until(lambda: any("led by epoch" in each.detail for each in watching), timeout=10, what="a look at the leader")
@@ -159,7 +159,7 @@ def test_a_loss_is_noticed_by_a_watch(
     wait_until(lambda: cluster.attempts("flights") == [1, 2], timeout=10, what="the recovery")
 
 
-def test_a_release_from_quarantine_is_noticed_by_a_watch(cluster: Cluster, watching: list[Attended]) -> None:
+def test_a_release_from_quarantine_is_noticed_by_a_watch(cluster: Cluster, watching: list[Reconciled]) -> None:
     view = cluster.lost("broken").runs.latest()
     assert view is not None
     key = keys.blob(view.run.graph.sha256)

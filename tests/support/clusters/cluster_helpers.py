@@ -13,7 +13,7 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.requests import SubmitRequest
-from airflow_provider_ha.control.reconcile.reconciler import Patience
+from airflow_provider_ha.control.reconcile.reconciler import ReconcileTimings
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create
 from airflow_provider_ha.coordination.election import Leadership, acquire
 from airflow_provider_ha.coordination.paths import JobPaths
@@ -25,7 +25,7 @@ from airflow_provider_ha.jobs.ticket import Ticket
 from tests.engine_helpers import NothingToSee, handle
 
 
-AT_ONCE = Patience(debounce=0.0, start_timeout=600.0, poll=0.05)
+AT_ONCE = ReconcileTimings(debounce=0.0, start_timeout=600.0, poll=0.05)
 
 
 class RecordingEngine(NothingToSee):
