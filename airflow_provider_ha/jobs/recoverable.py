@@ -50,7 +50,7 @@ class Judgement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
+class JobObservation:
     """One job as it was seen.
 
     :param led: Whether a leader node exists.
@@ -70,7 +70,7 @@ class Sight:
     broken: str | None = None
 
 
-def look(coordinator: Coordinator, store: ObjectStore, cluster: ClusterPaths, job_id: str) -> Sight:
+def look(coordinator: Coordinator, store: ObjectStore, cluster: ClusterPaths, job_id: str) -> JobObservation:
     """Read what :func:`judge` needs to know about a job.
 
     :raises UnknownJobError: There is no such job.
@@ -80,23 +80,23 @@ def look(coordinator: Coordinator, store: ObjectStore, cluster: ClusterPaths, jo
     return in_one_session(coordinator, paths, lambda: _look(coordinator, store, cluster, paths))
 
 
-def _look(coordinator: Coordinator, store: ObjectStore, cluster: ClusterPaths, paths: JobPaths) -> Sight:
+def _look(coordinator: Coordinator, store: ObjectStore, cluster: ClusterPaths, paths: JobPaths) -> JobObservation:
     job_id, quarantine = paths.job_id, cluster.quarantined(paths.job_id)
     first = coordinator.read(Reads((quarantine,)) + first_reads(paths))
     led = first.nodes[paths.leader] is not None
     if (node := first.nodes[quarantine]) is not None:
-        return Sight(job_id=job_id, led=led, quarantined=reason_of(node))
+        return JobObservation(job_id=job_id, led=led, quarantined=reason_of(node))
     try:
         snapshot = assemble(coordinator, paths, first)
         over = snapshot.run is not None and snapshot.run.result is not None
         dirty = _dirty(RunStore(coordinator, paths)) if over else ()
         graph = _graph(JobGraphStore(coordinator, store, paths), store, snapshot) if _idle(snapshot) else None
     except (RecordCorruptError, ObjectMissingError) as error:
-        return Sight(job_id=job_id, led=coordinator.find(paths.leader) is not None, broken=error.message)
-    return Sight(job_id=job_id, led=led, snapshot=snapshot, dirty=dirty, graph=graph)
+        return JobObservation(job_id=job_id, led=coordinator.find(paths.leader) is not None, broken=error.message)
+    return JobObservation(job_id=job_id, led=led, snapshot=snapshot, dirty=dirty, graph=graph)
 
 
-def judge(sight: Sight) -> Judgement:  # noqa: PLR0911  # one return per case reads best
+def judge(sight: JobObservation) -> Judgement:  # noqa: PLR0911  # one return per case reads best
     """Decide about a job. Pure."""
     if sight.quarantined is not None:
         return Judgement(Action.LEAVE, f"in quarantine: {sight.quarantined}")
@@ -115,7 +115,7 @@ def judge(sight: Sight) -> Judgement:  # noqa: PLR0911  # one return per case re
     return _judge_live(snapshot, snapshot.graph, snapshot.run.run.number)
 
 
-def _judge_ended(sight: Sight, snapshot: JobSnapshot, state: JobState) -> Judgement:
+def _judge_ended(sight: JobObservation, snapshot: JobSnapshot, state: JobState) -> Judgement:
     if sight.led:
         return Judgement(Action.LEAVE, f"{state.value}, and its leader is still there")
     if snapshot.graph is not None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_ha.jobs.model import GraphPointer, JobState
-from airflow_provider_ha.jobs.recoverable import Action, Sight, judge
+from airflow_provider_ha.jobs.recoverable import Action, JobObservation, judge
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from tests.support.clusters.jobs_helpers import (
@@ -67,7 +67,7 @@ def ended(**more: object) -> JobSnapshot:
     ],
 )
 def test_a_run_without_a_result_is_recovered_if_it_has_to_be(snapshot: JobSnapshot, action: Action) -> None:
-    sight = Sight(job_id="flights", led=snapshot.leader is not None, snapshot=snapshot)
+    sight = JobObservation(job_id="flights", led=snapshot.leader is not None, snapshot=snapshot)
 
     assert judge(sight).action is action
 
@@ -89,12 +89,12 @@ def test_a_run_with_a_result_is_never_run_again(
     run = RunView(run=a_run(), submissions=(EXITED,), result=a_result(state))
     snapshot = ended(run=run, graph=pointer, leader=a_leader() if led else None)
 
-    assert judge(Sight(job_id="flights", led=led, snapshot=snapshot, dirty=dirty)).action is action
+    assert judge(JobObservation(job_id="flights", led=led, snapshot=snapshot, dirty=dirty)).action is action
 
 
 def test_quarantine_and_what_is_broken_come_before_everything_else() -> None:
     lost = live(EXITED)
 
-    assert judge(Sight(job_id="flights", snapshot=lost, quarantined="garbage")).action is Action.LEAVE
-    assert judge(Sight(job_id="flights", broken="garbage")).action is Action.QUARANTINE
-    assert judge(Sight(job_id="flights", led=True, broken="garbage")).action is Action.LEAVE
+    assert judge(JobObservation(job_id="flights", snapshot=lost, quarantined="garbage")).action is Action.LEAVE
+    assert judge(JobObservation(job_id="flights", broken="garbage")).action is Action.QUARANTINE
+    assert judge(JobObservation(job_id="flights", led=True, broken="garbage")).action is Action.LEAVE

@@ -35,7 +35,7 @@ from airflow_provider_ha.jobs.job_records import who
 from airflow_provider_ha.jobs.log_place import log_place
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.quarantine import Quarantine, quarantine_op
-from airflow_provider_ha.jobs.recoverable import Action, Sight, judge, look
+from airflow_provider_ha.jobs.recoverable import Action, JobObservation, judge, look
 from airflow_provider_ha.recovery.restart import Resubmit, decide
 
 
@@ -180,7 +180,7 @@ class Reconciler:
         self._sightings.pop(job_id, None)
         return done
 
-    def _left(self, sight: Sight, action: Action) -> float:
+    def _left(self, sight: JobObservation, action: Action) -> float:
         """Return the seconds until *action* is due; remembers since when it is wanted."""
         now = self._client.clock.lease_time()
         what = " ".join(map(str, (action.value, *_facts(sight))))
@@ -189,7 +189,7 @@ class Reconciler:
             sighting = self._sightings[sight.job_id] = _OpenWait(what, now + self._wait(sight, action), now)
         return sighting.due - now
 
-    def _wait(self, sight: Sight, action: Action) -> float:
+    def _wait(self, sight: JobObservation, action: Action) -> float:
         if action is Action.WAIT:
             starting = sight.snapshot is not None and sight.snapshot.state is JobState.STARTING
             return self._patience.start_timeout if starting else self._patience.launch_timeout
@@ -201,7 +201,7 @@ class Reconciler:
             wait = max(wait, decision.after) if isinstance(decision, Resubmit) else wait
         return wait
 
-    def _longest_pause(self, sight: Sight, action: Action) -> float:
+    def _longest_pause(self, sight: JobObservation, action: Action) -> float:
         if action is not Action.RECOVER or _proven_dead(sight):
             return self._patience.poll
         now, sighting = self._client.clock.lease_time(), self._sightings[sight.job_id]
@@ -268,7 +268,7 @@ def _lost_log(job: JobContext, run: SubmittedRun) -> str:
     return f"; the log of the lost driver: {place}" if place else ""
 
 
-def _facts(sight: Sight) -> tuple[object, ...]:
+def _facts(sight: JobObservation) -> tuple[object, ...]:
     """Return what has to stay the same for a wait to go on."""
     snapshot = sight.snapshot
     if snapshot is None or snapshot.run is None:
@@ -279,6 +279,6 @@ def _facts(sight: Sight) -> tuple[object, ...]:
     return (*facts, "proven") if _proven_dead(sight) else facts
 
 
-def _proven_dead(sight: Sight) -> bool:
+def _proven_dead(sight: JobObservation) -> bool:
     newest = sight.snapshot.run.newest if sight.snapshot is not None and sight.snapshot.run is not None else None
     return newest is not None and newest.exit is not None
