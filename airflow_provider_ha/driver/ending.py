@@ -17,7 +17,7 @@ from airflow_provider_ha.checkpoints.model import CheckpointKind
 from airflow_provider_ha.driver.drain_run import DrainStarter
 from airflow_provider_ha.driver.evidence import failure_of_driver, failure_of_run, own_modules
 from airflow_provider_ha.driver.exit_codes import ExitCode
-from airflow_provider_ha.driver.lead import Led
+from airflow_provider_ha.driver.lead import DriverSession
 from airflow_provider_ha.driver.leaving import Exit
 from airflow_provider_ha.driver.origin import OriginKind
 from airflow_provider_ha.driver.parts import Parts
@@ -36,7 +36,7 @@ class Ending:
     """The ends of one driver. None of them returns, but :meth:`drain`."""
 
     spec: DriverSpec
-    led: Led
+    led: DriverSession
     way_out: Exit
     parts: Parts
 

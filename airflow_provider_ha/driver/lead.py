@@ -32,7 +32,7 @@ PROCESS = new_id()  # of this process: process ids come again
 
 
 @dataclass(frozen=True, slots=True)
-class Led:
+class DriverSession:
     """What a driver has once it leads."""
 
     coordinator: Coordinator
@@ -44,7 +44,7 @@ class Led:
     graph: JobGraph
 
 
-def lead(spec: DriverSpec, clock: Clock) -> Led:
+def lead(spec: DriverSpec, clock: Clock) -> DriverSession:
     """Connect, take the job's lock, and read what is to be run. Waits for as long as another leader holds the lock.
 
     :raises JobStateError: This submission may not lead (any more).
@@ -84,7 +84,7 @@ def lead(spec: DriverSpec, clock: Clock) -> Led:
         # The first session ended while the lock was waited for; the supervisor has to close the one that leads.
         write_session(spec.home.session, coordinator.session)
     run = runs.get(spec.run).run
-    return Led(coordinator, store, paths, graphs, leadership, run, graphs.read_graph(run.graph))
+    return DriverSession(coordinator, store, paths, graphs, leadership, run, graphs.read_graph(run.graph))
 
 
 def check_admission(view: RunView, pointer: GraphPointer | None, attempt: int) -> None:

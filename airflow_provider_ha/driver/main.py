@@ -27,7 +27,7 @@ from airflow_provider_ha.driver.exit_codes import ExitCode
 from airflow_provider_ha.driver.failure import reserve
 from airflow_provider_ha.driver.housekeeping import Housekeeping
 from airflow_provider_ha.driver.job_writer import JobWriter
-from airflow_provider_ha.driver.lead import Led, lead
+from airflow_provider_ha.driver.lead import DriverSession, lead
 from airflow_provider_ha.driver.leaving import Exit
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.operations_loop import Handlers, OperationsLoop
@@ -97,7 +97,7 @@ def main() -> None:
 class Driver:
     """One leadership of one run. :meth:`run` does not return: it ends the process."""
 
-    def __init__(self, spec: DriverSpec, led: Led, way_out: Exit, clock: Clock) -> None:
+    def __init__(self, spec: DriverSpec, led: DriverSession, way_out: Exit, clock: Clock) -> None:
         remember(secret_values(led.graph.conf) | secret_values(led.graph.env))
         self._spec = spec
         self._led = led

@@ -11,7 +11,7 @@ from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.coordination.coordinator import Coordinator
-from airflow_provider_ha.driver.lead import Led, lead
+from airflow_provider_ha.driver.lead import DriverSession, lead
 from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.model import JobState
@@ -46,14 +46,14 @@ def spec(context: JobContext, tmp_path: Path) -> DriverSpec:
 
 
 @pytest.fixture
-def first(spec: DriverSpec) -> Iterator[Led]:
+def first(spec: DriverSpec) -> Iterator[DriverSession]:
     """The process that leads for the submission."""
     led = lead(spec, SystemClock())
     yield led
     led.coordinator.close()
 
 
-def test_a_second_process_of_a_submission_that_has_led_is_refused(spec: DriverSpec, first: Led) -> None:
+def test_a_second_process_of_a_submission_that_has_led_is_refused(spec: DriverSpec, first: DriverSession) -> None:
     first.leadership.release()
 
     with pytest.raises(JobStateError, match=r"this submission has led epoch 1 already, as pid \d+ on "):
@@ -61,7 +61,7 @@ def test_a_second_process_of_a_submission_that_has_led_is_refused(spec: DriverSp
 
 
 def test_a_refused_process_raises_no_epoch_and_leaves_the_job_lost(
-    spec: DriverSpec, first: Led, context: JobContext
+    spec: DriverSpec, first: DriverSession, context: JobContext
 ) -> None:
     first.leadership.release()
 
@@ -74,7 +74,7 @@ def test_a_refused_process_raises_no_epoch_and_leaves_the_job_lost(
     assert snapshot.state is JobState.LOST
 
 
-def test_who_has_led_stands_beside_the_submission(spec: DriverSpec, first: Led, context: JobContext) -> None:
+def test_who_has_led_stands_beside_the_submission(spec: DriverSpec, first: DriverSession, context: JobContext) -> None:
     node = context.coordinator.get(context.paths.submission_led(spec.run, spec.attempt))
     granted = context.coordinator.get(context.paths.epoch)
 
