@@ -18,7 +18,7 @@ from airflow_provider_ha.driver.drain_run import DrainStarter
 from airflow_provider_ha.driver.evidence import failure_of_driver, failure_of_run, own_modules
 from airflow_provider_ha.driver.exit_codes import ExitCode
 from airflow_provider_ha.driver.lead import DriverSession
-from airflow_provider_ha.driver.leaving import Exit
+from airflow_provider_ha.driver.leaving import ProcessTerminator
 from airflow_provider_ha.driver.origin import OriginKind
 from airflow_provider_ha.driver.parts import Parts
 from airflow_provider_ha.driver.stop_job import stop_all
@@ -37,7 +37,7 @@ class Ending:
 
     spec: DriverSpec
     led: DriverSession
-    way_out: Exit
+    way_out: ProcessTerminator
     parts: Parts
 
     def conclude(self, failure: str | None) -> NoReturn:

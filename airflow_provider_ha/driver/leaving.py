@@ -35,7 +35,7 @@ WORDS_SECONDS = 5.0  # for the words of a driver that leads until it ends
 LAST_WORDS_SECONDS = 0.5  # without the leadership: its Python may be in the middle of a foreachBatch function
 
 
-class Exit:
+class ProcessTerminator:
     """The way out of one driver.
 
     :param directory: The submission's own directory.

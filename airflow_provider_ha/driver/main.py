@@ -28,7 +28,7 @@ from airflow_provider_ha.driver.failure import reserve
 from airflow_provider_ha.driver.housekeeping import Housekeeping
 from airflow_provider_ha.driver.job_writer import JobWriter
 from airflow_provider_ha.driver.lead import DriverSession, lead
-from airflow_provider_ha.driver.leaving import Exit
+from airflow_provider_ha.driver.leaving import ProcessTerminator
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.operations_loop import Handlers, OperationsLoop
 from airflow_provider_ha.driver.origin import Origin
@@ -73,7 +73,7 @@ def main() -> None:
     spec = DriverSpec.read(Path(os.environ[SPEC_VARIABLE]))
     spec.forget()
     remember(secrets_of(spec.config))
-    way_out = Exit(spec.home.directory)
+    way_out = ProcessTerminator(spec.home.directory)
     watchdog = Watchdog(way_out)
     watchdog.start()
     reserve(spec.home.directory)
@@ -97,7 +97,7 @@ def main() -> None:
 class Driver:
     """One leadership of one run. :meth:`run` does not return: it ends the process."""
 
-    def __init__(self, spec: DriverSpec, led: DriverSession, way_out: Exit, clock: Clock) -> None:
+    def __init__(self, spec: DriverSpec, led: DriverSession, way_out: ProcessTerminator, clock: Clock) -> None:
         remember(secret_values(led.graph.conf) | secret_values(led.graph.env))
         self._spec = spec
         self._led = led

@@ -14,7 +14,7 @@ import os
 import threading
 
 from airflow_provider_ha.coordination.leadership import Leadership
-from airflow_provider_ha.driver.leaving import Exit
+from airflow_provider_ha.driver.leaving import ProcessTerminator
 
 
 LOOK_SECONDS = 0.5
@@ -30,7 +30,7 @@ class Watchdog:
     :param way_out: How the driver ends.
     """
 
-    def __init__(self, way_out: Exit) -> None:
+    def __init__(self, way_out: ProcessTerminator) -> None:
         self._way_out = way_out
         self._jvm = os.getppid()
         self._leadership: Leadership | None = None

@@ -29,7 +29,7 @@ from airflow_provider_ha.coordination.election import acquire
 from airflow_provider_ha.driver import leaving
 from airflow_provider_ha.driver.exit_codes import ExitCode
 from airflow_provider_ha.driver.failure import RESERVE_FILE, read_failure
-from airflow_provider_ha.driver.leaving import Exit
+from airflow_provider_ha.driver.leaving import ProcessTerminator
 from airflow_provider_ha.driver.operations_loop import OperationsLoop
 from airflow_provider_ha.driver.publish_loop import PublishLoop
 from airflow_provider_ha.driver.queries import QueryRegistry
@@ -50,7 +50,7 @@ class Case:
     """One end of one driver.
 
     :param role: Thread that ends the process.
-    :param way: Method of :class:`Exit` by which it does.
+    :param way: Method of :class:`ProcessTerminator` by which it does.
     :param trouble: What is broken around it.
     """
 
@@ -197,7 +197,7 @@ def by_heartbeat(end: Callable[[BaseException], None]) -> None:
     ensemble.advance(TIMINGS.session_timeout * 2)
 
 
-def watched(case: Case, way_out: Exit) -> None:
+def watched(case: Case, way_out: ProcessTerminator) -> None:
     """End by the watchdog alone: the heartbeats are stuck, or the script never talks to its JVM again."""
     watchdog = Watchdog(way_out)
     watchdog.start()
@@ -256,7 +256,7 @@ ROLES: dict[str, Callable[[Callable[[BaseException], None]], None]] = {
     "operations": by_operations,
     "operations-worker": by_operations_worker,
 }
-WAYS: dict[str, Callable[[Exit, BaseException], None]] = {
+WAYS: dict[str, Callable[[ProcessTerminator, BaseException], None]] = {
     "leadership_lost": lambda way_out, _: way_out.leadership_lost("the lease ran out"),
     "leave": lambda way_out, _: way_out.leave(ExitCode.FAILED, "the query failed"),
     "done": lambda way_out, _: way_out.leave(ExitCode.DONE),
@@ -268,7 +268,7 @@ def python(case: Case, directory: Path) -> None:
     """Be the driver's Python of one case. Does not return."""
     (directory / "python.pid").write_text(str(os.getpid()))
     logging.basicConfig(stream=sys.stderr, force=True)
-    way_out = Exit(directory)
+    way_out = ProcessTerminator(directory)
     way_out.owns_jvm(os.getppid())
     (TROUBLES | OF_MAIN)[case.trouble](directory)
     if case.role == "watchdog":
