@@ -25,7 +25,7 @@ from airflow_provider_ha.errors import (
 )
 from airflow_provider_ha.pointers.outcome import Commit
 from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint
-from airflow_provider_ha.pointers.to_delete import Doomed, check_entry, waiting
+from airflow_provider_ha.pointers.to_delete import DeletionEntry, check_entry, waiting
 from airflow_provider_ha.storage.durable import remove_tree
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.resolve import resolve_key
@@ -113,7 +113,7 @@ class Remover:
         if node is None:
             return ""
         try:
-            record = Doomed.from_bytes(node.data, source=f"znode {path}")
+            record = DeletionEntry.from_bytes(node.data, source=f"znode {path}")
             check_entry(entry, record)
             job = self._cluster.job(record.job_id)
             leases = active(self._coordinator, job, record.what, self._clock)
@@ -127,7 +127,7 @@ class Remover:
             return f"a file could not be removed: {error}"
         return ""
 
-    def _remove(self, record: Doomed, entry: str) -> None:
+    def _remove(self, record: DeletionEntry, entry: str) -> None:
         inside, source = JobKeys(record.job_id).removable, f"entry {entry} of the list of deletions"
         for key in record.directories:
             remove_tree(resolve_key(self._work_path, key, inside=inside, source=source))

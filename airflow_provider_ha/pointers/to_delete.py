@@ -25,7 +25,7 @@ from airflow_provider_ha.storage.keys import JobKeys
 _SEPARATOR = "~"  # in no job id and in no name of a lease
 
 
-class Doomed(Record):
+class DeletionEntry(Record):
     """``to_delete/<job>~<what>~<unique>``: what has to go.
 
     :param what: Name of the readers' leases that protect it: ``checkpoint-12``.
@@ -69,7 +69,7 @@ class ToDelete:
 
         :raises RecordCorruptError: It would name something that is not the job's.
         """
-        record = Doomed(
+        record = DeletionEntry(
             job_id=self._job_id,
             what=check_name(what, "lease name"),
             objects=tuple(objects),
@@ -111,7 +111,7 @@ def thing_of(entry_id: str) -> str:
     return entry_id.partition(_SEPARATOR)[2].partition(_SEPARATOR)[0]
 
 
-def check_entry(entry_id: str, record: Doomed) -> None:
+def check_entry(entry_id: str, record: DeletionEntry) -> None:
     """See that an entry names only what is its job's, before a name out of ZooKeeper becomes a path.
 
     :raises RecordCorruptError: It names anything else; nothing of it may be touched.

@@ -17,7 +17,7 @@ from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.coordination.leases import ReaderLease, active, hold
 from airflow_provider_ha.errors import LeadershipError, OutcomeUnknownError, RecordCorruptError
 from airflow_provider_ha.pointers.removal import Remover, WorkedOff
-from airflow_provider_ha.pointers.to_delete import Doomed, ToDelete, waiting
+from airflow_provider_ha.pointers.to_delete import DeletionEntry, ToDelete, waiting
 from airflow_provider_ha.storage.local import LocalStore
 from airflow_provider_ha.testing.fake import FakeEnsemble
 from tests.support.clusters.coordination_helpers import job_paths
@@ -248,7 +248,7 @@ def test_a_name_that_leads_elsewhere_is_refused_and_nothing_is_removed(job: Poin
     for path in ("jobs/other/checkpoints/pins/pin", "jobs/flights/live/e1-a"):
         (job.work_path / path).mkdir(parents=True, exist_ok=True)
     before = sorted(job.work_path.rglob("*"))
-    record = Doomed(job_id="flights", what="checkpoint-1", directories=(key,), marked_at=job.clock.now())
+    record = DeletionEntry(job_id="flights", what="checkpoint-1", directories=(key,), marked_at=job.clock.now())
     job.coordinator.ensure(job.paths.cluster.to_delete)
     job.coordinator.commit(Create(f"{job.paths.cluster.to_delete}/flights~checkpoint-1~x", record.to_bytes()))
 
