@@ -12,7 +12,7 @@ from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs.model import Blob, GraphPointer, JobGraph
 from airflow_provider_ha.pointers.outcome import Commit
-from airflow_provider_ha.pointers.scan import Found
+from airflow_provider_ha.pointers.scan import ScannedPointer
 from airflow_provider_ha.pointers.store import PointerStore
 from airflow_provider_ha.storage.blobs import get_blob, put_blob
 from airflow_provider_ha.storage.store import ObjectStore
@@ -110,5 +110,5 @@ class JobGraphStore:
             )
         self._pointers.remove(commit, found)
 
-    def _find(self) -> Found[GraphPointer] | None:
+    def _find(self) -> ScannedPointer[GraphPointer] | None:
         return self._pointers.find(self._paths.job_graph.rpartition("/")[2])

@@ -27,7 +27,7 @@ _AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Found(Generic[P]):
+class ScannedPointer(Generic[P]):
     """A pointer as it was read.
 
     :param name: Name of its node.
@@ -59,7 +59,7 @@ class Scan(Generic[P]):
     :param unreadable: What could not, with the reason.
     """
 
-    found: tuple[Found[P], ...]
+    found: tuple[ScannedPointer[P], ...]
     unreadable: tuple[Unreadable, ...]
 
 
@@ -113,10 +113,10 @@ def _look(coordinator: Coordinator, parent: str, names: list[str]) -> tuple[list
     return [seen[f"{parent}/{name}"] for name in names], last.lists[parent]
 
 
-def decode(node: Node, record_type: type[P]) -> Found[P]:
+def decode(node: Node, record_type: type[P]) -> ScannedPointer[P]:
     """Return the pointer that a node holds.
 
     :raises RecordCorruptError: It holds something else; names the node.
     """
     record = record_type.from_bytes(node.data, source=f"znode {node.path}")
-    return Found(node.path.rpartition("/")[2], record, node.version)
+    return ScannedPointer(node.path.rpartition("/")[2], record, node.version)

@@ -25,7 +25,7 @@ from airflow_provider_ha.errors import (
 from airflow_provider_ha.pointers.outcome import Commit, Outcome, outcome_of, unknown
 from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint
 from airflow_provider_ha.pointers.payloads import Payloads
-from airflow_provider_ha.pointers.scan import Found, Scan, Unreadable, decode, scan
+from airflow_provider_ha.pointers.scan import Scan, ScannedPointer, Unreadable, decode, scan
 from airflow_provider_ha.pointers.to_delete import ToDelete
 from airflow_provider_ha.records import Record
 
@@ -41,7 +41,7 @@ class Loaded(Generic[P]):
     :param unreadable: Pointers that cannot be read, and those whose payloads are damaged or gone, with the reason.
     """
 
-    found: tuple[tuple[Found[P], bytes], ...]
+    found: tuple[tuple[ScannedPointer[P], bytes], ...]
     unreadable: tuple[Unreadable, ...]
 
 
@@ -71,7 +71,7 @@ class PointerStore(Generic[P]):
         self._to_delete = to_delete
         self._is_ours = is_ours
 
-    def find(self, name: str) -> Found[P] | None:
+    def find(self, name: str) -> ScannedPointer[P] | None:
         """Return a pointer; ``None`` when there is none of that name.
 
         :raises RecordCorruptError: There is one, and it cannot be read.
@@ -93,7 +93,7 @@ class PointerStore(Generic[P]):
         :raises StorageUnavailableError: A payload could not be read: nothing is known about it.
         """
         seen = self.scan()
-        found: list[tuple[Found[P], bytes]] = []
+        found: list[tuple[ScannedPointer[P], bytes]] = []
         unreadable = list(seen.unreadable)
         for pointer in seen.found:
             try:
@@ -121,7 +121,13 @@ class PointerStore(Generic[P]):
             self._settle(error, path, lambda: self._holds(path, data), pointer if fresh else None)
 
     def replace(
-        self, commit: Commit, old: Found[P], pointer: P, payload: bytes | None = None, *also: Op, what: str = ""
+        self,
+        commit: Commit,
+        old: ScannedPointer[P],
+        pointer: P,
+        payload: bytes | None = None,
+        *also: Op,
+        what: str = "",
     ) -> None:
         """Write a new payload, then set the pointer, if it still is *old*; the old payload goes onto the list.
 
@@ -181,7 +187,7 @@ class PointerStore(Generic[P]):
             self._settle(error, path, marked, None)
         return entry.path.rpartition("/")[2]
 
-    def remove(self, commit: Commit, found: Found[P]) -> bool:
+    def remove(self, commit: Commit, found: ScannedPointer[P]) -> bool:
         """Remove a pointer whose payload stays. Loud: it returns only when the pointer is known to be gone.
 
         :returns: Whether it was there.
@@ -213,7 +219,7 @@ class PointerStore(Generic[P]):
     def _write_payload(self, pointer: P, payload: bytes | None) -> bool:
         return payload is not None and self._own_payloads().write(pointer, payload)
 
-    def _old_payload(self, old: Found[P], new: P, what: str) -> list[Op]:
+    def _old_payload(self, old: ScannedPointer[P], new: P, what: str) -> list[Op]:
         handle_of = self._own_payloads().handle_of
         key = handle_of(old.record).key
         if self._to_delete is None or key == handle_of(new).key:

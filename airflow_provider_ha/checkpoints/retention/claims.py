@@ -24,7 +24,7 @@ from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.errors import RecordCorruptError
 from airflow_provider_ha.pointers.outcome import Commit
 from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint, ClaimMode
-from airflow_provider_ha.pointers.scan import Found
+from airflow_provider_ha.pointers.scan import ScannedPointer
 from airflow_provider_ha.pointers.store import PointerStore
 from airflow_provider_ha.pointers.to_delete import ToDelete
 from airflow_provider_ha.storage.keys import JobKeys
@@ -146,7 +146,9 @@ class Claims:
             if found is not None and not found.record.given_up:
                 yield _Claimed(f"{_CLAIM}-{run}", run, self._directory_mark(claims, found, f"{_CLAIM}-{run}"))
 
-    def _directory_mark(self, claims: PointerStore[Claim], found: Found[Claim], what: str) -> Callable[[Commit], None]:
+    def _directory_mark(
+        self, claims: PointerStore[Claim], found: ScannedPointer[Claim], what: str
+    ) -> Callable[[Commit], None]:
         """The claim stays and says that it is given up: it is what allows the removal."""
         given_up = found.record.model_copy(update={"given_up": True})
         adopted = tuple(found.record.adopted.values())

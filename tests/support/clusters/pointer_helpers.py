@@ -20,7 +20,7 @@ from airflow_provider_ha.coordination.reads import Reads, Seen
 from airflow_provider_ha.errors import StorageUnavailableError
 from airflow_provider_ha.pointers.payloads import Handle, Payloads
 from airflow_provider_ha.pointers.removal import Remover
-from airflow_provider_ha.pointers.scan import Found
+from airflow_provider_ha.pointers.scan import ScannedPointer
 from airflow_provider_ha.pointers.store import PointerStore
 from airflow_provider_ha.pointers.to_delete import ToDelete
 from airflow_provider_ha.records import Record
@@ -115,7 +115,7 @@ class Pointers:
         self.store().add(self.leadership.commit, name, note, payload)
         return note
 
-    def found(self, name: str) -> Found[Note]:
+    def found(self, name: str) -> ScannedPointer[Note]:
         found = self.store().find(name)
         assert found is not None
         return found
