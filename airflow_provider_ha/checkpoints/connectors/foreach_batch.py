@@ -24,7 +24,7 @@ from airflow_provider_ha.records import Record
 _FILE = re.compile(r"e(\d+)\.json")
 
 
-class Given(Record):
+class ForeachBatchRecord(Record):
     """One epoch's note about one query.
 
     :param begun: Highest batch that the function was called with.
@@ -61,7 +61,7 @@ class GivenLog:
         now = self._of(epoch)
         self._write(now.model_copy(update={"finished": max(batch, now.finished)}))
 
-    def epochs(self) -> Mapping[int, Given]:
+    def epochs(self) -> Mapping[int, ForeachBatchRecord]:
         """Return epoch -> its note.
 
         :raises StorageUnavailableError: They could not be read.
@@ -70,17 +70,21 @@ class GivenLog:
         found = (match for name in names(self._directory) if (match := _FILE.fullmatch(name)))
         return {int(match[1]): self._read(match[0]) for match in found}
 
-    def _of(self, epoch: int) -> Given:
-        return self._read(f"e{epoch}.json") if (self._directory / f"e{epoch}.json").exists() else Given(epoch=epoch)
+    def _of(self, epoch: int) -> ForeachBatchRecord:
+        return (
+            self._read(f"e{epoch}.json")
+            if (self._directory / f"e{epoch}.json").exists()
+            else ForeachBatchRecord(epoch=epoch)
+        )
 
-    def _read(self, name: str) -> Given:
-        return Given.from_bytes(read(self._directory, name), source=str(self._directory / name))
+    def _read(self, name: str) -> ForeachBatchRecord:
+        return ForeachBatchRecord.from_bytes(read(self._directory, name), source=str(self._directory / name))
 
-    def _write(self, note: Given) -> None:
+    def _write(self, note: ForeachBatchRecord) -> None:
         write_aside(self._directory / f"e{note.epoch}.json", note.to_bytes())
 
 
-def summary(notes: Mapping[int, Given]) -> GivenBatches | None:
+def summary(notes: Mapping[int, ForeachBatchRecord]) -> GivenBatches | None:
     """Return what the function was given in all epochs; ``None`` without a note."""
     if not notes:
         return None

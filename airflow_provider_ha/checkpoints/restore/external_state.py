@@ -13,7 +13,7 @@ from pathlib import Path
 
 from airflow_provider_ha.checkpoints.connectors.delta import DELTA, DeltaLog
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import local_path
-from airflow_provider_ha.checkpoints.connectors.foreach_batch import Given, GivenLog
+from airflow_provider_ha.checkpoints.connectors.foreach_batch import ForeachBatchRecord, GivenLog
 from airflow_provider_ha.checkpoints.connectors.input_files import InputFiles
 from airflow_provider_ha.checkpoints.connectors.inputs import kafka_topics
 from airflow_provider_ha.checkpoints.connectors.kafka_offsets import Held, Partition
@@ -62,7 +62,7 @@ class Surroundings:
     kafka: Mapping[Partition, Held] | None = None
     sink_gone: bool = False
     table_batch: int | None = None
-    given: Mapping[int, Given] = field(default_factory=dict)
+    given: Mapping[int, ForeachBatchRecord] = field(default_factory=dict)
     unknown: tuple[Unknown, ...] = ()
     missing: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     asked: frozenset[str] = frozenset()

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog, local_path
-from airflow_provider_ha.checkpoints.connectors.foreach_batch import Given
+from airflow_provider_ha.checkpoints.connectors.foreach_batch import ForeachBatchRecord
 from airflow_provider_ha.checkpoints.format.layout import OFFSETS, batches
 from airflow_provider_ha.checkpoints.model import BatchEntry, Checkpoint, CheckpointKind, QueryCut, SinkKind
 from airflow_provider_ha.checkpoints.restore.external_state import AskInputs, AskKafka, Surroundings, look_around
@@ -85,7 +85,7 @@ class QueryFacts:
         return self.around is not None and self.around.sink_gone
 
     @property
-    def notes(self) -> Mapping[int, Given]:
+    def notes(self) -> Mapping[int, ForeachBatchRecord]:
         """What a fenced function was given, by the epochs that may have given it something after the cut."""
         notes = self.around.given if self.around is not None else {}
         return {epoch: note for epoch, note in notes.items() if epoch in self.epochs}

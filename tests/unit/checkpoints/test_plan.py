@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.foreach_batch import Given
+from airflow_provider_ha.checkpoints.connectors.foreach_batch import ForeachBatchRecord
 from airflow_provider_ha.checkpoints.connectors.kafka_offsets import Held
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink, RestorePlan, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.restore.external_state import Surroundings, Unknown
@@ -308,7 +308,9 @@ def test_an_output_that_is_gone_needs_the_log_that_is_kept_with_the_cut(kept: bo
 
 def noted(known: QueryFacts, *begun: int) -> QueryFacts:
     """Add the notes of a fenced function: one epoch for each number."""
-    notes = {epoch: Given(epoch=epoch, begun=batch, finished=batch - 1) for epoch, batch in enumerate(begun, 1)}
+    notes = {
+        epoch: ForeachBatchRecord(epoch=epoch, begun=batch, finished=batch - 1) for epoch, batch in enumerate(begun, 1)
+    }
     return replace(known, around=Surroundings(given=notes))
 
 
