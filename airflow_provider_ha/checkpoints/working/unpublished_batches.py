@@ -22,7 +22,7 @@ from airflow_provider_ha.records import Record
 FILE = ".carried.json"  # hidden: no query can have this name
 
 
-class Carried(Record):
+class UnpublishedBatches(Record):
     """What a working directory was given.
 
     :param queries: Query -> entries, ascending.
@@ -48,7 +48,7 @@ def carry(fenced: Path, target: Path, published: Mapping[str, int]) -> None:
             if entry.batch not in entries or entries[entry.batch].commits is None:
                 entries[entry.batch] = entry
         found[query] = tuple(entries[batch] for batch in sorted(entries) if first <= batch <= last)
-    write_aside(target / FILE, Carried(queries=found).to_bytes())
+    write_aside(target / FILE, UnpublishedBatches(queries=found).to_bytes())
 
 
 def read_carried(directory: Path) -> Mapping[str, tuple[BatchEntry, ...]]:
@@ -61,4 +61,4 @@ def read_carried(directory: Path) -> Mapping[str, tuple[BatchEntry, ...]]:
         data = read(directory, FILE)
     except FileGoneError:
         return {}
-    return Carried.from_bytes(data, source=str(directory / FILE)).queries
+    return UnpublishedBatches.from_bytes(data, source=str(directory / FILE)).queries
