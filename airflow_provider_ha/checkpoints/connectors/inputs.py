@@ -29,7 +29,7 @@ LOCAL = frozenset({"", "file"})
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class SourceFacts:
     """What was found out about the sources beside what is recorded.
 
     :param initial: Source -> the offset that it began with, of those that keep it (Kafka, rate); ``None`` when nobody
@@ -46,7 +46,7 @@ class Known:
 
 
 def inputs_of(
-    cut: BatchEntry | None, replay: Sequence[BatchEntry], known: Known | None = None
+    cut: BatchEntry | None, replay: Sequence[BatchEntry], known: SourceFacts | None = None
 ) -> tuple[SourceInput, ...]:
     """Return what the sources have to give again for *replay*, in the order of the sources.
 
@@ -55,7 +55,7 @@ def inputs_of(
     :param cut: What is recorded of the batch before the first one; ``None`` when nothing is.
     :param replay: The batches that are executed again, ascending.
     """
-    known = known or Known()
+    known = known or SourceFacts()
     first = _parsed(cut) if cut is not None else None
     last = _parsed(replay[-1]) if replay else first
     if last is None:
@@ -84,7 +84,7 @@ class _Source:
     first: OffsetsEntry | None
     position: int
     replay: Sequence[BatchEntry]
-    known: Known
+    known: SourceFacts
 
     @property
     def name(self) -> str:

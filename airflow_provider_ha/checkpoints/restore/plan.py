@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from airflow_provider_ha.checkpoints.connectors.delta import DELTA
 from airflow_provider_ha.checkpoints.connectors.foreach_batch import summary
-from airflow_provider_ha.checkpoints.connectors.inputs import Known, inputs_of
+from airflow_provider_ha.checkpoints.connectors.inputs import SourceFacts, inputs_of
 from airflow_provider_ha.checkpoints.model import (
     BatchEntry,
     Candidate,
@@ -150,10 +150,10 @@ def _remembers(sink: QuerySink) -> bool:
     return (sink.format or "").lower() == DELTA
 
 
-def _known(facts: QueryFacts) -> Known:
+def _known(facts: QueryFacts) -> SourceFacts:
     if facts.around is None:
-        return Known()
-    return Known(facts.around.initial, facts.around.kafka, facts.around.missing, facts.around.asked)
+        return SourceFacts()
+    return SourceFacts(facts.around.initial, facts.around.kafka, facts.around.missing, facts.around.asked)
 
 
 def _judge_drained(facts: QueryFacts, replay: Iterable[BatchEntry], judgement: Judgement) -> None:

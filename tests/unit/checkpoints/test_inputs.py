@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from airflow_provider_ha.checkpoints.connectors.inputs import LOCAL, Known, forgets, inputs_of, kafka_topics
+from airflow_provider_ha.checkpoints.connectors.inputs import LOCAL, SourceFacts, forgets, inputs_of, kafka_topics
 from airflow_provider_ha.checkpoints.connectors.kafka_offsets import Held
 from airflow_provider_ha.checkpoints.model import BatchEntry, SourceInput
 
@@ -21,7 +21,7 @@ def test_files_are_counted_per_source() -> None:
         entry(6, {"logOffset": 4}, {"logOffset": 9}, files={"0": 1, "1": 4}),
     ]
 
-    assert inputs_of(entry(4, {"logOffset": 2}, {"logOffset": 8}), replay, Known(asked=LOCAL)) == (
+    assert inputs_of(entry(4, {"logOffset": 2}, {"logOffset": 8}), replay, SourceFacts(asked=LOCAL)) == (
         SourceInput(source="0", unit="files", amount=3, gone=0),
         SourceInput(source="1", unit="files", amount=4, gone=0),
     )
@@ -62,8 +62,8 @@ def test_files_that_are_gone_are_counted_and_a_distant_one_is_not_known_to_be_th
     near = BatchEntry(batch=5, offsets='v1\n{}\n{"logOffset":3}', sources={"0": ('{"path":"file:///in/5"}',)})
     far = BatchEntry(batch=5, offsets='v1\n{}\n{"logOffset":3}', sources={"0": ('{"path":"hdfs://host/in/5"}',)})
 
-    (gone,) = inputs_of(None, [near], Known(missing={5: ("/in/5",)}, asked=LOCAL))
-    (unknown,) = inputs_of(None, [far], Known())
+    (gone,) = inputs_of(None, [near], SourceFacts(missing={5: ("/in/5",)}, asked=LOCAL))
+    (unknown,) = inputs_of(None, [far], SourceFacts())
 
     assert (gone.amount, gone.gone) == (1, 1)
     assert (unknown.amount, unknown.gone) == (1, None)
@@ -73,7 +73,7 @@ def test_brokers_say_what_is_left_of_each_partition_also_without_a_replay() -> N
     cut = entry(4, {"orders": {"0": 100}}, {"clicks": {"0": 7}})
     held = {("orders", 0): Held(103, 110), ("clicks", 0): Held(0, 9)}
 
-    orders, clicks = inputs_of(cut, [], Known(kafka=held))
+    orders, clicks = inputs_of(cut, [], SourceFacts(kafka=held))
 
     assert (orders.amount, orders.gone, clicks.gone) == (0, 3, 0)
     assert [(each.topic, each.unread) for each in (*orders.partitions, *clicks.partitions)] == [
@@ -86,7 +86,7 @@ def test_before_the_first_batch_a_source_begins_where_it_says_it_began() -> None
     replay = [entry(0, {"orders": {"0": 110}})]
 
     (orders,) = inputs_of(
-        None, replay, Known(initial={"0": '{"orders":{"0":100}}'}, kafka={("orders", 0): Held(0, 110)})
+        None, replay, SourceFacts(initial={"0": '{"orders":{"0":100}}'}, kafka={("orders", 0): Held(0, 110)})
     )
 
     assert (orders.amount, orders.partitions[0].start) == (10, 100)
@@ -95,8 +95,8 @@ def test_before_the_first_batch_a_source_begins_where_it_says_it_began() -> None
 def test_a_generator_is_told_from_a_socket_by_the_note_of_its_beginning() -> None:
     cut, replay = entry(4, 10), [entry(5, 14)]
 
-    (rate,) = inputs_of(cut, replay, Known(initial={"0": "1795307983407"}))
-    (socket,) = inputs_of(cut, replay, Known(initial={}))
+    (rate,) = inputs_of(cut, replay, SourceFacts(initial={"0": "1795307983407"}))
+    (socket,) = inputs_of(cut, replay, SourceFacts(initial={}))
 
     assert (rate.unit, rate.amount, rate.gone, forgets(rate)) == ("seconds", 4, 0, False)
     assert (socket.unit, socket.amount, socket.gone, forgets(socket)) == ("rows", 4, 4, True)
