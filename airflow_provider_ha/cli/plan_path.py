@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.connectors._kafka_client import held_offsets
-from airflow_provider_ha.checkpoints.connectors.kafka_offsets import Held, Partition
+from airflow_provider_ha.checkpoints.connectors.kafka_offsets import Partition, PartitionOffsets
 from airflow_provider_ha.checkpoints.connectors.places import directory_at, is_s3, s3_uri
 from airflow_provider_ha.checkpoints.model import QuerySink, RestorePlan
 from airflow_provider_ha.checkpoints.restore.adopted_cut import sink_of
@@ -46,7 +46,7 @@ def plan_of_place(
             f"--accept-unverified names {strange}, but the query is {query}", next_step="Correct the name"
         )
 
-    def ask(_: str, topics: frozenset[str]) -> Mapping[Partition, Held]:
+    def ask(_: str, topics: frozenset[str]) -> Mapping[Partition, PartitionOffsets]:
         if servers is None:
             raise ConfigurationError(
                 f"which brokers hold {', '.join(sorted(topics))}: no checkpoint says it",

@@ -12,7 +12,7 @@ from concurrent.futures import TimeoutError as FutureTimeoutError  # the built-i
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_ha.checkpoints.connectors.kafka_offsets import Held, Partition
+from airflow_provider_ha.checkpoints.connectors.kafka_offsets import Partition, PartitionOffsets
 from airflow_provider_ha.checkpoints.connectors.kafka_properties import read_properties
 from airflow_provider_ha.errors import ConfigurationError, RestoreUnknownError
 
@@ -22,7 +22,7 @@ ANSWER_SECONDS = 20.0
 
 def held_offsets(
     servers: str, topics: Collection[str], *, properties: Path | None = None, timeout: float = ANSWER_SECONDS
-) -> dict[Partition, Held]:
+) -> dict[Partition, PartitionOffsets]:
     """Return what the brokers have of *topics*; a topic that is gone has no partition in it.
 
     :param servers: ``host:port,host:port``.
@@ -53,7 +53,7 @@ def held_offsets(
         raise _unanswered(servers, topics, reason) from error
 
 
-def _ask(conf: Mapping[str, str], topics: Collection[str], timeout: float) -> dict[Partition, Held]:
+def _ask(conf: Mapping[str, str], topics: Collection[str], timeout: float) -> dict[Partition, PartitionOffsets]:
     from confluent_kafka import TopicCollection, TopicPartition  # an extra
     from confluent_kafka.admin import AdminClient, OffsetSpec  # the same
 
@@ -73,7 +73,9 @@ def _ask(conf: Mapping[str, str], topics: Collection[str], timeout: float) -> di
 
     earliest, latest = ends(OffsetSpec.earliest()), ends(OffsetSpec.latest())
     return {
-        (each.topic, each.partition): Held(future.result(timeout).offset, latest[each].result(timeout).offset)
+        (each.topic, each.partition): PartitionOffsets(
+            future.result(timeout).offset, latest[each].result(timeout).offset
+        )
         for each, future in earliest.items()
     }
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from airflow_provider_ha.checkpoints.connectors.kafka_offsets import (
-    Held,
     Partition,
+    PartitionOffsets,
     parse_kafka_offset,
     partitions_after,
     rows_between,
@@ -40,7 +40,7 @@ class SourceFacts:
     """
 
     initial: Mapping[str, str] | None = None
-    kafka: Mapping[Partition, Held] | None = None
+    kafka: Mapping[Partition, PartitionOffsets] | None = None
     missing: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     asked: frozenset[str] = frozenset()
 

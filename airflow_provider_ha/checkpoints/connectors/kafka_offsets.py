@@ -25,7 +25,7 @@ _OFFSETS: TypeAdapter[dict[str, dict[Annotated[str, StringConstraints(pattern=r"
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class PartitionOffsets:
     """What the brokers have of one partition.
 
     :param earliest: Its first offset.
@@ -46,7 +46,7 @@ def parse_kafka_offset(offset: str | None) -> dict[Partition, int] | None:
 
 
 def partitions_after(
-    start: Mapping[Partition, int], end: Mapping[Partition, int], held: Mapping[Partition, Held]
+    start: Mapping[Partition, int], end: Mapping[Partition, int], held: Mapping[Partition, PartitionOffsets]
 ) -> tuple[KafkaPartition, ...]:
     """Return what is needed of each partition after the cut, and what of it is there.
 
@@ -64,7 +64,7 @@ def rows_between(start: Mapping[Partition, int], end: Mapping[Partition, int]) -
     return sum(max(0, reached - start.get(partition, 0)) for partition, reached in end.items())
 
 
-def _after(partition: Partition, start: int, end: int, held: Held | None) -> KafkaPartition:
+def _after(partition: Partition, start: int, end: int, held: PartitionOffsets | None) -> KafkaPartition:
     topic, number = partition
     replayed = max(0, end - start)
     if held is None:

@@ -16,7 +16,7 @@ from airflow_provider_ha.checkpoints.connectors.file_sink_log import local_path
 from airflow_provider_ha.checkpoints.connectors.foreach_batch import ForeachBatchRecord, GivenLog
 from airflow_provider_ha.checkpoints.connectors.input_files import InputFiles
 from airflow_provider_ha.checkpoints.connectors.inputs import kafka_topics
-from airflow_provider_ha.checkpoints.connectors.kafka_offsets import Held, Partition
+from airflow_provider_ha.checkpoints.connectors.kafka_offsets import Partition, PartitionOffsets
 from airflow_provider_ha.checkpoints.connectors.places import sink_log
 from airflow_provider_ha.checkpoints.format.layout import SOURCES
 from airflow_provider_ha.checkpoints.format.metadata_log import read_query_id
@@ -28,7 +28,7 @@ from airflow_provider_ha.errors import CheckpointCorruptError, ConfigurationErro
 
 AskInputs = Callable[[Sequence[BatchEntry]], InputFiles]
 """Batches that have to be replayed -> what is left of their input files."""
-AskKafka = Callable[[str, frozenset[str]], Mapping[Partition, Held]]
+AskKafka = Callable[[str, frozenset[str]], Mapping[Partition, PartitionOffsets]]
 """Query, topics -> what the brokers have; raises :class:`HaError` when they cannot be asked, or do not answer."""
 
 
@@ -59,7 +59,7 @@ class Surroundings:
     """
 
     initial: Mapping[str, str] = field(default_factory=dict)
-    kafka: Mapping[Partition, Held] | None = None
+    kafka: Mapping[Partition, PartitionOffsets] | None = None
     sink_gone: bool = False
     table_batch: int | None = None
     given: Mapping[int, ForeachBatchRecord] = field(default_factory=dict)
@@ -103,7 +103,7 @@ def look_around(
     return around if given is None else _with_notes(around, given)
 
 
-def _with_kafka(around: Surroundings, ask: Callable[[], Mapping[Partition, Held]]) -> Surroundings:
+def _with_kafka(around: Surroundings, ask: Callable[[], Mapping[Partition, PartitionOffsets]]) -> Surroundings:
     try:
         return replace(around, kafka=ask())
     except (ConfigurationError, RestoreUnknownError) as error:

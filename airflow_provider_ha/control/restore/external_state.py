@@ -9,7 +9,7 @@ from pathlib import Path
 from airflow_provider_ha.checkpoints.connectors._kafka_client import held_offsets
 from airflow_provider_ha.checkpoints.connectors.delta import DELTA
 from airflow_provider_ha.checkpoints.connectors.input_files import look_for
-from airflow_provider_ha.checkpoints.connectors.kafka_offsets import Held, Partition
+from airflow_provider_ha.checkpoints.connectors.kafka_offsets import Partition, PartitionOffsets
 from airflow_provider_ha.checkpoints.restore.facts import QueryFacts, with_surroundings
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.requests import RestoreRequest
@@ -53,7 +53,7 @@ class _Brokers:
         self._request = request
         self._graph = graph
 
-    def held(self, query: str, topics: frozenset[str]) -> Mapping[Partition, Held]:
+    def held(self, query: str, topics: frozenset[str]) -> Mapping[Partition, PartitionOffsets]:
         """Return what the brokers of *query* have of *topics*.
 
         :raises ConfigurationError: Nobody said which brokers they are, or they cannot be asked.

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.connectors._kafka_client import held_offsets
-from airflow_provider_ha.checkpoints.connectors.kafka_offsets import Held
+from airflow_provider_ha.checkpoints.connectors.kafka_offsets import PartitionOffsets
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink, RestorePlan, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.restore.facts import QueryFacts, with_surroundings
 from airflow_provider_ha.checkpoints.restore.plan import plan_restore
@@ -190,7 +190,7 @@ def test_a_client_that_logs_in_over_tls_is_answered(kafka: Kafka, tmp_path: Path
 
     found = held_offsets(kafka.login_servers, [topic], properties=login(kafka, tmp_path, PASSWORD))
 
-    assert found == {(topic, 0): Held(0, 3)}
+    assert found == {(topic, 0): PartitionOffsets(0, 3)}
 
 
 def test_a_login_that_is_refused_is_no_answer_and_its_password_is_not_told(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from airflow_provider_ha.checkpoints.connectors.inputs import LOCAL, SourceFacts, forgets, inputs_of, kafka_topics
-from airflow_provider_ha.checkpoints.connectors.kafka_offsets import Held
+from airflow_provider_ha.checkpoints.connectors.kafka_offsets import PartitionOffsets
 from airflow_provider_ha.checkpoints.model import BatchEntry, SourceInput
 
 
@@ -71,7 +71,7 @@ def test_files_that_are_gone_are_counted_and_a_distant_one_is_not_known_to_be_th
 
 def test_brokers_say_what_is_left_of_each_partition_also_without_a_replay() -> None:
     cut = entry(4, {"orders": {"0": 100}}, {"clicks": {"0": 7}})
-    held = {("orders", 0): Held(103, 110), ("clicks", 0): Held(0, 9)}
+    held = {("orders", 0): PartitionOffsets(103, 110), ("clicks", 0): PartitionOffsets(0, 9)}
 
     orders, clicks = inputs_of(cut, [], SourceFacts(kafka=held))
 
@@ -86,7 +86,9 @@ def test_before_the_first_batch_a_source_begins_where_it_says_it_began() -> None
     replay = [entry(0, {"orders": {"0": 110}})]
 
     (orders,) = inputs_of(
-        None, replay, SourceFacts(initial={"0": '{"orders":{"0":100}}'}, kafka={("orders", 0): Held(0, 110)})
+        None,
+        replay,
+        SourceFacts(initial={"0": '{"orders":{"0":100}}'}, kafka={("orders", 0): PartitionOffsets(0, 110)}),
     )
 
     assert (orders.amount, orders.partitions[0].start) == (10, 100)

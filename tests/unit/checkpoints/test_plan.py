@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.connectors.foreach_batch import ForeachBatchRecord
-from airflow_provider_ha.checkpoints.connectors.kafka_offsets import Held
+from airflow_provider_ha.checkpoints.connectors.kafka_offsets import PartitionOffsets
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink, RestorePlan, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.restore.external_state import Surroundings, Unknown
 from airflow_provider_ha.checkpoints.restore.facts import QueryFacts
@@ -210,7 +210,7 @@ def kafka(earliest: int, latest: int = 120) -> QueryFacts:
     cut = BatchEntry(batch=4, offsets=f"v1\n{{}}\n{KAFKA_CUT}")
     recorded = {4: cut, 5: BatchEntry(batch=5, offsets=f"v1\n{{}}\n{KAFKA_REPLAY}")}
     known = facts(FILE, 5, sink_max=5)
-    around = Surroundings(kafka={("orders", 0): Held(earliest, latest)})
+    around = Surroundings(kafka={("orders", 0): PartitionOffsets(earliest, latest)})
     return replace(known, cut=known.cut.model_copy(update={"entries": (cut,)}), history=recorded, around=around)
 
 
