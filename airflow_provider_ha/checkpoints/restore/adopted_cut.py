@@ -27,7 +27,7 @@ FOREACH_BATCH = "foreachBatch"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class DirectoryCut:
     """What one directory holds.
 
     :param cut: Its last committed batch, with the record of it and of the one that was planned after it.
@@ -42,7 +42,7 @@ class Found:
     created_at: datetime
 
 
-def look(query: str, directory: Path, sink: QuerySink, verify: Verify) -> Found:
+def look(query: str, directory: Path, sink: QuerySink, verify: Verify) -> DirectoryCut:
     """Look at the directory of one query. Changes nothing.
 
     :param directory: Absolute.
@@ -75,7 +75,7 @@ def look(query: str, directory: Path, sink: QuerySink, verify: Verify) -> Found:
         path=str(directory), query_id=identity, planned=before.planned, committed=before.committed
     )
     candidate = Candidate(source=str(directory), cut={query: before.committed}, created_at=created_at, accepted=True)
-    return Found(QueryCut(batch=before.committed, sink=sink, entries=entries), adopted, candidate, created_at)
+    return DirectoryCut(QueryCut(batch=before.committed, sink=sink, entries=entries), adopted, candidate, created_at)
 
 
 def sink_of(said: str | None) -> QuerySink:

@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from airflow_provider_ha.checkpoints.format.releases import installed_version
 from airflow_provider_ha.checkpoints.model import PlanFinding, RestorePlan, SinkKind, Verdict
-from airflow_provider_ha.checkpoints.restore.adopted_cut import Found, look, sink_of
+from airflow_provider_ha.checkpoints.restore.adopted_cut import DirectoryCut, look, sink_of
 from airflow_provider_ha.checkpoints.restore.facts import gather_facts
 from airflow_provider_ha.checkpoints.restore.judgement import worst
 from airflow_provider_ha.checkpoints.restore.plan import plan_restore
@@ -126,7 +126,7 @@ def _directory(job: JobContext, text: str) -> Path:
     return place
 
 
-def _check_identities(found: Mapping[str, Found]) -> None:
+def _check_identities(found: Mapping[str, DirectoryCut]) -> None:
     seen: dict[str, str] = {}
     for query, item in found.items():
         other = seen.setdefault(item.adopted.query_id, query)
@@ -137,7 +137,7 @@ def _check_identities(found: Mapping[str, Found]) -> None:
             )
 
 
-def _chosen(job: JobContext, found: Mapping[str, Found]) -> Chosen:
+def _chosen(job: JobContext, found: Mapping[str, DirectoryCut]) -> Chosen:
     newest = job.runs.latest()
     return Chosen(
         source=StartKind.PATH.value,
@@ -152,7 +152,7 @@ def _chosen(job: JobContext, found: Mapping[str, Found]) -> Chosen:
     )
 
 
-def _unnamed_sinks(found: Mapping[str, Found]) -> list[str]:
+def _unnamed_sinks(found: Mapping[str, DirectoryCut]) -> list[str]:
     return [
         f"{query}: its sink is not named; what a file sink has is taken into account when its directory is"
         for query, item in found.items()
