@@ -13,7 +13,7 @@ from pathlib import Path
 from airflow_provider_ha.checkpoints.model import ManifestFile, Savepoint
 from airflow_provider_ha.checkpoints.savepoints.archive.unpack import unpack
 from airflow_provider_ha.checkpoints.savepoints.pool.judge import check
-from airflow_provider_ha.checkpoints.savepoints.pool.leases import USE, Held, give_way, lease
+from airflow_provider_ha.checkpoints.savepoints.pool.leases import USE, PoolLock, give_way, lease
 from airflow_provider_ha.checkpoints.savepoints.pool.pool import Pool, digest_member
 from airflow_provider_ha.checkpoints.savepoints.pool.records import PooledFile, PooledSavepoint
 from airflow_provider_ha.checkpoints.trees.at_once import each
@@ -68,7 +68,7 @@ def _record(savepoint: Savepoint, files: dict[str, PooledFile]) -> PooledSavepoi
     )
 
 
-def _uploaded(pool: Pool, directory: Path, savepoint: Savepoint, held: Held) -> dict[str, PooledFile]:
+def _uploaded(pool: Pool, directory: Path, savepoint: Savepoint, held: PoolLock) -> dict[str, PooledFile]:
     """Upload what the pool lacks; return what it has of every file."""
     digests = {name: _sha256(directory / name, file) for name, file in savepoint.files.items()}
     wanted = {digest_member(digest, savepoint.files[name].size): name for name, digest in digests.items()}

@@ -26,7 +26,7 @@ SECONDS = {USE: 3600.0, SWEEP: 900.0}
 _MARGIN = 150.0
 
 
-class Held:
+class PoolLock:
     """A lease of this process; renewed by whoever calls :meth:`check` often enough.
 
     :param key: Of its object.
@@ -60,7 +60,7 @@ class Held:
 @contextmanager
 def lease(
     store: ObjectStore, folder: str, purpose: str, *, holder: str, clock: Clock | None = None
-) -> Iterator[tuple[Held, list[str]]]:
+) -> Iterator[tuple[PoolLock, list[str]]]:
     """Hold a lease while the block runs; yield it, and who holds one that it has to give way to.
 
     :param folder: Prefix of the leases of this pool.
@@ -71,7 +71,7 @@ def lease(
     key = f"{folder}{purpose}-{new_id()}.json"
     record = PoolLease(purpose=purpose, holder=holder, seconds=SECONDS[purpose])
     try:
-        held = Held(store, key, record, clock or SystemClock())
+        held = PoolLock(store, key, record, clock or SystemClock())
         others = _others(store, folder, key, held.now)
         yield held, [other.holder for other in others if SWEEP in (purpose, other.purpose)]
     finally:

@@ -19,7 +19,7 @@ from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.format.releases import installed_version, release
 from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, SinkKind
 from airflow_provider_ha.checkpoints.savepoints.pool.judge import check
-from airflow_provider_ha.checkpoints.savepoints.pool.leases import USE, Held, give_way, lease
+from airflow_provider_ha.checkpoints.savepoints.pool.leases import USE, PoolLock, give_way, lease
 from airflow_provider_ha.checkpoints.savepoints.pool.pool import Place, Pool, member_of
 from airflow_provider_ha.checkpoints.savepoints.pool.records import PooledFile, PooledSavepoint
 from airflow_provider_ha.checkpoints.trees.at_once import each
@@ -106,7 +106,7 @@ class _Attempt:
     label: str
     spark_version: str
     clock: Clock
-    held: Held
+    held: PoolLock
 
     def run(self, sources: Sequence[PooledSource]) -> PooledSavepoint:
         created_at = self.clock.now()
