@@ -18,7 +18,7 @@ from airflow_provider_ha.checkpoints.savepoints.pool.pool import Place, Pool, sa
 from airflow_provider_ha.checkpoints.savepoints.pool.records import PooledSavepoint
 from airflow_provider_ha.checkpoints.savepoints.pool.restore import fetch
 from airflow_provider_ha.checkpoints.savepoints.pool.restore import restore as restore_prefix
-from airflow_provider_ha.checkpoints.savepoints.pool.sweep import GRACE, Swept
+from airflow_provider_ha.checkpoints.savepoints.pool.sweep import GRACE, SweepResult
 from airflow_provider_ha.checkpoints.savepoints.pool.sweep import dispose as dispose_of
 from airflow_provider_ha.checkpoints.savepoints.pool.sweep import sweep as sweep_pool
 from airflow_provider_ha.checkpoints.savepoints.pool.take import PooledSource, take
@@ -204,7 +204,7 @@ def sweep(
         raise typer.Exit(Exit.NO)
 
 
-def _print_swept(fields: dict[str, object], swept: Swept, *, as_json: bool) -> None:
+def _print_swept(fields: dict[str, object], swept: SweepResult, *, as_json: bool) -> None:
     if as_json:
         console.print_json({**fields, "pool": swept})
         return

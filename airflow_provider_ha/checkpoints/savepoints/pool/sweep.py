@@ -21,7 +21,7 @@ GRACE = timedelta(hours=24)
 
 
 @dataclass(frozen=True, slots=True)
-class Swept:
+class SweepResult:
     """What a sweep did.
 
     :param removed: Members that are gone.
@@ -38,7 +38,7 @@ class Swept:
     in_use_by: tuple[str, ...] = ()
 
 
-def sweep(pool: Pool, *, holder: str, grace: timedelta = GRACE, clock: Clock | None = None) -> Swept:
+def sweep(pool: Pool, *, holder: str, grace: timedelta = GRACE, clock: Clock | None = None) -> SweepResult:
     """Remove every member of the pool that no manifest names.
 
     :param grace: How old a member must be, by the store's clock.
@@ -48,7 +48,7 @@ def sweep(pool: Pool, *, holder: str, grace: timedelta = GRACE, clock: Clock | N
     """
     with lease(pool.store, pool.leases, SWEEP, holder=holder, clock=clock) as (held, busy):
         if busy:
-            return Swept(in_use_by=tuple(busy))
+            return SweepResult(in_use_by=tuple(busy))
         # The pool before the manifests: what is named in between is seen to be named.
         members = list(pool.store.list(pool.members))
         named = set(_named(pool))
@@ -59,7 +59,7 @@ def sweep(pool: Pool, *, holder: str, grace: timedelta = GRACE, clock: Clock | N
             pool.store.delete(item.key)
         for key in over(pool.store, pool.leases, held.now):
             pool.store.delete(key)
-    return Swept(
+    return SweepResult(
         removed=len(old),
         size=sum(item.size for item in old),
         kept=len(members) - len(needless),
@@ -73,7 +73,7 @@ def _named(pool: Pool) -> Iterator[str]:
             yield from (file.member for file in pool.read(name).files.values())
 
 
-def dispose(pool: Pool, name: str, *, holder: str, grace: timedelta = GRACE, clock: Clock | None = None) -> Swept:
+def dispose(pool: Pool, name: str, *, holder: str, grace: timedelta = GRACE, clock: Clock | None = None) -> SweepResult:
     """Remove a savepoint for good, and then what nobody else names; others are never harmed.
 
     :raises CheckpointMissingError: There is no such savepoint.
