@@ -19,7 +19,7 @@ END = bytes(2 * tarfile.BLOCKSIZE)
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class TarMember:
     """One file of an archive.
 
     :param name: As the archive has it: not checked.
@@ -63,7 +63,7 @@ class MemberReader:
         self._left = 0
         self._padding = 0
 
-    def __iter__(self) -> Iterator[Member]:
+    def __iter__(self) -> Iterator[TarMember]:
         """Yield each file from here on; what was not read of it is skipped.
 
         :raises CheckpointCorruptError: It is not an archive, is cut, or holds what is not a plain file.
@@ -83,7 +83,7 @@ class MemberReader:
         self._left -= len(block)
         return block
 
-    def _next(self) -> Member | None:
+    def _next(self) -> TarMember | None:
         while self.read(tarfile.RECORDSIZE):
             pass
         _exactly(self._stream, self._padding)
@@ -99,7 +99,7 @@ class MemberReader:
             raise refused(f"it holds {info.name!r}, which is not a plain file")
         if info.size < 0:
             raise refused(f"it says that {info.name!r} has {info.size} bytes")
-        return Member(info.name, info.size)
+        return TarMember(info.name, info.size)
 
     def _check_end(self) -> None:
         """Read to the end: only so the checksum of a compressed stream is compared."""
