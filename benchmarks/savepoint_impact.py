@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_ha.checkpoints.savepoints.standalone import Source, take
+from airflow_provider_ha.checkpoints.savepoints.standalone import SavepointSource, take
 from benchmarks.shared import median, quick, show
 
 
@@ -73,7 +73,7 @@ class RunningQuery:
 
         def savepoint() -> None:
             try:
-                take([Source(query="counts", directory=self.checkpoint)], target)
+                take([SavepointSource(query="counts", directory=self.checkpoint)], target)
             except BaseException as error:  # noqa: BLE001  # told below, in the thread that measures
                 failed.append(error)
 

@@ -22,7 +22,7 @@ from unittest.mock import patch
 from airflow_provider_ha.checkpoints.model import ManifestFile, Savepoint
 from airflow_provider_ha.checkpoints.savepoints import taking
 from airflow_provider_ha.checkpoints.savepoints.digest_cache import CACHE
-from airflow_provider_ha.checkpoints.savepoints.standalone import Source, take
+from airflow_provider_ha.checkpoints.savepoints.standalone import SavepointSource, take
 from airflow_provider_ha.checkpoints.trees.digests import Reader, digest_of
 from benchmarks.clones import cloned, lengthened
 from benchmarks.shared import median, quick, show
@@ -44,7 +44,8 @@ LAST = VERSIONS - 1
 _PEAK = """
 import sys
 from pathlib import Path
-from airflow_provider_ha.checkpoints.savepoints.standalone import Source, take
+from airflow_provider_ha.checkpoints.savepoints.standalone import SavepointSource as Source
+from airflow_provider_ha.checkpoints.savepoints.standalone import take
 take([Source(query="query", directory=Path(sys.argv[1]))], Path(sys.argv[2]), link=True, spark_version="4.2.0")
 print(next(line.split()[1] for line in Path("/proc/self/status").open() if line.startswith("VmHWM")))
 """
@@ -67,7 +68,7 @@ def aged(checkpoint: Path) -> Path:
 
 def save(checkpoint: Path, target: Path, *, digests: bool, batch: int | None = None) -> Savepoint:
     """Make a linked savepoint."""
-    source = Source(query="query", directory=checkpoint, batch=batch)
+    source = SavepointSource(query="query", directory=checkpoint, batch=batch)
     return take([source], target, link=True, digests=digests, spark_version=RELEASE)
 
 

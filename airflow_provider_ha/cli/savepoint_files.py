@@ -12,7 +12,7 @@ from airflow_provider_ha.checkpoints.model import Savepoint
 from airflow_provider_ha.checkpoints.savepoints import restore as restoring
 from airflow_provider_ha.checkpoints.savepoints.archive import export as exporting
 from airflow_provider_ha.checkpoints.savepoints.directory import SavepointReport, judge
-from airflow_provider_ha.checkpoints.savepoints.standalone import Source, take
+from airflow_provider_ha.checkpoints.savepoints.standalone import SavepointSource, take
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli import savepoint_s3 as on_s3
 from airflow_provider_ha.cli.outcome import Exit
@@ -181,7 +181,7 @@ def restore(
     )
 
 
-def _sources(path: str | None, queries: list[str], batches: list[str], sinks: list[str]) -> list[Source]:
+def _sources(path: str | None, queries: list[str], batches: list[str], sinks: list[str]) -> list[SavepointSource]:
     places = {name: _place(value) for name, value in assigned(queries, "--query").items()}
     if path is not None:
         first = path_of(path)
@@ -196,7 +196,7 @@ def _sources(path: str | None, queries: list[str], batches: list[str], sinks: li
         places = {name: first, **places}
     numbers, outputs = by_query(batches, "--batch", places), by_query(sinks, "--sink", places)
     return [
-        Source(
+        SavepointSource(
             query=name,
             directory=place,
             batch=number(numbers[name]) if name in numbers else None,

@@ -45,7 +45,7 @@ class TornCopyError(CheckpointCorruptError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class SavepointSource:
     """One query.
 
     :param query: Its name in the savepoint.
@@ -61,7 +61,7 @@ class Source:
 
 
 def take(
-    sources: Sequence[Source],
+    sources: Sequence[SavepointSource],
     target: Path,
     *,
     link: bool = False,
@@ -119,7 +119,7 @@ def take(
 
 
 def _attempt(
-    sources: Sequence[Source],
+    sources: Sequence[SavepointSource],
     target: Path,
     *,
     link: bool,
@@ -168,7 +168,7 @@ def _attempt(
     return savepoint
 
 
-def _batch(source: Source) -> int:
+def _batch(source: SavepointSource) -> int:
     if source.batch is not None:
         return source.batch
     committed = progress(source.directory).committed
@@ -186,7 +186,7 @@ def _sink(path: Path | None) -> QuerySink:
     return QuerySink(kind=SinkKind.FILE, path=str(path.absolute()), max_batch=FileSinkLog(path).max_batch())
 
 
-def _check_sources(sources: Sequence[Source], target: Path) -> None:
+def _check_sources(sources: Sequence[SavepointSource], target: Path) -> None:
     names = [check_name(source.query, "query name") for source in sources]
     if not sources or len(set(names)) < len(names):
         raise ConfigurationError(

@@ -15,7 +15,7 @@ from airflow_provider_ha.checkpoints.savepoints.archive.export import export
 from airflow_provider_ha.checkpoints.savepoints.archive.unpack import unpack
 from airflow_provider_ha.checkpoints.savepoints.directory import judge
 from airflow_provider_ha.checkpoints.savepoints.restore import restore
-from airflow_provider_ha.checkpoints.savepoints.standalone import Source, take
+from airflow_provider_ha.checkpoints.savepoints.standalone import SavepointSource, take
 from airflow_provider_ha.checkpoints.working.fork import fork
 from airflow_provider_ha.checkpoints.working.pins import sink_directory
 from airflow_provider_ha.testing.waiting import wait_until
@@ -42,8 +42,8 @@ def test_savepoints_of_running_queries_are_whole_and_exact(tmp_path: Path) -> No
             )
             target = tmp_path / f"sp{number}"
             sources = [
-                Source(query="down", directory=place / "live" / "down"),
-                Source(query="up", directory=place / "live" / "up", sink=place / "out"),
+                SavepointSource(query="down", directory=place / "live" / "down"),
+                SavepointSource(query="up", directory=place / "live" / "up", sink=place / "out"),
             ]
             made[target] = take(sources, target, link=number % 2 == 1)
 
@@ -71,7 +71,7 @@ def written_by_up(savepoint: Path, manifest: Savepoint) -> set[str]:
 def test_a_query_that_names_its_own_files_starts_at_another_place(tmp_path: Path) -> None:
     """transformWithState: without the rewriting of its schema paths Spark looks for them where they were."""
     live = tws_job.make(tmp_path)
-    savepoint = take([Source(query=tws_job.QUERY, directory=live)], tmp_path / "sp")
+    savepoint = take([SavepointSource(query=tws_job.QUERY, directory=live)], tmp_path / "sp")
     export(tmp_path / "sp", savepoint, tmp_path / "sp.tar.zst")
     shutil.rmtree(tmp_path / "live")
     shutil.rmtree(tmp_path / "sp")

@@ -18,7 +18,7 @@ from airflow_provider_ha.checkpoints.savepoints.pool.records import PooledSavepo
 from airflow_provider_ha.checkpoints.savepoints.pool.restore import fetch, restore
 from airflow_provider_ha.checkpoints.savepoints.pool.sweep import sweep
 from airflow_provider_ha.checkpoints.savepoints.pool.take import PooledSource, take
-from airflow_provider_ha.checkpoints.savepoints.standalone import Source
+from airflow_provider_ha.checkpoints.savepoints.standalone import SavepointSource
 from airflow_provider_ha.checkpoints.savepoints.standalone import take as take_directory
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.errors import CheckpointCorruptError, ObjectExistsError, StorageUnavailableError
@@ -242,7 +242,7 @@ def test_schema_paths_of_an_imported_savepoint_are_rewritten_and_no_old_checksum
     s3: S3Access, bucket: str, pool: Pool, tmp_path: Path
 ) -> None:
     live = stateful(tmp_path / "live" / QUERY)
-    manifest = take_directory([Source(query=QUERY, directory=live)], tmp_path / "sp")
+    manifest = take_directory([SavepointSource(query=QUERY, directory=live)], tmp_path / "sp")
     export(tmp_path / "sp", manifest, tmp_path / "sp.tar")
     pooled = bring(pool, "one", tmp_path / "sp.tar", holder=ME)
 

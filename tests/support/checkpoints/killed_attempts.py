@@ -18,7 +18,7 @@ from airflow_provider_ha.checkpoints.savepoints.archive.export import export
 from airflow_provider_ha.checkpoints.savepoints.archive.unpack import unpack
 from airflow_provider_ha.checkpoints.savepoints.directory import judge, read_savepoint
 from airflow_provider_ha.checkpoints.savepoints.restore import restore
-from airflow_provider_ha.checkpoints.savepoints.standalone import Source, take
+from airflow_provider_ha.checkpoints.savepoints.standalone import SavepointSource, take
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.errors import ObjectExistsError
 from tests.support.checkpoints.portable_helpers import QUERY, names_in, savepoint
@@ -35,7 +35,10 @@ def main(action: str, place: Path) -> int:
     (place / "work").mkdir()
     target = place / "work" / ("made.tar.gz" if action == "export" else "made")
     actions: dict[str, tuple[Callable[[], object], Callable[[], None]]] = {
-        "create": (lambda: take([Source(query=QUERY, directory=live)], target), lambda: _check_savepoint(target)),
+        "create": (
+            lambda: take([SavepointSource(query=QUERY, directory=live)], target),
+            lambda: _check_savepoint(target),
+        ),
         "import": (lambda: unpack(place / "sp.tar.gz", target), lambda: _check_savepoint(target)),
         "export": (lambda: export(directory, made, target), lambda: _check_archive(target, place / "back")),
         "restore": (lambda: restore(directory, made, target), lambda: _check_checkpoint(target / QUERY)),

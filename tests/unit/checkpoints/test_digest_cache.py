@@ -22,7 +22,7 @@ from airflow_provider_ha.checkpoints.savepoints import standalone, taking
 from airflow_provider_ha.checkpoints.savepoints.digest_cache import CACHE, DigestCache, KnownDigests
 from airflow_provider_ha.checkpoints.savepoints.directory import judge, read_savepoint
 from airflow_provider_ha.checkpoints.savepoints.savepoint_files import write_manifest
-from airflow_provider_ha.checkpoints.savepoints.standalone import Source, take
+from airflow_provider_ha.checkpoints.savepoints.standalone import SavepointSource, take
 from airflow_provider_ha.checkpoints.savepoints.taking import Linking
 from airflow_provider_ha.checkpoints.trees import links
 from airflow_provider_ha.checkpoints.trees.copying import copy_file
@@ -75,7 +75,7 @@ def aged(directory: Path) -> Path:
 
 
 def linked(live: Path, target: Path, **options: Any) -> Savepoint:
-    return take([Source(query=QUERY, directory=live, **options)], target, link=True)
+    return take([SavepointSource(query=QUERY, directory=live, **options)], target, link=True)
 
 
 def size_of(directory: Path, *names: str) -> int:
@@ -286,7 +286,7 @@ def test_a_cache_that_cannot_be_written_keeps_no_savepoint_from_being_made(
 
 def test_the_cache_forgets_what_is_in_no_savepoint_of_the_query_any_more(live: Path, tmp_path: Path) -> None:
     other = aged(checkpoint(tmp_path / "live" / "other"))
-    take([Source(query="other", directory=other)], tmp_path / "others", link=True)
+    take([SavepointSource(query="other", directory=other)], tmp_path / "others", link=True)
     linked(live, tmp_path / "one", batch=1)
     linked(live, tmp_path / "two", batch=2)
 
@@ -298,13 +298,13 @@ def test_the_cache_forgets_what_is_in_no_savepoint_of_the_query_any_more(live: P
 
 
 def test_copies_leave_no_cache(live: Path, tmp_path: Path) -> None:
-    take([Source(query=QUERY, directory=live)], tmp_path / "sp")
+    take([SavepointSource(query=QUERY, directory=live)], tmp_path / "sp")
 
     assert names_in(tmp_path) == ["live", "sp"]
 
 
 def test_without_digests_nothing_is_read_and_the_manifest_says_so(live: Path, tmp_path: Path, reads: Reads) -> None:
-    made = take([Source(query=QUERY, directory=live)], tmp_path / "sp", link=True, digests=False)
+    made = take([SavepointSource(query=QUERY, directory=live)], tmp_path / "sp", link=True, digests=False)
 
     assert (reads.bytes, made.digested, read_savepoint(tmp_path / "sp")) == (0, False, made)
     report = judge(tmp_path / "sp", made)
@@ -314,7 +314,7 @@ def test_without_digests_nothing_is_read_and_the_manifest_says_so(live: Path, tm
 
 def test_a_copy_without_digests_is_refused(live: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="saves nothing"):
-        take([Source(query=QUERY, directory=live)], tmp_path / "sp", digests=False)
+        take([SavepointSource(query=QUERY, directory=live)], tmp_path / "sp", digests=False)
 
 
 def test_what_could_not_be_linked_is_copied_and_read_again(
@@ -353,6 +353,6 @@ def test_a_manifest_has_the_sizes_of_the_files_that_came(
 
     monkeypatch.setattr(taking, "copy_file", after_another_attempt)
 
-    made = take([Source(query=QUERY, directory=live)], tmp_path / "sp")
+    made = take([SavepointSource(query=QUERY, directory=live)], tmp_path / "sp")
 
     assert read_savepoint(tmp_path / "sp") == made

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_ha.checkpoints.savepoints.directory import judge
 from airflow_provider_ha.checkpoints.savepoints.restore import restore
-from airflow_provider_ha.checkpoints.savepoints.standalone import Source, take
+from airflow_provider_ha.checkpoints.savepoints.standalone import SavepointSource, take
 from airflow_provider_ha.checkpoints.working.relocation import checked_by, relocate
 from airflow_provider_ha.errors import CheckpointCorruptError, ConfigurationError, ObjectExistsError
 from tests.support.checkpoints.portable_helpers import QUERY, checkpoint, names_in, savepoint
@@ -96,7 +96,7 @@ def test_a_link_is_replaced_and_never_edited(tmp_path: Path) -> None:
 
 def test_a_savepoint_is_restored_any_number_of_times_and_stays_as_it_is(tmp_path: Path) -> None:
     live = stateful(tmp_path / "live" / QUERY)
-    made = take([Source(query=QUERY, directory=live)], tmp_path / "sp")
+    made = take([SavepointSource(query=QUERY, directory=live)], tmp_path / "sp")
     before = {name: (tmp_path / "sp" / name).read_bytes() for name in made.files}
 
     for name in ("one", "two"):
@@ -111,7 +111,7 @@ def test_a_savepoint_is_restored_any_number_of_times_and_stays_as_it_is(tmp_path
 
 def test_a_relative_target_gets_absolute_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     live = stateful(tmp_path / "live" / QUERY)
-    made = take([Source(query=QUERY, directory=live)], tmp_path / "sp")
+    made = take([SavepointSource(query=QUERY, directory=live)], tmp_path / "sp")
     monkeypatch.chdir(tmp_path)
 
     restore(Path("sp"), made, Path("at"))
