@@ -33,7 +33,7 @@ from airflow_provider_ha.control.job.stores import checkpoint_store, select_chec
 from airflow_provider_ha.control.restore.adoption import plan_adoption
 from airflow_provider_ha.control.restore.external_state import look_around
 from airflow_provider_ha.control.restore.ownership import owner_of
-from airflow_provider_ha.control.restore.restore_leases import Reading
+from airflow_provider_ha.control.restore.restore_leases import RestoreLeases
 from airflow_provider_ha.control.submission.if_lost import choose_for_restore
 from airflow_provider_ha.control.submission.prepare import check_conf, check_master, check_spark, upload
 from airflow_provider_ha.control.submission.submission import Prepared, submit_run
@@ -62,7 +62,7 @@ def restore_job(job: JobContext, request: RestoreRequest) -> SubmittedRun:
     :raises RestoreRefusedError: The verdict of the plan is not among those that the request allows.
     :raises StorageUnavailableError: The storage cannot be written, or lets two create one object.
     """
-    with Reading(job, request.request_id) as reading:
+    with RestoreLeases(job, request.request_id) as reading:
 
         def prepare() -> Prepared:
             chosen, plan = _plan(job, request, reading)
@@ -90,11 +90,11 @@ def accepted_graph(job: JobContext, request: RestoreRequest, chosen: Chosen, pla
 
 def plan_for(job: JobContext, request: RestoreRequest) -> tuple[Chosen, RestorePlan]:
     """Choose what *request* wants and plan it. Changes nothing; what another job owns is leased while it is read."""
-    with Reading(job, request.request_id) as reading:
+    with RestoreLeases(job, request.request_id) as reading:
         return _plan(job, request, reading)
 
 
-def _plan(job: JobContext, request: RestoreRequest, reading: Reading) -> tuple[Chosen, RestorePlan]:
+def _plan(job: JobContext, request: RestoreRequest, reading: RestoreLeases) -> tuple[Chosen, RestorePlan]:
     if request.adopt:
         return plan_adoption(job, request)
     source = dataclasses.replace(job, job_id=request.source_job or job.job_id)
@@ -130,7 +130,9 @@ def _last_directory(source: JobContext, generation: Generation) -> LastDirectory
     return LastDirectory(path, generation.epoch)
 
 
-def _choose(job: JobContext, source: JobContext, request: RestoreRequest, reading: Reading) -> tuple[Selection, Chosen]:
+def _choose(
+    job: JobContext, source: JobContext, request: RestoreRequest, reading: RestoreLeases
+) -> tuple[Selection, Chosen]:
     """Select, and keep what was selected from being removed by the leader of another job."""
     for _ in range(_CHOICES):
         selection = select_checkpoint(source, start_from=request.start_from, fallback=request.fallback)

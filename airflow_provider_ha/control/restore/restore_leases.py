@@ -28,12 +28,12 @@ _UNCERTAIN = (NotConnectedError, OutcomeUnknownError)  # a run may have been mad
 
 
 @dataclass(slots=True)
-class _Held:
+class _HeldLease:
     lease: ReaderLease
     plan: str | None = None  # digest of the plan that reads what it protects; None while there is none
 
 
-class Reading:
+class RestoreLeases:
     """What one call reads of another job. Use it in a ``with`` statement around the whole call.
 
     :param job: The job that is to run from it.
@@ -43,7 +43,7 @@ class Reading:
     def __init__(self, job: JobContext, request_id: str) -> None:
         self._job = job
         self._request_id = request_id
-        self._held: list[_Held] = []
+        self._held: list[_HeldLease] = []
 
     def hold(self, source: JobContext, chosen: Chosen) -> None:
         """Take a lease on *chosen*. Look for its pointer after that."""
@@ -55,7 +55,7 @@ class Reading:
             seconds=LEASE_SECONDS,
             clock=source.clock,
         )
-        self._held.append(_Held(lease))
+        self._held.append(_HeldLease(lease))
 
     def planned(self, plan: Blob | None) -> None:
         """Note that a run may be made from *plan*, which reads what was held last."""
