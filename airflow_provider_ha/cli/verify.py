@@ -27,8 +27,8 @@ from airflow_provider_ha.control.verification.prove import (
     DEFAULT_DEADLINE,
     DEFAULT_HEAP,
     Application,
-    Progress,
     Proof,
+    ProofProgress,
     prove,
 )
 from airflow_provider_ha.errors import ConfigurationError
@@ -210,7 +210,7 @@ def _check_release(wanted: str | None) -> None:
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[Progress], None]]:
+def _progress() -> Iterator[Callable[[ProofProgress], None]]:
     """Show on a terminal what is being done; nothing elsewhere."""
     with console.err.status("verifying") as status:
         yield lambda now: status.update(f"{now.doing} {now.done}/{now.of}" if now.of else now.doing)

@@ -8,7 +8,7 @@ from airflow_provider_ha.checkpoints.proof.answers import Answer, Event
 from airflow_provider_ha.checkpoints.proof.request import Application, ProofRequest, Reading
 from airflow_provider_ha.control.drills.drill import Phases
 from airflow_provider_ha.control.drills.stopwatch import Stopwatch
-from airflow_provider_ha.control.verification.prove import Progress, ProofStep, after
+from airflow_provider_ha.control.verification.prove import ProofProgress, ProofStep, after
 from tests.support.clusters.coordination_helpers import HeldClock
 
 
@@ -24,7 +24,7 @@ def test_each_phase_is_timed_and_told_once() -> None:
     phases.begin("choose", "savepoint-s1")
     clock.time += 1
     for _ in range(2):
-        phases.of_proof(Progress("loading the state", step=ProofStep.LOAD, query="orders"))
+        phases.of_proof(ProofProgress("loading the state", step=ProofStep.LOAD, query="orders"))
         clock.time += 2
     watch.end()
 

@@ -25,7 +25,7 @@ from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.reader_lease import held, pointer_path
 from airflow_provider_ha.control.job.stores import savepoint_store, select_checkpoint
 from airflow_provider_ha.control.verification.cut_proof import ProofOptions, fetch, proof_place, prove_cut
-from airflow_provider_ha.control.verification.prove import Progress
+from airflow_provider_ha.control.verification.prove import ProofProgress
 from airflow_provider_ha.control.verification.verified_cut import first_candidate
 from airflow_provider_ha.errors import (
     CheckpointCorruptError,
@@ -213,6 +213,6 @@ class Phases:
             self._told = line
             self._tell(line)
 
-    def of_proof(self, now: Progress) -> None:
+    def of_proof(self, now: ProofProgress) -> None:
         """Follow the proof of one query of the cut."""
         self.begin(now.step.value, f"query {now.query!r}, {now.doing}")

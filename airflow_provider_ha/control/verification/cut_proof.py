@@ -19,8 +19,8 @@ from airflow_provider_ha.control.verification.prove import (
     DEFAULT_DEADLINE,
     DEFAULT_HEAP,
     Application,
-    Progress,
     Proof,
+    ProofProgress,
     prove,
 )
 from airflow_provider_ha.errors import ObjectMissingError, StorageUnavailableError
@@ -88,7 +88,7 @@ def prove_cut(
     *,
     application: Application | None,
     options: ProofOptions,
-    progress_to: Callable[[Progress], None] = lambda _: None,
+    progress_to: Callable[[ProofProgress], None] = lambda _: None,
 ) -> dict[str, Proof]:
     """Prove every query of a cut that has committed a batch, one after the other.
 
@@ -99,7 +99,7 @@ def prove_cut(
     :raises StorageUnavailableError: A copy could not be made.
     """
 
-    def named(query: str, now: Progress) -> None:
+    def named(query: str, now: ProofProgress) -> None:
         progress_to(replace(now, query=query))
 
     return {

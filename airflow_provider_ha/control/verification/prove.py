@@ -30,7 +30,7 @@ from airflow_provider_ha.control.verification.proof_child import Child, run_chil
 from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError
 
 
-__all__ = ["Application", "Progress", "Proof", "ProofStep", "prove"]
+__all__ = ["Application", "Proof", "ProofProgress", "ProofStep", "prove"]
 
 DEFAULT_HEAP = "1g"
 DEFAULT_DEADLINE = 600.0
@@ -50,7 +50,7 @@ class ProofStep(str, Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class ProofProgress:
     """How far a proof is.
 
     :param doing: What is being done, for people.
@@ -89,7 +89,7 @@ def prove(
     heap: str = DEFAULT_HEAP,
     deadline: float = DEFAULT_DEADLINE,
     env: Mapping[str, str] | None = None,
-    progress_to: Callable[[Progress], None] = lambda _: None,
+    progress_to: Callable[[ProofProgress], None] = lambda _: None,
 ) -> Proof:
     """Verify a checkpoint in full depth, then have the installed Spark load one batch of it, and start the query on it.
 
@@ -147,7 +147,11 @@ def prove(
 
 
 def _copied(
-    directory: Path, batch: int | None, sink: Directory | None, place: Path, progress_to: Callable[[Progress], None]
+    directory: Path,
+    batch: int | None,
+    sink: Directory | None,
+    place: Path,
+    progress_to: Callable[[ProofProgress], None],
 ) -> tuple[Report, int | None, _Copy | None]:
     """Verify, choose and copy; return the report, the batch and its copy: none where Spark is not to be asked.
 
@@ -155,15 +159,15 @@ def _copied(
     """
 
     def tell(done: int, of: int) -> None:
-        progress_to(Progress("verifying in full depth", done, of))
+        progress_to(ProofProgress("verifying in full depth", done, of))
 
     for attempt in range(1, ATTEMPTS + 1):
-        progress_to(Progress("verifying in full depth"))
+        progress_to(ProofProgress("verifying in full depth"))
         report = verify(directory, depth="full", sink=sink, tell=tell)
         chosen = _choose(directory, report, batch)
         if chosen is None or chosen not in report.provable:
             return report, chosen, None
-        progress_to(Progress(f"copying batch {chosen}", step=ProofStep.COPY))
+        progress_to(ProofProgress(f"copying batch {chosen}", step=ProofStep.COPY))
         try:
             copied = place / f"copy-{attempt}"
             size = copy_closure(directory, chosen, copied)
@@ -176,11 +180,11 @@ def _copied(
 
 
 def _ask(
-    request: ProofRequest, deadline: float, env: Mapping[str, str], progress_to: Callable[[Progress], None]
+    request: ProofRequest, deadline: float, env: Mapping[str, str], progress_to: Callable[[ProofProgress], None]
 ) -> Decision:
     if not request.readings and request.application is None:
         return decide(request, [], "")
-    progress_to(Progress("starting Spark", 0, len(request.readings), ProofStep.SPARK))
+    progress_to(ProofProgress("starting Spark", 0, len(request.readings), ProofStep.SPARK))
     answers: list[Answer] = []
 
     def hear(answer: Answer) -> None:
@@ -191,12 +195,12 @@ def _ask(
     return decide(request, answers, ending)
 
 
-def after(request: ProofRequest, answers: Sequence[Answer]) -> Progress:
+def after(request: ProofRequest, answers: Sequence[Answer]) -> ProofProgress:
     """Return what the child does after these answers. Pure."""
     done, of = sum(item.reading is not None for item in answers), len(request.readings)
     if done == of and request.application is not None:
-        return Progress("starting the query", done, of, ProofStep.START)
-    return Progress("loading the state", done, of, ProofStep.LOAD)
+        return ProofProgress("starting the query", done, of, ProofStep.START)
+    return ProofProgress("loading the state", done, of, ProofStep.LOAD)
 
 
 def _choose(directory: Path, report: Report, batch: int | None) -> int | None:

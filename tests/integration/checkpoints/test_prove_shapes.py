@@ -16,7 +16,7 @@ import pytest
 from airflow_provider_ha.checkpoints.proof.report import Outcome, Proof
 from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.verify import verify
-from airflow_provider_ha.control.verification.prove import Progress, prove
+from airflow_provider_ha.control.verification.prove import ProofProgress, prove
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.integration.checkpoints.test_prove import application, fingerprint
 from tests.support.spark import running_queries, tws_job
@@ -189,7 +189,7 @@ def test_a_jvm_that_is_killed_leaves_the_question_open(tmp_path: Path) -> None:
     checkpoint = checkpoint_copy("hdfs", tmp_path / "place" / "c")
     seen = threading.Event()
 
-    def show(now: Progress) -> None:
+    def show(now: ProofProgress) -> None:
         if now.doing == "loading the state" and not seen.is_set():
             seen.set()  # Spark is up, and nothing is read yet
             for process in psutil.Process().children(recursive=True):
