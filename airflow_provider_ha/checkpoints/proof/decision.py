@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from airflow_provider_ha.checkpoints.format.layout import OFFSETS, STATE
 from airflow_provider_ha.checkpoints.proof.answers import Answer, Event, SparkError
 from airflow_provider_ha.checkpoints.proof.refusals import is_refusal, told
-from airflow_provider_ha.checkpoints.proof.report import LoadedState, Outcome, StartedQuery, Step
+from airflow_provider_ha.checkpoints.proof.report import LoadedState, Outcome, StartedOnCopy, Step
 from airflow_provider_ha.checkpoints.proof.request import ProofRequest, Reading
 from airflow_provider_ha.checkpoints.verify.findings import Code, Finding
 
@@ -26,7 +26,7 @@ class Decision:
     loading: Step
     starting: Step
     state: tuple[LoadedState, ...]
-    started: StartedQuery | None
+    started: StartedOnCopy | None
     findings: tuple[Finding, ...]
 
 
@@ -77,12 +77,12 @@ def _unanswered(
 
 def _starting(
     request: ProofRequest, loading: Step, answers: Sequence[Answer], missing: str
-) -> tuple[Step, StartedQuery | None, list[Finding]]:
+) -> tuple[Step, StartedOnCopy | None, list[Finding]]:
     if request.application is None:
         return Step(Outcome.NOT_ASKED, NO_APPLICATION), None, []
     started = next((item for item in answers if item.event is Event.STARTED), None)
     if started is not None:
-        return Step(Outcome.PROVEN), StartedQuery(started.query, request.batch + 1, started.operators), []
+        return Step(Outcome.PROVEN), StartedOnCopy(started.query, request.batch + 1, started.operators), []
     if loading.outcome is Outcome.REFUTED:
         return Step(Outcome.NOT_ASKED, "its state could not be loaded"), None, []
     errors = next((item.errors for item in answers if item.event is Event.REFUSED and item.reading is None), ())

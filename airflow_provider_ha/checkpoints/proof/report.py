@@ -61,7 +61,7 @@ class LoadedState:
 
 
 @dataclass(frozen=True, slots=True)
-class StartedQuery:
+class StartedOnCopy:
     """What the query did on the copy.
 
     :param name: Its name.
@@ -100,7 +100,7 @@ class Proof:
     loading: Step
     starting: Step
     state: tuple[LoadedState, ...] = ()
-    started: StartedQuery | None = None
+    started: StartedOnCopy | None = None
     findings: tuple[Finding, ...] = ()
     spark_version: str = ""
     seconds: float = 0.0
