@@ -17,7 +17,7 @@ from typing import Any
 from airflow_provider_ha.checkpoints.proof.answers import Answer, Event
 from airflow_provider_ha.checkpoints.proof.readings import options
 from airflow_provider_ha.checkpoints.proof.refusals import is_refusal
-from airflow_provider_ha.checkpoints.proof.request import ProofRequest, Reading
+from airflow_provider_ha.checkpoints.proof.request import ProofRequest, StateReading
 from airflow_provider_ha.driver.spark_conf import FORMAT_VERSION, gateway
 from airflow_provider_ha.driver.worker_imports import WORKER_PATH, worker_path
 from airflow_provider_ha.jobs.driver_spec import write_private
@@ -179,7 +179,7 @@ def load_state(session: Any, request: ProofRequest, say: Callable[[Answer], None
             say(Answer(event=Event.LOADED, reading=reading, rows=rows))
 
 
-def _rows(session: Any, request: ProofRequest, reading: Reading) -> tuple[int, ...]:
+def _rows(session: Any, request: ProofRequest, reading: StateReading) -> tuple[int, ...]:
     frame = session.read.format("statestore").options(**options(reading, request.batch))
     frame = frame.load(str(request.copy_directory))
     found = {row["partition_id"]: row["count"] for row in frame.groupBy("partition_id").count().collect()}

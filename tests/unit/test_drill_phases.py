@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_ha.checkpoints.proof.answers import Answer, Event
-from airflow_provider_ha.checkpoints.proof.request import Application, ProofRequest, Reading
+from airflow_provider_ha.checkpoints.proof.request import Application, ProofRequest, StateReading
 from airflow_provider_ha.control.drills.drill import Phases
 from airflow_provider_ha.control.drills.stopwatch import Stopwatch
 from airflow_provider_ha.control.verification.prove import ProofProgress, ProofStep, after
 from tests.support.clusters.coordination_helpers import HeldClock
 
 
-READING = Reading(operator=0, store="default", partitions=2)
+READING = StateReading(operator=0, store="default", partitions=2)
 UP, LOADED = Answer(event=Event.SPARK), Answer(event=Event.LOADED, reading=READING, rows=(1, 2))
 
 
@@ -42,7 +42,7 @@ def test_each_phase_is_timed_and_told_once() -> None:
     ],
 )
 def test_the_answers_of_the_child_say_which_step_goes_on(
-    readings: tuple[Reading, ...],
+    readings: tuple[StateReading, ...],
     starts: bool,
     answers: list[Answer],
     step: ProofStep,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from airflow_provider_ha.checkpoints.proof.request import Reading
+from airflow_provider_ha.checkpoints.proof.request import StateReading
 from airflow_provider_ha.records import Model
 
 
@@ -46,7 +46,7 @@ class Answer(Model):
     """
 
     event: Event
-    reading: Reading | None = None
+    reading: StateReading | None = None
     rows: tuple[int, ...] = ()
     operators: tuple[int, ...] = ()
     query: str = ""

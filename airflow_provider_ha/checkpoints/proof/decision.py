@@ -12,7 +12,7 @@ from airflow_provider_ha.checkpoints.format.layout import OFFSETS, STATE
 from airflow_provider_ha.checkpoints.proof.answers import Answer, Event, SparkError
 from airflow_provider_ha.checkpoints.proof.refusals import is_refusal, told
 from airflow_provider_ha.checkpoints.proof.report import LoadedState, Outcome, StartedOnCopy, Step
-from airflow_provider_ha.checkpoints.proof.request import ProofRequest, Reading
+from airflow_provider_ha.checkpoints.proof.request import ProofRequest, StateReading
 from airflow_provider_ha.checkpoints.verify.findings import Code, Finding
 
 
@@ -64,7 +64,7 @@ def _loading(
 
 
 def _unanswered(
-    reading: Reading, errors: Sequence[SparkError], rows: tuple[int, ...] | None, missing: str
+    reading: StateReading, errors: Sequence[SparkError], rows: tuple[int, ...] | None, missing: str
 ) -> str | None:
     """Return why it is not known whether Spark can load it; ``None`` when it is."""
     if rows is None:
@@ -96,7 +96,7 @@ def _starting(
     return Step(Outcome.UNKNOWN, reason), None, [_unknown(request.batch, ".", reason)]
 
 
-def _refused_load(batch: int, reading: Reading, errors: Sequence[SparkError]) -> Finding:
+def _refused_load(batch: int, reading: StateReading, errors: Sequence[SparkError]) -> Finding:
     expected = f"{reading.title} as batch {batch} left it, in {reading.partitions} partition(s)"
     return Finding(Code.LOAD_REFUSED, _place(reading), batch, _text(told(errors)), expected, blocks=True)
 
@@ -105,7 +105,7 @@ def _unknown(batch: int, path: str, reason: str) -> Finding:
     return Finding(Code.NOT_PROVEN, path, batch, reason, "an answer of Spark", blocks=None)
 
 
-def _place(reading: Reading) -> str:
+def _place(reading: StateReading) -> str:
     return f"{STATE}/{reading.operator}"
 
 

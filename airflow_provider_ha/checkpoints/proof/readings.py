@@ -15,7 +15,7 @@ from airflow_provider_ha.checkpoints.format.layout import STATE, numbers
 from airflow_provider_ha.checkpoints.format.metadata_log import read_commits, read_offsets
 from airflow_provider_ha.checkpoints.format.operators import read_operator
 from airflow_provider_ha.checkpoints.format.state import StateReader, pinned_partitions
-from airflow_provider_ha.checkpoints.proof.request import Reading
+from airflow_provider_ha.checkpoints.proof.request import StateReading
 from airflow_provider_ha.checkpoints.trees.files import read_text
 from airflow_provider_ha.errors import CheckpointCorruptError
 
@@ -23,7 +23,7 @@ from airflow_provider_ha.errors import CheckpointCorruptError
 _TIMERS = "TimerState"
 
 
-def readings(directory: Path, batch: int) -> tuple[Reading, ...]:
+def readings(directory: Path, batch: int) -> tuple[StateReading, ...]:
     """Return the readings of the state after *batch*, in the order of the operators; none without state.
 
     :param directory: A copy of the closure of the batch.
@@ -42,7 +42,7 @@ def state_by_id(directory: Path, batch: int) -> bool:
     return bool(read_commits(directory, batch).state_ids)
 
 
-def options(reading: Reading, batch: int) -> dict[str, str]:
+def options(reading: StateReading, batch: int) -> dict[str, str]:
     """Return the options of Spark's ``statestore`` data source for a reading."""
     chosen = {"batchId": str(batch), "operatorId": str(reading.operator)}
     if reading.kind == "variable":
@@ -52,12 +52,12 @@ def options(reading: Reading, batch: int) -> dict[str, str]:
     return chosen | {"storeName": reading.store}
 
 
-def _of_operator(directory: Path, number: int, pinned: int | None) -> Iterator[Reading]:
+def _of_operator(directory: Path, number: int, pinned: int | None) -> Iterator[StateReading]:
     operator = read_operator(directory, number)
     name, variables, timers = _properties(directory, number)
     partitions = operator.count(pinned)
     for store in operator.stores:
-        whole = Reading(operator=number, operator_name=name, store=store, partitions=partitions)
+        whole = StateReading(operator=number, operator_name=name, store=store, partitions=partitions)
         parts = [whole.model_copy(update={"kind": "variable", "variable": variable}) for variable in variables]
         parts += [whole.model_copy(update={"kind": "timers"})] if timers else []
         yield from parts or [whole]

@@ -11,7 +11,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_ha.checkpoints.proof.request import Reading
+from airflow_provider_ha.checkpoints.proof.request import StateReading
 from airflow_provider_ha.checkpoints.verify.findings import Finding
 from airflow_provider_ha.checkpoints.verify.report import BatchVerdict, Report
 
@@ -44,7 +44,7 @@ class LoadedState:
     :param rows: Of each partition, in their order.
     """
 
-    reading: Reading
+    reading: StateReading
     rows: tuple[int, ...]
 
     def to_json(self) -> dict[str, Any]:

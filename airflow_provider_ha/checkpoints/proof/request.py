@@ -36,7 +36,7 @@ class Application(Model):
     directory: Path | None = None
 
 
-class Reading(Model):
+class StateReading(Model):
     """One look of Spark into the state of one operator.
 
     :param operator: Its id.
@@ -81,7 +81,7 @@ class ProofRequest(Model):
     original: Path
     batch: int
     state_by_id: bool
-    readings: tuple[Reading, ...] = ()
+    readings: tuple[StateReading, ...] = ()
     query: str | None = None
     application: Application | None = None
     scratch: Path

@@ -10,13 +10,13 @@ from airflow_provider_ha.checkpoints.proof.answers import Answer, Event, SparkEr
 from airflow_provider_ha.checkpoints.proof.decision import Decision, decide
 from airflow_provider_ha.checkpoints.proof.refusals import is_refusal, told
 from airflow_provider_ha.checkpoints.proof.report import Outcome, Proof, Step, sentences
-from airflow_provider_ha.checkpoints.proof.request import Application, ProofRequest, Reading
+from airflow_provider_ha.checkpoints.proof.request import Application, ProofRequest, StateReading
 from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.report import BatchVerdict, Reason, Report
 
 
-LEFT = Reading(operator=0, store="left-keyToNumValues", partitions=2)
-RIGHT = Reading(operator=0, store="right-keyToNumValues", partitions=2)
+LEFT = StateReading(operator=0, store="left-keyToNumValues", partitions=2)
+RIGHT = StateReading(operator=0, store="right-keyToNumValues", partitions=2)
 SCRIPT = Application(script=Path("/apps/app.py"))
 DAMAGED = (
     SparkError(error_class="org.apache.spark.SparkException", message="Job aborted due to stage failure: Task 0"),
@@ -26,7 +26,7 @@ DAMAGED = (
 NO_MEMORY = (*DAMAGED[:2], SparkError(error_class="java.lang.OutOfMemoryError", message="Java heap space"))
 
 
-def request(*readings: Reading, application: Application | None = None) -> ProofRequest:
+def request(*readings: StateReading, application: Application | None = None) -> ProofRequest:
     return ProofRequest(
         copy_directory=Path("/s/copy"),
         original=Path("/data/counts"),
@@ -39,11 +39,11 @@ def request(*readings: Reading, application: Application | None = None) -> Proof
     )
 
 
-def loaded(reading: Reading, *rows: int) -> Answer:
+def loaded(reading: StateReading, *rows: int) -> Answer:
     return Answer(event=Event.LOADED, reading=reading, rows=rows)
 
 
-def refused(*errors: SparkError, reading: Reading | None = None) -> Answer:
+def refused(*errors: SparkError, reading: StateReading | None = None) -> Answer:
     return Answer(event=Event.REFUSED, reading=reading, errors=errors)
 
 

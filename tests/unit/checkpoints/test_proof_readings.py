@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_ha.checkpoints.format.metadata_log import read_offsets
 from airflow_provider_ha.checkpoints.proof.readings import options, readings, state_by_id
-from airflow_provider_ha.checkpoints.proof.request import Reading
+from airflow_provider_ha.checkpoints.proof.request import StateReading
 from airflow_provider_ha.checkpoints.working.drain import plan_empty_batch
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError
 
@@ -88,11 +88,11 @@ def test_releases_that_record_nothing_are_read_by_their_directories(tmp_path: Pa
     metadata = place / "state" / "0" / "_metadata" / "metadata"
     metadata.unlink() if content is None else metadata.write_text(content)
 
-    assert readings(place, 4) == (Reading(operator=0, store="default", partitions=2),)
+    assert readings(place, 4) == (StateReading(operator=0, store="default", partitions=2),)
 
 
 def test_the_options_name_the_batch_the_operator_and_what_is_read() -> None:
-    reading = Reading(operator=1, store="default", partitions=2)
+    reading = StateReading(operator=1, store="default", partitions=2)
 
     assert options(reading, 4) == {"batchId": "4", "operatorId": "1", "storeName": "default"}
     variable = reading.model_copy(update={"kind": "variable", "variable": "count"})
