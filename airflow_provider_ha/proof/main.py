@@ -34,7 +34,7 @@ _SMALL = 64 << 20
 _QUICK_START = "-XX:TieredStopAtLevel=1"
 
 
-class Voice:
+class AnswerWriter:
     """Says answers; a JVM that is gone makes of Spark's last words no answer at all."""
 
     def __init__(self, descriptor: int) -> None:
@@ -54,7 +54,7 @@ class Voice:
 
 def main(arguments: list[str]) -> None:
     """Do what the request file asks for."""
-    voice = Voice(os.dup(1))
+    voice = AnswerWriter(os.dup(1))
     os.dup2(2, 1)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr)
     request = ProofRequest.model_validate_json(Path(arguments[0]).read_bytes())
@@ -67,7 +67,7 @@ def main(arguments: list[str]) -> None:
     os._exit(0)  # Spark's threads and the JVM are the parent's to end
 
 
-def prove(request: ProofRequest, voice: Voice) -> None:
+def prove(request: ProofRequest, voice: AnswerWriter) -> None:
     """Load, then start, and say what came of each."""
     properties = spark_properties(request)
     write_private(request.scratch / "spark.properties", render(properties))
