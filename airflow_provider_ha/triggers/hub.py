@@ -23,7 +23,7 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import SessionState
 from airflow_provider_ha.jobs.presence import Announcement
 from airflow_provider_ha.triggers.announcements import Announcements
-from airflow_provider_ha.triggers.patience import within
+from airflow_provider_ha.triggers.time_limit import within
 
 
 if TYPE_CHECKING:
