@@ -73,6 +73,19 @@ class S3Options(BaseModel):
         return cls(region=region) if region else cls()
 
 
+ENVIRONMENT = {  # field -> variable
+    "zookeeper": "SPARK_HA_ZOOKEEPER",
+    "storage_root": "SPARK_HA_STORAGE_ROOT",
+    "cluster_id": "SPARK_HA_CLUSTER_ID",
+    "root": "SPARK_HA_ROOT",
+    "work_root": "SPARK_HA_WORK_ROOT",
+    "chroot": "SPARK_HA_CHROOT",
+    "digest_auth": "SPARK_HA_DIGEST_AUTH",
+    "digest_auth_also": "SPARK_HA_DIGEST_AUTH_ALSO",
+    "sasl_auth": "SPARK_HA_SASL_AUTH",
+}
+
+
 class HaConfig(BaseModel):
     """One cluster and how to reach it.
 
@@ -200,25 +213,14 @@ class HaConfig(BaseModel):
 
         :raises ConfigurationError: Something needed is missing or wrong.
         """
-        names = {
-            "zookeeper": "SPARK_HA_ZOOKEEPER",
-            "storage_root": "SPARK_HA_STORAGE_ROOT",
-            "cluster_id": "SPARK_HA_CLUSTER_ID",
-            "root": "SPARK_HA_ROOT",
-            "work_root": "SPARK_HA_WORK_ROOT",
-            "chroot": "SPARK_HA_CHROOT",
-            "digest_auth": "SPARK_HA_DIGEST_AUTH",
-            "digest_auth_also": "SPARK_HA_DIGEST_AUTH_ALSO",
-            "sasl_auth": "SPARK_HA_SASL_AUTH",
-        }
-        values: dict[str, Any] = {field: os.environ.get(name) for field, name in names.items()}
+        values: dict[str, Any] = {field: os.environ.get(name) for field, name in ENVIRONMENT.items()}
         values["tls"] = tls_of(os.environ.get(_TLS_SWITCH), _group_from_env(_TLS_ENV) or {}, _TLS_SWITCH)
         values["timings"] = _group_from_env(_TIMINGS_ENV)
         values |= {field: value for field, value in overrides.items() if value is not None}
         for field in ("zookeeper", "storage_root"):
             if not values.get(field):
                 option = "--" + field.replace("_", "-")
-                raise ConfigurationError(f"{field} is not set", next_step=f"Set {names[field]} or give {option}")
+                raise ConfigurationError(f"{field} is not set", next_step=f"Set {ENVIRONMENT[field]} or give {option}")
         return cls.build(**values)
 
     def to_private_json(self) -> str:

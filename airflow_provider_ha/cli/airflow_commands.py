@@ -23,6 +23,7 @@ _NOUNS = {
     "restore": "bring a job back from a checkpoint or savepoint",
     "leader": "who leads a job: show",
     "recover": "recover the jobs of the cluster, once or for good",
+    "storage": "show and delete blobs that nothing names: orphans",
     "acl": "who may do what with the nodes in ZooKeeper: check, repair",
     "tree": "show and export what ZooKeeper holds",
     "rebuild": "make ZooKeeper's tree again from storage",

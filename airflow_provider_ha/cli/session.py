@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ import typer
 
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.outcome import Exit, exit_code
-from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.config import ENVIRONMENT, HaConfig
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.errors import HaError
 
@@ -25,8 +26,11 @@ JobId = Annotated[str, typer.Argument(help="Id of the job.", metavar="JOB")]
 class Target:
     """Where to find the cluster: options first, then ``SPARK_HA_*``, then *fallback* (Airflow's connection).
 
+    Settings are never mixed with the connection: with one option or variable the others have to be there as well. A
+    command with half of its settings would else change another cluster than the one that is meant.
+
     :param options: Values of the command line; ``None`` where nothing was said.
-    :param fallback: Gives the configuration when neither options nor environment name a cluster.
+    :param fallback: Gives the configuration when neither options nor environment say anything.
     """
 
     options: dict[str, Any] = field(default_factory=dict)
@@ -35,14 +39,12 @@ class Target:
     def config(self) -> HaConfig:
         """Return the validated configuration.
 
-        :raises ConfigurationError: Nothing names a cluster, or a value is wrong.
+        :raises ConfigurationError: Nothing names a cluster, a setting is missing beside others, or a value is wrong.
         """
-        try:
-            return HaConfig.from_env(**self.options)
-        except HaError:
-            if self.fallback is None or any(self.options.values()):
-                raise
+        said = any(self.options.values()) or any(os.environ.get(name) for name in ENVIRONMENT.values())
+        if self.fallback is not None and not said:
             return self.fallback()
+        return HaConfig.from_env(**self.options)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
@@ -161,11 +162,12 @@ class HaServices:
         if self._closed:
             return
         self._closed = True
-        for retrieval in self._retrievals:
-            retrieval.stop()
-        self.client.close()
-        if self._server is not None:
-            self._server.stop()
+        with ExitStack() as stack:  # each of them is closed although another one fails; the last first
+            if self._server is not None:
+                stack.callback(self._server.stop)
+            stack.callback(self.client.close)
+            for retrieval in self._retrievals:
+                stack.callback(retrieval.stop)
 
     def close_and_cleanup_all_data(self) -> None:
         """Remove the HA data of all jobs (``control.erase``), then close; closes also when that fails.

@@ -96,14 +96,6 @@ def active(coordinator: Coordinator, paths: JobPaths, what: str, clock: Clock) -
     return sorted(leases, key=lambda lease: lease.expires_at, reverse=True)
 
 
-def forget(coordinator: Coordinator, paths: JobPaths, what: str) -> None:
-    """Remove what is left of the leases on something that was deleted."""
-    parent = paths.leases(what)
-    for name in coordinator.children(parent):
-        _remove(coordinator, f"{parent}/{name}")
-    _remove(coordinator, parent)
-
-
 def _is_lease(name: str) -> bool:
     """Whether a name is an id as ``clock.new_id`` makes them."""
     return len(name) == len(new_id()) and name.isascii() and name.isalnum()

@@ -15,7 +15,7 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.services import HaServices
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
-from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Op
+from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Op, SessionState
 from airflow_provider_ha.coordination.leases import hold
 from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.coordination.session_close import close_session
@@ -89,6 +89,25 @@ def test_what_was_closed_can_be_opened_again_and_nothing_is_gone(cluster: Cluste
     wait_until(lambda: cluster.coordinator.find(services.cluster_lock.leader) is None, timeout=5, what="its lock")
     assert held.epoch == 1
     assert (below(cluster.coordinator, cluster.paths("flights").base), blobs(cluster)) == before
+
+
+def test_the_session_ends_although_a_retrieval_cannot_be_stopped(
+    cluster: Cluster, services: HaServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.submitted("flights")
+    retrieval = services.retrieve(services.job_lock("flights"), lambda node: None)
+    stop = retrieval.stop
+
+    def fails() -> None:
+        stop()
+        raise RuntimeError("the listener is stuck")
+
+    monkeypatch.setattr(retrieval, "stop", fails)
+
+    with pytest.raises(RuntimeError, match="stuck"):
+        services.close()
+
+    assert services.coordinator.state is SessionState.LOST
 
 
 @pytest.mark.timeout(120)

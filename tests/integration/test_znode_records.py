@@ -13,7 +13,7 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Create, SetData
 from airflow_provider_ha.coordination.counter import MAX_NUMBER, counter_op, read_counter
-from airflow_provider_ha.coordination.leases import active, forget, hold
+from airflow_provider_ha.coordination.leases import active, hold
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.coordination.records import create_once, read_record
 from airflow_provider_ha.errors import CoordinationError, NodeExistsError, RecordCorruptError, VersionConflictError
@@ -123,15 +123,6 @@ def test_a_lease_outlives_its_session_and_ends_by_its_expiry(
 
     assert [item.holder for item in active(coordinator, paths, "checkpoint-1", clock)] == ["copy"]
     assert active(coordinator, paths, "checkpoint-1", later) == []
-
-
-def test_leases_on_what_is_deleted_are_forgotten(coordinator: KazooCoordinator, paths: JobPaths) -> None:
-    hold(coordinator, paths, "checkpoint-1", holder="a", seconds=60, clock=SystemClock())
-
-    forget(coordinator, paths, "checkpoint-1")
-    forget(coordinator, paths, "checkpoint-1")
-
-    assert coordinator.find(paths.leases("checkpoint-1")) is None
 
 
 def test_a_counter_ends_with_64_bits(coordinator: KazooCoordinator, paths: JobPaths) -> None:

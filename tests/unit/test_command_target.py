@@ -1,0 +1,66 @@
+"""Which cluster a command acts on, and that `airflow ha` has the nouns of `spark-ha`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from airflow_provider_ha.cli.app import app
+from airflow_provider_ha.cli.session import Target
+from airflow_provider_ha.config import ENVIRONMENT, HaConfig
+from airflow_provider_ha.errors import ConfigurationError
+
+
+CONNECTION = HaConfig.build(zookeeper="of-the-connection:2181", storage_root="file:///connection")
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ENVIRONMENT.values():
+        monkeypatch.delenv(name, raising=False)
+
+
+def target(**options: Any) -> Target:
+    return Target(options=options, fallback=lambda: CONNECTION)
+
+
+def test_without_any_setting_the_connection_counts() -> None:
+    assert target().config() == CONNECTION
+
+
+@pytest.mark.parametrize(
+    ("variable", "missing"),
+    [
+        ("SPARK_HA_ZOOKEEPER", "storage_root is not set"),
+        ("SPARK_HA_STORAGE_ROOT", "zookeeper is not set"),
+        ("SPARK_HA_CLUSTER_ID", "zookeeper is not set"),
+    ],
+)
+def test_half_of_the_settings_is_an_error_and_not_another_cluster(
+    variable: str, missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, "zk:2181")
+
+    with pytest.raises(ConfigurationError, match=missing):
+        target().config()
+
+
+def test_a_setting_that_is_wrong_is_an_error_and_not_another_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_HA_ZOOKEEPER", "zk:2181")
+    monkeypatch.setenv("SPARK_HA_STORAGE_ROOT", "ftp://nowhere")
+
+    with pytest.raises(ConfigurationError, match="ftp"):
+        target().config()
+
+
+def test_an_option_without_the_others_is_an_error() -> None:
+    with pytest.raises(ConfigurationError, match="storage_root is not set"):
+        target(zookeeper="zk:2181").config()
+
+
+def test_airflow_ha_has_every_noun_of_the_command() -> None:
+    commands = pytest.importorskip("airflow_provider_ha.cli.airflow_commands")
+
+    assert set(commands._NOUNS) == set(get_command(app).commands)  # type: ignore[attr-defined]  # a group
