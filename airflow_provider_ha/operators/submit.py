@@ -19,6 +19,22 @@ from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.model import HaOptions
 
 
+# Of the job's high availability. A template may render to text: a number, true or false; nothing means the default.
+OPTIONS = (
+    "restart_attempts",
+    "restart_delay",
+    "restart_in_place",
+    "application_failures",
+    "application_failure_period",
+    "checkpoint_interval",
+    "retained_checkpoints",
+    "allow_new_queries",
+    "allow_remote_executors",
+    "driver_log_mb",
+    "driver_log_files",
+)
+
+
 class SparkHaSubmitOperator(SparkHaRunOperator):
     """Run a plain PySpark streaming script as a job that survives the loss of its driver.
 
@@ -108,6 +124,7 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
         "kafka_bootstrap",
         "kafka_properties",
         "job_owner",
+        *OPTIONS,
     )
     template_fields_renderers = {"conf": "json", "env": "json"}
 
@@ -229,7 +246,7 @@ def ha_options(**given: float | timedelta | str | dict[str, str] | None) -> HaOp
     values = {
         name: value.total_seconds() if isinstance(value, timedelta) else value
         for name, value in given.items()
-        if value is not None
+        if value is not None and value not in ("", "None")
     }
     try:
         return HaOptions.model_validate(values)
