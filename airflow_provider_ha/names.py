@@ -16,6 +16,7 @@ from airflow_provider_ha.errors import ConfigurationError
 RESERVED_JOB_IDS = frozenset({"resource_manager_lock", "to_delete", "quarantine", "zookeeper"})
 
 SHORT_NAME = 40  # characters: what fits into a column, and into what a person copies
+SAVEPOINT_ID_LIMIT = 128 - len("savepoint-")
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,126}[A-Za-z0-9])?")
 
 
@@ -45,6 +46,20 @@ def check_name(name: str, what: str) -> str:
             next_step="Use 1 to 128 letters, digits, dots, dashes or underscores; the first and last a letter or digit",
         )
     return name
+
+
+def check_savepoint_id(savepoint_id: str) -> str:
+    """Return *savepoint_id* when it may name a savepoint: leases and operations put a word before it.
+
+    :raises ConfigurationError: It is not a safe name, or too long.
+    """
+    check_name(savepoint_id, "savepoint id")
+    if len(savepoint_id) > SAVEPOINT_ID_LIMIT:
+        raise ConfigurationError(
+            f"savepoint id {savepoint_id!r} has {len(savepoint_id)} characters",
+            next_step=f"Use at most {SAVEPOINT_ID_LIMIT} characters",
+        )
+    return savepoint_id
 
 
 def short_name(name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from airflow_provider_ha.names import check_job_id, check_name
+from airflow_provider_ha.names import check_job_id, check_name, check_savepoint_id
 
 
 CHECKPOINT_DIGITS = 19  # zero-padded, so that text order is number order (FLINK-6284)
@@ -234,7 +234,7 @@ class JobPaths:
 
     def savepoint(self, savepoint_id: str) -> str:
         """Pointer of one savepoint."""
-        return f"{self.savepoints}/{check_name(savepoint_id, 'savepoint id')}"
+        return f"{self.savepoints}/{check_savepoint_id(savepoint_id)}"
 
     def leases(self, what: str) -> str:
         """Parent of the leases on *what*, for example ``checkpoint-12``."""

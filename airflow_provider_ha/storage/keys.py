@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airflow_provider_ha.names import check_job_id, check_name
+from airflow_provider_ha.names import check_job_id, check_name, check_savepoint_id
 
 
 BLOBS = "blobs/sha256/"
@@ -96,7 +96,7 @@ class JobKeys:
 
     def savepoint(self, savepoint_id: str) -> str:
         """Directory of a savepoint: one directory per query, and ``manifest.json``."""
-        return f"{self.savepoints}{check_name(savepoint_id, 'savepoint id')}"
+        return f"{self.savepoints}{check_savepoint_id(savepoint_id)}"
 
     def working_directory(self, epoch: int, unique: str) -> str:
         """Working directory of one epoch: one directory per query below it."""

@@ -40,7 +40,7 @@ from airflow_provider_ha.errors import (
     JobStateError,
     RecordCorruptError,
 )
-from airflow_provider_ha.names import check_name
+from airflow_provider_ha.names import check_savepoint_id
 from airflow_provider_ha.pointers.outcome import Commit
 from airflow_provider_ha.pointers.removal import Remover
 from airflow_provider_ha.pointers.store import PointerStore
@@ -192,7 +192,7 @@ class SavepointStore:
 
         :raises CheckpointMissingError: There is no savepoint of that id.
         """
-        found = self._pointers.find(check_name(savepoint_id, "savepoint id"))
+        found = self._pointers.find(check_savepoint_id(savepoint_id))
         if found is None:
             raise CheckpointMissingError(
                 f"job {self._paths.job_id!r} has no savepoint {savepoint_id!r}",
@@ -202,7 +202,7 @@ class SavepointStore:
 
     def has(self, savepoint_id: str) -> bool:
         """Whether there is a savepoint of that id."""
-        return self._pointers.find(check_name(savepoint_id, "savepoint id")) is not None
+        return self._pointers.find(check_savepoint_id(savepoint_id)) is not None
 
     def load(self, savepoint: SavepointPointer | str) -> Savepoint:
         """Return the manifest of a savepoint.

@@ -12,7 +12,7 @@ from airflow_provider_ha.checkpoints.model import Savepoint
 from airflow_provider_ha.checkpoints.savepoints.archive.unpack import unpack
 from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError, JobStateError
-from airflow_provider_ha.names import check_name
+from airflow_provider_ha.names import check_savepoint_id
 from airflow_provider_ha.pointers.outcome import Commit
 from airflow_provider_ha.storage.durable import make_directories, remove_tree
 
@@ -23,7 +23,7 @@ def check_adoptable(savepoints: SavepointStore, job_id: str, savepoint: Savepoin
     :raises ConfigurationError: Its id is no name.
     :raises JobStateError: It is another job's, or the job has a savepoint of that id.
     """
-    check_name(savepoint.savepoint_id, "savepoint id")
+    check_savepoint_id(savepoint.savepoint_id)
     if savepoint.job_id != job_id:
         raise JobStateError(
             f"the archive holds a savepoint of job {savepoint.job_id!r}, not of {job_id!r}",
