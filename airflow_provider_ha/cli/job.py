@@ -38,6 +38,9 @@ class StopMode(str, Enum):
     TERMINATE = "terminate"
 
 
+NO_RUN = "NO_RUN"  # in the place of a state: the job was erased, or its first run is being made
+
+
 @app.command("list")
 def list_jobs(context: typer.Context, as_json: AsJson = False) -> None:
     """List the jobs of the cluster with their state. Exit 0, also when there is none."""
@@ -156,7 +159,7 @@ def _summary(client: HaClient, job_id: str) -> dict[str, Any]:
         }
     return {
         "job_id": job_id,
-        "state": snapshot.state.value,
+        "state": _state(snapshot),
         "run": snapshot.run.run.number if snapshot.run else None,
         "epoch": snapshot.epoch,
         "leader": f"{snapshot.leader.host}:{snapshot.leader.pid}" if snapshot.leader else None,
@@ -170,7 +173,7 @@ def _document(snapshot: JobSnapshot) -> dict[str, Any]:
     place = newest_log(snapshot.job_id, run)
     return {
         "job_id": snapshot.job_id,
-        "state": snapshot.state.value,
+        "state": _state(snapshot),
         "run": run.run.number if run else None,
         "started_from": run.run.start.kind.value if run else None,
         "owner": run.run.owner if run else None,
@@ -186,6 +189,11 @@ def _document(snapshot: JobSnapshot) -> dict[str, Any]:
         "queries": console.plain(snapshot.status.queries) if snapshot.status else {},
         "not_started": console.plain(snapshot.status.not_started) if snapshot.status else {},
     }
+
+
+def _state(snapshot: JobSnapshot) -> str:
+    """Return the state of the newest run; of an erased job nothing but its epoch is left."""
+    return snapshot.state.value if snapshot.run is not None else NO_RUN
 
 
 def _losses(client: HaClient, job: JobClient, snapshot: JobSnapshot) -> Losses:
