@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
 from airflow.sdk import BaseOperator
@@ -41,7 +41,7 @@ class SparkHaRecoverJobsOperator(PlainErrors, BaseOperator):
     :param retries: Tries after the first one when the DAG sets none; a job that needs a person is not tried again.
     :param retry_delay: Time between two tries; 10 s when the DAG sets no retries.
     :param spark_ha_conn_id: Connection of type ``spark_ha``.
-    :param leader_timeout: Seconds to wait for another leader of the cluster to be done.
+    :param leader_timeout: Seconds to wait for another leader of the cluster to be done; most of them without a worker.
     """
 
     template_fields: Sequence[str] = ("spark_ha_conn_id",)
@@ -64,13 +64,20 @@ class SparkHaRecoverJobsOperator(PlainErrors, BaseOperator):
         return self._recover(context, {})
 
     def execute_complete(
-        self, context: Any, event: Any = None, waiting: Mapping[str, Sequence[Any]] | None = None
+        self,
+        context: Any,
+        event: Any = None,
+        waiting: Mapping[str, Sequence[Any]] | None = None,
+        waited: float = 0.0,
     ) -> dict[str, list[str]]:
-        """Recover what had to wait."""
-        del event  # only says that the time is over
-        return self._recover(context, waiting or {})
+        """Recover what had to wait, or ask for the lock again.
 
-    def _recover(self, context: Any, earlier: Mapping[str, Sequence[Any]]) -> dict[str, list[str]]:
+        :param waited: Seconds for which another leader was waited for.
+        """
+        del event  # only says that the time is over
+        return self._recover(context, waiting or {}, waited)
+
+    def _recover(self, context: Any, earlier: Mapping[str, Sequence[Any]], waited: float = 0.0) -> dict[str, list[str]]:
         from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader  # noqa: PLC0415  # as above
         from airflow_provider_ha.control.reconcile.reconciler import ReconcileOutcome, Waiting  # noqa: PLC0415  # brings kazoo and boto3
 
@@ -78,10 +85,11 @@ class SparkHaRecoverJobsOperator(PlainErrors, BaseOperator):
         with airflow_errors(), SparkHaHook(self.spark_ha_conn_id).get_client() as client:
             waiting = {name: Waiting(what, left) for name, (what, left) in earlier.items()}
             with ClusterLeader(client, by=asks, address=f"Airflow task {asks}", waiting=waiting) as leader:
+                here = max(0.0, min(_HERE, self.leader_timeout - waited))
                 try:
-                    leader.lead(timeout=self.leader_timeout)
+                    leader.lead(timeout=here)
                 except LeadershipUnavailableError as error:
-                    raise AirflowSkipException(f"Another process recovers the jobs: {error}") from error
+                    self._wait_for_leader(earlier, waited + here, error)
                 attended = leader.settle(_HERE)
                 left = leader.waiting
         found: dict[str, list[str]] = {}
@@ -98,6 +106,21 @@ class SparkHaRecoverJobsOperator(PlainErrors, BaseOperator):
             raise AirflowException(f"Could not be found out: {', '.join(unknown)}. See the log above.")
         self._defer_for([(each.job_id, left[each.job_id]) for each in attended if each.job_id in left])
         return found
+
+    def _wait_for_leader(
+        self, earlier: Mapping[str, Sequence[Any]], waited: float, error: LeadershipUnavailableError
+    ) -> NoReturn:
+        """Wait for another leader without a worker, or be skipped when *leader_timeout* is over."""
+        left = self.leader_timeout - waited
+        if left <= 0:
+            raise AirflowSkipException(f"Another process recovers the jobs: {error}") from error
+        pause = min(_HERE, left)
+        self.log.info("Another process leads the cluster; the lock is asked for again in %.0f s", pause)
+        self.defer(
+            trigger=TimeDeltaTrigger(timedelta(seconds=pause)),
+            method_name="execute_complete",
+            kwargs={"waiting": {name: list(each) for name, each in earlier.items()}, "waited": waited + pause},
+        )
 
     def _defer_for(self, waiting: Sequence[tuple[str, Any]]) -> None:
         """Wait for the job that is due first, without the lock and without a worker."""

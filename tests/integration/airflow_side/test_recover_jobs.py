@@ -13,7 +13,6 @@ from airflow.triggers.shared_stream import SharedStreamManager
 
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control import client as submit_client
 from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import SetData
@@ -38,7 +37,7 @@ def cluster(
 ) -> Cluster:
     """The cluster of the connection; whoever opens it has the engine that only remembers."""
     made = Cluster(config, coordinator, tmp_path)
-    monkeypatch.setattr(submit_client, "Engines", lambda: Engines.only(made.engine))
+    monkeypatch.setattr(Engines, "of", lambda config: Engines.only(made.engine))
     return made
 
 
@@ -175,6 +174,21 @@ def test_a_task_is_skipped_when_another_process_recovers(cluster: Cluster) -> No
 
     assert cluster.attempts("flights") == [1]
     leader.close()
+
+
+def test_a_task_waits_for_another_leader_without_a_worker(cluster: Cluster) -> None:
+    cluster.exited("flights")
+    another = ClusterLeader(cluster.client, by="another", address="host-b")
+    another.lead(timeout=5)
+    task = SparkHaRecoverJobsOperator(task_id="recover_jobs", leader_timeout=6.0)
+
+    with pytest.raises(TaskDeferred) as deferred:
+        task.execute(context())
+    another.close()
+    done = task.execute_complete(context(), **(deferred.value.kwargs or {}))
+
+    assert deferred.value.kwargs == {"waiting": {}, "waited": 6.0}
+    assert done == {"recovered": ["flights"]}
 
 
 def test_a_job_whose_restart_is_delayed_is_waited_for_without_the_lock(cluster: Cluster) -> None:
