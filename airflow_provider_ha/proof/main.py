@@ -160,10 +160,6 @@ def _session() -> Any:
     return SparkSession.builder.appName("spark-ha prove").getOrCreate()
 
 
-if __name__ == "__main__":
-    main(sys.argv[1:])
-
-
 def load_state(session: Any, request: ProofRequest, say: Callable[[Answer], None]) -> None:
     """Try every reading, each for itself, and say what came of it."""
     # Made with the first query of a session; the data source takes it for granted (Cannot find endpoint ...).
@@ -185,3 +181,7 @@ def _rows(session: Any, request: ProofRequest, reading: StateReading) -> tuple[i
     found = {row["partition_id"]: row["count"] for row in frame.groupBy("partition_id").count().collect()}
     # A partition without a row is not in the answer, and was loaded all the same.
     return tuple(found.get(partition, 0) for partition in range(frame.rdd.getNumPartitions()))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

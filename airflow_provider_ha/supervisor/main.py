@@ -200,10 +200,6 @@ class _StopFlag:
         self.raised = number
 
 
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
-
-
 def require_room(directory: Path) -> None:
     """Write and remove a file of 1 MiB: free space that is only promised (quota, thin volume) can be refused later.
 
@@ -219,3 +215,7 @@ def require_room(directory: Path) -> None:
                 os.fsync(descriptor)
         finally:
             path.unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
