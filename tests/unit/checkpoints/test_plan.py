@@ -350,11 +350,11 @@ BOTH = frozenset({Verdict.DUPLICATES_POSSIBLE, Verdict.LOSS_POSSIBLE})
         (BOTH, []),
     ],
 )
-def test_each_verdict_is_accepted_by_its_own_name_only(allow: frozenset[Verdict], missing: list[str]) -> None:
+def test_each_verdict_is_accepted_by_its_own_name_only(accept_verdicts: frozenset[Verdict], missing: list[str]) -> None:
     made = plan(facts(TABLE, 5, planned_to=9), DrainedQuery(batch=8))
 
     assert {finding.verdict for finding in made.findings} == BOTH
-    assert [verdict.value for verdict in not_accepted(made, {Verdict.SAFE, *allow})] == missing
+    assert [verdict.value for verdict in not_accepted(made, {Verdict.SAFE, *accept_verdicts})] == missing
 
 
 def test_nobody_can_ask_for_what_is_impossible() -> None:
