@@ -49,7 +49,7 @@ class Side:
     """One of two checkpoints that are compared.
 
     :param batch: N, committed.
-    :param spark_version: The release that wrote it; ``None`` where nobody recorded it.
+    :param spark_version: The release that wrote it; ``None`` where it is not recorded.
     :param before: Entry of the batch before; ``None`` for the first one.
     :param inputs: File source -> every file that it has read up to N.
     :param state: Path relative to the checkpoint -> bytes, of the files that hold the state after N.

@@ -22,9 +22,9 @@ from airflow_provider_ha.storage.s3_reader import S3Reader
 class InputFiles:
     """What was found of them.
 
-    :param missing: Batch -> those that are gone.
-    :param asked: Schemes of those that were asked for.
-    :param error: Why the others could not be.
+    :param missing: Batch -> the files that are gone.
+    :param asked: Schemes of the files that were looked for.
+    :param error: Why the others could not be looked for.
     """
 
     missing: Mapping[int, tuple[str, ...]]

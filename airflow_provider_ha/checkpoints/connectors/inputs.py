@@ -32,11 +32,11 @@ LOCAL = frozenset({"", "file"})
 class SourceFacts:
     """What was found out about the sources beside what is recorded.
 
-    :param initial: Source -> the offset that it began with, of those that keep it (Kafka, rate); ``None`` when nobody
-        looked.
+    :param initial: Source -> the offset that it began with, of those that keep it (Kafka, rate); ``None`` when it was
+        not read.
     :param kafka: Partition -> what the brokers have; ``None`` when they did not answer.
     :param missing: Batch -> its input files that are gone.
-    :param asked: Schemes of those that were asked for.
+    :param asked: Schemes of the files that were looked for.
     """
 
     initial: Mapping[str, str] | None = None
@@ -50,7 +50,7 @@ def inputs_of(
 ) -> tuple[SourceInput, ...]:
     """Return what the sources have to give again for *replay*, in the order of the sources.
 
-    Without a replay only those are told of which something is known beyond it: Kafka's, and those that forget.
+    Without a replay, only sources are returned of which something else is known: Kafka's, and those that forget.
 
     :param cut: What is recorded of the batch before the first one; ``None`` when nothing is.
     :param replay: The batches that are executed again, ascending.
