@@ -83,7 +83,7 @@ class ContentCheck:
             raise known
 
     def look(self, file: StateFile) -> Answer:
-        """Look into *file* now, whoever did before.
+        """Look into *file* now, even if it was looked into before.
 
         :raises StorageUnavailableError: It could not be read.
         """

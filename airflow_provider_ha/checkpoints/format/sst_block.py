@@ -71,7 +71,7 @@ def unpack(data: bytes, compression: int) -> bytes:
 
 
 def _decompressed(data: bytes, compression: int, size: int) -> bytes:
-    # One byte more is asked for than is claimed, where a decoder would go on.
+    # Where a decoder would go on, its limit is one byte above the claimed size.
     if compression == _SNAPPY:
         return bytes(cramjam.snappy.decompress_raw(data))
     if compression in {_LZ4, _LZ4HC}:
