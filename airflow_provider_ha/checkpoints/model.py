@@ -357,8 +357,8 @@ class RestorePlan(Record):
     :param directory: Key of the directory with the chosen closure.
     :param candidates: Everything that was looked at, newest first.
     :param age_seconds: Age of the chosen cut when the plan was made.
-    :param claim_mode: What was asked for.
-    :param owner: Who owns what is restored from, once the restore is done.
+    :param claim_mode: The requested mode.
+    :param owner: Owner of the restored checkpoint or savepoint, once the restore is done.
     :param adopted: Query -> where its checkpoint lies, when they are not in a directory of this cluster.
     :param findings: What the verdict follows from; its worst one is the verdict.
     :param unknown: Query -> what could not be found out. Judged as LOSS_POSSIBLE, and refused until it is known.

@@ -70,7 +70,7 @@ def _unanswered(
     if rows is None:
         return _text(told(errors)) if errors else missing
     if len(rows) < reading.partitions:
-        # Spark reads the partitions that it finds: one that it does not see, nobody has loaded.
+        # Spark reads the partitions that it finds: a partition that it does not see has not been loaded.
         return f"Spark read {len(rows)} of {reading.partitions} partitions of {reading.title}"
     return None
 

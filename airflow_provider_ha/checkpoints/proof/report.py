@@ -17,7 +17,7 @@ from airflow_provider_ha.checkpoints.verify.report import BatchVerdict, Report
 
 
 class Outcome(str, Enum):
-    """What came of one step."""
+    """The outcome of one step."""
 
     PROVEN = "proven"
     REFUTED = "refuted"  # Spark said no
@@ -112,9 +112,9 @@ class Proof:
 
     @property
     def proven(self) -> bool | None:
-        """``True``, ``False`` when it was refuted, ``None`` when nobody knows.
+        """``True`` when it was proven, ``False`` when it was refuted, ``None`` when it is unknown.
 
-        What was not asked takes nothing away: without an application ``True`` means loaded, not started.
+        A step that was not asked takes nothing away: without an application ``True`` means loaded, not started.
         """
         if self.batch is None or self.verdict is None:
             return None

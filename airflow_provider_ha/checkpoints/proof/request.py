@@ -1,4 +1,4 @@
-"""What the child that runs Spark is told: which copy, which state to read, which application to start.
+"""The request to the child that runs Spark: which copy, which state to read, which application to start.
 
 It travels in a file that only its owner can read: conf, arguments and paths of an application may hold secrets.
 """
