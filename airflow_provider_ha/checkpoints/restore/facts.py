@@ -53,9 +53,9 @@ class QueryFacts:
     :param sink_max: Highest batch in the file sink's log; -1 for none and for other sinks.
     :param sink_digests: Batch -> sha256 of the file sink's entries above the cut.
     :param sink_log_kept: Whether the chosen directory holds the file sink's log up to the cut.
-    :param unfinished_drain: What a drain that nobody finished may have written.
+    :param unfinished_drain: What an unfinished drain may have written.
     :param epochs: Epochs that may have given a batch after the cut to the sink.
-    :param around: What was found around it; ``None`` when nobody looked.
+    :param around: What was found around it; ``None`` when it was not collected.
     """
 
     cut: QueryCut

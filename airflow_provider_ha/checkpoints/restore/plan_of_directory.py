@@ -1,7 +1,7 @@
-"""The plan of going on from a batch of one checkpoint, on this host or on S3, that no job is known of.
+"""The plan to continue from a batch of one checkpoint, on this host or on S3, that belongs to no known job.
 
 Invariant: only reads, and the decision is that of every restore (``plan``). Nothing is known but what lies there: no
-payloads of purged batches, no drain, no epochs. What could not be asked is told as not known.
+payloads of purged batches, no drain, no epochs. Facts that could not be queried are reported as not known.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def plan_directory(
     """Return what going on from a checkpoint would do, into the same output. Changes nothing.
 
     :param query: What it is called in the plan.
-    :param sink: Where the query writes, as somebody said it.
+    :param sink: Where the query writes, as the user names it.
     :param batch: The cut; the newest restorable batch by default.
     :param accept_unverified: Queries for which unverified facts are accepted.
     :raises CheckpointMissingError: There is no such batch, or none that can be restored; each is named with its reason.

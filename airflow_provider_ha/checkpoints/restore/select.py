@@ -66,7 +66,7 @@ class Selection:
     """What was looked at, newest first, and what was chosen.
 
     :param job_id: The job whose checkpoints were looked at.
-    :param wanted: What was asked for.
+    :param wanted: What the caller requests.
     """
 
     candidates: tuple[Candidate, ...]

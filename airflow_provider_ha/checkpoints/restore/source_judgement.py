@@ -52,7 +52,7 @@ def _judge_kafka(source: SourceInput, judgement: Judgement) -> None:
         judgement.add(
             Verdict.LOSS_POSSIBLE,
             f"source {source.source}: {_names(lost)} {_are(lost)} gone, with {rows} rows that were read after the cut "
-            "and whatever nobody had read",
+            "and all unread rows",
             *_KAFKA_WAYS,
         )
     shorter = [each for each in source.partitions if each.latest is not None and each.latest < each.end]

@@ -1,4 +1,4 @@
-"""What somebody wants restored, in the words that people write: ``latest``, ``checkpoint-12``, ``before 14:05``."""
+"""The requested start of a restore, in the words that users write: ``latest``, ``checkpoint-12``, ``before 14:05``."""
 
 from __future__ import annotations
 

@@ -242,7 +242,7 @@ def test_a_partition_that_is_gone_may_be_lost_with_everything_in_it() -> None:
 
     assert made.verdict is Verdict.LOSS_POSSIBLE
     assert made.reasons == (
-        "q: source 0: orders-0 is gone, with 10 rows that were read after the cut and whatever nobody had read",
+        "q: source 0: orders-0 is gone, with 10 rows that were read after the cut and all unread rows",
     )
 
 
