@@ -2,7 +2,8 @@
 
 Invariant: only what is known to be needless goes. While one pointer cannot be read, its cut is unknown and every
 payload stays; a payload that cannot be read stays as well (contract 6). Numbers above the counter belong to a
-checkpoint that is just being made. What is on the list of deletions is left to who works it off: it may be leased.
+checkpoint that is just being made. Entries of the list of deletions are left to the process that works it off: they may
+be leased.
 
 A collection is one pass over everything; it can be interrupted after each step and goes on with the next call, under
 the bounds that hold then.

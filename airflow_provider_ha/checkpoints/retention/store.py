@@ -2,7 +2,7 @@
 
 Invariants (contracts 2, 5 and 7): pin, then payload, then pointer; pointer removed first, the rest second, by way of
 the list of deletions. A pointer and the counter are written in one fenced transaction, so a number never repeats and a
-deposed leader adds nothing. Only the end of a run may remove the last checkpoint, and only when that is asked for.
+deposed leader adds nothing. Only the end of a run may remove the last checkpoint, and only when that is requested.
 
 A checkpoint's payload does not go with its pointer: it holds the record of its batches, which an older savepoint may
 have to replay. The collector removes it when nothing can need it any more.
@@ -220,8 +220,8 @@ class CheckpointStore:
     def subsume(self, leadership: Leadership, keep: int) -> tuple[int, ...]:
         """Mark the oldest checkpoints beyond *keep* for deletion and return their numbers; removes no file.
 
-        What the job has claimed is marked with them, once it is as old. The newest one stays, and what somebody holds a
-        lease on.
+        What the job has claimed is marked with them, once it is as old. The newest one stays, and so does what a reader
+        holds a lease on.
 
         :raises LeadershipError: This process may no longer write for the job.
         """
