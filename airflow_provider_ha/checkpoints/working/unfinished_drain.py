@@ -48,9 +48,9 @@ class Drained(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedDrain:
-    """What a drain that nobody finished may have written (:class:`Drained`).
+    """What an unfinished drain may have written (:class:`Drained`).
 
-    :param wrote: Always so: a sink without a log tells nobody what it was given.
+    :param wrote: Always so: a sink without a log does not show what it was given.
     """
 
     batch: int
