@@ -1,7 +1,7 @@
 """The compressions of an archive: none, gzip, Zstandard; by name when it is written, by content when it is read.
 
-Invariant: a reader gives what it is asked for and never more, so an archive that unpacks to a thousand times its size
-costs no memory.
+Invariant: a reader returns the requested number of bytes and never more, so an archive that unpacks to a thousand times
+its size costs no memory.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def described(archive: Path) -> Savepoint:
 def unpack(archive: Path, target: Path, *, expected: Savepoint | None = None) -> Savepoint:
     """Make the savepoint *target* of an archive.
 
-    :param archive: As :func:`export` writes it; its compression is told by its content.
+    :param archive: As :func:`export` writes it; its compression is detected from its content.
     :param target: Directory of the savepoint; must not exist.
     :param expected: What :func:`described` said of it, when something was decided by that.
     :raises CheckpointCorruptError: The archive is refused, with the reason.
