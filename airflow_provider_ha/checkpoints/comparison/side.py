@@ -1,7 +1,7 @@
 """One query's checkpoint at one batch, with everything that is compared.
 
-Invariant: it is one batch that Spark could go on after: what the closure of that batch names, and nothing else that
-lies in the directory. A directory that Spark works in meanwhile is read as it stands.
+Invariant: it is one batch that Spark can continue from: the files in the closure of that batch, and nothing else in the
+directory. A directory that Spark works in meanwhile is read as it stands.
 """
 
 from __future__ import annotations

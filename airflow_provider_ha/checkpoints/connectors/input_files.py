@@ -20,7 +20,7 @@ from airflow_provider_ha.storage.s3_reader import S3Reader
 
 @dataclass(frozen=True, slots=True)
 class InputFiles:
-    """What was found of them.
+    """Which input files are gone.
 
     :param missing: Batch -> the files that are gone.
     :param asked: Schemes of the files that were looked for.

@@ -1,4 +1,4 @@
-"""Where a checkpoint or an output lies, from how people and Spark name it: a path, a ``file:`` or an ``s3:`` URI."""
+"""The place of a checkpoint or an output, as users and Spark name it: a path, a ``file:`` or an ``s3:`` URI."""
 
 from __future__ import annotations
 
