@@ -1,6 +1,7 @@
-"""What a proof says: proven, refuted or unknown, what Spark loaded, and whether it started.
+"""The result of a proof: proven, refuted or unknown, what Spark loaded, and whether it started.
 
-Invariant: only Spark's own no refutes. A child that died, was out of time or out of memory leaves the question open.
+Invariant: only a refusal by Spark itself refutes. A child that died, was out of time or out of memory leaves the
+question open.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ class Outcome(str, Enum):
     """The outcome of one step."""
 
     PROVEN = "proven"
-    REFUTED = "refuted"  # Spark said no
+    REFUTED = "refuted"  # Spark refused
     UNKNOWN = "unknown"  # it was asked, and there was no answer
     NOTHING = "nothing"  # there is nothing to do: a query without state has none to load
-    NOT_ASKED = "not_asked"  # no application was named, or a step before it said no
+    NOT_ASKED = "not_asked"  # no application was named, or an earlier step was refuted
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,7 @@ class Proof:
 
 
 def sentences(proof: Proof) -> Iterator[str]:
-    """Yield the answer for people, one sentence a line."""
+    """Yield the answer as text, one sentence per line."""
     batch = proof.batch
     yield {
         True: f"Spark {proof.spark_version} goes on from batch {batch}",
