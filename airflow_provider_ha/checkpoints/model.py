@@ -342,7 +342,7 @@ class QueryPlan(Model):
 class PlanFinding(Model):
     """One thing that keeps a restore from being SAFE, and what can be done about it.
 
-    :param ways_out: In the order in which to think of them.
+    :param ways_out: In the order in which to consider them.
     """
 
     query: str
@@ -386,5 +386,5 @@ class RestorePlan(Record):
 
     @property
     def name(self) -> str:
-        """What is restored from, for people: ``checkpoint-12``, ``savepoint-<id>``, or where it lies."""
+        """The source of the restore, as text: ``checkpoint-12``, ``savepoint-<id>``, or where it lies."""
         return self.source_id if self.adopted else f"{self.source}-{self.source_id}"

@@ -41,7 +41,7 @@ class ChecksumMismatchError(CheckpointCorruptError):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a look into one file said.
+    """The result of looking into one file.
 
     :param error: What is wrong with it; ``None`` when nothing is.
     :param not_looked_into: Why its content could not be judged; empty when it was.

@@ -1,4 +1,4 @@
-"""What lies around the checkpoint and decides what a restore does: brokers, tables, notes of fenced functions.
+"""The external state that decides what a restore does: brokers, tables, notes of fenced functions.
 
 Invariant: an answer is used, and a missing answer is reported. What could not be found out becomes part of the facts,
 with its reason, and is never guessed: the plan can be shown with it, and is refused until it is known or accepted as
@@ -34,7 +34,7 @@ AskKafka = Callable[[str, frozenset[str]], Mapping[Partition, PartitionOffsets]]
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """One thing that could not be found out.
+    """One fact that could not be found out.
 
     :param reason: What, and why.
     :param next_step: How it can be found out.

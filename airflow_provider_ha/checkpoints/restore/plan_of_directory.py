@@ -49,9 +49,9 @@ def plan_directory(
     batch: int | None = None,
     accept_unverified: Collection[str] = (),
 ) -> RestorePlan:
-    """Return what going on from a checkpoint would do, into the same output. Changes nothing.
+    """Return the plan to continue from a checkpoint into the same output. Changes nothing.
 
-    :param query: What it is called in the plan.
+    :param query: Its name in the plan.
     :param sink: Where the query writes, as the user names it.
     :param batch: The cut; the newest restorable batch by default.
     :param accept_unverified: Queries for which unverified facts are accepted.

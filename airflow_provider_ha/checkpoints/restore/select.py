@@ -179,7 +179,7 @@ class _Selector:
             yield _bind(_unreadable, f"{SAVEPOINT}-{broken.name}", broken.reason)
 
     def _taken_before(self, moment: datetime) -> Iterator[Callable[[], _Look]]:
-        """Both kinds by the time at which they were taken; first those whose pointer does not even tell that."""
+        """Both kinds by the time at which they were taken; first those whose pointer does not even state that."""
         checkpoints, savepoints = self._checkpoints.list(), self._savepoints.list()
         for kind, listing in ((CHECKPOINT, checkpoints), (SAVEPOINT, savepoints)):
             yield from (_bind(_unreadable, f"{kind}-{each.name}", each.reason) for each in listing.unreadable)

@@ -67,7 +67,7 @@ class PayloadCollector:
     def collect(self, leadership: Leadership, go_on: Callable[[], bool]) -> bool:
         """Remove what nothing needs, and archive; what cannot be removed now is tried again the next time.
 
-        :param go_on: Asked after each step; when it says no, the next call goes on from there.
+        :param go_on: Called after each step; when it returns false, the next call continues from there.
         :returns: Whether the pass is over.
         :raises LeadershipError: This process may no longer write for the job.
         :raises StorageUnavailableError: Storage could not be read; the next call begins a new pass.

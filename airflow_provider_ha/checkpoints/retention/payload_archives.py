@@ -144,7 +144,7 @@ def make_archive(checkpoints: Sequence[Checkpoint]) -> tuple[ArchiveHead, bytes]
 
 
 def chunks(sizes: Sequence[int]) -> Iterator[slice]:
-    """Yield which neighbours become one archive each; what does not fill one is left. Pure.
+    """Yield groups of neighbours that become one archive each; payloads that do not fill one are left. Pure.
 
     :param sizes: Bytes of the payloads, in their order.
     """

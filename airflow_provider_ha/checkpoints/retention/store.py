@@ -256,7 +256,7 @@ class CheckpointStore:
     def collect(self, leadership: Leadership, go_on: Callable[[], bool]) -> bool:
         """Remove payloads and pins that nothing needs, and archive payloads that have to stay for long.
 
-        :param go_on: Asked after each small step; when it says no, the next call goes on from there.
+        :param go_on: Called after each small step; when it returns false, the next call continues from there.
         :returns: Whether nothing is left to do.
         :raises LeadershipError: This process may no longer write for the job.
         """
@@ -302,5 +302,5 @@ class CheckpointStore:
 
     def _refuse_number(self, leadership: Leadership, number: int) -> None:
         """Raise for a number that was given out before: to another leader, or to a checkpoint that is gone."""
-        leadership.commit(Check(self._paths.checkpoint_id_counter))  # a deposed leader hears that it is one
+        leadership.commit(Check(self._paths.checkpoint_id_counter))  # raises when this leader is deposed
         raise CheckpointError(f"checkpoint number {number} was given out before", next_step="Take the next number")

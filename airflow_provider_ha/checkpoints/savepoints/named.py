@@ -1,4 +1,4 @@
-"""The savepoint that a person names: by its id, by the beginning of its id, or by its label.
+"""The savepoint that a user names: by its id, by the beginning of its id, or by its label.
 
 Invariant: a word stands for one savepoint or for none. What could be another one, also because its pointer cannot be
 read, is named in the refusal and never chosen: the word may be that of a removal.

@@ -27,7 +27,7 @@ def directory_attempt(target: Path) -> Iterator[Path]:
 
     :raises ObjectExistsError: *target* exists.
     :raises ConfigurationError: The directory that it is to lie in is not there.
-    :raises StorageUnavailableError: The file system said no.
+    :raises StorageUnavailableError: The file system refused.
     """
     with storage_errors(f"cannot make {target}"), ExitStack() as held:
         check_target(target)
@@ -61,7 +61,7 @@ def file_attempt(target: Path) -> Iterator[IO[bytes]]:
 def scratch_directory(place: Path) -> Iterator[Path]:
     """Yield a hidden directory beside *place* that is gone when the block ends; what dead ones left is removed.
 
-    :raises StorageUnavailableError: The file system said no.
+    :raises StorageUnavailableError: The file system refused.
     """
     with storage_errors(f"cannot work beside {place}"), ExitStack() as held:
         _collect(place)

@@ -1,4 +1,4 @@
-"""The seam to where a checkpoint lies: a directory of this host, or objects below a prefix. Read only.
+"""The interface to the place of a checkpoint: a directory of this host, or objects below a prefix. Read only.
 
 Invariant: every reader of a checkpoint goes through ``files``, which takes either; no reader of a format knows which.
 """

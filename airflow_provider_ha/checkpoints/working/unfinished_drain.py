@@ -1,4 +1,4 @@
-"""A drain that was begun and not finished: where its fork lies, and which batch it may have given to the sinks.
+"""An unfinished drain: where its fork lies, and which batch it may have given to the sinks.
 
 A finished drain is named in its run's result. One that died is known by its fork alone, which stays until the run has a
 result and is cleaned up after.

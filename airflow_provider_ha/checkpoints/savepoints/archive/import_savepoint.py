@@ -1,4 +1,4 @@
-"""A savepoint that comes back: out of an archive into the job that it was exported from.
+"""The import of a savepoint from an archive into the job that it was exported from.
 
 Invariant: it becomes known as every savepoint does, by its pointer, after every byte was read again; and only to the
 job that its manifest names, for the rest of what a restore needs (the job graph) is that job's.

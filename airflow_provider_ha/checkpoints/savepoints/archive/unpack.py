@@ -1,4 +1,4 @@
-"""A savepoint out of an archive that anyone may have made.
+"""A savepoint from an archive of any author.
 
 Invariants: a name becomes a path only when the archive's own manifest has it and the manifest was found to be one that
 a savepoint can have; every file is exactly as long as the manifest says, comes once, and has its digest. What does not

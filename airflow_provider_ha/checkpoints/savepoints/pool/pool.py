@@ -9,7 +9,7 @@ Below the place, ``s3://bucket/savepoints``::
 
 A member of the pool is named by the identity of what it was copied from, so a file that two savepoints have is there
 once. Invariant: a member is what its name says, because the server copies only what still has that etag, and what is
-uploaded was digested first. An etag of S3 is an MD5, so what an enemy may have made is never named by one.
+uploaded was digested first. An etag of S3 is an MD5, so content that an attacker may have made is never named by one.
 """
 
 from __future__ import annotations

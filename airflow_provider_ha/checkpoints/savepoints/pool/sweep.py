@@ -23,7 +23,7 @@ GRACE = timedelta(hours=24)
 
 @dataclass(frozen=True, slots=True)
 class SweepResult:
-    """What a sweep did.
+    """The result of a sweep.
 
     :param removed: Members that are gone.
     :param size: Bytes of them.
