@@ -140,7 +140,7 @@ def _chosen(directory: Directory, report: Report, candidates: tuple[Candidate, .
     reasons = "; ".join(f"{item.source}: {item.file}: {item.reason}" for item in candidates) or "neither log has it"
     raise CheckpointMissingError(
         f"checkpoint {directory} has {what} that can be restored: {reasons}",
-        next_step="See what can be with `spark-ha checkpoint verify`",
+        next_step="See which batches can be restored with `spark-ha checkpoint verify`",
     )
 
 

@@ -39,7 +39,7 @@ def judge_inputs(inputs: tuple[SourceInput, ...], judgement: Judgement) -> None:
         elif forgets(source):
             judgement.add(
                 Verdict.LOSS_POSSIBLE,
-                f"source {source.source} is a socket or lives in memory: what came after the cut it cannot give again",
+                f"source {source.source} is a socket or lives in memory: it cannot give the rows after the cut again",
                 "accept LOSS_POSSIBLE by name",
                 "let the script read from a source that keeps its rows: Kafka, or files",
             )

@@ -82,13 +82,13 @@ def _beyond(retention: SavepointRetention, rank: int, age: timedelta) -> bool:
 def max_age_of(days: float | None) -> timedelta | None:
     """Return how old a savepoint may become.
 
-    :raises ConfigurationError: Nothing can be that many days old.
+    :raises ConfigurationError: The number of days is out of range.
     """
     if days is None:
         return None
     if not 0 < days <= MOST_DAYS:  # not a number is not either
         raise ConfigurationError(
-            f"{days} days is no age that a savepoint can be kept for",
+            f"a savepoint cannot be kept for {days} days",
             next_step=f"Use more than 0 and up to {MOST_DAYS}, or leave it out to keep them whatever their age",
         )
     return timedelta(days=days)

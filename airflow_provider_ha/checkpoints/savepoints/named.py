@@ -22,7 +22,7 @@ def named_savepoint(store: SavepointStore, word: str) -> SavepointPointer:
     :raises RecordCorruptError: It is one whose pointer cannot be read.
     """
     if not word.strip():
-        raise ConfigurationError("an empty word names no savepoint", next_step=_list_them(store))
+        raise ConfigurationError("the name of the savepoint is empty", next_step=_list_them(store))
     try:
         return store.pointer(word)
     except (CheckpointMissingError, ConfigurationError):

@@ -305,7 +305,7 @@ def _confined(savepoint: Savepoint) -> Savepoint:
     :raises CheckpointCorruptError: One does.
     """
     if any("/" in query for query in savepoint.queries):
-        raise CheckpointCorruptError(MANIFEST, "the name of a query is no name of a directory")
+        raise CheckpointCorruptError(MANIFEST, "the name of a query is not a directory name")
     for name in (*savepoint.queries, *savepoint.files):
         if not {"", ".", ".."}.isdisjoint(name.split("/")):
             raise CheckpointCorruptError(MANIFEST, f"{name!r} leads out of the savepoint")

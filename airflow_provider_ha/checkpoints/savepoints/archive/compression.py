@@ -36,7 +36,7 @@ def compression_of(path: Path) -> str:
         if path.name.endswith(suffix):
             return compression
     raise ConfigurationError(
-        f"archive {path.name!r} does not say how it is to be packed", next_step="Name it .tar, .tar.gz or .tar.zst"
+        f"the name of archive {path.name!r} has no known suffix", next_step="Name it .tar, .tar.gz or .tar.zst"
     )
 
 

@@ -50,7 +50,7 @@ class PoolLock:
         begun = self._clock.lease_time()
         if begun - self._written > self._lease.seconds - _MARGIN:
             raise StorageUnavailableError(
-                f"the lease {self._key} ran out: this process stood still for too long", next_step="Try again"
+                f"the lease {self._key} ran out: this process was paused for too long", next_step="Try again"
             )
         if begun - self._written > self._lease.seconds / 2:
             self._store.write(self._key, self._lease.to_bytes())
