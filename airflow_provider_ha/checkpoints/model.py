@@ -342,7 +342,7 @@ class QueryPlan(Model):
 class PlanFinding(Model):
     """One thing that keeps a restore from being SAFE, and what can be done about it.
 
-    :param ways_out: In the order in which to think of them.
+    :param ways_out: In the order in which to consider them.
     """
 
     query: str
@@ -357,8 +357,8 @@ class RestorePlan(Record):
     :param directory: Key of the directory with the chosen closure.
     :param candidates: Everything that was looked at, newest first.
     :param age_seconds: Age of the chosen cut when the plan was made.
-    :param claim_mode: What was asked for.
-    :param owner: Who owns what is restored from, once the restore is done.
+    :param claim_mode: The requested mode.
+    :param owner: Owner of the restored checkpoint or savepoint, once the restore is done.
     :param adopted: Query -> where its checkpoint lies, when they are not in a directory of this cluster.
     :param findings: What the verdict follows from; its worst one is the verdict.
     :param unknown: Query -> what could not be found out. Judged as LOSS_POSSIBLE, and refused until it is known.
@@ -386,5 +386,5 @@ class RestorePlan(Record):
 
     @property
     def name(self) -> str:
-        """What is restored from, for people: ``checkpoint-12``, ``savepoint-<id>``, or where it lies."""
+        """The source of the restore, as text: ``checkpoint-12``, ``savepoint-<id>``, or where it lies."""
         return self.source_id if self.adopted else f"{self.source}-{self.source_id}"

@@ -50,13 +50,13 @@ class QueryComparison:
 
     @property
     def same(self) -> bool:
-        """Whether a query that goes on from A does what one that goes on from B does."""
+        """Whether a query that continues from A does the same as one that continues from B."""
         changed = self.values or self.conf or self.operators or self.other_state_ids
         return not changed and self.state.same and all(source.same for source in self.sources)
 
     @property
     def refused(self) -> bool | None:
-        """Whether Spark refuses to run the query of B on the state of A; ``None`` when no checkpoint tells."""
+        """Whether Spark refuses to run the query of B on the state of A; ``None`` when no checkpoint records it."""
         answers = [change.refused for change in self.operators]
         return True if True in answers else None if None in answers else False
 
@@ -107,7 +107,7 @@ class Comparison:
 def compare(a: Mapping[str, Side], b: Mapping[str, Side]) -> Comparison:
     """Compare the queries of two checkpoints by their names.
 
-    A checkpoint directory has no name: one query is compared with one query, whatever they are called.
+    A checkpoint directory has no name: one query is compared with one query, whatever their names are.
 
     :raises StorageUnavailableError: A file of the state could not be read.
     """
@@ -155,7 +155,7 @@ def _values(side: Side) -> Iterator[tuple[str, Any]]:
 
 
 def _comparable(what: str, a: Any, b: Any) -> bool:
-    """Whether both sides say something: a checkpoint directory does not tell its release."""
+    """Whether both sides record a value: a checkpoint directory does not record its release."""
     return what != "release" or (a is not None and b is not None)
 
 

@@ -1,7 +1,7 @@
 """One query's checkpoint at one batch, with everything that is compared.
 
-Invariant: it is one batch that Spark could go on after: what the closure of that batch names, and nothing else that
-lies in the directory. A directory that Spark works in meanwhile is read as it stands.
+Invariant: it is one batch that Spark can continue from: the files in the closure of that batch, and nothing else in the
+directory. A directory that Spark works in meanwhile is read as it stands.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Side:
     """One of two checkpoints that are compared.
 
     :param batch: N, committed.
-    :param spark_version: The release that wrote it; ``None`` where nobody recorded it.
+    :param spark_version: The release that wrote it; ``None`` where it is not recorded.
     :param before: Entry of the batch before; ``None`` for the first one.
     :param inputs: File source -> every file that it has read up to N.
     :param state: Path relative to the checkpoint -> bytes, of the files that hold the state after N.

@@ -1,6 +1,6 @@
 """The state of a query on both sides: which operators it has, what they keep, and in which files.
 
-Whether Spark refuses is said of one direction: the query that wrote B, started on the state of A.
+Whether Spark refuses is stated for one direction: the query that wrote B, started on the state of A.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class OperatorChange:
     """A stateful operator that is not the same on both sides.
 
     :param a: Its name in A; ``None`` when A has none of this number, empty where the release recorded no name.
-    :param changes: What differs, for people.
+    :param changes: What differs, as text for the user.
     :param refused: Whether Spark refuses to run the query of B on the state of A for it; ``None`` where that depends on
-        what no checkpoint tells.
+        what no checkpoint records.
     """
 
     operator: int
@@ -46,7 +46,7 @@ class OperatorChange:
 class FileChanges:
     """The state files, path relative to the checkpoint -> bytes.
 
-    :param only_in_a: What A needs and B does not: gone.
+    :param only_in_a: Files that A needs and B does not: gone.
     :param only_in_b: New.
     :param changed: Of one name with other bytes; the size is that in B.
     :param shared: How many are the same file, or have the same bytes.
@@ -75,7 +75,7 @@ def compare_operators(a: Side, b: Side) -> tuple[OperatorChange, ...]:
 
 
 def compare_files(a: Side, b: Side) -> FileChanges:
-    """Compare the files of the state; reads those of one name that nothing else tells to be the same.
+    """Compare the files of the state; reads files of equal names when nothing else shows that they are equal.
 
     :raises StorageUnavailableError: One of them could not be read.
     """

@@ -29,14 +29,14 @@ def held_offsets(
     :param properties: File of client properties in librdkafka's names, of this user and readable by no other: what is
         needed to log in.
     :param timeout: Seconds for each of the questions.
-    :raises RestoreUnknownError: No broker answered, or it did not want to: nothing is known about the topics.
+    :raises RestoreUnknownError: No broker answered, or it refused: nothing is known about the topics.
     :raises ConfigurationError: The client library is not installed, or the properties cannot be used.
     """
     try:
         from confluent_kafka import KafkaError, KafkaException  # an extra
     except ImportError as error:
         raise ConfigurationError(
-            f"Kafka at {servers} cannot be asked: confluent-kafka is not installed",
+            f"Kafka at {servers} cannot be queried: confluent-kafka is not installed",
             next_step="pip install 'airflow-provider-ha[kafka]'",
         ) from error
     conf = read_properties(properties) | {"bootstrap.servers": servers, "log_level": "2", "client.id": "spark-ha"}
@@ -48,7 +48,7 @@ def held_offsets(
         reason = error.args[0].str()
         if error.args[0].code() == KafkaError._INVALID_ARG:  # noqa: SLF001  # librdkafka's code for a wrong property
             raise ConfigurationError(
-                f"Kafka at {servers} cannot be asked: {reason}", next_step="Correct the client properties"
+                f"Kafka at {servers} cannot be queried: {reason}", next_step="Correct the client properties"
             ) from error
         raise _unanswered(servers, topics, reason) from error
 
@@ -82,7 +82,7 @@ def _ask(conf: Mapping[str, str], topics: Collection[str], timeout: float) -> di
 
 def _unanswered(servers: str, topics: Collection[str], reason: str) -> RestoreUnknownError:
     return RestoreUnknownError(
-        f"Kafka at {servers} did not say which offsets it has of {', '.join(sorted(topics))}: {reason}",
+        f"Kafka at {servers} did not return the offsets of {', '.join(sorted(topics))}: {reason}",
         next_step="See that it is up, reachable from here, and that this client may describe the topics",
     )
 

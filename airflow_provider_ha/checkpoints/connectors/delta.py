@@ -105,7 +105,9 @@ class DeltaLog:
             raise self._unknown(f"{path.name} cannot be read: {error}", "Repair the table, then plan again") from error
 
     def _unknown(self, reason: str, next_step: str) -> HaError:
-        return RestoreUnknownError(f"what Delta table {self.table} has is not known: {reason}", next_step=next_step)
+        return RestoreUnknownError(
+            f"the batches of Delta table {self.table} are unknown: {reason}", next_step=next_step
+        )
 
 
 def _whole_checkpoints(found: list[str]) -> dict[int, list[str]]:

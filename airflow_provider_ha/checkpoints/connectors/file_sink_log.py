@@ -96,8 +96,8 @@ class FileSinkLog:
             return False
         if log.last() > batch or self.digest(batch) != sha256:
             raise RestoreRefusedError(
-                f"batch {batch} in {self.path / LOG} is not the one that was to be taken out of the output",
-                next_step="Plan the restore again: somebody wrote to this output since",
+                f"batch {batch} in {self.path / LOG} is not the entry that the plan takes out of the output",
+                next_step="Plan the restore again: another process has written to this output since",
             )
         self.closure_names(batch - 1)
         entry = self.path / log.path(batch)

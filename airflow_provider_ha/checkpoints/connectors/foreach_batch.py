@@ -1,8 +1,8 @@
 """What a fenced ``foreachBatch`` function was given: a record beside the job's working directories, one per epoch.
 
-Spark tells nobody what such a function has seen: a batch is planned before it is called and committed after it has
-returned. So a fenced function notes each batch before and after its call, and a restore knows more than "it may have
-everything that was ever planned" (``driver.context``).
+Spark does not record what such a function has seen: a batch is planned before the call and committed after the function
+has returned. So a fenced function notes each batch before and after its call, and a restore knows more than "it may
+have everything that was ever planned" (``driver.context``).
 
 Invariant: a batch is noted before the function sees it, and the note is on the disk. An epoch writes its own file only,
 so a driver that lost the job cannot hide what its successor was given.
@@ -39,7 +39,7 @@ class ForeachBatchRecord(Record):
 
 
 class GivenLog:
-    """The notes about one query. One epoch writes; anybody reads.
+    """The notes about one query. One epoch writes; any process reads.
 
     :param directory: Where the notes about this query lie (``JobKeys.given``).
     """

@@ -20,11 +20,11 @@ from airflow_provider_ha.storage.s3_reader import S3Reader
 
 @dataclass(frozen=True, slots=True)
 class InputFiles:
-    """What was found of them.
+    """Which input files are gone.
 
-    :param missing: Batch -> those that are gone.
-    :param asked: Schemes of those that were asked for.
-    :param error: Why the others could not be.
+    :param missing: Batch -> the files that are gone.
+    :param asked: Schemes of the files that were looked for.
+    :param error: Why the others could not be looked for.
     """
 
     missing: Mapping[int, tuple[str, ...]]

@@ -1,4 +1,4 @@
-"""How much input a restore reads again, per source, and how much of that is gone: from what is recorded and was asked.
+"""How much input a restore reads again, per source, and how much of it is gone: from records and queries.
 
 File sources record the files of each batch, Kafka records how far each partition was read, and rate and sockets how far
 they have counted. Other sources record something that only they understand: then the amount is not known, and is never
@@ -30,13 +30,13 @@ LOCAL = frozenset({"", "file"})
 
 @dataclass(frozen=True, slots=True)
 class SourceFacts:
-    """What was found out about the sources beside what is recorded.
+    """Facts about the sources beside the records.
 
-    :param initial: Source -> the offset that it began with, of those that keep it (Kafka, rate); ``None`` when nobody
-        looked.
+    :param initial: Source -> the offset that it began with, of those that keep it (Kafka, rate); ``None`` when it was
+        not read.
     :param kafka: Partition -> what the brokers have; ``None`` when they did not answer.
     :param missing: Batch -> its input files that are gone.
-    :param asked: Schemes of those that were asked for.
+    :param asked: Schemes of the files that were looked for.
     """
 
     initial: Mapping[str, str] | None = None
@@ -48,9 +48,9 @@ class SourceFacts:
 def inputs_of(
     cut: BatchEntry | None, replay: Sequence[BatchEntry], known: SourceFacts | None = None
 ) -> tuple[SourceInput, ...]:
-    """Return what the sources have to give again for *replay*, in the order of the sources.
+    """Return what the sources have to provide again for *replay*, in the order of the sources.
 
-    Without a replay only those are told of which something is known beyond it: Kafka's, and those that forget.
+    Without a replay, only sources are returned of which something else is known: Kafka's, and those that forget.
 
     :param cut: What is recorded of the batch before the first one; ``None`` when nothing is.
     :param replay: The batches that are executed again, ascending.
@@ -65,7 +65,7 @@ def inputs_of(
 
 
 def forgets(source: SourceInput) -> bool:
-    """Whether a source has nothing any more of what it gave: a socket, or one that lived in the driver's memory."""
+    """Whether a source cannot provide its rows again: a socket, or one that kept them in the driver's memory."""
     return source.unit == "rows" and not source.partitions and source.gone is not None and source.gone == source.amount
 
 

@@ -1,7 +1,8 @@
 """Kafka's part of a restore: which rows come after the cut, and which of them the brokers no longer have.
 
 Spark's offset log is the truth about what was read: consumer groups are not used. An offset there is the next one to be
-read, so a partition whose earliest offset equals it has lost nothing, and what nobody has read yet is no replay.
+read, so a partition whose earliest offset equals it has lost nothing, and rows that were never read are not part of the
+replay.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def _after(partition: Partition, start: int, end: int, held: PartitionOffsets | 
     topic, number = partition
     replayed = max(0, end - start)
     if held is None:
-        # What was recorded is gone with the partition; what nobody had read cannot be counted any more.
+        # The recorded rows are gone with the partition; the rows that were never read can no longer be counted.
         earliest = latest = None
         gone, unread = replayed, 0
     else:

@@ -112,7 +112,7 @@ def _property(path: Path, number: int, line: str) -> tuple[str, str]:
     name, separator, value = (part.strip() for part in line.partition("="))
     if not separator or not _NAME.fullmatch(name):
         raise ConfigurationError(
-            f"line {number} of Kafka's client properties {path} is no name=value", next_step="Correct it"
+            f"line {number} of Kafka's client properties {path} is not name=value", next_step="Correct it"
         )
     if name not in _ALLOWED and not name.startswith(_ALLOWED_PREFIX):
         raise ConfigurationError(
@@ -122,7 +122,7 @@ def _property(path: Path, number: int, line: str) -> tuple[str, str]:
         )
     if name in _IN_SHELL and not _PLAIN.fullmatch(value):
         raise ConfigurationError(
-            f"line {number} of Kafka's client properties {path} sets {name!r} to a value that a shell would take apart",
+            f"line {number} of Kafka's client properties {path} sets {name!r} to a value that a shell interprets",
             next_step="Use letters, digits and _ @ . / : + - only",
         )
     return name, value

@@ -1,4 +1,4 @@
-"""Where a checkpoint or an output lies, from how people and Spark name it: a path, a ``file:`` or an ``s3:`` URI."""
+"""The place of a checkpoint or an output, as users and Spark name it: a path, a ``file:`` or an ``s3:`` URI."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airflow_provider_ha.storage.s3_reader import S3Reader
 
 
 def is_s3(place: str) -> bool:
-    """Whether *place* is a URI of S3, as everybody writes it (``s3``) or as Hadoop does (``s3a``, ``s3n``)."""
+    """Whether *place* is a URI of S3, with the common scheme (``s3``) or one of Hadoop's (``s3a``, ``s3n``)."""
     return urlsplit(place).scheme in SCHEMES
 
 
@@ -29,7 +29,7 @@ def s3_uri(place: str) -> str:
 
 
 def directory_at(place: str, options: S3Options | None = None) -> Directory:
-    """Return the directory at *place*, to be read. Nothing is asked for yet.
+    """Return the directory at *place*, to be read. Nothing is read yet.
 
     :param place: A path, ``file:///path`` or ``s3://bucket/prefix``.
     :param options: How to reach S3; by default what the environment says.

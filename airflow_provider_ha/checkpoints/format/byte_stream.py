@@ -1,7 +1,7 @@
 """A cursor over bytes that come in pieces: what decoders take from, so that none of them holds a whole file.
 
-Invariant: no more is held than the piece at hand and what was asked for at once. Whoever asks bounds what a header
-claims before asking for it.
+Invariant: the cursor holds at most the current piece and the bytes of one request. The caller bounds a length that a
+header claims before it requests that many bytes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class ByteStream:
     def __init__(self, pieces: Iterable[bytes]) -> None:
         self._pieces = iter(pieces)
         self._passed = 0
-        # Whoever passes over thousands of small records does it here, without a call for each.
+        # A caller that skips thousands of small records uses these two directly, without a call for each.
         self.buffer = b""
         self.at = 0
 

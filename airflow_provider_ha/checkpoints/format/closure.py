@@ -55,7 +55,7 @@ def closure(directory: Directory, batch: int, *, with_planned: bool, reader: Sta
     :param directory: The checkpoint.
     :param batch: N, a committed batch; -1 for none.
     :param with_planned: Whether ``offsets/<N+1>`` belongs to it, when there is one.
-    :param reader: To share what was read already, when many batches are asked for.
+    :param reader: Shares what was read already between the calls for many batches.
     :raises CheckpointMissingError: The batch is not there, or was purged meanwhile: choose a newer one.
     :raises CheckpointCorruptError: A file is missing or bad; the first one is named.
     :raises StorageUnavailableError: A file could not be read: nothing is known about the checkpoint.
@@ -65,7 +65,7 @@ def closure(directory: Directory, batch: int, *, with_planned: bool, reader: Sta
         found = {name: files.size(directory, name) for name in needed}
         checksums = checksum_files(directory, needed)
     except files.FileGoneError as error:
-        # Spark purges the logs before the state, so what it purged under our hands is told from what was lost.
+        # Spark purges the logs before the state, so the logs show whether a file was purged during this read or lost.
         if batch >= 0 and min(batches(files.fresh(directory), OFFSETS), default=batch + 1) > max(batch - 1, 0):
             raise CheckpointMissingError(
                 f"batch {batch} of {directory} was purged while it was read", next_step="Choose a newer batch"

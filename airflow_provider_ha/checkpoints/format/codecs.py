@@ -1,9 +1,9 @@
 """The compressed streams that Spark writes state in: LZ4 blocks (default), Zstandard, Snappy, LZF.
 
-Invariant: a stream is decoded piece by piece, as far as somebody reads it, and its first fault is raised where it is
-reached; whether it matters is the business of who reads the records. Which codec a file has is seen from its first
-bytes: the conf that named it may have changed. What a header claims is compared with what the file can hold before
-anything is allocated for it.
+Invariant: a stream is decoded piece by piece, only as far as the caller reads, and its first fault is raised where it
+is reached; the reader of the records decides whether it matters. The first bytes of a file show its codec: the conf
+that named it may have changed. What a header claims is compared with what the file can hold before anything is
+allocated for it.
 """
 
 from __future__ import annotations

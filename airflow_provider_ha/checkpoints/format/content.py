@@ -41,7 +41,7 @@ class ChecksumMismatchError(CheckpointCorruptError):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a look into one file said.
+    """The result of looking into one file.
 
     :param error: What is wrong with it; ``None`` when nothing is.
     :param not_looked_into: Why its content could not be judged; empty when it was.
@@ -83,7 +83,7 @@ class ContentCheck:
             raise known
 
     def look(self, file: StateFile) -> Answer:
-        """Look into *file* now, whoever did before.
+        """Look into *file* now, even if it was looked into before.
 
         :raises StorageUnavailableError: It could not be read.
         """

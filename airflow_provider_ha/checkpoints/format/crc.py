@@ -1,7 +1,7 @@
 """The two checksums around a file of a checkpoint, and the files that hold them.
 
-CRC32 of every 512 bytes in Hadoop's hidden ``.<name>.crc``; CRC32C of the whole file in Spark's visible
-``<name>.crc`` (4.1 and later). Both are computed while somebody else reads the file.
+CRC32 of every 512 bytes in Hadoop's hidden ``.<name>.crc``; CRC32C of the whole file in Spark's visible ``<name>.crc``
+(4.1 and later). Both are computed while another reader reads the file.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class LogEntries:
 
     @classmethod
     def of(cls, planned: Iterable[int], committed: Iterable[int]) -> LogEntries:
-        """Return what the logs with these entries are."""
+        """Return the entries of both logs."""
         entries, done = sorted(planned), frozenset(committed)
         oldest = entries[0] if entries else 0
         known = sorted({*entries, *(batch for batch in done if batch > oldest)})

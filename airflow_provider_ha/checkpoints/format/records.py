@@ -68,7 +68,7 @@ def _version(stream: ByteStream) -> int:
     # Version 1 has no head at all: its first bytes are the length of a key (SPARK-51922 read them as a version).
     length = int.from_bytes(stream.peek(_TEXT.size), "big")
     if length > _LONGEST_VERSION:
-        return 1  # nothing more is asked for: behind a terminator a fault would be none
+        return 1  # no more is read: a fault after a terminator does not count
     match = _VERSION.fullmatch(stream.peek(_TEXT.size + length)[_TEXT.size :])
     if not match:
         return 1

@@ -1,7 +1,7 @@
 """What differs between releases of Spark when a checkpoint is damaged (spark-facts section 7).
 
-Invariant: each difference was seen by starting that release on a damaged copy. A release that nobody tried is judged as
-the nearest older one that was.
+Invariant: each difference was seen by starting that release on a damaged copy. A release that was not tried is judged
+as the nearest older one that was.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ def changelogs_used(store: Store) -> bool:
 
 
 def has_unique_name(name: str) -> bool:
-    """Whether a file of a store has an id in its name (format 2): nobody else ever writes a file of that name."""
+    """Whether a file of a store has an id in its name (format 2): no other process ever writes a file of that name."""
     match = _NAME.fullmatch(name)
     return match is not None and match[2] is not None
 

@@ -1,6 +1,6 @@
-"""One pass over a file, shared by who decodes it and who sums it up.
+"""One pass over a file, shared by its decoder and its checksums.
 
-Invariant: every sum sees every byte once and in order, whatever part of the file was asked for and in which order.
+Invariant: every sum sees every byte once and in order, whatever parts of the file the decoder reads, in whatever order.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class SinglePass:
             offset += len(piece)
 
     def finish(self) -> None:
-        """Give the sums what nobody asked for."""
+        """Give the sums the bytes that the decoder did not read."""
         if self._sums:
             for _ in self.pieces(self._summed):
                 pass

@@ -79,7 +79,7 @@ def _check(read: SinglePass) -> None:
 
 
 def _look_for_another(read: SinglePass, candidates: list[bytes]) -> None:
-    """Tell a damaged byte of the footer from a format that is not known: with the right byte, all would fit."""
+    """Distinguish a damaged byte of the footer from an unknown format: with the right byte, everything would fit."""
     for raw in candidates:
         try:
             table = _Table(read, raw)

@@ -71,7 +71,7 @@ def unpack(data: bytes, compression: int) -> bytes:
 
 
 def _decompressed(data: bytes, compression: int, size: int) -> bytes:
-    # One byte more is asked for than is claimed, where a decoder would go on.
+    # Where a decoder would go on, its limit is one byte above the claimed size.
     if compression == _SNAPPY:
         return bytes(cramjam.snappy.decompress_raw(data))
     if compression in {_LZ4, _LZ4HC}:
@@ -80,7 +80,7 @@ def _decompressed(data: bytes, compression: int, size: int) -> bytes:
         return zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, size + 1)
     if compression == _BZIP2:
         return bz2.BZ2Decompressor().decompress(data, size + 1)
-    # The frame says its size too, and the library believes that one.
+    # The frame states its size as well, and the library trusts that one.
     if zstandard.frame_content_size(data) not in {-1, size}:
         raise StreamCorruptError(f"a block claims to unpack to {size} bytes and does not")
     return zstandard.ZstdDecompressor().decompress(data, max_output_size=size)

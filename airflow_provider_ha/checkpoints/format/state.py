@@ -98,7 +98,7 @@ class StateReader:
                 yield Need(place, version, provider, partial(self._by_number, self.store(place), version, provider))
 
     def lacks(self, need: Need) -> CheckpointCorruptError | None:
-        """Return why no way to load a store is whole, ``None`` when one is: looked into once, whoever asks."""
+        """Return why no way to load a store is whole, ``None`` when one is; each need is looked into once."""
         if need not in self._lacking:
             try:
                 self.first_whole(need())

@@ -1,6 +1,7 @@
 """One state store of one partition: its directory, its names, and the files that a version is made of.
 
-Invariant: the names are read once. What Spark purges afterwards is missing when its size is asked for, never half seen.
+Invariant: the names are read once. A file that Spark purges afterwards is missing when its size is read, never half
+seen.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class Store:
     def file(self, name: str, kind: Kind) -> StateFile:
         """Return a file of this store; raises as :func:`files.size` does.
 
-        What is there is asked for its size once: a snapshot belongs to the chains of many versions.
+        The size of an existing file is read once: a snapshot belongs to the chains of many versions.
         """
         found = self._files.get(name)
         if found is None:

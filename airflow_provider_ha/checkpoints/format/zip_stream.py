@@ -2,7 +2,7 @@
 
 Invariant: the table of contents at the end is never looked at. Java's ZipInputStream does not need it, so a zip that
 lost it is whole for Spark, and the standard library's reader would refuse it. A member is unpacked piece by piece, and
-only the few that somebody reads are kept.
+only the few that the caller requests are kept.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Members:
     """What is in a zip.
 
     :param sizes: Name -> unpacked bytes.
-    :param kept: Name -> content, of those that were asked for.
+    :param kept: Name -> content, of the requested members.
     """
 
     sizes: dict[str, int]

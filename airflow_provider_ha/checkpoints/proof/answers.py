@@ -1,6 +1,6 @@
-"""What the child that runs Spark says: one line of JSON for each thing that it found out, at once.
+"""The output of the child that runs Spark: one line of JSON for each result, written at once.
 
-Invariant: what was said stays said when the child dies after it; what it did not say is unknown.
+Invariant: a written line counts even when the child dies after it; a result without a line is unknown.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from airflow_provider_ha.records import Model
 
 
 class Event(str, Enum):
-    """What a line is about."""
+    """The subject of a line."""
 
     SPARK = "spark"  # Spark is up
     LOADED = "loaded"  # one reading was done
     LOADED_ALL = "loaded_all"  # all readings were tried
     STARTED = "started"  # the query committed the batch after N
-    REFUSED = "refused"  # Spark said no: to the reading that is named, else to the start
-    UNABLE = "unable"  # it could not be found out, whatever Spark may say
+    REFUSED = "refused"  # Spark refused the named reading, else the start
+    UNABLE = "unable"  # the result could not be determined, whatever Spark may answer
     DONE = "done"  # the child ends in order
 
 

@@ -50,7 +50,7 @@ def copy_closure(directory: Path, batch: int, target: Path) -> int:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy through one open file: what is renamed over it meanwhile does not matter. No flush: it is thrown away."""
+    """Copy through one open file: what is renamed over it meanwhile does not matter. No flush: it is temporary."""
     private_directories(target.parent)
     with source.open("rb") as reader, target.open("xb") as writer:
         if not reflink(reader, writer):

@@ -1,6 +1,6 @@
-"""What the answers of the child mean, and what its silence means. Pure.
+"""The meaning of the child's answers, and of missing answers. Pure.
 
-Invariant: a step is proven only by an answer that says so, and refuted only by an error that is about the checkpoint.
+Invariant: a step is proven only by an explicit answer, and refuted only by an error about the checkpoint.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NO_APPLICATION = "no application was named"
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is known after the child has ended."""
+    """The result after the child has ended."""
 
     loading: Step
     starting: Step
@@ -31,15 +31,15 @@ class Decision:
 
 
 def decide(request: ProofRequest, answers: Sequence[Answer], ending: str) -> Decision:
-    """Return what was found out.
+    """Return the result.
 
-    :param answers: Everything that the child said, in order.
+    :param answers: All answers of the child, in order.
     :param ending: How it ended, as a clause; empty when it ended in order.
     """
     loaded = [LoadedState(item.reading, item.rows) for item in answers if item.event is Event.LOADED and item.reading]
     refused = [item for item in answers if item.event is Event.REFUSED]
     unable = next((item.reason for item in answers if item.event is Event.UNABLE), "")
-    missing = unable or ending or "the child said nothing about it"
+    missing = unable or ending or "the child gave no answer about it"
     loading, found = _loading(request, loaded, refused, missing)
     starting, started, more = _starting(request, loading, answers, missing)
     return Decision(loading, starting, tuple(loaded), started, (*found, *more))
@@ -70,7 +70,7 @@ def _unanswered(
     if rows is None:
         return _text(told(errors)) if errors else missing
     if len(rows) < reading.partitions:
-        # Spark reads the partitions that it finds: one that it does not see, nobody has loaded.
+        # Spark reads the partitions that it finds: a partition that it does not see has not been loaded.
         return f"Spark read {len(rows)} of {reading.partitions} partitions of {reading.title}"
     return None
 

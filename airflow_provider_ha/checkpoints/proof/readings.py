@@ -38,7 +38,7 @@ def readings(directory: Path, batch: int) -> tuple[StateReading, ...]:
 
 
 def state_by_id(directory: Path, batch: int) -> bool:
-    """Whether the state of *batch* is of checkpoint format 2: Spark has to be told before it reads it."""
+    """Whether the state of *batch* is of checkpoint format 2: the conf of Spark has to say so before it reads it."""
     return bool(read_commits(directory, batch).state_ids)
 
 

@@ -1,4 +1,4 @@
-"""Whether an error of Spark is its answer to the checkpoint, or only says that it could not work.
+"""Whether an error of Spark is its answer about the checkpoint, or only says that Spark could not run.
 
 Invariant: a lack of memory, of disk, of a class or of an answer from elsewhere is never called damage (contract 6).
 """
@@ -28,7 +28,7 @@ _ONLY_THE_HOST = re.compile(
 
 
 def is_refusal(errors: Sequence[SparkError]) -> bool:
-    """Whether these errors, from the outermost to the cause, are Spark's no to the checkpoint."""
+    """Whether these errors, from the outermost to the cause, mean that Spark refuses the checkpoint."""
     return bool(errors) and not any(
         _NOT_ABOUT_THE_CHECKPOINT.search(error.error_class.rpartition(".")[2] if _is_java(error) else error.error_class)
         or _ONLY_THE_HOST.search(error.message)

@@ -1,6 +1,7 @@
-"""What a proof says: proven, refuted or unknown, what Spark loaded, and whether it started.
+"""The result of a proof: proven, refuted or unknown, what Spark loaded, and whether it started.
 
-Invariant: only Spark's own no refutes. A child that died, was out of time or out of memory leaves the question open.
+Invariant: only a refusal by Spark itself refutes. A child that died, was out of time or out of memory leaves the
+question open.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from airflow_provider_ha.checkpoints.verify.report import BatchVerdict, Report
 
 
 class Outcome(str, Enum):
-    """What came of one step."""
+    """The outcome of one step."""
 
     PROVEN = "proven"
-    REFUTED = "refuted"  # Spark said no
+    REFUTED = "refuted"  # Spark refused
     UNKNOWN = "unknown"  # it was asked, and there was no answer
     NOTHING = "nothing"  # there is nothing to do: a query without state has none to load
-    NOT_ASKED = "not_asked"  # no application was named, or a step before it said no
+    NOT_ASKED = "not_asked"  # no application was named, or an earlier step was refuted
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +113,9 @@ class Proof:
 
     @property
     def proven(self) -> bool | None:
-        """``True``, ``False`` when it was refuted, ``None`` when nobody knows.
+        """``True`` when it was proven, ``False`` when it was refuted, ``None`` when it is unknown.
 
-        What was not asked takes nothing away: without an application ``True`` means loaded, not started.
+        A step that was not asked takes nothing away: without an application ``True`` means loaded, not started.
         """
         if self.batch is None or self.verdict is None:
             return None
@@ -149,7 +150,7 @@ class Proof:
 
 
 def sentences(proof: Proof) -> Iterator[str]:
-    """Yield the answer for people, one sentence a line."""
+    """Yield the answer as text, one sentence per line."""
     batch = proof.batch
     yield {
         True: f"Spark {proof.spark_version} goes on from batch {batch}",

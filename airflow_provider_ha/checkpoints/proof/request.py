@@ -1,4 +1,4 @@
-"""What the child that runs Spark is told: which copy, which state to read, which application to start.
+"""The request to the child that runs Spark: which copy, which state to read, which application to start.
 
 It travels in a file that only its owner can read: conf, arguments and paths of an application may hold secrets.
 """
@@ -56,12 +56,12 @@ class StateReading(Model):
 
     @property
     def title(self) -> str:
-        """What is read, for people: the store, the variable, or the timers."""
+        """What is read, as text: the store, the variable, or the timers."""
         return {"store": self.store, "variable": self.variable, "timers": "timers"}[self.kind]
 
 
 class ProofRequest(Model):
-    """What the child is asked.
+    """The request to the child.
 
     :param copy_directory: The copy, absolute; the child may write to it.
     :param original: Where the copy was made from: a script may name it as its checkpoint location.

@@ -1,7 +1,7 @@
-"""A place for a copy that nobody needs afterwards.
+"""A temporary directory for a copy that is not needed afterwards.
 
-Invariant: it is gone when its maker is. A maker that was killed lost its lock with its life, and the next one in the
-same place removes what it left.
+Invariant: the copy is gone when its process ends. A killed process loses its lock, and the next process in the same
+place removes what it left.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from airflow_provider_ha.storage.durable import try_lock
 
 
 PREFIX = ".spark-ha-prove-"
-# Between the making of a directory and its lock: nobody takes a younger one for a dead one.
+# Time from the creation of a directory to its lock: a younger directory is not taken for a dead one.
 _NEWBORN_SECONDS = 60.0
 # The copy, what Spark unpacks of it to load it, and what the next batch writes.
 _TIMES = 3

@@ -79,9 +79,9 @@ def look(query: str, directory: Path, sink: QuerySink, verify: Verify) -> Direct
 
 
 def sink_of(said: str | None) -> QuerySink:
-    """Return the sink that somebody names: its output directory, or its format where it is no directory.
+    """Return the sink that the user names: its output directory, or its format where it is no directory.
 
-    :param said: A path, ``"foreachBatch"``, a format such as ``"kafka"``, or ``None`` when nothing was said.
+    :param said: A path, ``"foreachBatch"``, a format such as ``"kafka"``, or ``None`` when none is named.
     :raises ConfigurationError: A format that keeps a log is named without its directory, or it is not on this host.
     """
     if said is None:

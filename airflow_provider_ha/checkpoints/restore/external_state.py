@@ -1,8 +1,8 @@
-"""What lies around the checkpoint and decides what a restore does: brokers, tables, notes of fenced functions.
+"""The external state that decides what a restore does: brokers, tables, notes of fenced functions.
 
-Invariant: an answer is used, the lack of one is told. What could not be found out becomes part of the facts, with its
-reason, and never a guess: the plan can be shown with it, and is refused until it is known or nobody minds
-(``judgement``).
+Invariant: an answer is used, and a missing answer is reported. What could not be found out becomes part of the facts,
+with its reason, and is never guessed: the plan can be shown with it, and is refused until it is known or accepted as
+unverified (``judgement``).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ AskKafka = Callable[[str, frozenset[str]], Mapping[Partition, PartitionOffsets]]
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """One thing that could not be found out.
+    """One fact that could not be found out.
 
     :param reason: What, and why.
     :param next_step: How it can be found out.
@@ -55,7 +55,7 @@ class Surroundings:
     :param given: Epoch -> what its fenced ``foreachBatch`` function was given.
     :param unknown: What could not be found out.
     :param missing: Batch -> input files of its record that are gone.
-    :param asked: Schemes of the input files whose file systems were asked for them.
+    :param asked: Schemes of the input files that were looked for.
     """
 
     initial: Mapping[str, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What a restore has to know before it is planned: records, sinks and inputs as they are now.
+"""The facts that the plan of a restore needs: records, sinks and inputs as they are now.
 
 Invariant: only reads. Records come from every payload in storage, whether its pointer is still there or not, and from
 the last working directory, which alone knows the batches after the last payload; it is looked for under its fenced name
@@ -53,9 +53,9 @@ class QueryFacts:
     :param sink_max: Highest batch in the file sink's log; -1 for none and for other sinks.
     :param sink_digests: Batch -> sha256 of the file sink's entries above the cut.
     :param sink_log_kept: Whether the chosen directory holds the file sink's log up to the cut.
-    :param unfinished_drain: What a drain that nobody finished may have written.
+    :param unfinished_drain: What an unfinished drain may have written.
     :param epochs: Epochs that may have given a batch after the cut to the sink.
-    :param around: What was found around it; ``None`` when nobody looked.
+    :param around: What was found around it; ``None`` when it was not collected.
     """
 
     cut: QueryCut
@@ -198,7 +198,7 @@ def _recorded(
 ) -> tuple[dict[str, _Recorded], tuple[int, int, CheckpointKind] | None]:
     """Return what *payloads* record of *queries*, and number, epoch and kind of the newest one; keeps nothing else.
 
-    What a later checkpoint of an epoch records of a batch is more than what an earlier one did.
+    A later checkpoint of an epoch records more of a batch than an earlier one.
     """
     recorded: dict[str, _Recorded] = {query: {} for query in queries}
     newest: tuple[int, int, CheckpointKind] | None = None

@@ -26,7 +26,7 @@ class Judgement:
         )
 
     def add_unknown(self, reason: str, *ways_out: str) -> None:
-        """Note what could not be found out: at worst rows are lost, and nobody may guess that they are not."""
+        """Note what could not be found out: at worst rows are lost, and a plan never guesses that they are not."""
         self.unknown.append(reason)
         self.add(Verdict.LOSS_POSSIBLE, f"not known: {reason}", *ways_out)
 
@@ -37,10 +37,10 @@ def worst(findings: Iterable[PlanFinding]) -> Verdict:
 
 
 def not_accepted(plan: RestorePlan, allow: Collection[Verdict]) -> list[Verdict]:
-    """Return the verdicts of *plan* that have to be asked for by name and were not, the worst one first.
+    """Return the verdicts of *plan* that have to be accepted by name and were not, the worst one first.
 
-    Each by its own: who accepts that rows may be lost has not accepted that others are written again. IMPOSSIBLE can
-    not be asked for.
+    Each verdict is accepted separately: to accept that rows may be lost does not accept that others are written again.
+    IMPOSSIBLE cannot be accepted.
     """
     found = {finding.verdict for finding in plan.findings} | {plan.verdict}
     refused = found - set(allow) - {Verdict.SAFE} | found & {Verdict.IMPOSSIBLE}

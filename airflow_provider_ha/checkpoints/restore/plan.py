@@ -66,7 +66,7 @@ def plan_restore(
     for name, known in facts.items():
         judgement = Judgement(name)
         if same_output:
-            # What a result says of a drain is more than what the fork of an earlier, unfinished one shows.
+            # The result of a drain says more than the fork of an earlier, unfinished one.
             drain = (drained or {}).get(name) or known.unfinished_drain
             queries[name] = _continue_output(known, drain, judgement, reset_query_ids.get(name))
         else:

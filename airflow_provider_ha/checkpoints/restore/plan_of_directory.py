@@ -1,7 +1,7 @@
-"""The plan of going on from a batch of one checkpoint, on this host or on S3, that no job is known of.
+"""The plan to continue from a batch of one checkpoint, on this host or on S3, that belongs to no known job.
 
 Invariant: only reads, and the decision is that of every restore (``plan``). Nothing is known but what lies there: no
-payloads of purged batches, no drain, no epochs. What could not be asked is told as not known.
+payloads of purged batches, no drain, no epochs. Facts that could not be queried are reported as not known.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ def plan_directory(
     batch: int | None = None,
     accept_unverified: Collection[str] = (),
 ) -> RestorePlan:
-    """Return what going on from a checkpoint would do, into the same output. Changes nothing.
+    """Return the plan to continue from a checkpoint into the same output. Changes nothing.
 
-    :param query: What it is called in the plan.
-    :param sink: Where the query writes, as somebody said it.
+    :param query: Its name in the plan.
+    :param sink: Where the query writes, as the user names it.
     :param batch: The cut; the newest restorable batch by default.
     :param accept_unverified: Queries for which unverified facts are accepted.
     :raises CheckpointMissingError: There is no such batch, or none that can be restored; each is named with its reason.
@@ -140,7 +140,7 @@ def _chosen(directory: Directory, report: Report, candidates: tuple[Candidate, .
     reasons = "; ".join(f"{item.source}: {item.file}: {item.reason}" for item in candidates) or "neither log has it"
     raise CheckpointMissingError(
         f"checkpoint {directory} has {what} that can be restored: {reasons}",
-        next_step="See what can be with `spark-ha checkpoint verify`",
+        next_step="See which batches can be restored with `spark-ha checkpoint verify`",
     )
 
 

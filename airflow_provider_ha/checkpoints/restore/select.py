@@ -66,7 +66,7 @@ class Selection:
     """What was looked at, newest first, and what was chosen.
 
     :param job_id: The job whose checkpoints were looked at.
-    :param wanted: What was asked for.
+    :param wanted: What the caller requests.
     """
 
     candidates: tuple[Candidate, ...]
@@ -179,7 +179,7 @@ class _Selector:
             yield _bind(_unreadable, f"{SAVEPOINT}-{broken.name}", broken.reason)
 
     def _taken_before(self, moment: datetime) -> Iterator[Callable[[], _Look]]:
-        """Both kinds by the time at which they were taken; first those whose pointer does not even tell that."""
+        """Both kinds by the time at which they were taken; first those whose pointer does not even state that."""
         checkpoints, savepoints = self._checkpoints.list(), self._savepoints.list()
         for kind, listing in ((CHECKPOINT, checkpoints), (SAVEPOINT, savepoints)):
             yield from (_bind(_unreadable, f"{kind}-{each.name}", each.reason) for each in listing.unreadable)

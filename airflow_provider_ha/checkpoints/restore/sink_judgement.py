@@ -51,7 +51,7 @@ def judge_file_sink(facts: QueryFacts, drained: Drained | None, top: int, judgem
             "readers no longer see these files, and the batches are planned and written afresh",
             _OWN_OUTPUT,
         )
-        # Who allows this gets these batches planned and written afresh, instead of skipped.
+        # A restore that accepts this plans and writes these batches afresh instead of skipping them.
         lost = range(top + 1, reached + 1)
         set_aside |= {batch: facts.sink_digests[batch] for batch in lost if batch in facts.sink_digests}
     if reached < facts.cut.batch:

@@ -39,7 +39,7 @@ def judge_inputs(inputs: tuple[SourceInput, ...], judgement: Judgement) -> None:
         elif forgets(source):
             judgement.add(
                 Verdict.LOSS_POSSIBLE,
-                f"source {source.source} is a socket or lives in memory: what came after the cut it cannot give again",
+                f"source {source.source} is a socket or lives in memory: it cannot give the rows after the cut again",
                 "accept LOSS_POSSIBLE by name",
                 "let the script read from a source that keeps its rows: Kafka, or files",
             )
@@ -52,7 +52,7 @@ def _judge_kafka(source: SourceInput, judgement: Judgement) -> None:
         judgement.add(
             Verdict.LOSS_POSSIBLE,
             f"source {source.source}: {_names(lost)} {_are(lost)} gone, with {rows} rows that were read after the cut "
-            "and whatever nobody had read",
+            "and all unread rows",
             *_KAFKA_WAYS,
         )
     shorter = [each for each in source.partitions if each.latest is not None and each.latest < each.end]

@@ -43,5 +43,5 @@ def _first_difference(older: Mapping[int, BatchEntry], newer: Mapping[int, Batch
     if not different:
         return None
     agreed = [batch for batch in shared if batch < different[0]]
-    # Between the last batch that both agree on and the first difference nobody knows where the newer one turned.
+    # Between the last batch that both agree on and the first difference, it is unknown where the newer one turned.
     return agreed[-1] + 1 if agreed else min(newer)

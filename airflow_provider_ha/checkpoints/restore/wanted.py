@@ -1,4 +1,4 @@
-"""What somebody wants restored, in the words that people write: ``latest``, ``checkpoint-12``, ``before 14:05``."""
+"""The requested start of a restore, in the words that users write: ``latest``, ``checkpoint-12``, ``before 14:05``."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def parse_wanted(text: str, *, now: datetime) -> Wanted:
         label), or ``"before <moment>"`` where the moment is ``14:05``, ``2026-11-21T14:05`` or
         ``2026-11-21T14:05:00+00:00``.
     :param now: The current time, with its zone.
-    :raises ConfigurationError: It names nothing, or a moment that is still to come.
+    :raises ConfigurationError: It names nothing, or a moment in the future.
     """
     kind, _, name = text.partition("-")
     if text == LATEST:
@@ -64,12 +64,12 @@ def _moment(text: str, now: datetime) -> datetime:
         moment = datetime.fromisoformat(text.removesuffix("Z") + ("+00:00" if text.endswith("Z") else ""))
     except ValueError:
         raise ConfigurationError(
-            f"{text!r} is no time", next_step="Write it as 14:05, 2026-11-21T14:05 or 2026-11-21T14:05:00+00:00"
+            f"{text!r} is not a time", next_step="Write it as 14:05, 2026-11-21T14:05 or 2026-11-21T14:05:00+00:00"
         ) from None
     moment = moment.astimezone()  # what has no zone is in this host's
     if moment > now:
         raise ConfigurationError(
-            f"{moment.isoformat()} is still to come (it is {now.astimezone(moment.tzinfo).isoformat('T', 'seconds')})",
+            f"{moment.isoformat()} is in the future (it is {now.astimezone(moment.tzinfo).isoformat('T', 'seconds')})",
             next_step="Name a moment that is over, or restore 'latest'",
         )
     return moment

@@ -52,7 +52,7 @@ class _Claimed:
 class Claims:
     """The claims of one job. Owns nothing; for one thread at a time.
 
-    Only who leads the job claims, with its first checkpoint: what there is to be subsumed is read once, after it.
+    Only the leader of the job claims, with its first checkpoint: what there is to subsume is read once, after it.
     """
 
     def __init__(self, coordinator: Coordinator, paths: JobPaths, to_delete: ToDelete, clock: Clock) -> None:

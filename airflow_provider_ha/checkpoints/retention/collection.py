@@ -27,7 +27,7 @@ from airflow_provider_ha.errors import ObjectMissingError, RecordCorruptError, S
 
 
 log = logging.getLogger(__name__)
-LEFTOVER_AGE = timedelta(hours=24)  # as of blobs: longer than anybody takes from the data of an archive to its head
+LEFTOVER_AGE = timedelta(hours=24)  # as of blobs: longer than a process takes from the data of an archive to its head
 _NAMES_AT_A_TIME = 1000
 _REMOVALS_PER_PROOF = 100
 _UNAVAILABLE = 2  # payloads of a pass that could not be read: one bad one keeps no other, but then storage is away
@@ -167,7 +167,7 @@ class Collection:
                 yield from self._remove(leadership, found, read)
 
     def _remove_leftovers(self, leadership: Leadership) -> Iterator[None]:
-        """Remove old data without a head: who wrote it died in between, or could not remove it."""
+        """Remove old data without a head: its writer died in between, or could not remove it."""
         leftovers = self._history.leftovers(before=self._clock.now() - LEFTOVER_AGE)
         yield
         for archive in leftovers:

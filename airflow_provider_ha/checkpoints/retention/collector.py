@@ -2,7 +2,8 @@
 
 Invariant: only what is known to be needless goes. While one pointer cannot be read, its cut is unknown and every
 payload stays; a payload that cannot be read stays as well (contract 6). Numbers above the counter belong to a
-checkpoint that is just being made. What is on the list of deletions is left to who works it off: it may be leased.
+checkpoint that is just being made. Entries of the list of deletions are left to the process that works it off: they may
+be leased.
 
 A collection is one pass over everything; it can be interrupted after each step and goes on with the next call, under
 the bounds that hold then.
@@ -66,7 +67,7 @@ class PayloadCollector:
     def collect(self, leadership: Leadership, go_on: Callable[[], bool]) -> bool:
         """Remove what nothing needs, and archive; what cannot be removed now is tried again the next time.
 
-        :param go_on: Asked after each step; when it says no, the next call goes on from there.
+        :param go_on: Called after each step; when it returns false, the next call continues from there.
         :returns: Whether the pass is over.
         :raises LeadershipError: This process may no longer write for the job.
         :raises StorageUnavailableError: Storage could not be read; the next call begins a new pass.

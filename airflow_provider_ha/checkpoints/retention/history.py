@@ -1,7 +1,7 @@
 """The payloads of a job in storage: each as a separate object, or together with others in an archive.
 
 Invariant: payloads are named first and archives afterwards. An archive is complete before the first of its payloads
-goes, so a reader who misses a payload finds the archive; what is in both counts once. What is damaged is left out and
+goes, so a reader that misses a payload finds the archive; what is in both counts once. What is damaged is left out and
 logged, what could not be read is raised (contract 6).
 """
 

@@ -1,7 +1,7 @@
 """What an archive is: the records of many payloads in one object, and a small head that describes it.
 
-Invariant: the name of an archive ends with the digest of its data, so two who archive the same payloads make the same
-objects. The data is written before the head and removed after it; without a head it is not an archive.
+Invariant: the name of an archive ends with the digest of its data, so two processes that archive the same payloads make
+the same objects. The data is written before the head and removed after it; without a head it is not an archive.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def make_archive(checkpoints: Sequence[Checkpoint]) -> tuple[ArchiveHead, bytes]
 
 
 def chunks(sizes: Sequence[int]) -> Iterator[slice]:
-    """Yield which neighbours become one archive each; what does not fill one is left. Pure.
+    """Yield groups of neighbours that become one archive each; payloads that do not fill one are left. Pure.
 
     :param sizes: Bytes of the payloads, in their order.
     """

@@ -1,8 +1,8 @@
 """Which checkpoints, pins, payloads and scheduled savepoints are no longer needed: decisions, without any I/O.
 
-Invariants: the newest checkpoint stays, whatever is asked for (contract 7), and so does the newest savepoint of a
-schedule; what somebody reads stays. A payload also holds the record of its batches, so it outlives its pointer while an
-older checkpoint or savepoint would have to replay them.
+Invariants: the newest checkpoint stays, whatever the caller requests (contract 7), and so does the newest savepoint of
+a schedule; what a reader holds a lease on stays. A payload also holds the record of its batches, so it outlives its
+pointer while an older checkpoint or savepoint would have to replay them.
 
 Of Flink's subsume rules (C2) the half about savepoints arises for claimed ones only: any other savepoint is its user's,
 or that of the schedule that made it, lies elsewhere, and neither counts against *keep* nor is ever subsumed. A stop
@@ -20,7 +20,7 @@ from airflow_provider_ha.checkpoints.model import CheckpointPointer, SavepointPo
 from airflow_provider_ha.errors import ConfigurationError
 
 
-# Beyond it nobody means days. It also keeps what came from a template or a JSON within what a timedelta can be.
+# A larger number cannot mean days. The limit also keeps values from a template or JSON in the range of a timedelta.
 MOST_DAYS = 36_500
 
 
@@ -43,7 +43,7 @@ def superfluous(pointers: Sequence[CheckpointPointer], keep: int, leased: Abstra
 
     :param pointers: Newest first.
     :param keep: How many stay; the newest one always does.
-    :param leased: Numbers of those that somebody reads: they stay beyond *keep*.
+    :param leased: Numbers of those that are being read: they stay beyond *keep*.
     """
     return [pointer for pointer in reversed(pointers[max(keep, 1) :]) if pointer.number not in leased]
 
@@ -62,8 +62,8 @@ def superfluous_savepoints(
 ) -> list[SavepointPointer]:
     """Return the savepoints that a schedule no longer keeps, oldest first; its newest one it always does.
 
-    :param pointers: Newest first, of any owner. What is not in it, for it could not be read, is not judged.
-    :param leased: Ids of those that somebody reads: they stay beyond both limits.
+    :param pointers: Newest first, of any owner. A pointer that could not be read is not in it, and is not judged.
+    :param leased: Ids of those that are being read: they stay beyond both limits.
     """
     # What a run has claimed is the job's: it neither counts nor goes here.
     own = [pointer for pointer in pointers if pointer.schedule == retention.schedule and pointer.claimed_by is None]
@@ -82,13 +82,13 @@ def _beyond(retention: SavepointRetention, rank: int, age: timedelta) -> bool:
 def max_age_of(days: float | None) -> timedelta | None:
     """Return how old a savepoint may become.
 
-    :raises ConfigurationError: Nothing can be that many days old.
+    :raises ConfigurationError: The number of days is out of range.
     """
     if days is None:
         return None
     if not 0 < days <= MOST_DAYS:  # not a number is not either
         raise ConfigurationError(
-            f"{days} days is no age that a savepoint can be kept for",
+            f"a savepoint cannot be kept for {days} days",
             next_step=f"Use more than 0 and up to {MOST_DAYS}, or leave it out to keep them whatever their age",
         )
     return timedelta(days=days)

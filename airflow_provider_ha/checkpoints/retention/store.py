@@ -2,7 +2,7 @@
 
 Invariants (contracts 2, 5 and 7): pin, then payload, then pointer; pointer removed first, the rest second, by way of
 the list of deletions. A pointer and the counter are written in one fenced transaction, so a number never repeats and a
-deposed leader adds nothing. Only the end of a run may remove the last checkpoint, and only when that is asked for.
+deposed leader adds nothing. Only the end of a run may remove the last checkpoint, and only when that is requested.
 
 A checkpoint's payload does not go with its pointer: it holds the record of its batches, which an older savepoint may
 have to replay. The collector removes it when nothing can need it any more.
@@ -220,8 +220,8 @@ class CheckpointStore:
     def subsume(self, leadership: Leadership, keep: int) -> tuple[int, ...]:
         """Mark the oldest checkpoints beyond *keep* for deletion and return their numbers; removes no file.
 
-        What the job has claimed is marked with them, once it is as old. The newest one stays, and what somebody holds a
-        lease on.
+        What the job has claimed is marked with them, once it is as old. The newest one stays, and so does what a reader
+        holds a lease on.
 
         :raises LeadershipError: This process may no longer write for the job.
         """
@@ -256,7 +256,7 @@ class CheckpointStore:
     def collect(self, leadership: Leadership, go_on: Callable[[], bool]) -> bool:
         """Remove payloads and pins that nothing needs, and archive payloads that have to stay for long.
 
-        :param go_on: Asked after each small step; when it says no, the next call goes on from there.
+        :param go_on: Called after each small step; when it returns false, the next call continues from there.
         :returns: Whether nothing is left to do.
         :raises LeadershipError: This process may no longer write for the job.
         """
@@ -302,5 +302,5 @@ class CheckpointStore:
 
     def _refuse_number(self, leadership: Leadership, number: int) -> None:
         """Raise for a number that was given out before: to another leader, or to a checkpoint that is gone."""
-        leadership.commit(Check(self._paths.checkpoint_id_counter))  # a deposed leader hears that it is one
+        leadership.commit(Check(self._paths.checkpoint_id_counter))  # raises when this leader is deposed
         raise CheckpointError(f"checkpoint number {number} was given out before", next_step="Take the next number")

@@ -1,4 +1,4 @@
-"""Which working directories of a job that nobody runs are needed by nobody.
+"""Which working directories of a job that does not run are no longer needed.
 
 Invariant: the newest one stays, and so does one that a retained checkpoint without a pin lies in: a restore reads them,
 under either of their names. The others were forked by hard links, so removing them takes nothing from what was made of

@@ -1,10 +1,10 @@
 """Digests of files that were read for an earlier savepoint, so that the next one reads only what is new.
 
 Invariant: a digest is believed only for the very file that it was computed of: one name, inode, size and time of its
-last change. Who changes a file within the granularity of that time leaves no trace of it, so a file that young is not
-remembered. The time is that of the file system, told by a directory that was made on it before anything was read.
+last change. A change within the granularity of that time leaves no trace, so a file that young is not remembered. The
+time is that of the file system, taken from a directory that was made on it before anything was read.
 
-What is remembered is a convenience: a damaged cache is dropped with a word, and one that cannot be written is too.
+The cache is an optimization: a damaged cache, or one that cannot be written, is dropped with a log line.
 """
 
 from __future__ import annotations

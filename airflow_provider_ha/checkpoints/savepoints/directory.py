@@ -1,6 +1,6 @@
 """A savepoint directory as its finder sees it: read, and judged.
 
-Invariant: it is right when it is exactly what its manifest says and each query can be restored from it. A file that
+Invariant: it is valid when it is exactly what its manifest says and each query can be restored from it. A file that
 could not be read leaves the question open (contract 6).
 """
 
@@ -30,7 +30,7 @@ from airflow_provider_ha.errors import CheckpointCorruptError, StorageUnavailabl
 
 @dataclass(frozen=True, slots=True)
 class QueryReport:
-    """What the checkpoint of one query in a savepoint is worth.
+    """The judgement of one query's checkpoint in a savepoint.
 
     :param batch: N of the cut.
     :param restorable: Whether it can be restored to that batch; ``None`` when it could not be found out.
@@ -48,10 +48,10 @@ class QueryReport:
 
 @dataclass(frozen=True, slots=True)
 class SavepointReport:
-    """What a look at every byte of a savepoint said.
+    """The result of reading every byte of a savepoint.
 
     :param files: What is not as the manifest says; empty when all is.
-    :param queries: Query -> what was said of its checkpoint.
+    :param queries: Query -> the judgement of its checkpoint.
     """
 
     savepoint: Savepoint
@@ -85,7 +85,7 @@ class SavepointReport:
 
 
 def read_savepoint(directory: Path) -> Savepoint:
-    """Return the manifest of a savepoint directory that anyone may have made.
+    """Return the manifest of a savepoint directory of any author.
 
     :raises CheckpointMissingError: It is not a savepoint.
     :raises CheckpointCorruptError: Its manifest is damaged, or names what no savepoint has.

@@ -1,7 +1,7 @@
 """Whether a manifest is one that a savepoint can have: its names, sizes and digests.
 
 Invariant: no name of a manifest becomes a path before it passed here. A manifest that came with an archive was written
-by whoever made the archive.
+by the author of the archive.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _possible(file: ManifestFile, *, digested: bool) -> bool:
 def _check_words(savepoint: Savepoint) -> None:
     sinks = [part.sink.path or "" for part in savepoint.queries.values()]
     for word in (savepoint.savepoint_id, savepoint.job_id, savepoint.label, savepoint.schedule or "", *sinks):
-        if not word.isprintable():  # it is shown on somebody's terminal
+        if not word.isprintable():  # it is shown on a terminal
             raise _bad(f"{word!r} has characters that are not allowed")
     try:
         release(savepoint.spark_version)

@@ -1,4 +1,4 @@
-"""The savepoint that a person names: by its id, by the beginning of its id, or by its label.
+"""The savepoint that a user names: by its id, by the beginning of its id, or by its label.
 
 Invariant: a word stands for one savepoint or for none. What could be another one, also because its pointer cannot be
 read, is named in the refusal and never chosen: the word may be that of a removal.
@@ -22,7 +22,7 @@ def named_savepoint(store: SavepointStore, word: str) -> SavepointPointer:
     :raises RecordCorruptError: It is one whose pointer cannot be read.
     """
     if not word.strip():
-        raise ConfigurationError("an empty word names no savepoint", next_step=_list_them(store))
+        raise ConfigurationError("the name of the savepoint is empty", next_step=_list_them(store))
     try:
         return store.pointer(word)
     except (CheckpointMissingError, ConfigurationError):

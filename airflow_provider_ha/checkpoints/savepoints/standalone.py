@@ -190,7 +190,7 @@ def _check_sources(sources: Sequence[SavepointSource], target: Path) -> None:
     names = [check_name(source.query, "query name") for source in sources]
     if not sources or len(set(names)) < len(names):
         raise ConfigurationError(
-            f"{len(names)} queries with {len(set(names))} names are no savepoint",
+            f"a savepoint needs one name per query: {len(names)} queries, {len(set(names))} names",
             next_step="Name at least one query, and each once",
         )
     place = target.resolve()

@@ -112,9 +112,9 @@ class SavepointStore:
     def create(self, commit: Commit, request: SavepointRequest, live: Path) -> Savepoint:
         """Copy a cut out of a working directory that Spark goes on with, verify the copy, and make it known.
 
-        :param commit: ``leadership.commit``, or a coordinator's for a job that nobody runs.
+        :param commit: ``leadership.commit``, or a coordinator's for a job that does not run.
         :param live: Working directory, one directory per query.
-        :returns: The savepoint; the one that exists when the id was asked for before.
+        :returns: The savepoint; the existing one when the id was requested before.
         :raises CheckpointMissingError: Spark purged a batch of the cut meanwhile: ask again with a newer cut.
         :raises CheckpointCorruptError: The closure or the copy is damaged; no pointer was written.
         :raises JobStateError: An earlier savepoint of that id was disposed of, and its files are still being read.
@@ -128,10 +128,10 @@ class SavepointStore:
         return savepoint
 
     def copy(self, request: SavepointRequest, live: Path) -> Savepoint:
-        """Copy the files and write the manifest; nobody knows of the savepoint yet. Raises as :meth:`create` does."""
+        """Copy the files and write the manifest; no pointer names the savepoint yet. Raises as :meth:`create` does."""
         directory = self.directory(request.savepoint_id)
         if directory.exists():
-            # Of an attempt whose process died, or whose outcome was unknown: without a pointer it is nobody's.
+            # Of an attempt whose process died, or whose outcome was unknown: without a pointer it has no owner.
             with outages("removed", directory):
                 remove_tree(directory)
         # Under a name of its own: a deposed leader that copies on cannot write between these files.
@@ -221,7 +221,7 @@ class SavepointStore:
     def dispose(self, commit: Commit, savepoint_id: str) -> None:
         """Remove a savepoint: its pointer first, then its files.
 
-        :raises JobStateError: Somebody reads it at the moment.
+        :raises JobStateError: It is being read at the moment.
         :raises CheckpointMissingError: There is no savepoint of that id.
         """
         self.pointer(savepoint_id)
@@ -250,7 +250,7 @@ class SavepointStore:
     def retain(self, commit: Commit, retention: SavepointRetention) -> tuple[str, ...]:
         """Remove what a schedule no longer keeps, and return the ids; its newest savepoint always stays.
 
-        A pointer that cannot be read stays with its files: nobody knows whose it is.
+        A pointer that cannot be read stays with its files: its owner is unknown.
         """
         pointers = self.list().pointers
         leased = {pointer.savepoint_id for pointer in pointers if self._read_by_somebody(pointer.savepoint_id)}
@@ -305,7 +305,7 @@ def _confined(savepoint: Savepoint) -> Savepoint:
     :raises CheckpointCorruptError: One does.
     """
     if any("/" in query for query in savepoint.queries):
-        raise CheckpointCorruptError(MANIFEST, "the name of a query is no name of a directory")
+        raise CheckpointCorruptError(MANIFEST, "the name of a query is not a directory name")
     for name in (*savepoint.queries, *savepoint.files):
         if not {"", ".", ".."}.isdisjoint(name.split("/")):
             raise CheckpointCorruptError(MANIFEST, f"{name!r} leads out of the savepoint")

@@ -14,7 +14,7 @@ Answer = TypeVar("Answer")
 
 
 def each(work: Callable[[Item], Answer], items: Iterable[Item]) -> list[Answer]:
-    """Return what *work* says of every item, in their order; when it raises, what was not begun is left."""
+    """Return the result of *work* for every item, in order; when it raises, items that are not begun are skipped."""
     with ThreadPoolExecutor(AT_ONCE) as threads:
         try:
             return list(threads.map(work, items))

@@ -1,7 +1,7 @@
 """Directories and files that appear complete or not at all, whatever kills the process that makes them.
 
-Invariant: what is being made has a hidden name, and its maker holds a lock on it that ends with the maker. So the
-remains of a maker that was killed are told from the work of a live one, and the next attempt removes them.
+Invariant: what is being made has a hidden name, and its maker holds a lock on it that ends with the maker. So the next
+attempt can tell the remains of a killed maker from the work of a live one, and removes them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def directory_attempt(target: Path) -> Iterator[Path]:
 
     :raises ObjectExistsError: *target* exists.
     :raises ConfigurationError: The directory that it is to lie in is not there.
-    :raises StorageUnavailableError: The file system said no.
+    :raises StorageUnavailableError: The file system refused.
     """
     with storage_errors(f"cannot make {target}"), ExitStack() as held:
         check_target(target)
@@ -40,7 +40,7 @@ def directory_attempt(target: Path) -> Iterator[Path]:
 def file_attempt(target: Path) -> Iterator[IO[bytes]]:
     """Yield an open file that becomes *target* when the block ends without an error; raises as directories do.
 
-    Only its owner can read it: it holds the data of somebody's job.
+    Only its owner can read it: it holds the data of a job.
     """
     with storage_errors(f"cannot make {target}"):
         check_target(target)
@@ -50,7 +50,7 @@ def file_attempt(target: Path) -> Iterator[IO[bytes]]:
             with os.fdopen(descriptor, "wb") as stream, _locked(os.dup(descriptor)):
                 yield stream
                 flush(stream)
-                # A link, not a rename: it fails when somebody made the target meanwhile.
+                # A link, not a rename: it fails when another process made the target meanwhile.
                 os.link(hidden, target)
         finally:
             hidden.unlink(missing_ok=True)
@@ -61,7 +61,7 @@ def file_attempt(target: Path) -> Iterator[IO[bytes]]:
 def scratch_directory(place: Path) -> Iterator[Path]:
     """Yield a hidden directory beside *place* that is gone when the block ends; what dead ones left is removed.
 
-    :raises StorageUnavailableError: The file system said no.
+    :raises StorageUnavailableError: The file system refused.
     """
     with storage_errors(f"cannot work beside {place}"), ExitStack() as held:
         _collect(place)
@@ -92,7 +92,7 @@ def storage_errors(doing: str) -> Iterator[None]:
     """Translate what the file system says.
 
     :param doing: What could not be done, as the beginning of a sentence.
-    :raises ObjectExistsError: Somebody else made the target meanwhile.
+    :raises ObjectExistsError: Another process made the target meanwhile.
     :raises StorageUnavailableError: Anything else.
     """
     try:

@@ -28,7 +28,7 @@ _LEADING_OUT = frozenset({"", ".", ".."})
 _LARGE, _AHEAD = 128 << 10, 4 << 20
 _PIECE = 16 << 10
 _MORE_MEMORY = "Give this process more memory, and try again"
-# A pipe must not be waited for; a file does not know the difference.
+# Opening a pipe must not block; O_NONBLOCK has no effect on a regular file.
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
@@ -98,7 +98,7 @@ def at_once(directory: Directory) -> int:
 
 
 def expect(directory: Directory, names: Iterable[str]) -> None:
-    """Say which files will be read next; nothing comes of it on this host."""
+    """Announce the files that are read next; on this host it has no effect."""
     if not isinstance(directory, Path):
         directory.expect(names)
 
@@ -228,7 +228,7 @@ def read_text(directory: Directory, name: str) -> str:
 
 
 def check_name(name: str) -> str:
-    """Return *name* when it stays below the checkpoint: names come out of files that anyone may have damaged.
+    """Return *name* when it stays below the checkpoint: names come from files of any author.
 
     :raises CheckpointCorruptError: It leads out of the directory.
     """

@@ -43,7 +43,7 @@ def first_names(found: Iterable[str]) -> list[str] | None:
 
 
 class RecentBytes:
-    """Name -> bytes; the ones that were not asked for longest make room. Safe in several threads.
+    """Name -> bytes; the least recently used ones make room. Safe in several threads.
 
     :param limit: Bytes that are held at most.
     """

@@ -1,9 +1,9 @@
-"""A checkpoint whose files are objects below a prefix: one listing, and only the objects that somebody reads.
+"""A checkpoint whose files are objects below a prefix: one listing, and only the objects that are read.
 
 S3 has no directories. A name is one because keys begin with it, or because S3A left a marker: an empty object whose key
 ends with a slash.
 
-Invariant: names and sizes are those of one listing, made when the first of them is asked for. What was purged since is
+Invariant: names and sizes are those of one listing, made when the first of them is needed. What was purged since is
 gone when it is read; what could not be read says nothing about the checkpoint.
 """
 
@@ -25,18 +25,18 @@ from airflow_provider_ha.storage.reading import Listed, ObjectReader
 
 
 SCHEMES = frozenset({"s3", "s3a", "s3n"})
-"""How objects of S3 are named: by everybody, and by Hadoop."""
+"""Schemes of the URIs of S3 objects: the common one, and Hadoop's."""
 
 # An object up to this size is one request; a larger one is read in blocks of it, two of which are held.
 BLOCK = 4 << 20
 # Fewer than the connections that boto3 keeps open.
 AT_ONCE = 8
-# Of small objects, the ones that were read last: a changelog is asked for its lineage first, and then looked into.
+# Of small objects, the ones that were read last: the lineage of a changelog is read first, and then its content.
 _RECENT = 32 << 20
 
 
 class _Listing:
-    """What lies below a prefix, listed when it is first asked for."""
+    """What lies below a prefix, listed when it is first needed."""
 
     def __init__(self, objects: ObjectReader, prefix: str) -> None:
         self.objects = objects

@@ -1,6 +1,6 @@
-"""The seam to where a checkpoint lies: a directory of this host, or objects below a prefix. Read only.
+"""The interface to the place of a checkpoint: a directory of this host, or objects below a prefix. Read only.
 
-Invariant: whoever reads a checkpoint goes through ``files``, which takes either; no reader of a format knows which.
+Invariant: every reader of a checkpoint goes through ``files``, which takes either; no reader of a format knows which.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Tree(Protocol):
         """How many files are to be read at a time: more would gain nothing."""
 
     def expect(self, names: Iterable[str]) -> None:
-        """Be told which files will be read next: they may be fetched together. Whatever fails is met again later."""
+        """Announce the files that are read next: they may be fetched together. A failed fetch is met again later."""
 
     def fresh(self) -> Tree:
         """Return the same directory as it is now: nothing that was listed before is believed."""

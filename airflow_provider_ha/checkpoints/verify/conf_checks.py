@@ -1,7 +1,7 @@
 """Verifying what an entry of the offset log pins: whether the release can read it, and has the codec that it names.
 
-Invariant: only the newest planned entry is read so by a start. In an older one it stands in the way of nobody but who
-wants to restore to it.
+Invariant: only the newest planned entry is read so by a start. In an older one it only stands in the way of a restore
+to it.
 """
 
 from __future__ import annotations

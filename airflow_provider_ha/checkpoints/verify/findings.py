@@ -44,7 +44,7 @@ class Finding:
 
     @property
     def meaning(self) -> str:
-        """What it means to whoever has to decide: whether Spark can start, and what is lost."""
+        """What it means for a decision: whether Spark can start, and what is lost."""
         return f"{_STARTS[self.blocks]} {MEANINGS[self.code].what}"
 
     @property

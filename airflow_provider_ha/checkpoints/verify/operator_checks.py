@@ -1,6 +1,6 @@
 """Verifying what Spark recorded about the stateful operators: metadata, and the schemas of the state.
 
-Invariant: what a release passes over is told, and does not block. Where an operator may be of the one layout or of the
+Invariant: what a release ignores is reported, and does not block. Where an operator may be of the one layout or of the
 other, and only one of them starts, the answer is open.
 """
 
@@ -37,7 +37,7 @@ def check_operators(subject: Subject, findings: Findings) -> None:
         return
     for operator in numbers(subject.directory, STATE):
         if not numbers(subject.directory, f"{STATE}/{operator}"):
-            continue  # told elsewhere: it has no state at all
+            continue  # reported elsewhere: it has no state at all
         if names_schemas(subject.directory, operator):
             _check_named(subject, operator, base, findings)
         else:

@@ -1,7 +1,7 @@
 """Looking into everything that the batches need before they are judged: several stores at a time where that gains.
 
-Invariant: only what a batch needs is looked into, and nothing is decided here. A file that is bad is met again by who
-judges the batch, and not read again for it. A store is one thread's business: its files and its zips are no other's.
+Invariant: only what a batch needs is looked into, and nothing is decided here. A bad file is met again when
+its batch is judged, and not read again for it. A store is one thread's business: its files and its zips are no other's.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from airflow_provider_ha.checkpoints.verify.logs import Logs
 from airflow_provider_ha.errors import CheckpointCorruptError, StorageUnavailableError
 
 
-# Told after each partition or store: how many were looked into, and how many there are.
+# Called after each partition or store: how many were looked into, and how many there are.
 Tell = Callable[[int, int], None]
 
 

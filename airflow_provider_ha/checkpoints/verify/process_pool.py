@@ -1,7 +1,7 @@
 """Looking into large state files with several processes: to decode them holds Python's lock.
 
 Invariant: another process gives the answer that this one would give, or none. A file without an answer (it could not be
-read, or its process was killed) is looked into here: that something cannot be read is told where it is met.
+read, or its process was killed) is looked into here: that something cannot be read is reported where it is met.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What each code means to whoever is woken by it: what Spark does, what is lost, what to do.
+"""What each code means to the operator on call: what Spark does, what is lost, what to do.
 
 Invariant: every code has both texts, and the reference page of the codes says the same (held by a test).
 """
@@ -32,7 +32,7 @@ MEANINGS: Mapping[Code, Meaning] = {
     Code.EMPTY: Meaning(
         "No batch was ever planned: Spark begins with the first row of its sources.",
         "Nothing, for a new query. If it has run before, the path is wrong or its checkpoint was removed: "
-        "look for the right one before anybody starts it.",
+        "look for the right one before the query starts.",
     ),
     Code.NOT_A_CHECKPOINT: Meaning(
         "Nothing in this directory was written by Spark as a checkpoint, so there is nothing to judge.",
@@ -40,7 +40,7 @@ MEANINGS: Mapping[Code, Meaning] = {
     ),
     Code.UNREADABLE: Meaning(
         "The file system gave no answer. That says nothing about the file: it is not called damaged.",
-        "Give this user the right to read it, or mend the disk or the mount, and verify again. "
+        "Give this user the right to read it, or repair the disk or the mount, and verify again. "
         "Restore nothing and remove nothing because of it.",
     ),
     Code.METADATA_MISSING: Meaning(
@@ -55,7 +55,7 @@ MEANINGS: Mapping[Code, Meaning] = {
     ),
     Code.OFFSETS_CORRUPT: Meaning(
         "What this batch read is not known any more. Spark reads the two newest entries at its start; an older one "
-        "matters only to who wants to restore to it. State and output are not touched.",
+        "matters only for a restore to it. State and output are not touched.",
         _SAVEPOINT,
     ),
     Code.OFFSETS_MISSING: Meaning(
@@ -97,7 +97,7 @@ MEANINGS: Mapping[Code, Meaning] = {
     Code.COMMITS_BEHIND: Meaning(
         "Batches between the last committed and the last planned one are taken for executed, though no commit says "
         "so. With checkpoint format 2 the ids of their state are lost with their commits, and Spark fails.",
-        "Find out who else writes to this directory: two drivers on one checkpoint leave this. "
+        "Find out which other process writes to this directory: two drivers on one checkpoint leave this. "
         "If Spark cannot start, restore to the newest restorable batch.",
     ),
     Code.SOURCE_LOG_CORRUPT: Meaning(
@@ -129,14 +129,14 @@ MEANINGS: Mapping[Code, Meaning] = {
     Code.STATE_STALE: Meaning(
         "State of an older timeline lies ahead of the logs. A snapshot there, or a zip beside changelogs, is loaded a "
         "few batches later without an error, and every result after that is wrong. Deltas, changelogs, and zips "
-        "without changelogs are written over before anybody reads them.",
+        "without changelogs are written over before they are read.",
         "Where it keeps Spark from starting: take a directory that a restore made, or remove every state file above "
         "the version that is named. Do it on a copy.",
     ),
     Code.STATE_FALLBACK: Meaning(
         "A file is bad, and this release loads the same state from an older snapshot and the changes after it. "
         "Nothing is lost. An older release fails.",
-        "Mend the disk or the store: the next damage may have no older file behind it. Take a savepoint now.",
+        "Repair the disk or the store: the next damage may have no older file behind it. Take a savepoint now.",
     ),
     Code.STATE_UNKNOWN: Meaning(
         "There is no state directory, and with checkpoint format 1 the logs of a query with state look like those of "
@@ -154,9 +154,9 @@ MEANINGS: Mapping[Code, Meaning] = {
         "An entry of a log was removed and its hidden checksum was not. On a local file system Spark writes that entry "
         'again, cannot give its checksum a name, and the query dies with "Multiple streaming queries are concurrently '
         'using" although no other query is there. The entry itself is written, so nothing is lost, and the next start '
-        "goes on; without anybody who starts it again the query stays down.",
-        "Stop the query, make sure that nobody else writes to this directory, and remove the checksum that is named. "
-        "Whoever removes an entry removes its checksum with it.",
+        "goes on; the query stays down until it is started again.",
+        "Stop the query, make sure that no other process writes to this directory, and remove the named checksum. "
+        "Always remove an entry together with its checksum.",
     ),
     Code.REPARTITION_UNFINISHED: Meaning(
         "An offline repartition planned its batch and did not commit it. Spark 4.2 and later refuses to start until "

@@ -74,7 +74,7 @@ def query_damage(directory: Path, query: str, batch: int, check: Verify) -> Chec
     for finding in report.findings:
         if finding.code is Code.UNREADABLE:
             raise StorageUnavailableError(f"{directory / finding.path} could not be read: {finding.message}")
-    # What the batch itself lacks comes first: the first finding may be about another batch, which nobody asked for.
+    # What the batch itself lacks comes first: the first finding may be about another batch, not the requested one.
     reasons = next((verdict.reasons for verdict in report.batches if verdict.batch == batch), ())
     wrong = [(reason.path, reason.found) for reason in reasons] + [
         (item.path, item.message) for item in report.findings

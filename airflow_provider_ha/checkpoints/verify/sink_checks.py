@@ -61,7 +61,7 @@ def _check_in_flight(place: str, has: int, subject: Subject, findings: Findings)
         return
     blocks, offsets = False, logs.offsets.get(has)
     if subject.kind is Statefulness.STATEFUL and offsets is not None:
-        # With format 2 the commit needs ids that nobody hands in. With format 1 the first attempt's state counts.
+        # With format 2 the commit needs ids that are not handed in. With format 1 the first attempt's state counts.
         by_id = any(entry.state_ids for entry in logs.commits.values())
         blocks = by_id or bool(state_lacks(subject.reader, offsets, CommitsEntry(has, 1, {}, {})))
     found = f"it has batch {has}, which is planned and not committed: Spark skips it"

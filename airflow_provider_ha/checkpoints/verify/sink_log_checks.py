@@ -1,6 +1,6 @@
 """Verifying the log of a file sink: every entry that readers and the next compaction need, and the files they name.
 
-Invariant: only the newest compact entry and those after it count. What lies before them is read by nobody.
+Invariant: only the newest compact entry and those after it count. What lies before them is never read.
 """
 
 from __future__ import annotations

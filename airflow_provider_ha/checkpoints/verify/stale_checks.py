@@ -2,7 +2,7 @@
 
 Whatever is above the newest version that a planned batch can have written is of another timeline, or of a batch that
 was taken out of the logs. A batch writes its delta, its changelog or, without changelogs, its zip over what has that
-name. Nobody writes a snapshot over another one, nor a zip where changelogs are used: these are made now and then, and
+name. Spark writes no snapshot over another one, nor a zip where changelogs are used: these are made now and then, and
 the newest one up to a version is what a start begins with (``HDFSBackedStateStoreProvider.loadMap``,
 ``RocksDBFileManager.getLatestSnapshotVersion``, 3.5 and later; read in 3.4 to 4.2, started on 3.4 to 4.3).
 
@@ -46,7 +46,7 @@ def _add_stale(subject: Subject, store: Store, version: int, kind: str, findings
     planned = subject.logs.progress.planned
     expected = f"nothing above version {planned + 1}, the newest that batch {planned} can write"
     loaded = _is_begun_with(subject, store, kind) and not _is_passed_over(subject, store, version, kind)
-    does = "a later start loads it" if loaded else "it is written over before anybody reads it"
+    does = "a later start loads it" if loaded else "it is written over before it is read"
     if not loaded and _purges(subject, version, kind):
         loaded, does = True, "this release purges what the query needs because of it"
     found = f"it is newer than version {planned + 1}, and {does}"
@@ -67,7 +67,7 @@ def _check_unfinished(subject: Subject, store: Store, version: int, kind: str, f
 
 
 def _is_begun_with(subject: Subject, store: Store, kind: str) -> bool:
-    """Whether a start begins with a file of this kind that nobody needs to have written again."""
+    """Whether a start begins with a file of this kind that no batch has to write again."""
     changelogs = subject.release.knows_changelogs and rocksdb.changelogs_used(store)
     return kind == "snapshot" or (kind == "zip" and changelogs)
 
@@ -81,7 +81,7 @@ def _purges(subject: Subject, version: int, kind: str) -> bool:
     """Whether the next clean-up counts back from *version*, and takes the state that the query goes on from.
 
     Before 3.5 a store of RocksDB keeps so many versions below its newest zip, whatever they are based on
-    (``RocksDBFileManager.deleteOldVersions``). How many is told by how far back the logs reach.
+    (``RocksDBFileManager.deleteOldVersions``). How many follows from how far back the logs reach.
     """
     reached, oldest = subject.logs.progress, min(subject.logs.offset_log.present)
     kept = reached.planned - oldest if oldest else _KEPT

@@ -1,9 +1,9 @@
 """A checkpoint directory outside of the cluster: which query it is of, and how it goes once a job has claimed it.
 
 Invariant: only what Spark makes of one query is ever removed, by name, and only from a directory that still has the id
-of the query that was claimed, and no batch more than then. A path that has become something else since, that somebody
-works in again, or that a record names by mistake, loses nothing. The id goes last, so that a removal which dies in
-between is taken up again.
+of the query that was claimed, and no batch more than then. A path that has become something else since, that is in use
+again, or that a record names by mistake, loses nothing. The id goes last, so that a removal which dies in between is
+taken up again.
 """
 
 from __future__ import annotations

@@ -22,11 +22,11 @@ from airflow_provider_ha.errors import CheckpointMissingError
 def fork(source: Path, target: Path, *, batch: int | None = None, keep_planned: bool, copy: bool = False) -> int:
     """Make *target* so that *batch* is its last committed batch; return the number of files.
 
-    :param source: Checkpoint directory of one query; fenced, pinned or a savepoint: nobody writes to it.
+    :param source: Checkpoint directory of one query; fenced, pinned or a savepoint: no process writes to it.
     :param target: Does not exist yet; appears complete or not at all.
     :param batch: N; by default the last committed one.
     :param keep_planned: Whether the batch after N comes along when it is planned: Spark then executes exactly it.
-    :param copy: Whether to share no file with the source, because it is somebody else's: links share inodes.
+    :param copy: Whether to share no file with the source, because it has another owner: links share inodes.
     :raises CheckpointCorruptError: A file of the closure is damaged or gone.
     :raises CheckpointMissingError: Batch N is not there.
     :raises ObjectExistsError: The target exists.

@@ -1,4 +1,4 @@
-"""What a run's script has started so far, kept in its working directory and handed on to that of the next epoch.
+"""The queries that a run's script has started, kept in its working directory and copied to that of the next epoch.
 
 Invariant: a query is noted with its sink before it executes its first batch in an epoch. So a cut of a later
 epoch knows where each query writes, also while its script has not started it again.

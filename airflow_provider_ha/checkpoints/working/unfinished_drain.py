@@ -1,4 +1,4 @@
-"""A drain that was begun and not finished: where its fork lies, and which batch it may have given to the sinks.
+"""An unfinished drain: where its fork lies, and which batch it may have given to the sinks.
 
 A finished drain is named in its run's result. One that died is known by its fork alone, which stays until the run has a
 result and is cleaned up after.
@@ -48,9 +48,9 @@ class Drained(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedDrain:
-    """What a drain that nobody finished may have written (:class:`Drained`).
+    """What an unfinished drain may have written (:class:`Drained`).
 
-    :param wrote: Always so: a sink without a log tells nobody what it was given.
+    :param wrote: Always so: a sink without a log does not show what it was given.
     """
 
     batch: int

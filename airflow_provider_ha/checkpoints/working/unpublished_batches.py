@@ -23,7 +23,7 @@ FILE = ".carried.json"  # hidden: no query can have this name
 
 
 class UnpublishedBatches(Record):
-    """What a working directory was given.
+    """The records that a working directory was given.
 
     :param queries: Query -> entries, ascending.
     """

@@ -180,7 +180,7 @@ def test_brokers_that_do_not_answer_leave_it_unknown(kafka: Kafka, template: tup
     made = plan(kafka, template[1], servers="127.0.0.1:1")
 
     assert made.verdict is Verdict.LOSS_POSSIBLE
-    assert "Kafka at 127.0.0.1:1 did not say which offsets it has" in made.unknown["stats"][0]
+    assert "Kafka at 127.0.0.1:1 did not return the offsets" in made.unknown["stats"][0]
     assert made.queries["stats"].inputs[0].amount == 10
 
 
@@ -198,7 +198,7 @@ def test_a_login_that_is_refused_is_no_answer_and_its_password_is_not_told(
 ) -> None:
     topic = kafka.new_topic()
 
-    with pytest.raises(RestoreUnknownError, match="did not say which offsets it has") as refused:
+    with pytest.raises(RestoreUnknownError, match="did not return the offsets") as refused:
         held_offsets(kafka.login_servers, [topic], properties=login(kafka, tmp_path, "wrong-secret"), timeout=10)
 
     said = f"{refused.value} {refused.value.next_step} {refused.value.__cause__} {capfd.readouterr()}"

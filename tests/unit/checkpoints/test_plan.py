@@ -242,7 +242,7 @@ def test_a_partition_that_is_gone_may_be_lost_with_everything_in_it() -> None:
 
     assert made.verdict is Verdict.LOSS_POSSIBLE
     assert made.reasons == (
-        "q: source 0: orders-0 is gone, with 10 rows that were read after the cut and whatever nobody had read",
+        "q: source 0: orders-0 is gone, with 10 rows that were read after the cut and all unread rows",
     )
 
 
@@ -350,11 +350,11 @@ BOTH = frozenset({Verdict.DUPLICATES_POSSIBLE, Verdict.LOSS_POSSIBLE})
         (BOTH, []),
     ],
 )
-def test_each_verdict_is_accepted_by_its_own_name_only(allow: frozenset[Verdict], missing: list[str]) -> None:
+def test_each_verdict_is_accepted_by_its_own_name_only(accept_verdicts: frozenset[Verdict], missing: list[str]) -> None:
     made = plan(facts(TABLE, 5, planned_to=9), DrainedQuery(batch=8))
 
     assert {finding.verdict for finding in made.findings} == BOTH
-    assert [verdict.value for verdict in not_accepted(made, {Verdict.SAFE, *allow})] == missing
+    assert [verdict.value for verdict in not_accepted(made, {Verdict.SAFE, *accept_verdicts})] == missing
 
 
 def test_nobody_can_ask_for_what_is_impossible() -> None:

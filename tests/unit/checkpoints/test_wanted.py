@@ -66,8 +66,8 @@ def test_a_moment_with_a_zone_is_as_it_says(zone: str) -> None:
         ("checkpoint-\N{SUPERSCRIPT TWO}", "names no checkpoint"),
         ("savepoint-", "names no checkpoint"),
         ("before ", "names no checkpoint"),
-        ("before lunch", "'lunch' is no time"),
-        ("before 2026-11-21T15:06", r"2026-11-21T15:06:00\+01:00 is still to come \(it is 2026-11-21T15:05:00"),
+        ("before lunch", "'lunch' is not a time"),
+        ("before 2026-11-21T15:06", r"2026-11-21T15:06:00\+01:00 is in the future \(it is 2026-11-21T15:05:00"),
     ],
 )
 def test_what_names_nothing_is_an_error_that_says_how_to_write_it(text: str, reason: str) -> None:

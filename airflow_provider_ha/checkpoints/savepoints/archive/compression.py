@@ -1,7 +1,7 @@
 """The compressions of an archive: none, gzip, Zstandard; by name when it is written, by content when it is read.
 
-Invariant: a reader gives what it is asked for and never more, so an archive that unpacks to a thousand times its size
-costs no memory.
+Invariant: a reader returns the requested number of bytes and never more, so an archive that unpacks to a thousand times
+its size costs no memory.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def compression_of(path: Path) -> str:
         if path.name.endswith(suffix):
             return compression
     raise ConfigurationError(
-        f"archive {path.name!r} does not say how it is to be packed", next_step="Name it .tar, .tar.gz or .tar.zst"
+        f"the name of archive {path.name!r} has no known suffix", next_step="Name it .tar, .tar.gz or .tar.zst"
     )
 
 

@@ -1,9 +1,10 @@
 """A savepoint as one file.
 
 Invariants: the archive appears complete or not at all, and equal savepoints become equal bytes. The manifest is its
-first member: whoever unpacks a stream knows every name and size before the first byte of data comes, and stops at the
-first one that does not fit. A manifest that comes last says of a directory that nothing is missing; in an archive its
-end says so. Every byte is compared with the manifest on its way: a damaged savepoint never becomes an archive.
+first member: a reader of the stream knows every name and size before the first byte of data, and stops at the first one
+that does not fit. In a directory, a manifest that is written last says that nothing is missing; in an archive, the end
+of the archive says so. Every byte is compared with the manifest on its way: a damaged savepoint never becomes an
+archive.
 """
 
 from __future__ import annotations

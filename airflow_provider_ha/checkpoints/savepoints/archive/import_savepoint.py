@@ -1,4 +1,4 @@
-"""A savepoint that comes back: out of an archive into the job that it was exported from.
+"""The import of a savepoint from an archive into the job that it was exported from.
 
 Invariant: it becomes known as every savepoint does, by its pointer, after every byte was read again; and only to the
 job that its manifest names, for the rest of what a restore needs (the job graph) is that job's.
@@ -42,7 +42,7 @@ def check_adoptable(savepoints: SavepointStore, job_id: str, savepoint: Savepoin
 def adopt(savepoints: SavepointStore, job_id: str, commit: Commit, archive: Path, expected: Savepoint) -> Savepoint:
     """Unpack an archive, and make it a savepoint of the job.
 
-    :param commit: ``leadership.commit`` of who leads the job.
+    :param commit: ``leadership.commit`` of the job's leader.
     :param expected: What ``unpack.described`` said of the archive.
     :raises CheckpointCorruptError: The archive is refused; nothing of it is kept.
     :raises JobStateError: As :func:`check_adoptable`, or the files of an earlier one of that id are still being read.
@@ -52,7 +52,7 @@ def adopt(savepoints: SavepointStore, job_id: str, commit: Commit, archive: Path
     directory = savepoints.directory(expected.savepoint_id)
     make_directories(directory.parent)
     if directory.exists():
-        remove_tree(directory)  # of an attempt whose process died before the pointer: without one it is nobody's
+        remove_tree(directory)  # of an attempt whose process died before the pointer: without one it has no owner
     savepoint = unpack(archive, directory, expected=expected)
     try:
         savepoints.publish(commit, savepoint)

@@ -1,4 +1,4 @@
-"""A savepoint out of an archive that anyone may have made.
+"""A savepoint from an archive of any author.
 
 Invariants: a name becomes a path only when the archive's own manifest has it and the manifest was found to be one that
 a savepoint can have; every file is exactly as long as the manifest says, comes once, and has its digest. What does not
@@ -39,7 +39,7 @@ def described(archive: Path) -> Savepoint:
 def unpack(archive: Path, target: Path, *, expected: Savepoint | None = None) -> Savepoint:
     """Make the savepoint *target* of an archive.
 
-    :param archive: As :func:`export` writes it; its compression is told by its content.
+    :param archive: As :func:`export` writes it; its compression is detected from its content.
     :param target: Directory of the savepoint; must not exist.
     :param expected: What :func:`described` said of it, when something was decided by that.
     :raises CheckpointCorruptError: The archive is refused, with the reason.

@@ -1,8 +1,9 @@
-"""A savepoint over a pool out of an archive that anyone may have made.
+"""A savepoint over a pool from an archive of any author.
 
 Invariants: nothing of an archive reaches the bucket before all of it was unpacked on this host and found to be what its
-manifest says. A file goes into the pool by a conditional create, under the sha256 of its bytes: what is there under
-that name already is that file, whoever brought it. The manifest is created last, once each query was judged from there.
+manifest says. A file goes into the pool by a conditional create, under the sha256 of its bytes: an object that already
+has that name is that file, whichever process uploaded it. The manifest is created last, once each query was judged from
+there.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ def _uploaded(pool: Pool, directory: Path, savepoint: Savepoint, held: PoolLock)
         size = savepoint.files[name].size
         member = digest_member(digest, size)
         if member not in present:
-            raise CheckpointCorruptError(name, "it is not in the pool", next_step="See who removes objects there")
+            raise CheckpointCorruptError(name, "it is not in the pool", next_step="Find out what removes objects there")
         files[name] = PooledFile(size=size, member=member, etag=present[member].etag, algorithm=_SHA256, digest=digest)
     return files
 
@@ -97,7 +98,8 @@ def _create(pool: Pool, key: str, path: Path) -> None:
         if path.stat().st_size <= WHOLE:
             pool.store.create(key, path.read_bytes())
             return
-        # An upload in parts replaces what is there. Whoever is killed here leaves what no manifest can name.
+        # An upload in parts replaces what is there. A process that is killed here leaves an object that no manifest can
+        # name.
         aside = f"{key}.{new_id()}"
         try:
             pool.store.upload(aside, path)

@@ -1,9 +1,9 @@
-"""Who uses a pool and who sweeps it: leases in the store itself, so that no ZooKeeper is needed.
+"""The leases of users and sweeps of a pool, in the store itself, so that no ZooKeeper is needed.
 
-Each writes its own lease first and looks for those of the other kind then. The store shows a write to whoever lists
-afterwards, so of two who come together at least one sees the other, and gives way.
+Each process writes its own lease first and then looks for those of the other kind. The store shows a write in every
+later listing, so of two processes that start together at least one sees the other, and gives way.
 
-Invariant: nothing is removed while anybody uses the pool, and nothing by a sweep whose lease may be over.
+Invariant: nothing is removed while a process uses the pool, and nothing by a sweep whose lease may be over.
 
 Whether a lease counts is decided by the store's clock alone: when it was written, and when ours was.
 """
@@ -27,7 +27,7 @@ _MARGIN = 150.0
 
 
 class PoolLock:
-    """A lease of this process; renewed by whoever calls :meth:`check` often enough.
+    """A lease of this process; renewed by a caller that calls :meth:`check` often enough.
 
     :param key: Of its object.
     :param now: The store's clock when it was written.
@@ -50,7 +50,7 @@ class PoolLock:
         begun = self._clock.lease_time()
         if begun - self._written > self._lease.seconds - _MARGIN:
             raise StorageUnavailableError(
-                f"the lease {self._key} ran out: this process stood still for too long", next_step="Try again"
+                f"the lease {self._key} ran out: this process was paused for too long", next_step="Try again"
             )
         if begun - self._written > self._lease.seconds / 2:
             self._store.write(self._key, self._lease.to_bytes())
@@ -61,11 +61,11 @@ class PoolLock:
 def lease(
     store: ObjectStore, folder: str, purpose: str, *, holder: str, clock: Clock | None = None
 ) -> Iterator[tuple[PoolLock, list[str]]]:
-    """Hold a lease while the block runs; yield it, and who holds one that it has to give way to.
+    """Hold a lease while the block runs; yield it, and the holders that it has to give way to.
 
     :param folder: Prefix of the leases of this pool.
     :param purpose: :data:`USE` or :data:`SWEEP`; many may use, and a sweep gives way to another one as well.
-    :raises RecordCorruptError: A lease cannot be read: nobody knows whether it counts.
+    :raises RecordCorruptError: A lease cannot be read: it is unknown whether it counts.
     :raises StorageUnavailableError: The store did not answer.
     """
     key = f"{folder}{purpose}-{new_id()}.json"
@@ -82,7 +82,7 @@ def lease(
 def give_way(sweeping: list[str]) -> None:
     """Refuse to use a pool that is being swept.
 
-    :raises StorageUnavailableError: Somebody sweeps it.
+    :raises StorageUnavailableError: A sweep is at work.
     """
     if sweeping:
         raise StorageUnavailableError(
@@ -113,6 +113,6 @@ def _written_at(store: ObjectStore, key: str) -> datetime:
     info = store.info(key)
     if info is None:
         raise StorageUnavailableError(
-            f"the lease {key} is gone as soon as it was written", next_step="See who removes objects there"
+            f"the lease {key} is gone as soon as it was written", next_step="Find out what removes objects there"
         )
     return info.modified

@@ -5,11 +5,11 @@ Below the place, ``s3://bucket/savepoints``::
     _manifests/<savepoint>.json    written last, by a conditional create; what has none is no savepoint
     _pool/<xx>/<etag>-<size>       a file as it was when it had that etag; created once, never changed
     _pool/<xx>/sha256-<…>-<size>   a file that came in an archive
-    _leases/<purpose>-<id>.json    who is at work
+    _leases/<purpose>-<id>.json    the lease of one process at work
 
 A member of the pool is named by the identity of what it was copied from, so a file that two savepoints have is there
 once. Invariant: a member is what its name says, because the server copies only what still has that etag, and what is
-uploaded was digested first. An etag of S3 is an MD5, so what an enemy may have made is never named by one.
+uploaded was digested first. An etag of S3 is an MD5, so content that an attacker may have made is never named by one.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ class Pool:
 
 
 def _checked(savepoint: PooledSavepoint, key: str) -> PooledSavepoint:
-    """Return a manifest none of whose names leads elsewhere: they become keys, and paths of whoever fetches it."""
+    """Return a manifest none of whose names leads elsewhere: they become keys and local paths."""
     for name, file in savepoint.files.items():
         check_path(name)
         if not _MEMBER.fullmatch(file.member):
@@ -192,7 +192,7 @@ def member_of(etag: str, size: int) -> str:
 
 
 def digest_member(sha256: str, size: int) -> str:
-    """Return the name in the pool of what has this digest: nobody can make other bytes that have it."""
+    """Return the name in the pool of what has this digest: no other bytes that have it can be made."""
     return f"{sha256[:2]}/sha256-{sha256}-{size}"
 
 

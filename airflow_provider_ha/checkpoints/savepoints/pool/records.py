@@ -1,4 +1,4 @@
-"""What lies beside a pool: one manifest for each savepoint, and the leases of who is at work."""
+"""What lies beside a pool: one manifest for each savepoint, and the leases of the processes at work."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ class PooledSavepoint(Record):
 
 
 class PoolLease(Record):
-    """Somebody is at work. It counts from when the store says that it was written: no two hosts compare their clocks.
+    """A process is at work. The lease counts from when the store wrote it: no two hosts compare their clocks.
 
     :param seconds: How long it counts.
     :param purpose: ``"use"`` of members that may have no manifest yet, or ``"sweep"``.
-    :param holder: For people.
+    :param holder: Name of the process, for the operator.
     """
 
     kind: ClassVar[str] = "pool-lease"

@@ -1,7 +1,8 @@
-"""Removing what no savepoint names: a savepoint by its manifest, then the members of the pool that nobody needs.
+"""Removing what no savepoint names: a savepoint by its manifest, then the members of the pool that none needs.
 
-Invariant: a member is removed only when every manifest was read and none names it, it is older than the grace, nobody
-uses the pool, and our lease counts. A manifest or a lease that cannot be read ends the sweep before anything is gone.
+Invariant: a member is removed only when every manifest was read and none names it, it is older than the grace, no
+process uses the pool, and our lease counts. A manifest or a lease that cannot be read ends the sweep before anything is
+gone.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ GRACE = timedelta(hours=24)
 
 @dataclass(frozen=True, slots=True)
 class SweepResult:
-    """What a sweep did.
+    """The result of a sweep.
 
     :param removed: Members that are gone.
     :param size: Bytes of them.
     :param kept: Members that a savepoint names.
     :param young: Members that no savepoint names, and that are younger than the grace.
-    :param in_use_by: Who uses or sweeps the pool: then nothing was removed, and nothing counted.
+    :param in_use_by: Holders that use or sweep the pool: then nothing was removed, and nothing counted.
     """
 
     removed: int = 0
@@ -74,7 +75,7 @@ def _named(pool: Pool) -> Iterator[str]:
 
 
 def dispose(pool: Pool, name: str, *, holder: str, grace: timedelta = GRACE, clock: Clock | None = None) -> SweepResult:
-    """Remove a savepoint for good, and then what nobody else names; others are never harmed.
+    """Remove a savepoint for good, and then what no other one names; others are never harmed.
 
     :raises CheckpointMissingError: There is no such savepoint.
     """

@@ -2,7 +2,7 @@
 
 Invariant: one cut for all queries, downstream first; every file as it was when it was listed, for the server copies
 only what still has that etag. The manifest is created last, once each query was judged to be restorable from the copies
-themselves. Who is killed before leaves members of the pool that no manifest names: a sweep collects them.
+themselves. A process that is killed before leaves members of the pool that no manifest names: a sweep collects them.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def take(
     """Make the savepoint *name* of all *sources*; their queries may be running.
 
     :param sources: Downstream first.
-    :param holder: Who does it, for people.
+    :param holder: Name of the process, for the operator.
     :param spark_version: The release that is to start from it; the installed one by default.
     :raises CheckpointMissingError: A query has no such batch, or purged what was copied again and again.
     :raises CheckpointCorruptError: A file of a checkpoint, or of a sink's log, is damaged.
@@ -186,7 +186,9 @@ def _pooled(name: str, item: Listed, present: dict[str, Listed], digests: dict[s
     member = member_of(item.etag, item.size)
     copied, checksum = present.get(member), digests[member]
     if copied is None or copied.size != item.size:
-        raise TornError(name, "its copy is not in the pool as it was made", next_step="See who removes objects there")
+        raise TornError(
+            name, "its copy is not in the pool as it was made", next_step="Find out what removes objects there"
+        )
     return PooledFile(
         size=item.size,
         member=member,
@@ -199,7 +201,7 @@ def _pooled(name: str, item: Listed, present: dict[str, Listed], digests: dict[s
 def _files(pool: Pool, source: PooledSource, batch: int) -> dict[str, Listed]:
     """Return every file of one query's part of the cut -> the object that it is."""
     directory = pool.tree_at(source.place)
-    # Hidden checksums are Hadoop's for a disk: on S3 nobody compares them, and S3A writes none.
+    # Hidden checksums are Hadoop's for a disk: on S3 no reader compares them, and S3A writes none.
     names = [name for name in closure(directory, batch, with_planned=False).files if "/." not in f"/{name}"]
     found = {f"{source.query}/{name}": directory.listed(name) for name in names}
     if source.sink is not None and batch >= 0:
@@ -242,7 +244,7 @@ def _check_sources(pool: Pool, sources: Sequence[PooledSource]) -> None:
     names = [check_name(source.query, "query name") for source in sources]
     if not sources or len(set(names)) < len(names):
         raise ConfigurationError(
-            f"{len(names)} queries with {len(set(names))} names are no savepoint",
+            f"a savepoint needs one name per query: {len(names)} queries, {len(set(names))} names",
             next_step="Name at least one query, and each once",
         )
     for source in sources:
