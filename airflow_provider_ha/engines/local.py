@@ -188,6 +188,8 @@ def _look(submission_id: str, handle: Handle) -> Observation:
         return Unknown(f"it was started on {local.host}, in another PID namespace or before its last boot")
     if local.uid != os.geteuid() and not sees_processes_of_others():
         return Unknown(f"it runs as user {local.uid}, whose processes this user does not see")
+    if _lives(local):
+        return Running(handle)
     suspects = list(psutil.process_iter())
     end = time.monotonic() + _TRANSIENT_SECONDS
     while suspects:
@@ -200,6 +202,19 @@ def _look(submission_id: str, handle: Handle) -> Observation:
         if suspects:
             time.sleep(_LOOK_SECONDS)
     return Gone(f"no process with its id is left on {local.host}")
+
+
+def _lives(local: LocalProcess) -> bool:
+    """Whether the supervisor itself lives.
+
+    One that goes on with the next attempt has the id of that attempt in its environment only after its ``exec``.
+    """
+    try:
+        process = psutil.Process(local.pid)
+        same = abs(process.create_time() - local.process_started) < _SAME_PROCESS_SECONDS
+        return same and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
 
 
 def _is_of(process: psutil.Process, submission_id: str, local: LocalProcess) -> bool | None:

@@ -6,6 +6,7 @@ The supervisors, ZooKeeper and the processes are real; a stand-in plays Spark
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -62,7 +63,8 @@ def ticket(job: JobContext, tmp_path: Path) -> Iterator[Ticket]:
     submission_id = view.newest.submission.submission_id
     yield Ticket(job_id="flights", run=run, attempt=1, submission_id=submission_id, graph=view.run.graph)
     for process in processes_of(submission_id):
-        process.kill()
+        with contextlib.suppress(psutil.NoSuchProcess):  # a namespace takes its processes along
+            process.kill()
 
 
 def processes_of(submission_id: str) -> list[psutil.Process]:

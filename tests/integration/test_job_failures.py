@@ -62,7 +62,7 @@ def test_lost_job_is_shown_with_its_failure_its_attempts_and_the_next_one(cluste
         "batches": {"rows": 4},
         "attempt": 3,
     }
-    assert (failure["times"], failure["log"]) == (3, "driver.log")
+    assert (failure["times"], failure["log"]) == (3, "/driver.log")
     wait = datetime.fromisoformat(document["next_attempt_at"]) - datetime.fromisoformat(failure["at"])
     assert timedelta(seconds=78) < wait < timedelta(seconds=82)
 

@@ -16,11 +16,13 @@ import pytest
 
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.engines import local
+from airflow_provider_ha.engines.engine import Running
+from airflow_provider_ha.engines.local import LocalEngine
 from airflow_provider_ha.jobs.driver_spec import SUBMISSION_VARIABLE
 from airflow_provider_ha.jobs.model import SubmissionStarted
 from airflow_provider_ha.jobs.this_host import LocalProcess, boot_id, handle_here, pid_namespace
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.engine_helpers import changed, is_gone
+from tests.engine_helpers import CONFIG, changed, is_gone
 
 
 ROOT, NOBODY, WITHOUT_PROCESSES = 0, 65534, 65533
@@ -76,6 +78,17 @@ def test_a_process_that_lives_is_not_gone_and_one_that_ended_is(
     assert is_gone(submission_id, started)
 
 
+def test_a_supervisor_whose_environment_names_an_earlier_attempt_still_runs(process: subprocess.Popen[bytes]) -> None:
+    """It has claimed the next attempt, and replaces its program in a moment."""
+    next_attempt, started = new_id(), record(process)
+
+    assert LocalEngine(CONFIG).observe(next_attempt, started.handle) == Running(started.handle)
+    process.kill()
+    process.wait()
+
+    assert is_gone(next_attempt, started)
+
+
 @as_root
 def test_a_process_of_another_user_is_unknown(submission_id: str, process: subprocess.Popen[bytes]) -> None:
     assert not as_nobody(submission_id, record(process))
@@ -95,7 +108,7 @@ def test_processes_of_users_who_cannot_have_started_it_do_not_hide_its_end(
     submission_id: str, process: subprocess.Popen[bytes]
 ) -> None:
     """Another user's service that was started later is on every host."""
-    ended = changed(record(process), uid=WITHOUT_PROCESSES)
+    ended = changed(record(process), uid=WITHOUT_PROCESSES, pid=NO_PROCESS)
 
     assert as_nobody(submission_id, ended)
 
