@@ -26,6 +26,7 @@ from tests.engine_helpers import CONFIG, changed, is_gone
 
 
 ROOT, NOBODY, WITHOUT_PROCESSES = 0, 65534, 65533
+NO_PROCESS = 4_194_303  # the highest that Linux counts to
 as_root = pytest.mark.skipif(os.geteuid() != ROOT, reason="only root can become another user")
 
 
