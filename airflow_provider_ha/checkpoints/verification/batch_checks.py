@@ -11,7 +11,6 @@ from airflow_provider_ha.checkpoints.format.layout import OFFSETS
 from airflow_provider_ha.checkpoints.verification.codes import Code
 from airflow_provider_ha.checkpoints.verification.conf_checks import conf_lacks
 from airflow_provider_ha.checkpoints.verification.operator_checks import naming_operators, operators_lack
-from airflow_provider_ha.checkpoints.verification.removals import removals
 from airflow_provider_ha.checkpoints.verification.report import BatchVerdict, Reason
 from airflow_provider_ha.checkpoints.verification.source_checks import source_lacks
 from airflow_provider_ha.checkpoints.verification.sparse import Tracking, previous, tracking
@@ -19,14 +18,15 @@ from airflow_provider_ha.checkpoints.verification.state_checks import state_dire
 from airflow_provider_ha.checkpoints.verification.subject import Subject
 
 
-def judge_batches(subject: Subject, *, startable: bool) -> tuple[BatchVerdict, ...]:
+def judge_batches(subject: Subject, removed: list[Reason], *, startable: bool) -> tuple[BatchVerdict, ...]:
     """Return the verdict on every batch that has an entry in the offset log or the commit log.
 
+    :param removed: What was taken out of the state as a whole, so far as times tell.
     :param startable: Whether Spark can start from the checkpoint as it stands: then its last committed batch is
         restored by leaving it alone.
     :raises StorageUnavailableError: Something that a batch needs could not be read.
     """
-    naming, removed = naming_operators(subject), removals(subject)
+    naming = naming_operators(subject)
 
     def _all_lacks(batch: int) -> Iterator[Reason]:
         yield from _lacks(subject, batch, naming)
