@@ -157,6 +157,14 @@ def _rewind(checkpoint: Path, count: int) -> None:
                 path.unlink()
 
 
+def _rewind_to(checkpoint: Path, batch: int) -> None:
+    """Take every batch after *batch* out of the logs; the entries that are gone anyway do not count."""
+    for log in ("offsets", "commits", "sources/0"):
+        for path in list((checkpoint / log).glob("*")) + list((checkpoint / log).glob(".*")):
+            if int(re.sub(r"\D", "", path.name) or -1) > batch:
+                _remove(path)
+
+
 def _purge(checkpoint: Path, offsets: int, commits: int) -> None:
     """Leave the newest entries of both logs, as Spark does when it purges."""
     for log, count in (("offsets", offsets), ("commits", commits)):
@@ -205,4 +213,4 @@ ACTS: dict[str, Callable[..., None]] = {
     "wrong-spark-sum": _wrong_spark_sum,
 }
 # Operations on the checkpoint as a whole: they have no path.
-WHOLE: dict[str, Callable[..., None]] = {"rewind": _rewind, "purge": _purge, "left": _left}
+WHOLE: dict[str, Callable[..., None]] = {"rewind": _rewind, "rewind-to": _rewind_to, "purge": _purge, "left": _left}
