@@ -9,8 +9,9 @@ from __future__ import annotations
 import tarfile
 from collections.abc import Sequence
 from pathlib import Path
+from zlib import crc32
 
-from tests.proofs.verdicts.answers import FOLDER, Line
+from tests.proofs.verdicts.answers import FOLDER, RIGHT, Line
 from tests.releases.corpus import recorded
 from tests.releases.installed import BY_VERSION
 from tests.releases.samples import write_archive
@@ -47,11 +48,12 @@ LIMIT = 300_000  # bytes, with the answers
 
 
 def sampled(lines: Sequence[Line]) -> list[Line]:
-    """Return of each kind of damage the first and the last line that there is a sample of."""
-    there = [line for line in lines if line.shape in CHOSEN.get(line.release, ())]
-    first = {line.damage: line for line in reversed(there)}
-    last = {line.damage: line for line in there}
-    return list(dict.fromkeys([*first.values(), *last.values()]))
+    """Return one line of each kind of damage and answer that there is a sample of, spread over releases and shapes."""
+    alike: dict[tuple[str, bool, str], list[Line]] = {}
+    for line in lines:
+        if line.shape in CHOSEN.get(line.release, ()):
+            alike.setdefault((line.damage, line.spark == RIGHT, line.verdict), []).append(line)
+    return [some[crc32(repr(key).encode()) % len(some)] for key, some in alike.items()]
 
 
 def pack(release: str) -> Path:
