@@ -18,6 +18,7 @@ _CHOSEN = (
     "offsets before the newest removed",
     "old offsets emptied",
     "newest commit emptied",
+    "newest commit without last line",
     "commit before the newest emptied",
     "newest source entry emptied",
     "compacted source entries removed",
