@@ -1,6 +1,7 @@
 """For each batch: whether the checkpoint can be restored to it, and everything that it lacks if not.
 
-Invariant: a batch is judged by the files that it needs and by no others. Damage elsewhere never condemns it.
+Invariant: a batch is judged by the files that a fork takes for it and by no others. Damage elsewhere never condemns
+it; and that Spark goes on from the directory as it stands, around a file that is bad, says nothing of a fork.
 """
 
 from __future__ import annotations
@@ -18,12 +19,10 @@ from airflow_provider_ha.checkpoints.verification.state_checks import state_dire
 from airflow_provider_ha.checkpoints.verification.subject import Subject
 
 
-def judge_batches(subject: Subject, removed: list[Reason], *, startable: bool) -> tuple[BatchVerdict, ...]:
+def judge_batches(subject: Subject, removed: list[Reason]) -> tuple[BatchVerdict, ...]:
     """Return the verdict on every batch that has an entry in the offset log or the commit log.
 
     :param removed: What was taken out of the state as a whole, so far as times tell.
-    :param startable: Whether Spark can start from the checkpoint as it stands: then its last committed batch is
-        restored by leaving it alone.
     :raises StorageUnavailableError: Something that a batch needs could not be read.
     """
     naming = naming_operators(subject)
@@ -32,10 +31,7 @@ def judge_batches(subject: Subject, removed: list[Reason], *, startable: bool) -
         yield from _lacks(subject, batch, naming)
         yield from _open(subject, batch, removed)
 
-    as_it_stands = subject.logs.progress.committed if startable else None
-    return tuple(
-        BatchVerdict(batch, () if batch == as_it_stands else tuple(_all_lacks(batch))) for batch in subject.logs.batches
-    )
+    return tuple(BatchVerdict(batch, tuple(_all_lacks(batch))) for batch in subject.logs.batches)
 
 
 def _open(subject: Subject, batch: int, removed: list[Reason]) -> list[Reason]:

@@ -155,7 +155,7 @@ def _judge(directory: Directory, asked: _Question, findings: Findings) -> Report
     _look_into_state(subject, content, asked)
     removed = removals(subject)
     _check_start(subject, removed, findings)
-    batches = judge_batches(subject, removed, startable=not (findings.blocked or findings.open))
+    batches = judge_batches(subject, removed)
     for path, reason in sorted((content.not_looked_into if content else {}).items()):
         findings.add(Finding(Code.NOT_LOOKED_INTO, path, None, reason))
     sink_state, known = _check_sink(asked.sink, subject, findings)
