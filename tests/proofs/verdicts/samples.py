@@ -21,6 +21,9 @@ from tests.releases.shapes import BY_NAME
 SAMPLES = FOLDER / "samples"
 # Every provider and format by the release that began with it and by one after it.
 CHOSEN = {
+    "3.2.4": ("hdfs", "rocksdb1"),
+    "3.3.4": ("hdfs", "rocksdb1"),
+    "3.4.4": ("hdfs", "hdfs-snapshots", "rocksdb1", "async"),
     "3.5.9": ("stateless", "hdfs", "hdfs-snapshots", "hdfs-join", "hdfs-chain", "hdfs-purged", "rocksdb1", "async"),
     "4.0.5": (
         "hdfs",
@@ -29,6 +32,7 @@ CHOSEN = {
         "rocksdb2",
         "rocksdb2-changelog",
         "rocksdb2-snapshots",
+        "rocksdb1-processor",
         "async-purged",
     ),
     "4.2.0": (
@@ -43,6 +47,7 @@ CHOSEN = {
         "rocksdb2-processor",
         "async",
     ),
+    "4.3.0": ("hdfs", "hdfs-snapshots", "rocksdb1-snapshots", "rocksdb2"),
 }
 LIMIT = 300_000  # bytes, with the answers
 
