@@ -63,7 +63,7 @@ class StateReader:
         self._accept = accept or check_not_empty
         self._stores: dict[str, Store] = {}
         self._operators: dict[int, Operator] = {}
-        self._lacking: dict[Need, CheckpointCorruptError | None] = {}
+        self._lacking: dict[tuple[str, int, str], CheckpointCorruptError | None] = {}
 
     def files(self, offsets: OffsetsEntry, commits: CommitsEntry) -> Iterator[StateFile]:
         """Yield the files of the state after the batch of these entries.
@@ -103,14 +103,20 @@ class StateReader:
         A fork looks at names and sizes alone. It takes the first way that is whole by these, and no file of an older
         one: when its content is bad, there is nothing that Spark could go on from.
         """
-        if need not in self._lacking:
-            try:
-                for file in self._first_whole(need(), check_not_empty):
-                    self._accept(file)
-                self._lacking[need] = None
-            except CheckpointCorruptError as error:
-                self._lacking[need] = error
-        return self._lacking[need]
+        key = need.place, need.version, need.which  # hashed faster than a dataclass is
+        try:
+            return self._lacking[key]
+        except KeyError:
+            self._lacking[key] = error = self._look(need)
+            return error
+
+    def _look(self, need: Need) -> CheckpointCorruptError | None:
+        try:
+            for file in self._first_whole(need(), check_not_empty):
+                self._accept(file)
+        except CheckpointCorruptError as error:
+            return error
+        return None
 
     def first_whole(self, chains: list[Chain]) -> list[StateFile]:
         """Return the files of the first way to load a store that is whole.
