@@ -17,7 +17,7 @@ def counted(rows: Any, otherwise: Any) -> Any:
 
 def counted_in_pandas(rows: Any) -> Any:
     """Return running counts that a processor of pandas frames keeps."""
-    import pandas as pd
+    import pandas as pd  # type: ignore[import-untyped]
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
     class Count(StatefulProcessor):
