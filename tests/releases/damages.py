@@ -6,6 +6,8 @@ Spark starts is asked of Spark (``test_releases_against_spark.py``).
 
 from __future__ import annotations
 
+import json
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,11 +84,12 @@ def newest(checkpoint: Path, kind: str) -> str:
 
 
 def table(damage: Callable[[str], Apply]) -> Apply:
-    """Do *damage* to the newest table file of partition 0."""
+    """Do *damage* to a table file that the newest zip of partition 0 names."""
 
     def apply(checkpoint: Path) -> None:
-        found = sorted(path.name for path in (checkpoint / STORE / "SSTs").glob("*.sst") if path.name[0] != ".")
-        damage(f"{STORE}/SSTs/{found[-1]}")(checkpoint)
+        with zipfile.ZipFile(checkpoint / STORE / newest(checkpoint, "zip")) as archive:
+            told = json.loads(archive.read("metadata").partition(b"\n")[2])
+        damage(f"{STORE}/SSTs/{told['sstFiles'][-1]['dfsSstFileName']}")(checkpoint)
 
     return apply
 

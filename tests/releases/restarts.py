@@ -6,6 +6,7 @@ The first start that fails is the last one. Python 3.6 has to understand this.
 """
 
 import json
+import os
 import re
 import sys
 import threading
@@ -35,11 +36,18 @@ def starts(spark: Any, task: Any) -> Any:
         try:
             answer["rows"] = judge(spark, dict(task, input=source))
         except Exception as failure:  # noqa: BLE001  # whatever Spark raises is its answer
+            if is_gone(failure):
+                os._exit(1)  # no answer: the copies that were begun are asked of another JVM, one by one
             answer["error"] = cause(str(failure)) or type(failure).__name__
         answers.append(answer)
         if answer["error"]:
             break
     return answers
+
+
+def is_gone(failure: Any) -> Any:
+    """Whether an error says that there is no JVM any more, and nothing of the copy."""
+    return isinstance(failure, ConnectionError) or type(failure).__name__ == "Py4JNetworkError"
 
 
 def cause(text: str) -> str:

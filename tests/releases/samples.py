@@ -38,10 +38,10 @@ def unpack(release: str, target: Path) -> dict[str, Path]:
 
 def pack(spark: Spark) -> Path:
     """Pack the core of what *spark* recorded."""
-    recorded(spark)
+    core = [shape for shape in shapes_of(spark) if shape.core]
+    recorded(spark, core)
     FOLDER.mkdir(parents=True, exist_ok=True)
-    path = FOLDER / f"{spark.version}.tar.xz"
-    return write_archive(path, spark, [shape for shape in shapes_of(spark) if shape.core])
+    return write_archive(FOLDER / f"{spark.version}.tar.xz", spark, core)
 
 
 def write_archive(path: Path, spark: Spark, shapes: Iterable[Shape]) -> Path:

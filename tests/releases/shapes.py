@@ -131,8 +131,8 @@ SHAPES = (
     # Column families: the four stores of a join in one, with operator metadata of version 2.
     Shape("rocksdb1-join-v3", "join", (4, 1), _ROCKSDB | _CHANGELOG | {f"{_STREAMING}.join.stateFormatVersion": "3"}),
     Shape("rocksdb2-join-v3", "join", (4, 1), _ROCKSDB | _FORMAT_2 | {f"{_STREAMING}.join.stateFormatVersion": "3"}),
-    Shape("rocksdb1-processor", "processor", (4, 1), _ROCKSDB | _CHANGELOG),
-    Shape("rocksdb2-processor", "processor", (4, 1), _ROCKSDB | _FORMAT_2),
+    Shape("rocksdb1-processor", "processor", (4, 0), _ROCKSDB | _CHANGELOG),
+    Shape("rocksdb2-processor", "processor", (4, 0), _ROCKSDB | _FORMAT_2),
     Shape("rocksdb2-row-checksum", "counts", (4, 2), _ROCKSDB | _FORMAT_2 | {f"{_STATE}.rowChecksum.enabled": "true"}),
     Shape("repartitioned", "counts", (4, 2), _ROCKSDB | _FORMAT_2, more={"repartition": 3}),
 )

@@ -171,7 +171,7 @@ def _check_zip(path: str, read: SinglePass, release: Release) -> None:
     except ZipCorruptError as error:
         raise CheckpointCorruptError(path, f"it is not a whole zip: {error}") from None
     version = members.kept.get("metadata", b"").partition(b"\n")[0].decode(errors="replace")
-    if version not in release.inner_versions(by_id="_" in path.rpartition("/")[2]):
+    if version != release.inner_version(by_id="_" in path.rpartition("/")[2]):
         raise CheckpointCorruptError(
             path, f"its inner metadata has the version {version!r}, which this release refuses"
         )

@@ -1,7 +1,7 @@
 """The conf and the times that an entry of the offset log pins, and what a release cannot read of them.
 
 A start sets every conf that its release pins in the session, and a value of the wrong kind ends it
-(``OffsetSeqMetadata.setSessionConf``, ``SQLConf``: 3.4 to 4.2). What a release does not pin, it does not read.
+(``OffsetSeqMetadata.setSessionConf``, ``SQLConf``: 3.2 to 4.3). What a release does not pin, it does not read.
 
 Invariant: only the entry that is the newest planned one is read so. An older one pins nothing any more.
 """
@@ -108,7 +108,7 @@ _PINNED: Mapping[str, _Pinned] = {
     f"{_STREAMING}.aggregation.stateFormatVersion": _Pinned((2, 4), _is_1_or_2, "1 or 2"),
     JOIN_FORMAT: _Pinned((3, 0), _is_join_format, "the formats of a join's state that it knows"),
     f"{_STREAMING}.stateStore.rocksdb.formatVersion": _Pinned((3, 2), _at_least(0), "a number from 0"),
-    f"{_STREAMING}.statefulOperator.useStrictDistribution": _Pinned((3, 3), _is_boolean, "true or false"),
+    f"{_STREAMING}.statefulOperator.useStrictDistribution": _Pinned((3, 2), _is_boolean, "true or false"),
     "spark.sql.optimizer.pruneFiltersCanPruneStreamingSubplan": _Pinned((3, 5), _is_boolean, "true or false"),
     ENCODING: _Pinned((4, 0), _one_of("unsaferow", "avro"), "unsaferow or avro"),
     f"{_STREAMING}.stateStore.rocksdb.mergeOperatorVersion": _Pinned((4, 2), _is_1_or_2, "1 or 2"),

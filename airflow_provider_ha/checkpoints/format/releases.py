@@ -32,13 +32,14 @@ class Release:
         """Whether a missing ``metadata`` is refused (SPARK-55058); older releases make a new query id."""
         return self.version >= (4, 2)
 
-    def inner_versions(self, *, by_id: bool) -> frozenset[str]:
-        """Return the versions of the metadata in a zip that may be read.
+    def inner_version(self, *, by_id: bool) -> str:
+        """Return the version of the metadata in a zip that is read; any other one is refused.
 
         ``RocksDBCheckpointMetadata.VERSION`` is 1, but in 4.0 it is the checkpoint format of the first query of a JVM
-        that uses RocksDB. A zip of version 1 in format 2 is of a JVM that began with another query, and read by such.
+        that uses RocksDB. A zip of version 1 in format 2 is of a JVM that began with a query of format 1; only such a
+        JVM reads it, and only another one reads version 2.
         """
-        return frozenset({"v1", "v2"} if by_id and self.version == (4, 0) else {"v1"})
+        return "v2" if by_id and self.version == (4, 0) else "v1"
 
     @property
     def knows_changelogs(self) -> bool:

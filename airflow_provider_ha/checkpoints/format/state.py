@@ -63,7 +63,7 @@ class StateReader:
         self._accept = accept or check_not_empty
         self._stores: dict[str, Store] = {}
         self._operators: dict[int, Operator] = {}
-        self._lacking: dict[Need, CheckpointCorruptError | None] = {}
+        self._lacking: dict[tuple[str, int, str], CheckpointCorruptError | None] = {}
 
     def files(self, offsets: OffsetsEntry, commits: CommitsEntry) -> Iterator[StateFile]:
         """Yield the files of the state after the batch of these entries.
@@ -98,14 +98,25 @@ class StateReader:
                 yield Need(place, version, provider, partial(self._by_number, self.store(place), version, provider))
 
     def lacks(self, need: Need) -> CheckpointCorruptError | None:
-        """Return why no way to load a store is whole, ``None`` when one is; each need is looked into once."""
-        if need not in self._lacking:
-            try:
-                self.first_whole(need())
-                self._lacking[need] = None
-            except CheckpointCorruptError as error:
-                self._lacking[need] = error
-        return self._lacking[need]
+        """Return what is wrong with the files that a fork takes for a store, ``None`` when nothing is; looked at once.
+
+        A fork looks at names and sizes alone. It takes the first way that is whole by these, and no file of an older
+        one: when its content is bad, there is nothing that Spark could go on from.
+        """
+        key = need.place, need.version, need.which  # hashed faster than a dataclass is
+        try:
+            return self._lacking[key]
+        except KeyError:
+            self._lacking[key] = error = self._look(need)
+            return error
+
+    def _look(self, need: Need) -> CheckpointCorruptError | None:
+        try:
+            for file in self._first_whole(need(), check_not_empty):
+                self._accept(file)
+        except CheckpointCorruptError as error:
+            return error
+        return None
 
     def first_whole(self, chains: list[Chain]) -> list[StateFile]:
         """Return the files of the first way to load a store that is whole.
@@ -114,20 +125,20 @@ class StateReader:
 
         :raises CheckpointCorruptError: None is; says what is wrong with the first.
         """
+        return self._first_whole(chains, self._accept)
+
+    def _first_whole(self, chains: list[Chain], accept: Callable[[StateFile], None]) -> list[StateFile]:
         first: CheckpointCorruptError | None = None
         for chain in chains:
             try:
-                return self.whole(chain)
+                return _accepted(chain, accept)
             except CheckpointCorruptError as error:  # noqa: PERF203  # each way may fail by itself
                 first = first or error
         raise first or CheckpointCorruptError(STATE, "no file holds the state")
 
     def whole(self, chain: Chain) -> list[StateFile]:
         """Return the files of *chain*; raises when one is not there, or is not accepted."""
-        found = chain()
-        for file in found:
-            self._accept(file)
-        return found
+        return _accepted(chain, self._accept)
 
     def operators(self) -> list[int]:
         """Return the ids of the operators that must have state, ascending: they are numbered without a gap."""
@@ -175,6 +186,13 @@ class StateReader:
             missing = f"{stores[0].place if len(stores) == 1 else place}/{stem}.{suffix}"
             raise FileGoneError(missing, f"state version {version} needs it, and it is not there")
         return ways(store, version, state_id)
+
+
+def _accepted(chain: Chain, accept: Callable[[StateFile], None]) -> list[StateFile]:
+    found = chain()
+    for file in found:
+        accept(file)
+    return found
 
 
 def check_not_empty(file: StateFile) -> None:

@@ -1,6 +1,7 @@
 """For each batch: whether the checkpoint can be restored to it, and everything that it lacks if not.
 
-Invariant: a batch is judged by the files that it needs and by no others. Damage elsewhere never condemns it.
+Invariant: a batch is judged by the files that a fork takes for it and by no others. Damage elsewhere never condemns
+it; and that Spark goes on from the directory as it stands, around a file that is bad, says nothing of a fork.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from airflow_provider_ha.checkpoints.format.layout import OFFSETS
 from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.conf_checks import conf_lacks
 from airflow_provider_ha.checkpoints.verify.operator_checks import naming_operators, operators_lack
-from airflow_provider_ha.checkpoints.verify.removals import removals
 from airflow_provider_ha.checkpoints.verify.report import BatchVerdict, Reason
 from airflow_provider_ha.checkpoints.verify.source_checks import source_lacks
 from airflow_provider_ha.checkpoints.verify.sparse import Tracking, previous, tracking
@@ -19,23 +19,19 @@ from airflow_provider_ha.checkpoints.verify.state_checks import state_directory_
 from airflow_provider_ha.checkpoints.verify.subject import Subject
 
 
-def judge_batches(subject: Subject, *, startable: bool) -> tuple[BatchVerdict, ...]:
+def judge_batches(subject: Subject, removed: list[Reason]) -> tuple[BatchVerdict, ...]:
     """Return the verdict on every batch that has an entry in the offset log or the commit log.
 
-    :param startable: Whether Spark can start from the checkpoint as it stands: then its last committed batch is
-        restored by leaving it alone.
+    :param removed: What was taken out of the state as a whole, so far as times tell.
     :raises StorageUnavailableError: Something that a batch needs could not be read.
     """
-    naming, removed = naming_operators(subject), removals(subject)
+    naming = naming_operators(subject)
 
     def _all_lacks(batch: int) -> Iterator[Reason]:
         yield from _lacks(subject, batch, naming)
         yield from _open(subject, batch, removed)
 
-    as_it_stands = subject.logs.progress.committed if startable else None
-    return tuple(
-        BatchVerdict(batch, () if batch == as_it_stands else tuple(_all_lacks(batch))) for batch in subject.logs.batches
-    )
+    return tuple(BatchVerdict(batch, tuple(_all_lacks(batch))) for batch in subject.logs.batches)
 
 
 def _open(subject: Subject, batch: int, removed: list[Reason]) -> list[Reason]:

@@ -30,15 +30,18 @@ _CHANGED = "something was taken out of it, or put into it, after the last state 
 _OPERATORS = "every stateful operator of the query; `--depth prove` with the application tells"
 
 
-def check_removals(subject: Subject, findings: Findings) -> None:
-    """Report that the state, or a part of it that nothing names, may have been removed."""
+def check_removals(subject: Subject, removed: list[Reason], findings: Findings) -> None:
+    """Report that the state, or a part of it that nothing names, may have been removed.
+
+    :param removed: What :func:`removals` says of the checkpoint.
+    """
     if subject.logs.next_base < 0:
         return
     if has_state_directory(subject.directory):
-        for lacks in removals(subject):
+        for lacks in removed:
             findings.add(Finding(lacks.code, lacks.path, None, lacks.found, _OPERATORS, blocks=None))
     elif subject.kind is Statefulness.UNKNOWN:
-        untouched = isinstance(subject.directory, Path) and not removals(subject)
+        untouched = isinstance(subject.directory, Path) and not removed
         findings.add(Finding(Code.STATE_UNKNOWN, STATE, None, _GONE, _NO_STATE, blocks=False if untouched else None))
 
 

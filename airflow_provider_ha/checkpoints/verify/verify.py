@@ -43,8 +43,8 @@ from airflow_provider_ha.checkpoints.verify.prefetch import (
     stores_of,
 )
 from airflow_provider_ha.checkpoints.verify.process_pool import helped
-from airflow_provider_ha.checkpoints.verify.removals import check_removals
-from airflow_provider_ha.checkpoints.verify.report import Findings, Report, SinkState
+from airflow_provider_ha.checkpoints.verify.removals import check_removals, removals
+from airflow_provider_ha.checkpoints.verify.report import Findings, Reason, Report, SinkState
 from airflow_provider_ha.checkpoints.verify.sink_checks import check_sink
 from airflow_provider_ha.checkpoints.verify.source_checks import check_sources
 from airflow_provider_ha.checkpoints.verify.stale_checks import check_stale
@@ -153,8 +153,9 @@ def _judge(directory: Directory, asked: _Question, findings: Findings) -> Report
         kind=statefulness(directory, logs),
     )
     _look_into_state(subject, content, asked)
-    _check_start(subject, findings)
-    batches = judge_batches(subject, startable=not (findings.blocked or findings.open))
+    removed = removals(subject)
+    _check_start(subject, removed, findings)
+    batches = judge_batches(subject, removed)
     for path, reason in sorted((content.not_looked_into if content else {}).items()):
         findings.add(Finding(Code.NOT_LOOKED_INTO, path, None, reason))
     sink_state, known = _check_sink(asked.sink, subject, findings)
@@ -177,7 +178,7 @@ def _look_into_state(subject: Subject, content: ContentCheck | None, asked: _Que
         look_into_state(subject.directory, stores, subject.reader, asked.tell)
 
 
-def _check_start(subject: Subject, findings: Findings) -> None:
+def _check_start(subject: Subject, removed: list[Reason], findings: Findings) -> None:
     """Report what the next start of Spark would stumble over, or would not notice."""
     logs, directory = subject.logs, subject.directory
     check_logs(subject, findings)
@@ -190,7 +191,7 @@ def _check_start(subject: Subject, findings: Findings) -> None:
     check_state_directory(directory, logs, subject.kind, findings)
     check_schemas(directory, findings)
     check_operators(subject, findings)
-    check_removals(subject, findings)
+    check_removals(subject, removed, findings)
     check_stale(subject, findings)
     offsets, commits = logs.offsets.get(base), logs.commits.get(base)
     if base >= 0 and offsets is not None:

@@ -27,8 +27,11 @@ NEWEST, MANAGED = SPARKS[-1], BY_VERSION["4.2.0"]
 # The verdict is no, and 3.0 goes on: it plans again what was planned and committed before, or begins anew over the old
 # state. It ends right here because nothing but the missing entries has changed.
 CAUTIOUS = {"3.0.3": ("offsets-removed of hdfs", "commits-ahead of hdfs")}
-# The key of a join was not nullable in 3.2 and is for 4.2: what schema a query asks for, only a proof tells.
-OTHER_SCHEMA = {"3.2.4": ("rocksdb1-join",)}
+# What a query asks for, only a proof tells: the key of a join was not nullable in 3.2 and is for 4.2, and a processor
+# of 4.0 in Python is another operator than that of later releases.
+OTHER_QUERY = {"3.2.4": ("rocksdb1-join",), "4.0.5": ("rocksdb1-processor",)}
+# Nothing but the state tells whether the query of these logs keeps any.
+UNKNOWN = ("commits-removed of stateless",)
 # A query without state looks like one that lost all of it, and gaps are named: neither is an alarm.
 ORDINARY = {
     "stateless": {"STATE_UNKNOWN"},
@@ -91,7 +94,7 @@ def test_the_managed_release_goes_on_with_what_an_older_one_wrote(spark: Spark, 
     verdicts = [verify(copy, spark_version=MANAGED.version).startable for _, copy in shapes]
     outcomes = judge(MANAGED, spark, [(shape.name, copy) for shape, copy in shapes], tmp_path)
     found = disagreements([shape.name for shape, _ in shapes], verdicts, outcomes)
-    assert unexpected(found, OTHER_SCHEMA.get(spark.version, ())) == []
+    assert unexpected(found, OTHER_QUERY.get(spark.version, ())) == []
 
 
 @each_release
@@ -111,7 +114,7 @@ def test_a_release_does_with_damage_what_the_verdict_for_it_says(spark: Spark, t
             verdicts.append(report.startable)
     outcomes = judge(spark, spark, cases, tmp_path)
     differing = disagreements(names, verdicts, outcomes)
-    assert unexpected(differing, CAUTIOUS.get(spark.version, ())) + unseen == []
+    assert unexpected(differing, (*CAUTIOUS.get(spark.version, ()), *UNKNOWN)) + unseen == []
 
 
 def unexpected(found: list[str], known: tuple[str, ...]) -> list[str]:

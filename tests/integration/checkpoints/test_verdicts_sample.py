@@ -23,7 +23,7 @@ def by_name() -> dict[str, Case]:
 
 def again(line: Line, case: Case, checkpoint: Path, copy: Path) -> Line:
     """Return a kept line with the verdict of today."""
-    said, codes = verdict(case.damaged(copy, checkpoint), line.release)
+    said, codes = verdict(case, case.damaged(copy, checkpoint))
     return replace(line, verdict=said, codes=codes)
 
 

@@ -193,7 +193,7 @@ def test_a_missing_query_id_is_no_start_whatever_the_release_does(
     assert does in report.findings[0].found
 
 
-@pytest.mark.parametrize(("spark_version", "startable"), [("4.0.0", True), ("4.1.0", True), ("4.2.0", False)])
+@pytest.mark.parametrize(("spark_version", "startable"), [("4.1.0", True), ("4.2.0", False)])
 def test_a_wrong_spark_checksum_depends_on_the_release(spark_version: str, *, startable: bool, tmp_path: Path) -> None:
     copy = checkpoint_copy("rocksdb2", tmp_path / "c")
     wrong_spark_crc("state/0/0/9_*.zip.crc")(copy)

@@ -18,7 +18,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from airflow_provider_ha.errors import HaError
 from tests.proofs.verdicts.cases import Case
+from tests.proofs.verdicts.restoring import given
 from tests.proofs.verdicts.steps import NothingToDamageError
 from tests.releases.corpus import task
 from tests.releases.installed import BY_VERSION, environment, python
@@ -41,17 +43,24 @@ def ask(release: str, cases: Sequence[Case], scratch: Path, keep: Callable[[Case
         scratch.mkdir(parents=True)
         tasks: dict[str, tuple[Case, dict[str, Any]]] = {}
         for number, case in enumerate(some):
+            copy = scratch / str(number)
             try:
-                copy = case.damaged(scratch / str(number))
+                restored = given(case, copy)
             except NothingToDamageError as nothing:
                 keep(case, {"nothing": str(nothing)})
                 continue
+            except HaError as error:
+                failed = {"error": f"it is not restored: {error.message}", "rows": []}
+                keep(case, {"starts": [failed], "same_id": True, "restored": True})
+                continue
             about = task(BY_NAME[case.shape], case.place, copy)
-            tasks[str(number)] = case, about | {"case": str(number), "alone": _alone(case), "inputs": case.inputs()}
+            about |= {"case": str(number), "alone": _alone(case), "inputs": case.inputs(), "restored": restored}
+            tasks[str(number)] = case, about
         before = {name: _query_id(scratch / name) for name in tasks}
         for name, answer in _answers(release, [about for _, about in tasks.values()], scratch):
             same = before[name] == _query_id(scratch / name)
-            keep(tasks[name][0], answer | {"same_id": same})
+            case, about = tasks[name]
+            keep(case, answer | {"same_id": same, "restored": about["restored"]})
         shutil.rmtree(scratch)
 
 

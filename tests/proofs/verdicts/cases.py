@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tests.proofs.verdicts.damages import ENDLESS, EVERY, Damage, controls
 from tests.proofs.verdicts.log_damages import log_topics
+from tests.proofs.verdicts.restored_damages import restored_damages
 from tests.proofs.verdicts.stale_damages import stale_damages
 from tests.proofs.verdicts.state_damages import state_topics
 from tests.proofs.verdicts.steps import apply, moved
@@ -47,6 +48,11 @@ class Case:
     def old_files(self) -> range:
         """Which input files the logs know."""
         return range(BY_NAME[self.shape].files - self.damage.rewound)
+
+    @property
+    def newest(self) -> int:
+        """The newest batch that the logs know."""
+        return len(self.old_files) - 1
 
     @property
     def again(self) -> int:
@@ -86,7 +92,9 @@ def shapes_of(spark: Spark) -> list[Shape]:
 def topics() -> list[tuple[str, list[Damage]]]:
     """Return what the damages are about, each with its damages; controls first."""
     stale = ("State above the committed batch", stale_damages())
-    return [("Nothing wrong", controls()), *log_topics(), *state_topics(), stale]
+    damaged = [*log_topics(), *state_topics()]
+    restored = restored_damages([damage for _, some in damaged for damage in some])
+    return [("Nothing wrong", controls()), *damaged, stale, ("Restored to a batch of the list", restored)]
 
 
 def damages() -> list[Damage]:

@@ -19,6 +19,8 @@ class Damage:
     :param starts: How often Spark is started on the same copy, with one new file each.
     :param rewound: How many batches are taken out of the logs: the input files of those are not there any more.
     :param open: How many of the planned batches lack their commit: a start executes the newest again.
+    :param restored: Whether the damaged checkpoint is restored to the batch *rewound* before its newest, and Spark
+        started from that.
     """
 
     name: str
@@ -27,6 +29,7 @@ class Damage:
     starts: int = 1
     rewound: int = 0
     open: int = 0
+    restored: bool = False
 
     @property
     def control(self) -> str:
@@ -36,7 +39,8 @@ class Damage:
     @property
     def digest(self) -> str:
         """Names what is done: an answer of Spark belongs to it."""
-        told = repr((self.steps, self.starts, self.rewound, self.open))
+        how = (self.steps, self.starts, self.rewound, self.open)
+        told = repr((*how, "restored") if self.restored else how)
         return hashlib.sha256(told.encode()).hexdigest()[:8]
 
 

@@ -26,6 +26,10 @@ class Kept:
         """Return the answer to a case; ``None`` when its recording or its damage is another one now."""
         return self._answers.get((case.shape, case.damage.name, case.digest))
 
+    def forget(self, case: Case) -> None:
+        """Let a case count as not answered."""
+        self._answers.pop((case.shape, case.damage.name, case.digest), None)
+
     def keep(self, case: Case, answer: dict[str, Any]) -> None:
         """Keep an answer."""
         self._answers[case.shape, case.damage.name, case.digest] = answer

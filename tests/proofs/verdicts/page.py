@@ -22,6 +22,10 @@ Spark: each release recorded them, and was started again on a copy with that dam
 {starts} times in a row. Spark is *right* when every start ends with the rows that a whole checkpoint gives, under the
 same query id.
 
+A checkpoint that is *restored N back* was asked about as well: whether the batch N before the newest is on its
+restorable list. Where it is, Spark was started from what a restore of that batch makes; where it is not, from the same
+files with the logs taken back to it.
+
 - **agree**: the verdict is yes and Spark was right, or it is no and Spark was not.
 - **cautious**: the verdict is no and Spark was right; on purpose, with the reason below.
 - **unknown**: the files do not say it. `--depth prove` tells.

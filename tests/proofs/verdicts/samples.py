@@ -9,8 +9,9 @@ from __future__ import annotations
 import tarfile
 from collections.abc import Sequence
 from pathlib import Path
+from zlib import crc32
 
-from tests.proofs.verdicts.answers import FOLDER, Line
+from tests.proofs.verdicts.answers import FOLDER, RIGHT, Line
 from tests.releases.corpus import recorded
 from tests.releases.installed import BY_VERSION
 from tests.releases.samples import write_archive
@@ -20,6 +21,9 @@ from tests.releases.shapes import BY_NAME
 SAMPLES = FOLDER / "samples"
 # Every provider and format by the release that began with it and by one after it.
 CHOSEN = {
+    "3.2.4": ("hdfs", "rocksdb1"),
+    "3.3.4": ("hdfs", "rocksdb1"),
+    "3.4.4": ("hdfs", "hdfs-snapshots", "rocksdb1", "async"),
     "3.5.9": ("stateless", "hdfs", "hdfs-snapshots", "hdfs-join", "hdfs-chain", "hdfs-purged", "rocksdb1", "async"),
     "4.0.5": (
         "hdfs",
@@ -28,6 +32,7 @@ CHOSEN = {
         "rocksdb2",
         "rocksdb2-changelog",
         "rocksdb2-snapshots",
+        "rocksdb1-processor",
         "async-purged",
     ),
     "4.2.0": (
@@ -42,16 +47,18 @@ CHOSEN = {
         "rocksdb2-processor",
         "async",
     ),
+    "4.3.0": ("hdfs", "hdfs-snapshots", "rocksdb1-snapshots", "rocksdb2"),
 }
 LIMIT = 300_000  # bytes, with the answers
 
 
 def sampled(lines: Sequence[Line]) -> list[Line]:
-    """Return of each kind of damage the first and the last line that there is a sample of."""
-    there = [line for line in lines if line.shape in CHOSEN.get(line.release, ())]
-    first = {line.damage: line for line in reversed(there)}
-    last = {line.damage: line for line in there}
-    return list(dict.fromkeys([*first.values(), *last.values()]))
+    """Return one line of each kind of damage and answer that there is a sample of, spread over releases and shapes."""
+    alike: dict[tuple[str, bool, str], list[Line]] = {}
+    for line in lines:
+        if line.shape in CHOSEN.get(line.release, ()):
+            alike.setdefault((line.damage, line.spark == RIGHT, line.verdict), []).append(line)
+    return [some[crc32(repr(key).encode()) % len(some)] for key, some in alike.items()]
 
 
 def pack(release: str) -> Path:

@@ -47,9 +47,10 @@ def apply(checkpoint: Path, steps: Sequence[Step]) -> None:
         if not found:
             raise NothingToDamageError(step.path)
         for path in found:
-            ACTS[step.act](path, *step.more)
+            # First: a directory that is younger than all in it looks as if something was taken out of it.
             if step.sums == "drop" and step.act != "remove-alone":
                 drop_sums(path)
+            ACTS[step.act](path, *step.more)
 
 
 def moved(checkpoint: Path) -> None:
@@ -157,6 +158,14 @@ def _rewind(checkpoint: Path, count: int) -> None:
                 path.unlink()
 
 
+def _rewind_to(checkpoint: Path, batch: int) -> None:
+    """Take every batch after *batch* out of the logs; the entries that are gone anyway do not count."""
+    for log in ("offsets", "commits", "sources/0"):
+        for path in list((checkpoint / log).glob("*")) + list((checkpoint / log).glob(".*")):
+            if int(re.sub(r"\D", "", path.name) or -1) > batch:
+                _remove(path)
+
+
 def _purge(checkpoint: Path, offsets: int, commits: int) -> None:
     """Leave the newest entries of both logs, as Spark does when it purges."""
     for log, count in (("offsets", offsets), ("commits", commits)):
@@ -205,4 +214,4 @@ ACTS: dict[str, Callable[..., None]] = {
     "wrong-spark-sum": _wrong_spark_sum,
 }
 # Operations on the checkpoint as a whole: they have no path.
-WHOLE: dict[str, Callable[..., None]] = {"rewind": _rewind, "purge": _purge, "left": _left}
+WHOLE: dict[str, Callable[..., None]] = {"rewind": _rewind, "rewind-to": _rewind_to, "purge": _purge, "left": _left}

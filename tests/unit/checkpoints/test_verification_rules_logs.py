@@ -57,18 +57,18 @@ def test_what_follows_the_query_id_is_told_and_does_not_block(recorded: Recorded
         ("spark.sql.shuffle.partitions", "2.0", {}),
         ("spark.sql.shuffle.partitions", None, {}),
         ("spark.sql.shuffle.partitions", {"a": 1}, {}),
-        ("spark.sql.shuffle.partitions", " 2 ", {"3.4.4", "4.0.5", "4.2.0", "4.3.0"}),
+        ("spark.sql.shuffle.partitions", " 2 ", {"3.2.4", "3.4.4", "4.0.5", "4.2.0", "4.3.0"}),
         (f"{STREAMING}.aggregation.stateFormatVersion", "9", {}),
         (f"{STREAMING}.join.stateFormatVersion", "3", {"4.2.0", "4.3.0"}),
         (f"{STREAMING}.join.stateFormatVersion", "5", {}),
         (f"{STREAMING}.multipleWatermarkPolicy", "median", {}),
-        (f"{STREAMING}.multipleWatermarkPolicy", "MAX", {"3.4.4", "4.0.5", "4.2.0", "4.3.0"}),
+        (f"{STREAMING}.multipleWatermarkPolicy", "MAX", {"3.2.4", "3.4.4", "4.0.5", "4.2.0", "4.3.0"}),
         (f"{STREAMING}.stateStore.rocksdb.formatVersion", "-1", {}),
         (f"{STREAMING}.statefulOperator.useStrictDistribution", "maybe", {}),
-        ("spark.sql.optimizer.pruneFiltersCanPruneStreamingSubplan", "maybe", {"3.4.4"}),
-        (f"{STREAMING}.stateStore.encodingFormat", "foo", {"3.4.4"}),
-        (f"{STREAMING}.stateStore.rowChecksum.enabled", "maybe", {"3.4.4", "4.0.5"}),
-        ("spark.sql.ansi.enabled", "maybe", {"3.4.4", "4.0.5", "4.2.0", "4.3.0"}),
+        ("spark.sql.optimizer.pruneFiltersCanPruneStreamingSubplan", "maybe", {"3.2.4", "3.4.4"}),
+        (f"{STREAMING}.stateStore.encodingFormat", "foo", {"3.2.4", "3.4.4"}),
+        (f"{STREAMING}.stateStore.rowChecksum.enabled", "maybe", {"3.2.4", "3.4.4", "4.0.5"}),
+        ("spark.sql.ansi.enabled", "maybe", {"3.2.4", "3.4.4", "4.0.5", "4.2.0", "4.3.0"}),
     ],
 )
 def test_a_release_refuses_the_values_that_it_cannot_read_of_the_conf_that_it_pins(
@@ -78,7 +78,7 @@ def test_a_release_refuses_the_values_that_it_cannot_read_of_the_conf_that_it_pi
     pin(checkpoint, newest(checkpoint), key, value)
     startable = {
         release
-        for release in ("3.4.4", "4.0.5", "4.2.0", "4.3.0")
+        for release in ("3.2.4", "3.4.4", "4.0.5", "4.2.0", "4.3.0")
         if told(verify(checkpoint, spark_version=release)).get(f"CONF_REFUSED offsets/{newest(checkpoint)}") is None
     }
 

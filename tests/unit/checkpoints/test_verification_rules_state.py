@@ -100,11 +100,18 @@ def test_what_the_batch_in_flight_left_is_told_when_it_is_bad(
 def test_a_zip_of_4_0_with_checkpoint_format_2_is_read_by_4_0_only(
     recorded: Recorded, release: str, *, startable: bool
 ) -> None:
+    assert verify(recorded("4.0.5", "rocksdb2"), spark_version=release).startable is startable
+
+
+@pytest.mark.parametrize(("release", "startable"), [("4.0.5", False), ("4.1.4", True), ("4.3.0", True)])
+def test_a_zip_of_checkpoint_format_2_that_4_0_wrote_beside_format_1_is_read_by_all_others(
+    recorded: Recorded, release: str, *, startable: bool
+) -> None:
     checkpoint = recorded("4.0.5", "rocksdb2")
     for path in [path for path in checkpoint.glob("state/0/*/*.zip") if path.name[0] != "."]:
         with zipfile.ZipFile(path) as old:
             members = {name: old.read(name) for name in old.namelist()}
-        members["metadata"] = members["metadata"].replace(b"v1\n", b"v2\n", 1)
+        members["metadata"] = members["metadata"].replace(b"v2\n", b"v1\n", 1)
         (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as new:
             for name, content in members.items():

@@ -45,6 +45,19 @@ def test_nothing_is_left_when_everything_was_taken(restarts: Any) -> None:
     assert queue.take() is None
 
 
+@pytest.mark.parametrize(("failure", "gone"), [(ConnectionRefusedError(111), True), (ValueError("x"), False)])
+def test_an_error_of_the_connection_to_the_jvm_says_nothing_of_the_copy(
+    restarts: Any, monkeypatch: pytest.MonkeyPatch, failure: Exception, gone: bool
+) -> None:
+    left: list[int] = []
+    monkeypatch.setattr(restarts.os, "_exit", left.append)
+    monkeypatch.setattr(restarts, "judge", lambda spark, task: (_ for _ in ()).throw(failure))
+
+    restarts.starts(None, {"inputs": ["a"]})
+
+    assert bool(left) is gone
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [

@@ -82,6 +82,13 @@ def test_a_rewind_takes_a_batch_out_of_every_log(checkpoint: Path) -> None:
         assert {path.name for path in (checkpoint / log).iterdir()} == {"0", ".0.crc", "1", ".1.crc"}
 
 
+def test_a_rewind_to_a_batch_counts_no_entries(checkpoint: Path) -> None:
+    apply(checkpoint, [Step("remove", "offsets/{L}"), Step("rewind-to", more=(1,))])
+
+    for log in ("offsets", "commits", "sources/0"):
+        assert {path.name for path in (checkpoint / log).iterdir()} == {"0", ".0.crc", "1", ".1.crc"}
+
+
 def test_a_purge_leaves_the_newest_entries_of_each_log(checkpoint: Path) -> None:
     apply(checkpoint, [Step("purge", more=(2, 1))])
 
