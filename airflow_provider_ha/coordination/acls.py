@@ -1,4 +1,4 @@
-"""Who may do what with the nodes of a tree: which differ from what our credentials would give, and putting them right.
+"""ACLs of the nodes of a tree: finds those that differ from what this session's credentials give, and corrects them.
 
 ZooKeeper inherits nothing: each node keeps the ACL that it was created with. So nodes that were made before credentials
 were switched on stay open to all, and nodes of an old password refuse the new one.
@@ -45,7 +45,7 @@ class AclSession(Protocol):
 
     @property
     def has_credentials(self) -> bool:
-        """Whether this session is anybody in particular."""
+        """Whether this session has credentials."""
 
     def look(self, paths: Sequence[str]) -> list[NodeAcl]:
         """Return the ACLs of the nodes that exist, in one round trip."""
@@ -143,7 +143,7 @@ def _described(session: AclSession, node: NodeAcl) -> WrongAcl:
         user = name.partition(":")[0]
         other = (scheme, user) in own and not any((scheme, name) == each[:2] for each in session.wanted)
         words.append(f"{scheme}:{user}:{_letters(bits)}" + (" (another password)" if other else ""))
-    return WrongAcl(node.path, ", ".join(words) or "nobody")
+    return WrongAcl(node.path, ", ".join(words) or "no permissions")
 
 
 def _letters(bits: int) -> str:

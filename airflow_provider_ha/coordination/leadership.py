@@ -195,7 +195,7 @@ class Leadership:
             self._reason = reason
             self.lost.set()
             self._wake.set()
-            self._published.stop()  # nothing is logged here: that can block, and who is to end the process waits
+            self._published.stop()  # nothing is logged here: that can block, and the end of the process waits
 
     def _on_state(self, state: SessionState) -> None:
         """Wake the heartbeats on any change: after a cut the next heartbeat must not wait for its turn."""

@@ -1,12 +1,12 @@
-"""What a leader says of itself in its leader node, kept as it was said.
+"""Keeps the data of the leader node as the leader wrote it.
 
-People, sensors and refused submitters find the leader by that node. Whoever changes it from outside is put right, once:
-the keeper looks only after the node's watch has fired, and writes only what differs, at the version that it read. Its
-own write makes it look once more and write nothing. Flink's leader answered its own writes for ever (FLINK-27848).
+People, sensors and refused submitters find the leader by that node. A change from outside is reverted, once: the keeper
+reads only after the node's watch has fired, and writes only what differs, at the version that it read. Its own write
+makes it read once more and write nothing. Flink's leader answered its own writes for ever (FLINK-27848).
 
-A node that is gone is not made again: its removal is the end of the leadership (contract 1).
+A node that is gone is not created again: its removal is the end of the leadership (contract 1).
 
-It has a thread of its own, because a read may wait for an answer longer than a heartbeat may.
+The keeper has a thread of its own, because a read may wait for an answer longer than a heartbeat may.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class PublishedInformation:
             return False
         if node.data == self._data:
             return False
-        _log.warning("somebody changed the leader node of %s: it is written again", self._lock.label)
+        _log.warning("the leader node of %s was changed from outside; it is written again", self._lock.label)
         self._coordinator.commit(
             Check(self._lock.epoch, self._epoch), SetData(self._lock.leader, self._data, node.version)
         )

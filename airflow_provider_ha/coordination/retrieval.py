@@ -1,11 +1,11 @@
-"""Who leads, announced whenever it changes: for those who talk to a leader, not for those who want to be one.
+"""Announces the leader of a lock whenever it changes: for clients of a leader, not for candidates.
 
 Invariants:
 
 - Every announcement comes from one thread, in order, and from what was read, never from a watch event alone.
 - What happens between two looks may be seen as one change; the last state never stays unannounced.
-- A leader that is still the same after an interruption is announced again: who dropped its connection to it meanwhile
-  has to hear that it may connect (FLINK-19557).
+- A leader that is still the same after an interruption is announced again: a client that dropped its connection to it
+  meanwhile has to learn that it may connect (FLINK-19557).
 - Without a session nothing is known about the leader, so ``None`` is announced when the session is lost; in strict mode
   as soon as the connection is interrupted. A leader that is only believed in is worse than none (FLINK-6174).
 """
@@ -38,7 +38,7 @@ class LeaderRetrieval:
     :param coordinator: The session; stays its owner's to close.
     :param lock: What is led.
     :param on_change: Called with the leader node (its data is what the leader says of itself), or with ``None`` when
-        nobody leads or nothing is known. Called first with what is found at the start.
+        there is no leader or nothing is known. Called first with what is found at the start.
     :param tolerate_suspended: ``False`` is the strict mode.
     :param poll: Seconds between two looks when no watch fires.
     """

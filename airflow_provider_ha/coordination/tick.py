@@ -1,7 +1,7 @@
-"""The servers' tick, as far as it can be found out.
+"""The servers' tick, as far as a client can find it out.
 
-A client is not told it. The four-letter word ``conf`` does, where the servers allow that word: by default they do not.
-So what cannot be found out is for the operator of the ensemble to check, and the docs say what.
+The protocol does not state it. The four-letter word ``conf`` does, where the servers allow that word: by default they
+do not. What a client cannot find out is for the operator of the ensemble to check, and the docs say what.
 """
 
 from __future__ import annotations
