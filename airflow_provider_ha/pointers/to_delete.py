@@ -1,7 +1,7 @@
-"""What still has to be deleted: a list in ZooKeeper that survives whoever was deleting (FLIP-270).
+"""What still has to be deleted: a list in ZooKeeper that outlives the process that deletes (FLIP-270).
 
 Invariant: an entry is created in the transaction that removes the pointer, so at every moment either the pointer or the
-entry names what lies in storage. The entry goes last. Whoever leads the job works its entries off.
+entry names what lies in storage. The entry goes last. The leader of the job works its entries off.
 """
 
 from __future__ import annotations
