@@ -46,7 +46,7 @@ def _parse_script(script: Path) -> ast.Module:
     except (SyntaxError, ValueError) as error:
         raise ConfigurationError(
             f"application {str(script)!r} is not a Python script: {error}",
-            next_step="Mend the script, or name the file that is one",
+            next_step="Correct the script, or name a file that is one",
         ) from error
 
 

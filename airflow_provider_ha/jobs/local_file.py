@@ -90,7 +90,7 @@ def _mode(path: Path, what: str) -> int:
 
 
 def _check_readable(path: Path, what: str) -> None:
-    # A pipe would block whoever opens it.
+    # A pipe would block the process that opens it.
     if not stat.S_ISREG(_mode(path, what)):
         raise ConfigurationError(f"{what} {str(path)!r} is not a regular file", next_step="Copy it into one")
     try:
@@ -104,5 +104,5 @@ def _unreadable(path: Path, what: str, error: Exception) -> ConfigurationError:
     reason = error.strerror if isinstance(error, OSError) else str(error)
     return ConfigurationError(
         f"{what} {str(path)!r} cannot be read: {reason}",
-        next_step="Check who may read it on the host that submits",
+        next_step="Check that the submitter may read it on its host",
     )

@@ -1,12 +1,12 @@
 """What is asked of a running job, and its answers.
 
-Who asks creates a node that nobody else may create under that name; from then on only the leader writes it, fenced by
-its epoch. So asking twice with one id is asking once, whoever asks, and an answer survives the death of everybody who
-waited for it.
+The requester creates a node whose name can be taken only once; from then on only the leader writes it, fenced by its
+epoch. So two requests with one id are one request, from any process, and an answer outlives every process that waits
+for it.
 
 Invariant for the leader: the answer of an operation that ends the run (stop, cancel) is in the same transaction as the
 run's result (:func:`completed_op`), every other answer before it. An operation that is still open when the run has its
-result will not be done any more: it reads as ABANDONED (:func:`read`), although nobody was left to write that.
+result will not be done any more: it reads as ABANDONED (:func:`read`), although no process was left to write that.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def request(
             requested_at=clock.now(),
         )
         create_once(coordinator, paths.operation(operation_id), wanted)
-        # Somebody else may have been faster, and the run may have ended meanwhile: what counts is what is there.
+        # Another process may have been faster, and the run may have ended meanwhile: what counts is what is there.
         known = read(coordinator, paths, operation_id) or wanted
     if known.operation is not kind or known.arguments != dict(arguments):
         raise JobStateError(
