@@ -41,7 +41,7 @@ class Ending:
     parts: Parts
 
     def conclude(self, failure: str | None) -> NoReturn:
-        """End with what came of the script; on the main thread.
+        """End with the result of the script; on the main thread.
 
         :param failure: Why the script failed.
         """

@@ -185,7 +185,7 @@ class OperationsLoop:
     def _stop(self, operation: Operation) -> None:
         StopRequest.of(operation)  # first: while a stop that cannot be done has the end, a script would wait for it
         if not self.lifecycle.claim_end():
-            return  # the script has ended by itself: whoever writes the result answers this operation
+            return  # the script has ended by itself: the writer of the result answers this operation
         try:
             self.handlers.stop(operation)
         except (HaError, OSError):
@@ -214,7 +214,7 @@ def abandoned(operation: Operation, run: int, epoch: int) -> str:
     """Return why an open operation will not be done; empty when it will.
 
     A stop or cancel that an earlier epoch took up is still wanted. A savepoint is not: half of one is no savepoint, and
-    who asked decides whether a later moment is still what was meant.
+    the requester decides whether a later moment still serves.
     """
     if operation.run != run:
         return f"it was asked of run {operation.run}; run {run} is running"

@@ -67,7 +67,7 @@ class MainThread:
         def task() -> None:
             try:
                 done.put((work(), None))
-            except BaseException as error:  # noqa: BLE001  # also SystemExit of the script: it goes to who asked
+            except BaseException as error:  # noqa: BLE001  # also SystemExit of the script: it goes to the caller
                 done.put((None, error))
 
         self._work.put(task)
