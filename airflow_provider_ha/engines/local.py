@@ -62,7 +62,7 @@ class LocalEngine:
     """Starts ``spark-submit`` in client mode on this host.
 
     :param config: How a driver reaches the cluster; its home lies below the work root.
-    :param launch_seconds: How long a launch may take before somebody else takes it over.
+    :param launch_seconds: How long a launch may take before another process takes it over.
     """
 
     name = "local"
