@@ -56,7 +56,7 @@ class Member(EmbeddedZooKeeper):
 
     @property
     def mode(self) -> str:
-        """``"leader"`` or ``"follower"``; empty while it serves nobody. What it believes, not what the others do."""
+        """``"leader"`` or ``"follower"``; empty while it serves no client. Its own view, not that of the others."""
         found = re.search(rb"^Mode: (\w+)", ask(self._client_port, b"srvr"), re.MULTILINE)
         return found.group(1).decode() if found else ""
 
@@ -169,7 +169,7 @@ class EmbeddedEnsemble:
             link.silence()
 
     def heal(self) -> None:
-        """Connect everybody again."""
+        """Connect all members again."""
         for link in (*self._quorum_links.values(), *self._election_links.values()):
             link.heal()
 
