@@ -48,5 +48,5 @@ class SystemClock:
 
 
 def new_id() -> str:
-    """Return 32 hex digits that nobody else has."""
+    """Return a new, unique id of 32 hex digits."""
     return uuid.uuid4().hex

@@ -1,4 +1,4 @@
-"""What Airflow is told about this package, through the entry point ``apache_airflow_provider``.
+"""Metadata of this package for Airflow, through the entry point ``apache_airflow_provider``.
 
 Loaded by every Airflow process: imports nothing. New-style metadata only (``conn-fields``, dashed
 ``ui-field-behaviour``), so that the connection form is drawn without importing the hook.
@@ -134,7 +134,7 @@ def _zookeeper_fields() -> dict[str, Any]:
 def _tls_fields() -> dict[str, Any]:
     return {
         "tls": _flag(_TLS, "TLS", "Talk to ZooKeeper by TLS", default=False),
-        "tls_ca_file": _text(_TLS, "TLS authorities", "PEM file with who may have signed the servers' certificates"),
+        "tls_ca_file": _text(_TLS, "TLS authorities", "PEM file with the authorities of the servers' certificates"),
         "tls_cert_file": _text(_TLS, "TLS certificate", "PEM file with our certificate, for mutual TLS"),
         "tls_key_file": _text(_TLS, "TLS key", "PEM file with its key"),
         "tls_key_password": _text(_TLS, "TLS key password", "Password of the key file", format="password"),

@@ -1,4 +1,4 @@
-"""Who may believe what for how long (design, contract 3): figures that must fit together, and are checked."""
+"""How long each process may rely on what it knows (design, contract 3): figures that are checked to fit together."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from airflow_provider_ha.errors import ConfigurationError
 
 
 class Timings(BaseModel):
-    """Who may believe what for how long (design, contract 3).
+    """How long each process may rely on what it knows (design, contract 3).
 
     :param session_timeout: T, seconds: after this ZooKeeper gives the lock of a silent leader away.
     :param heartbeat_interval: h, seconds between two guarded writes of the leader.
