@@ -103,7 +103,7 @@ class KazooCoordinator(Coordinator):
         :param config: The cluster.
         :param timeout: Seconds to wait for a server.
         :raises NotConnectedError: No server answered; names the hosts.
-        :raises ConfigurationError: The servers refuse us, or granted a session too short for our timings.
+        :raises ConfigurationError: The servers refuse the session, or grant one too short for the timings.
         """
         coordinator = cls(config)
         coordinator._client.start_async()

@@ -3,9 +3,9 @@
 The epoch is the version of the epoch node: made once with version 0, set by every acquisition in the same transaction
 that creates the leader's ephemeral node, so the first epoch is 1. It is never deleted, so an epoch never comes back.
 
-When the answer to that transaction is lost, the nodes are read back. The epoch node's data then tells whether this
+When the answer to that transaction is lost, the nodes are read back. The epoch node's data then shows whether this
 attempt was applied, and the leader node's owner whether it belongs to the *current* session: a node that only carries
-our name may belong to a session that is about to die (CURATOR-498, CURATOR-696).
+the name of this process may belong to a session that is about to die (CURATOR-498, CURATOR-696).
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class _Candidate:
         return self._judge(epoch, self.leader)
 
     def withdraw(self) -> None:
-        """Remove the leader node when it is ours after all: a session that lives on must not block the job."""
+        """Remove the leader node if this session owns it after all: a session that lives on must not block the job."""
         if not self.contended:
             return
         try:

@@ -86,7 +86,7 @@ class ClusterPaths:
 
     @property
     def watchers(self) -> str:
-        """Parent of the ephemeral nodes of what watches all jobs; below the lock, so that no job can be called so."""
+        """Parent of the ephemeral nodes of what watches all jobs; below the lock, so that no job can have this name."""
         return f"{self.resource_manager_lock}/watchers"
 
     def watcher(self, name: str) -> str:

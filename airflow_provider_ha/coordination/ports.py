@@ -1,7 +1,7 @@
 """Ports of this host for servers that need a fixed port before they start.
 
-Invariant: a port that is given out here is none that the system gives to outgoing connections. Such a one may be taken
-by any connection of any process before the server listens on it.
+Invariant: the ports lie outside of the range that the system gives to outgoing connections. A port of that range may be
+taken by any connection of any process before the server listens on it.
 """
 
 from __future__ import annotations

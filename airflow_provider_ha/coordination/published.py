@@ -65,7 +65,7 @@ class PublishedInformation:
         self._touched.set()
 
     def check(self) -> bool:
-        """Look at the node once, and put it right; returns whether it had to be.
+        """Read the node once, and correct it; returns whether that was necessary.
 
         :raises CoordinationError: It could not be read or written.
         """
@@ -94,6 +94,6 @@ class PublishedInformation:
             except (NodeMissingError, VersionConflictError):
                 _log.debug("it changed since it was read, and the watch of that read has fired")
             except CoordinationError as error:
-                _log.info("the leader node of %s cannot be looked at: %s", self._lock.label, error)
+                _log.info("the leader node of %s cannot be read: %s", self._lock.label, error)
                 self._touched.set()
                 self._stopping.wait(_RETRY_SECONDS)

@@ -17,7 +17,7 @@ _LONGEST_ANSWER = 64 * 1024
 
 
 def server_tick(config: HaConfig, *, timeout: float = 1.0) -> float | None:
-    """Return the longest tick of all servers, seconds; ``None`` when no server tells.
+    """Return the longest tick of all servers, seconds; ``None`` when no server states it.
 
     :param timeout: Seconds for each server.
     """
@@ -26,7 +26,7 @@ def server_tick(config: HaConfig, *, timeout: float = 1.0) -> float | None:
 
 
 def check_tick(config: HaConfig) -> None:
-    """Assert that the servers' tick fits the heartbeats, when they tell it.
+    """Assert that the servers' tick fits the heartbeats, when they state it.
 
     :raises ConfigurationError: It does not.
     """
