@@ -11,7 +11,7 @@ from airflow_provider_ha.records import Model
 
 
 class ClaimMode(str, Enum):
-    """What a restore asks for, in Flink's words.
+    """The claim mode of a restore, in Flink's words.
 
     ``NO_CLAIM``: what was restored from stays its owner's, is never changed, and nothing of the run depends on its
     files. ``CLAIM``: it becomes the job's, which removes it once newer checkpoints have subsumed it.

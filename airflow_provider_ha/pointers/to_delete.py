@@ -112,7 +112,7 @@ def thing_of(entry_id: str) -> str:
 
 
 def check_entry(entry_id: str, record: DeletionEntry) -> None:
-    """See that an entry names only what is its job's, before a name out of ZooKeeper becomes a path.
+    """Check that an entry names only what is its job's, before a name out of ZooKeeper becomes a path.
 
     :raises RecordCorruptError: It names anything else; nothing of it may be touched.
     """

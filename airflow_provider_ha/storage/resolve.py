@@ -44,7 +44,7 @@ def _is_link(path: Path) -> bool:
         return False
     except OSError as error:
         raise StorageUnavailableError(
-            f"{path} could not be looked at: {error.strerror or error}",
+            f"{path} could not be inspected: {error.strerror or error}",
             next_step="Check the file system, and the permission to read there",
         ) from error
 

@@ -1,4 +1,4 @@
-"""The seam to storage: whole objects under relative keys, with a conditional create."""
+"""The interface to storage: whole objects under relative keys, with a conditional create."""
 
 from __future__ import annotations
 
