@@ -92,8 +92,8 @@ class JobGraphStore:
     def remove(self, commit: Commit, run: int) -> None:
         """Remove the pointer of *run* by itself. Loud: when it returns, no process can recover the run any more.
 
-        A leader that ends a run uses :meth:`remove_op` instead. A graph whose removal had failed without a word brought
-        an old job back to life, weeks later (FLINK-10011, FLINK-10329).
+        A leader that ends a run uses :meth:`remove_op` instead. A graph whose removal had failed silently brought an
+        old job back to life, weeks later (FLINK-10011, FLINK-10329).
 
         :param commit: ``leadership.commit`` of the job.
         :raises JobStateError: Another run has the pointer.

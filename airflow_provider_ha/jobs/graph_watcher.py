@@ -106,7 +106,7 @@ class GraphWatcher:
             self._expected[job_id] = run
 
     def forget(self, job_id: str) -> None:
-        """Note that the listener does not care for the job's graph any more: it removes it itself."""
+        """Note that the listener needs no reports of the job's graph any more: it removes it itself."""
         with self._lock:
             self._known.pop(job_id, None)
             self._expected.pop(job_id, None)
@@ -122,7 +122,7 @@ class GraphWatcher:
         self._wake.set()
 
     def look(self) -> None:
-        """Read what may have changed and tell what did.
+        """Read what may have changed and report what did.
 
         :raises CoordinationError: ZooKeeper could not be read; what was not read stays to be read.
         """

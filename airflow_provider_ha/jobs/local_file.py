@@ -51,7 +51,7 @@ def check_distinct(paths: Sequence[Path], what: str) -> None:
         if other != path:
             raise ConfigurationError(
                 f"two {what} have the name {path.name!r}: {str(other)!r} and {str(path)!r}",
-                next_step="Rename one: they travel into one directory",
+                next_step="Rename one: both are copied into one directory",
             )
 
 
@@ -63,7 +63,7 @@ def _absolute(named: str | Path, what: str) -> Path:
     elif "://" in text:
         raise ConfigurationError(
             f"{what} {text!r} is not a file on this host",
-            next_step="Download it first, or name Maven coordinates in packages: what a run needs travels with it",
+            next_step="Download it first, or name Maven coordinates in packages: the files of a run are copied with it",
         )
     if not text:
         raise ConfigurationError(f"no {what} is named", next_step=f"Give the path of the {what}")

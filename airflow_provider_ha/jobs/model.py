@@ -382,7 +382,7 @@ class SubmissionExit(Record):
     :param pids: Every process that could have written for the job, all gone.
     :param reason: For people, with the last lines that matter.
     :param outage: Whether storage or ZooKeeper kept it from running the script: such an end counts as no attempt.
-    :param failure: What the driver said of its failure; ``None`` for one that was killed, or ended without a word.
+    :param failure: The driver's report of its failure; ``None`` for one that was killed, or ended without a report.
     :param last_lines: Of the driver's log, without secrets, for hosts that do not have it.
     :param ran: Whether the job was RUNNING under it: every query had committed a batch, or found no data.
     """
@@ -482,7 +482,7 @@ class Status(Record):
 
 
 class OperationKind(str, Enum):
-    """What can be asked of a running job."""
+    """The requests that a running job accepts."""
 
     SAVEPOINT = "savepoint"
     STOP = "stop"
@@ -508,10 +508,10 @@ class OperationState(str, Enum):
 class Operation(Record):
     """``operations/<id>``: the request, written once by its requester; then state and result, written by the leader.
 
-    :param operation_id: The request's own id: asking twice with one id is asking once.
+    :param operation_id: The request's own id: two requests with one id are one request.
     :param arguments: ``savepoint``: ``schedule``, ``retain``, ``retain_days``, ``label``; ``stop``: ``mode``
         (``suspend`` or ``terminate``) and ``savepoint`` (bool); ``dispose``: ``savepoint_id``.
-    :param run: Run it was asked of; another run abandons it.
+    :param run: Run that the request is for; another run abandons it.
     :param epoch: Epoch that took it up.
     :param result: ``savepoint``: ``savepoint_id``, ``path``; ``stop``: ``checkpoint``, ``savepoint_id``, ``path``.
     """

@@ -42,7 +42,7 @@ class Judgement:
     """A decision and why.
 
     ``WAIT`` is for a run whose newest submission is on its way and has not led yet: it is recovered when it takes too
-    long, which one look cannot tell.
+    long, which one read cannot show.
     """
 
     action: Action
@@ -154,5 +154,5 @@ def _graph(graphs: JobGraphStore, store: ObjectStore, snapshot: JobSnapshot) -> 
     for artifact in (graph.application, *graph.modules, *graph.py_files, *graph.files, *graph.jars):
         found = store.info(keys.blob(artifact.blob.sha256))
         if found is None or found.size != artifact.blob.size:
-            raise ObjectMissingError(f"file {artifact.name!r} of its graph is not in storage, or cut off")
+            raise ObjectMissingError(f"file {artifact.name!r} of its graph is missing from storage, or truncated")
     return graph

@@ -179,7 +179,7 @@ def assemble(coordinator: Coordinator, paths: JobPaths, first: Seen) -> JobSnaps
 
 
 def _led_state(leader: LeaderInfo, status: Status | None) -> JobState:
-    """Return what the leader says of itself; a status of another epoch says nothing about this one."""
+    """Return the leader's own record; a status of another epoch says nothing about this one."""
     if status is None or status.epoch != leader.epoch:
         return JobState.STARTING
     # Terminal is what has a result. Without one the leader is still on its way there.
@@ -189,7 +189,7 @@ def _led_state(leader: LeaderInfo, status: Status | None) -> JobState:
 def _has_led(snapshot: JobSnapshot, newest: SubmissionView) -> bool:
     """Whether the latest leadership was granted after the newest submission was made, so that it was its own.
 
-    Epochs alone cannot tell: those of earlier runs are in the same counter. The order of ZooKeeper's transactions can.
+    Epochs alone do not show it: earlier runs use the same counter. The order of ZooKeeper's transactions does.
     """
     return snapshot.epoch > 0 and snapshot.epoch_zxid > newest.created_zxid
 

@@ -46,8 +46,8 @@ class WatcherClaim(Record):
     """``watchers/<id>``: which process of a task instance watches now.
 
     :param holder: The task instance's id: Airflow makes a new one for each try.
-    :param nonce: Of this very write: tells it from another one after a lost answer.
-    :param released: Whether its holder gave it up; for people, the version tells programs.
+    :param nonce: Of this very write: distinguishes it from another one after a lost answer.
+    :param released: Whether its holder gave it up; for people; programs compare the version.
     """
 
     kind: ClassVar[str] = "watcher-claim"

@@ -27,7 +27,7 @@ from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.recovery.repeated import repeated_failure
 
 
-WITHOUT_A_WORD = "its leadership ended without a word from its supervisor"
+WITHOUT_A_WORD = "its leadership ended without a report from its supervisor"
 
 
 @dataclass(frozen=True, slots=True)
