@@ -1,4 +1,4 @@
-"""What a script may know of its own high availability; nothing here is needed to be highly available.
+"""The high availability of a script, as the script can see it; no script needs it to be highly available.
 
 A ``foreachBatch`` function of a driver that lost its job goes on until the process ends: Spark does not stop it. Values
 that change by batch therefore need a token in the table, and this is where the script gets it.

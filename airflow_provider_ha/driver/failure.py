@@ -43,7 +43,7 @@ def write_failure(directory: Path, code: ExitCode, reason: str, failure: Failure
 
     Never raises OSError.
 
-    :param failure: What the failure was, when the driver could tell.
+    :param failure: What the failure was, when the driver knows it.
     """
     reason = public(reason)
     told = {"code": int(code), "reason": reason[:REASON_LIMIT]}

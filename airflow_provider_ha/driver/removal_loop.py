@@ -61,7 +61,7 @@ class RemovalLoop:
                 done = self._turn()
                 if last:
                     return
-        except BaseException as error:  # noqa: BLE001  # a leader that is none any more has to hear of it
+        except BaseException as error:  # noqa: BLE001  # a deposed leader has to learn of it
             self._failed(error)
 
     def _undisturbed(self) -> bool:
