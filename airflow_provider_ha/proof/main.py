@@ -35,7 +35,7 @@ _QUICK_START = "-XX:TieredStopAtLevel=1"
 
 
 class AnswerWriter:
-    """Says answers; a JVM that is gone makes of Spark's last words no answer at all."""
+    """Writes answers; once the JVM is gone, the last errors of Spark are no answer."""
 
     def __init__(self, descriptor: int) -> None:
         self._stream = os.fdopen(descriptor, "w", encoding="utf-8")
@@ -183,5 +183,5 @@ def _rows(session: Any, request: ProofRequest, reading: StateReading) -> tuple[i
     frame = session.read.format("statestore").options(**options(reading, request.batch))
     frame = frame.load(str(request.copy_directory))
     found = {row["partition_id"]: row["count"] for row in frame.groupBy("partition_id").count().collect()}
-    # A partition without a row is not in the answer, and was loaded all the same.
+    # A partition without a row is not in the answer, although it was loaded.
     return tuple(found.get(partition, 0) for partition in range(frame.rdd.getNumPartitions()))

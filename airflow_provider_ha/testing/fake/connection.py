@@ -1,4 +1,4 @@
-"""The connection of one process: which member it reaches, its session, its pings, and what it hears.
+"""The connection of one process: which member it reaches, its session, its pings, and the events that reach it.
 
 States go as kazoo's do: CONNECTED -> SUSPENDED -> CONNECTED (same session), or -> LOST -> CONNECTED (the next session).
 LOST comes only from a server (F3): while none is reached the session may be long gone without a report of it.
@@ -248,7 +248,7 @@ class Connection:
 
     def _can_deliver(self) -> bool:
         if self._ended:
-            return True  # also for a process that was killed: what was on its way arrives all the same
+            return True  # also for a process that was killed: what was on its way still arrives
         connected = self.member is not None and self._running and self.member.reaches_leader
         return connected and self._live() is not None
 
