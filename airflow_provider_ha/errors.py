@@ -61,7 +61,7 @@ class ConfigurationError(HaError, ValueError):
 
 
 class CoordinationError(HaError):
-    """ZooKeeper said no, or did not answer.
+    """ZooKeeper refused, or did not answer.
 
     :ivar path: The node for which a transaction was rejected; empty for everything else.
     """
@@ -110,7 +110,7 @@ class FencedError(LeadershipError):
 
 
 class StorageError(HaError):
-    """The file system or object store said no, or did not answer."""
+    """The file system or object store refused, or did not answer."""
 
 
 class ObjectMissingError(StorageError):

@@ -104,7 +104,7 @@ def _zookeeper_fields() -> dict[str, Any]:
         "session_timeout": _field(
             _ZOOKEEPER,
             "Session timeout",
-            "Seconds after which ZooKeeper gives the lock of a silent leader away",
+            "Seconds after which ZooKeeper releases the lock of a silent leader",
             type=["number", "null"],
             default=10,
         ),
@@ -133,7 +133,7 @@ def _zookeeper_fields() -> dict[str, Any]:
 
 def _tls_fields() -> dict[str, Any]:
     return {
-        "tls": _flag(_TLS, "TLS", "Talk to ZooKeeper by TLS", default=False),
+        "tls": _flag(_TLS, "TLS", "Connect to ZooKeeper with TLS", default=False),
         "tls_ca_file": _text(_TLS, "TLS authorities", "PEM file with the authorities of the servers' certificates"),
         "tls_cert_file": _text(_TLS, "TLS certificate", "PEM file with our certificate, for mutual TLS"),
         "tls_key_file": _text(_TLS, "TLS key", "PEM file with its key"),
