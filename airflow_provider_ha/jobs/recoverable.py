@@ -154,5 +154,5 @@ def _graph(graphs: JobGraphStore, store: ObjectStore, snapshot: JobSnapshot) -> 
     for artifact in (graph.application, *graph.modules, *graph.py_files, *graph.files, *graph.jars):
         found = store.info(keys.blob(artifact.blob.sha256))
         if found is None or found.size != artifact.blob.size:
-            raise ObjectMissingError(f"file {artifact.name!r} of its graph is missing from storage, or truncated")
+            raise ObjectMissingError(f"file {artifact.name!r} of its graph is not in storage, or is truncated")
     return graph
