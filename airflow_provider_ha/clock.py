@@ -34,7 +34,7 @@ class SystemClock:
 
     ``CLOCK_BOOTTIME`` counts the time in which the kernel itself was suspended, ``CLOCK_MONOTONIC`` does not. Neither
     counts what the kernel does not know of: when a hypervisor stops the virtual processors, the guest's clocks may stop
-    with them. The wall clock tells of that only once something corrects it (a guest agent, NTP); the lease looks for it
+    with them. The wall clock shows that only once something corrects it (a guest agent, NTP); the lease checks it
     (``coordination.lease``).
     """
 
@@ -48,5 +48,5 @@ class SystemClock:
 
 
 def new_id() -> str:
-    """Return 32 hex digits that nobody else has."""
+    """Return a new, unique id of 32 hex digits."""
     return uuid.uuid4().hex

@@ -127,7 +127,7 @@ class HaConfig(BaseModel):
         hosts, _, path = str(values["zookeeper"]).partition("/")
         suffix, chroot = "/" + path.strip("/"), values.get("chroot")
         if chroot not in (None, "", suffix):
-            raise ValueError(f"the hosts end with {suffix!r}, but the chroot is {chroot!r}; say it once")
+            raise ValueError(f"the hosts end with {suffix!r}, but the chroot is {chroot!r}; give one of them")
         return {**values, "zookeeper": hosts, "chroot": suffix}
 
     @field_validator("chroot")

@@ -13,7 +13,7 @@ the Airflow layer, and exit codes only in ``driver/`` and ``cli/``::
     |  |- NodeMissingError | NodeExistsError | VersionConflictError      a transaction was rejected, nothing was changed
     |  `- LeadershipError
     |     |- LeadershipLostError         the lease ran out or the session ended
-    |     |- LeadershipUnavailableError  somebody else leads and does not give way
+    |     |- LeadershipUnavailableError  another process leads and does not give way
     |     `- FencedError                 another epoch owns the job
     |- StorageError
     |  |- ObjectMissingError             it is not there
@@ -23,7 +23,7 @@ the Airflow layer, and exit codes only in ``driver/`` and ``cli/``::
     |- CheckpointError
     |  |- CheckpointCorruptError         known bad, with the file and the reason
     |  |- CheckpointMissingError         there is none, or not that one
-    |  |- RestoreRefusedError            the plan is not SAFE and nobody asked for it by name
+    |  |- RestoreRefusedError            the plan is not SAFE and no request accepts it by name
     |  `- RestoreUnknownError            (retry) what a source or a sink has could not be found out
     `- JobError
        |- UnknownJobError
@@ -61,7 +61,7 @@ class ConfigurationError(HaError, ValueError):
 
 
 class CoordinationError(HaError):
-    """ZooKeeper said no, or did not answer.
+    """ZooKeeper refused, or did not answer.
 
     :ivar path: The node for which a transaction was rejected; empty for everything else.
     """
@@ -110,7 +110,7 @@ class FencedError(LeadershipError):
 
 
 class StorageError(HaError):
-    """The file system or object store said no, or did not answer."""
+    """The file system or object store refused, or did not answer."""
 
 
 class ObjectMissingError(StorageError):
@@ -163,7 +163,7 @@ class RestoreUnknownError(CheckpointError):
 
 
 class RestoreRefusedError(CheckpointError):
-    """A restore would lose or repeat rows, and nobody asked for that by name."""
+    """A restore would lose or repeat rows, and the request does not accept that by name."""
 
 
 class JobError(HaError):

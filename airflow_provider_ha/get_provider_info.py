@@ -1,4 +1,4 @@
-"""What Airflow is told about this package, through the entry point ``apache_airflow_provider``.
+"""Metadata of this package for Airflow, through the entry point ``apache_airflow_provider``.
 
 Loaded by every Airflow process: imports nothing. New-style metadata only (``conn-fields``, dashed
 ``ui-field-behaviour``), so that the connection form is drawn without importing the hook.
@@ -104,7 +104,7 @@ def _zookeeper_fields() -> dict[str, Any]:
         "session_timeout": _field(
             _ZOOKEEPER,
             "Session timeout",
-            "Seconds after which ZooKeeper gives the lock of a silent leader away",
+            "Seconds after which ZooKeeper releases the lock of a silent leader",
             type=["number", "null"],
             default=10,
         ),
@@ -133,8 +133,8 @@ def _zookeeper_fields() -> dict[str, Any]:
 
 def _tls_fields() -> dict[str, Any]:
     return {
-        "tls": _flag(_TLS, "TLS", "Talk to ZooKeeper by TLS", default=False),
-        "tls_ca_file": _text(_TLS, "TLS authorities", "PEM file with who may have signed the servers' certificates"),
+        "tls": _flag(_TLS, "TLS", "Connect to ZooKeeper with TLS", default=False),
+        "tls_ca_file": _text(_TLS, "TLS authorities", "PEM file with the authorities of the servers' certificates"),
         "tls_cert_file": _text(_TLS, "TLS certificate", "PEM file with our certificate, for mutual TLS"),
         "tls_key_file": _text(_TLS, "TLS key", "PEM file with its key"),
         "tls_key_password": _text(_TLS, "TLS key password", "Password of the key file", format="password"),

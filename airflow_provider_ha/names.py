@@ -74,7 +74,7 @@ def short_name(name: str) -> str:
 
 
 def safe_segment(text: str) -> str:
-    """Return *text* as one path segment: unsafe parts become dashes, and a digest tells apart what that made equal."""
+    """Return *text* as one path segment: unsafe parts become dashes, and a digest keeps different texts different."""
     cleaned = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._") or "x"
     if cleaned == text and len(text) <= 100:  # noqa: PLR2004  # leaves room for suffixes below 128
         return text

@@ -1,4 +1,4 @@
-"""Who may believe what for how long (design, contract 3): figures that must fit together, and are checked."""
+"""How long each process may rely on what it knows (design, contract 3): figures that are checked to fit together."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from airflow_provider_ha.errors import ConfigurationError
 
 
 class Timings(BaseModel):
-    """Who may believe what for how long (design, contract 3).
+    """How long each process may rely on what it knows (design, contract 3).
 
-    :param session_timeout: T, seconds: after this ZooKeeper gives the lock of a silent leader away.
+    :param session_timeout: T, seconds: after this ZooKeeper releases the lock of a silent leader.
     :param heartbeat_interval: h, seconds between two guarded writes of the leader.
     :param heartbeat_timeout: Seconds until an unanswered heartbeat drops the connection.
     :param connect_timeout: Seconds for one attempt to connect to one server.
@@ -55,8 +55,8 @@ class Timings(BaseModel):
             timings.tolerated_cut(hosts)
         except ConfigurationError as error:
             raise ConfigurationError(
-                f"ZooKeeper granted a session timeout of {seconds:g} s, not the {self.session_timeout:g} s asked for, "
-                f"and that does not do: {error.message}",
+                f"ZooKeeper granted a session timeout of {seconds:g} s, not the {self.session_timeout:g} s "
+                f"requested: {error.message}",
                 next_step="Raise maxSessionTimeout (by default 20 ticks) on every server, or lower the other timings",
             ) from None
         return timings
@@ -73,7 +73,7 @@ class Timings(BaseModel):
         if tick / 2 > self.heartbeat_interval:
             raise ConfigurationError(
                 f"half a tick of the ZooKeeper servers ({tick / 2:g} s) is longer than the heartbeat interval "
-                f"({self.heartbeat_interval:g} s): a leader could believe in its lease for too long",
+                f"({self.heartbeat_interval:g} s): a leader could rely on its lease for too long",
                 next_step=f"Set tickTime to at most {int(2000 * self.heartbeat_interval)} ms, "
                 "or raise heartbeat_interval",
             )

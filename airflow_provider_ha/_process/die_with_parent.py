@@ -1,4 +1,4 @@
-"""Run a command that the kernel kills when the process that wanted it dies.
+"""Run a command that the kernel kills when the process that started it dies.
 
 Started as a script (``python -I -S _die_with_parent.py <pid of the parent> <command...>``) and not as ``preexec_fn``:
 code that runs between fork and exec of a process with threads can dead-lock. The request survives ``exec``; it is bound

@@ -1,6 +1,6 @@
 """Find Java and ZooKeeper's jars on this machine, or say in one sentence what is missing.
 
-PySpark ships a complete ZooKeeper server among its jars, so whoever can run Spark can run the embedded server.
+PySpark ships a complete ZooKeeper server among its jars, so a host that runs Spark can run the embedded server.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Process trees: start one that dies with us, and kill one so that nothing of it is left.
+"""Process trees: start one that dies with this process, and kill one so that nothing of it is left.
 
 Invariant: after :meth:`ProcessTree.kill` no process exists that was started by ours, directly or not, however it
 detached itself. This is what "proof of death" means (design, contract 10).

@@ -2,7 +2,7 @@
 
 Threads: public methods may be called from any thread of the process that connected. Watches and state listeners run on
 kazoo's own threads and must not block. Reads are repeated until they succeed or time is up. A transaction is sent
-once: whether it may be repeated is for the caller to decide, who reads back first.
+once: the caller reads back first, then decides whether to repeat it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _STATES = {
     KazooState.SUSPENDED: SessionState.SUSPENDED,
     KazooState.LOST: SessionState.LOST,
 }
-# After these nobody knows whether the server got the request, or whether it will still get it.
+# After these it is unknown whether the server got the request, or whether it will still get it.
 _NO_ANSWER = (ConnectionLoss, SessionExpiredError, OperationTimeoutError, SessionMovedError, KazooTimeoutError)
 _CLOSE_TIMEOUT = 5.0
 
@@ -103,7 +103,7 @@ class KazooCoordinator(Coordinator):
         :param config: The cluster.
         :param timeout: Seconds to wait for a server.
         :raises NotConnectedError: No server answered; names the hosts.
-        :raises ConfigurationError: The servers refuse us, or granted a session too short for our timings.
+        :raises ConfigurationError: The servers refuse the session, or grant one too short for the timings.
         """
         coordinator = cls(config)
         coordinator._client.start_async()
@@ -268,7 +268,7 @@ class KazooCoordinator(Coordinator):
         if self._client._state == KeeperState.AUTH_FAILED:  # noqa: SLF001  # to listeners it is a session lost
             self._refused = True
             self._session = None
-            self._connected.set()  # nobody needs to wait: kazoo never tries again
+            self._connected.set()  # no thread needs to wait: kazoo never tries again
         elif self._state is SessionState.CONNECTED:
             self._session = SessionCredentials(*self._client.client_id)
             self._connected.set()
@@ -279,10 +279,10 @@ class KazooCoordinator(Coordinator):
         for listener in tuple(self._listeners):
             try:
                 listener(self._state)
-            except Exception:  # noqa: BLE001, PERF203  # the others have to hear of it all the same
+            except Exception:  # noqa: BLE001, PERF203  # the other listeners still have to learn of it
                 _log.exception("a listener of the session's state failed")
         if not self._closed:  # an end in order is no news
-            # Last: a log that blocks must not keep the change from who has to act on it.
+            # Last: a log that blocks must not delay the listeners, which act on the change.
             self._told.changed(self._state, self._session, self._reason(), refused=self._refused)
 
     def _reason(self) -> str:
@@ -309,7 +309,7 @@ class KazooCoordinator(Coordinator):
         for left in self._attempts():
             try:
                 if self._unsure:
-                    # A member that lags behind could still show the state before the write that nobody answered.
+                    # A member that lags behind could still show the state before the unanswered write.
                     self._client.sync_async(path).get(timeout=left)
                     self._unsure = False
                 return send().get(timeout=left)

@@ -56,7 +56,7 @@ class BoundedHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo
         self.last_error = ""
 
     def create_connection(self, *args: Any, timeout: float | None = None, **options: Any) -> socket.socket:
-        """Open a connection within the limit, and keep why it failed: kazoo tells nobody but its log.
+        """Open a connection within the limit, and keep the reason of a failure: kazoo only logs it.
 
         TLS is not left to kazoo, which loses the socket of a handshake that fails.
         """
@@ -131,7 +131,7 @@ def _longest_pause(timings: Timings) -> float:
 
 
 def _authentication(config: HaConfig) -> dict[str, Any]:
-    """Return who we are, and the protection of every node that we make: ours alone, when we are somebody."""
+    """Return the credentials, and the ACL of every node that this session creates: with credentials, theirs alone."""
     given, acl = [], []
     if config.digest_auth is not None:
         _warn_in_clear(config, "the password goes over the network in clear")
@@ -141,7 +141,7 @@ def _authentication(config: HaConfig) -> dict[str, Any]:
             given.append(("digest", credentials))
             acl.append(make_digest_acl(user, password, all=True))
     if config.sasl_auth is not None:
-        _warn_in_clear(config, "DIGEST-MD5 can be guessed by who listens")
+        _warn_in_clear(config, "a password sent by DIGEST-MD5 can be guessed from the traffic")
         user = config.sasl_auth.get_secret_value().partition(":")[0]
         acl.append(make_acl("sasl", user, all=True))
     return {"auth_data": given, "default_acl": acl} if acl else {}

@@ -1,4 +1,4 @@
-"""Who may do what with the nodes of a tree: which differ from what our credentials would give, and putting them right.
+"""ACLs of the nodes of a tree: finds those that differ from what this session's credentials give, and corrects them.
 
 ZooKeeper inherits nothing: each node keeps the ACL that it was created with. So nodes that were made before credentials
 were switched on stay open to all, and nodes of an old password refuse the new one.
@@ -25,9 +25,9 @@ Permission = tuple[str, str, int]  # scheme, id, bits
 class NodeAcl:
     """The ACL of one node as it was read.
 
-    :param permissions: ``None`` when the server does not let us read it.
+    :param permissions: ``None`` when the server does not let this session read it.
     :param version: How often it was set.
-    :param children: Names of its children; empty when the server does not let us list them.
+    :param children: Names of its children; empty when the server does not let this session list them.
     """
 
     path: str
@@ -41,25 +41,25 @@ class AclSession(Protocol):
 
     @property
     def wanted(self) -> frozenset[Permission]:
-        """What a node gets that this session creates."""
+        """The ACL of a node that this session creates."""
 
     @property
     def has_credentials(self) -> bool:
-        """Whether this session is anybody in particular."""
+        """Whether this session has credentials."""
 
     def look(self, paths: Sequence[str]) -> list[NodeAcl]:
         """Return the ACLs of the nodes that exist, in one round trip."""
 
     def put(self, nodes: Sequence[NodeAcl]) -> None:
-        """Give nodes what is wanted, where the server lets us and no other client has set it since."""
+        """Set the wanted ACL of nodes, where the server permits it and no other client has set it since."""
 
 
 @dataclass(frozen=True, slots=True)
 class WrongAcl:
-    """A node whose ACL is not what our credentials would give.
+    """A node whose ACL differs from the one that this session's credentials give.
 
-    :param acl: What it has, for people, without the hash of a password.
-    :param refused: Whether the server lets us neither read nor set it: what lies below is not known either.
+    :param acl: Its ACL, for people, without the hash of a password.
+    :param refused: Whether the server refuses to read and to set it: what lies below is not known either.
     """
 
     path: str
@@ -69,9 +69,9 @@ class WrongAcl:
 
 @dataclass(slots=True)
 class AclReport:
-    """What was found, and what was done about it.
+    """Result of a check or a repair.
 
-    :param nodes: How many nodes were looked at.
+    :param nodes: How many nodes were read.
     :param wrong: Those that are wrong, or were until they were repaired.
     :param left: How many of them are still wrong.
     """
@@ -82,7 +82,7 @@ class AclReport:
 
 
 def check(session: AclSession, base: str) -> AclReport:
-    """Look at *base* and everything below it. Changes nothing.
+    """Check *base* and everything below it. Changes nothing.
 
     :raises NotConnectedError: ZooKeeper could not be read: nothing is known.
     """
@@ -95,13 +95,13 @@ def check(session: AclSession, base: str) -> AclReport:
 
 
 def repair(session: AclSession, base: str, *, done: Callable[[int], None] = lambda _: None) -> AclReport:
-    """Give *base* and everything below it what our credentials would give. Repeatable; goes on after a crash.
+    """Give *base* and everything below it the ACL of this session's credentials. Repeatable; continues after a crash.
 
-    Looks again until a whole pass finds nothing that it may change: others go on creating nodes.
+    Repeats until a whole pass finds nothing that it may change: other clients go on creating nodes.
 
-    :param done: Called with how many nodes were looked at so far.
-    :raises NotConnectedError: ZooKeeper does not answer; what was put right stays right.
-    :raises CoordinationError: Nodes with other ACLs are created as fast as they are put right.
+    :param done: Called with the number of nodes read so far.
+    :raises NotConnectedError: ZooKeeper does not answer; corrected nodes stay corrected.
+    :raises CoordinationError: Nodes with other ACLs are created as fast as they are corrected.
     """
     report, known = AclReport(), dict[str, WrongAcl]()
     for _ in range(_PASSES):
@@ -119,7 +119,7 @@ def repair(session: AclSession, base: str, *, done: Callable[[int], None] = lamb
             report.wrong = list(known.values())
             return report
     raise CoordinationError(
-        f"nodes below {base} are created with other ACLs as fast as they are put right",
+        f"nodes below {base} are created with other ACLs as fast as they are corrected",
         next_step="Find the process that still uses other credentials, restart it with yours, and repair again",
     )
 
@@ -143,7 +143,7 @@ def _described(session: AclSession, node: NodeAcl) -> WrongAcl:
         user = name.partition(":")[0]
         other = (scheme, user) in own and not any((scheme, name) == each[:2] for each in session.wanted)
         words.append(f"{scheme}:{user}:{_letters(bits)}" + (" (another password)" if other else ""))
-    return WrongAcl(node.path, ", ".join(words) or "nobody")
+    return WrongAcl(node.path, ", ".join(words) or "no permissions")
 
 
 def _letters(bits: int) -> str:

@@ -1,4 +1,4 @@
-"""What a log says of a connection to ZooKeeper: one line for each change, none for an end in order.
+"""Log lines about a connection to ZooKeeper: one for each change, none for an orderly end.
 
 Several attempts to connect are no change, and are not logged: an outage of an hour is two lines.
 """
@@ -15,7 +15,7 @@ _log = logging.getLogger(__name__)
 
 
 class ConnectionNews:
-    """Logs the changes of one connection. Called by the one thread that hears of them.
+    """Logs the changes of one connection. Called by the one thread that receives them.
 
     :param hosts: Of the ensemble.
     """

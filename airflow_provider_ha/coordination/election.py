@@ -1,11 +1,11 @@
-"""Taking a lock, of a job or of the cluster: who gets it gets a new epoch, and no lost answer can give it twice.
+"""Taking a lock, of a job or of the cluster: each grant has a new epoch, and no lost answer can grant it twice.
 
 The epoch is the version of the epoch node: made once with version 0, set by every acquisition in the same transaction
 that creates the leader's ephemeral node, so the first epoch is 1. It is never deleted, so an epoch never comes back.
 
-When the answer to that transaction is lost, the nodes are read back. The epoch node's data then tells whether this
+When the answer to that transaction is lost, the nodes are read back. The epoch node's data then shows whether this
 attempt was applied, and the leader node's owner whether it belongs to the *current* session: a node that only carries
-our name may belong to a session that is about to die (CURATOR-498, CURATOR-696).
+the name of this process may belong to a session that is about to die (CURATOR-498, CURATOR-696).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def acquire(
     admit: Callable[[], None] | None = None,
     also: Callable[[int], tuple[Op, ...]] | None = None,
 ) -> Leadership:
-    """Wait until nobody leads, then lead.
+    """Wait until there is no leader, then lead.
 
     :param coordinator: The session; the leadership ends with it.
     :param lock: What to lead: a job or the cluster.
@@ -61,7 +61,7 @@ def acquire(
     :param stop: Set by another thread to call the wait off; noticed within a heartbeat interval.
     :param admit: Called before each attempt; what it raises ends the wait (the run has a result already).
     :param also: Returns, for the epoch that would be won, operations of the transaction that grants it.
-    :raises LeadershipUnavailableError: Somebody else still leads after *timeout*, or *stop* was set.
+    :raises LeadershipUnavailableError: Another process still leads after *timeout*, or *stop* was set.
     :raises NotConnectedError: ZooKeeper does not answer within *timeout*.
     """
     candidate = _Candidate(coordinator, lock, timings, clock, describe, also or _nothing)
@@ -131,7 +131,7 @@ class _Candidate:
         return self._judge(epoch, self.leader)
 
     def withdraw(self) -> None:
-        """Remove the leader node when it is ours after all: a session that lives on must not block the job."""
+        """Remove the leader node if this session owns it after all: a session that lives on must not block the job."""
         if not self.contended:
             return
         try:
@@ -147,7 +147,7 @@ class _Candidate:
         """Return the epoch node; remember the leader node and watch it."""
         epoch = self.coordinator.find(self.lock.epoch)
         if epoch is None:
-            # The epoch last: who finds it takes the lock at once, and needs the other one for its first write.
+            # The epoch last: a process that finds it takes the lock at once, and first writes the heartbeat node.
             self.coordinator.ensure(self.lock.heartbeat, self.lock.epoch)
             epoch = self.coordinator.get(self.lock.epoch)
         self.leader = self.coordinator.find(self.lock.leader, watch=self.changed.set)
@@ -163,7 +163,7 @@ class _Candidate:
                 *self.also(epoch.version + 1),
             )
         except (NodeExistsError, VersionConflictError):
-            _log.debug("somebody else was faster, or an earlier attempt of ours was applied late")
+            _log.debug("another process was faster, or an earlier attempt of this one was applied late")
         except OutcomeUnknownError:
             _log.info("no answer to the acquisition of %s; reading back", self.lock.label)
 
@@ -201,8 +201,8 @@ class _Candidate:
         return epoch.data == self.attempt and leader.ephemeral_owner == session.session_id
 
     def unavailable(self, waited: float) -> LeadershipUnavailableError:
-        """Return the error for having waited in vain."""
-        owner = f"session 0x{self.leader.ephemeral_owner:x}" if self.leader else "somebody else"
+        """Return the error for a wait that ends without the lock."""
+        owner = f"session 0x{self.leader.ephemeral_owner:x}" if self.leader else "another process"
         return LeadershipUnavailableError(
             f"{self.lock.label} is still led by {owner} after {waited:g} s",
             next_step="Wait until its leader ends or its session is over; a job can be stopped or canceled",

@@ -85,7 +85,7 @@ class Leadership:
         self._heartbeats: threading.Thread | None = None
 
     def lease_left(self) -> float:
-        """Return the seconds for which this process may go on believing that it leads; 0 once it is lost or given up.
+        """Return the seconds for which this process may act as the leader; 0 once the leadership is lost or given up.
 
         Given up begins with the release, not with its answer: the lock may be free, and taken, long before that comes.
         """
@@ -168,7 +168,7 @@ class Leadership:
             raise LeadershipLostError(reason, next_step=_EXIT)
 
     def _own_doubt(self) -> str:
-        """Return why this process may no longer believe that it leads, from what it knows itself; empty when it may."""
+        """Return why this process may no longer act as the leader, from its own knowledge; empty when it may."""
         what = f"{self._lock.label}, epoch {self.epoch}"
         if self._coordinator.state is not SessionState.CONNECTED and not self._timings.tolerate_suspended:
             return f"{what}: the connection is interrupted (strict mode)"
@@ -195,7 +195,7 @@ class Leadership:
             self._reason = reason
             self.lost.set()
             self._wake.set()
-            self._published.stop()  # nothing is logged here: that can block, and who is to end the process waits
+            self._published.stop()  # nothing is logged here: that can block, and the end of the process waits
 
     def _on_state(self, state: SessionState) -> None:
         """Wake the heartbeats on any change: after a cut the next heartbeat must not wait for its turn."""
@@ -208,7 +208,7 @@ class Leadership:
     def _beat_until_lost(self, on_lost: Callable[[str], None]) -> None:
         try:
             self._beat_while_led()
-        except BaseException as error:  # noqa: BLE001  # a leader without heartbeats must hear that it is none
+        except BaseException as error:  # noqa: BLE001  # a leader without heartbeats must learn that it is none
             self._lose(f"{self._lock.label}, epoch {self.epoch}: the heartbeats failed ({error!r})")
         if self.lost.is_set():
             on_lost(self._reason)

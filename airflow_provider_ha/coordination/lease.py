@@ -1,6 +1,6 @@
-"""How long a leader may believe that it leads. Pure: knows a clock and what was acknowledged, nothing else.
+"""How long a leader may act as one. Pure: its inputs are a clock and the acknowledged heartbeats.
 
-Invariant: the lease ends before the server can give the lock to somebody else. The server counts T from the last time
+Invariant: the lease ends before the server can give the lock to another session. The server counts T from the last time
 that the ensemble's leader heard of the session. What a member acknowledged reaches it only with that member's next
 ping, half a tick later, so the acknowledgement that counts is the last but one (design, contract 3;
 ``LearnerHandler`` of ZooKeeper forwards touches with its pings, not with requests).

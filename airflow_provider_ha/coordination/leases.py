@@ -31,7 +31,7 @@ class LeaseRecord(Record):
     """What lies in a lease's node.
 
     :param lease_id: Its own id: equal requests of one holder stay two leases.
-    :param holder: Who reads, for people.
+    :param holder: The reader, for people.
     :param expires_at: Until when it protects, UTC.
     """
 
@@ -67,7 +67,7 @@ def hold(
     :param coordinator: The session; the lease outlives it.
     :param paths: The job.
     :param what: What is read: ``"checkpoint-12"``.
-    :param holder: Who reads, for people: host, task, command.
+    :param holder: The reader, for people: host, task, command.
     :param seconds: For how long, at most.
     :param clock: For the expiry.
     """

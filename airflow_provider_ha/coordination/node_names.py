@@ -1,4 +1,4 @@
-"""Which children of a node are ours, by their names. No other module turns a child's name into a number or an id.
+"""Finds the children of a node that this package made, by name. No other module turns a name into a number or an id.
 
 Invariant: a stray node stops nothing. A child whose name this package never gives (``checkpoints/foo``) is left out,
 left alone, and named in the log once per process. What has a name of ours and cannot be read is another matter: it may
@@ -77,7 +77,7 @@ def ours(names: Iterable[str], is_ours: Callable[[str], bool], *, parent: str) -
         if is_ours(name):
             found.append(name)
         elif name not in RESERVED_JOB_IDS:
-            report_stray(f"{parent}/{name}", "its name is none that this package gives")
+            report_stray(f"{parent}/{name}", "this package gives no such name")
     return found
 
 
@@ -85,5 +85,7 @@ def ours(names: Iterable[str], is_ours: Callable[[str], bool], *, parent: str) -
 def report_stray(path: str, reason: str) -> None:
     """Name a node that is left alone in the log, once per process."""
     log.warning(
-        "znode %s is not ours and is left alone: %s. See it with `spark-ha tree`; remove it by hand", path, reason
+        "znode %s is foreign and is left alone: %s. See it with `spark-ha tree`; remove it by hand",
+        path,
+        reason,
     )

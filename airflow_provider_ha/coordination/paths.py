@@ -20,7 +20,7 @@ class Lock(Protocol):
 
     @property
     def leader(self) -> str:
-        """Ephemeral: exists while somebody leads."""
+        """Ephemeral: exists while there is a leader."""
 
     @property
     def heartbeat(self) -> str:
@@ -49,7 +49,7 @@ class LockPaths:
 
     @property
     def leader(self) -> str:
-        """Ephemeral: exists while somebody leads."""
+        """Ephemeral: exists while there is a leader."""
         return f"{self.base}/leader"
 
     @property
@@ -81,12 +81,12 @@ class ClusterPaths:
 
     @property
     def lock(self) -> LockPaths:
-        """The lock of who recovers jobs."""
+        """The lock of the process that recovers jobs."""
         return LockPaths(self.resource_manager_lock, f"cluster {self.cluster_id!r}")
 
     @property
     def watchers(self) -> str:
-        """Parent of the ephemeral nodes of what watches all jobs; below the lock, so that no job can be called so."""
+        """Parent of the ephemeral nodes of what watches all jobs; below the lock, so that no job can have this name."""
         return f"{self.resource_manager_lock}/watchers"
 
     def watcher(self, name: str) -> str:
@@ -95,7 +95,7 @@ class ClusterPaths:
 
     @property
     def quarantine(self) -> str:
-        """Parent of the jobs that nobody recovers until somebody has looked at them."""
+        """Parent of the jobs that no process recovers until a person has looked at them."""
         return f"{self.base}/quarantine"
 
     def quarantined(self, job_id: str) -> str:
@@ -104,7 +104,7 @@ class ClusterPaths:
 
     @property
     def to_delete(self) -> str:
-        """Parent of what still has to be deleted; outlives whoever was deleting it."""
+        """Parent of what still has to be deleted; outlives the process that deletes it."""
         return f"{self.base}/to_delete"
 
     def job(self, job_id: str) -> JobPaths:
@@ -139,7 +139,7 @@ class JobPaths:
 
     @property
     def lock(self) -> str:
-        """Parent of the nodes that decide who leads."""
+        """Parent of the nodes that decide which process leads."""
         return f"{self.base}/job_manager_lock"
 
     @property
@@ -149,7 +149,7 @@ class JobPaths:
 
     @property
     def leader(self) -> str:
-        """Ephemeral: exists while somebody leads."""
+        """Ephemeral: exists while there is a leader."""
         return f"{self.lock}/leader"
 
     @property
@@ -205,7 +205,7 @@ class JobPaths:
         return f"{self.base}/recoveries"
 
     def recovery(self, lost_epoch: int) -> str:
-        """Who recovers the loss of *lost_epoch*; created once."""
+        """Names the process that recovers the loss of *lost_epoch*; created once."""
         return f"{self.recoveries}/{lost_epoch}"
 
     @property

@@ -1,7 +1,7 @@
-"""Ports of this host for servers that have to be told their port before they start.
+"""Ports of this host for servers that need a fixed port before they start.
 
-Invariant: a port that is given out here is none that the system gives to outgoing connections. Such a one may be taken
-by any connection of any process before the server listens on it.
+Invariant: the ports lie outside of the range that the system gives to outgoing connections. A port of that range may be
+taken by any connection of any process before the server listens on it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _DEFAULT_OUTGOING = 32_768
 
 
 def free_ports(count: int) -> list[int]:
-    """Return *count* different ports of the loopback that nobody listens on now.
+    """Return *count* different ports of the loopback that have no listener now.
 
     :raises OSError: There are not as many.
     """
@@ -29,12 +29,12 @@ def free_ports(count: int) -> list[int]:
 
 
 def free_port() -> int:
-    """Return a port of the loopback that nobody listens on now; raises as :func:`free_ports` does."""
+    """Return a port of the loopback that has no listener now; raises as :func:`free_ports` does."""
     return free_ports(1)[0]
 
 
 def is_free(port: int) -> bool:
-    """Whether nobody listens on *port* of the loopback."""
+    """Whether *port* of the loopback has no listener."""
     with suppress(OSError), _bound(port):
         return True
     return False
@@ -45,7 +45,7 @@ def _probe() -> socket.socket:
     for port in random.sample(others, min(len(others), _TRIES)):
         with suppress(OSError):
             return _held(port)
-    # This host gives all of them to outgoing connections, or somebody listens on each.
+    # This host gives all of them to outgoing connections, or each has a listener.
     return _held(0)
 
 

@@ -1,12 +1,12 @@
-"""What a leader says of itself in its leader node, kept as it was said.
+"""Keeps the data of the leader node as the leader wrote it.
 
-People, sensors and refused submitters find the leader by that node. Whoever changes it from outside is put right, once:
-the keeper looks only after the node's watch has fired, and writes only what differs, at the version that it read. Its
-own write makes it look once more and write nothing. Flink's leader answered its own writes for ever (FLINK-27848).
+People, sensors and refused submitters find the leader by that node. A change from outside is reverted, once: the keeper
+reads only after the node's watch has fired, and writes only what differs, at the version that it read. Its own write
+makes it read once more and write nothing. Flink's leader answered its own writes for ever (FLINK-27848).
 
-A node that is gone is not made again: its removal is the end of the leadership (contract 1).
+A node that is gone is not created again: its removal is the end of the leadership (contract 1).
 
-It has a thread of its own, because a read may wait for an answer longer than a heartbeat may.
+The keeper has a thread of its own, because a read may wait for an answer longer than a heartbeat may.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class PublishedInformation:
         self._touched.set()
 
     def check(self) -> bool:
-        """Look at the node once, and put it right; returns whether it had to be.
+        """Read the node once, and correct it; returns whether that was necessary.
 
         :raises CoordinationError: It could not be read or written.
         """
@@ -77,7 +77,7 @@ class PublishedInformation:
             return False
         if node.data == self._data:
             return False
-        _log.warning("somebody changed the leader node of %s: it is written again", self._lock.label)
+        _log.warning("the leader node of %s was changed from outside; it is written again", self._lock.label)
         self._coordinator.commit(
             Check(self._lock.epoch, self._epoch), SetData(self._lock.leader, self._data, node.version)
         )
@@ -94,6 +94,6 @@ class PublishedInformation:
             except (NodeMissingError, VersionConflictError):
                 _log.debug("it changed since it was read, and the watch of that read has fired")
             except CoordinationError as error:
-                _log.info("the leader node of %s cannot be looked at: %s", self._lock.label, error)
+                _log.info("the leader node of %s cannot be read: %s", self._lock.label, error)
                 self._touched.set()
                 self._stopping.wait(_RETRY_SECONDS)

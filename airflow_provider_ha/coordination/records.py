@@ -34,7 +34,7 @@ def read_record(
 
 
 def create_once(coordinator: Coordinator, path: str, record: Record) -> bool:
-    """Create a record under a name that nobody else may use.
+    """Create a record under a name that only one process can take.
 
     When the answer is lost, the node is read back and compared by its bytes: a retried create that finds "exists" says
     nothing about whose it is (FLINK-24543 took its own committed entry for a foreign one and deleted its data). So a

@@ -1,13 +1,13 @@
-"""Who leads, announced whenever it changes: for those who talk to a leader, not for those who want to be one.
+"""Announces the leader of a lock whenever it changes: for clients of a leader, not for candidates.
 
 Invariants:
 
 - Every announcement comes from one thread, in order, and from what was read, never from a watch event alone.
-- What happens between two looks may be seen as one change; the last state never stays unannounced.
-- A leader that is still the same after an interruption is announced again: who dropped its connection to it meanwhile
-  has to hear that it may connect (FLINK-19557).
+- What happens between two reads may appear as one change; the last state is always announced.
+- A leader that is still the same after an interruption is announced again: a client that dropped its connection to it
+  meanwhile has to learn that it may connect (FLINK-19557).
 - Without a session nothing is known about the leader, so ``None`` is announced when the session is lost; in strict mode
-  as soon as the connection is interrupted. A leader that is only believed in is worse than none (FLINK-6174).
+  as soon as the connection is interrupted. A leader that is only assumed is worse than none (FLINK-6174).
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class LeaderRetrieval:
 
     :param coordinator: The session; stays its owner's to close.
     :param lock: What is led.
-    :param on_change: Called with the leader node (its data is what the leader says of itself), or with ``None`` when
-        nobody leads or nothing is known. Called first with what is found at the start.
+    :param on_change: Called with the leader node (its data is the leader's own record), or with ``None`` when
+        there is no leader or nothing is known. Called first with what is found at the start.
     :param tolerate_suspended: ``False`` is the strict mode.
-    :param poll: Seconds between two looks when no watch fires.
+    :param poll: Seconds between two reads when no watch fires.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class LeaderRetrieval:
         self._thread.start()
 
     def stop(self) -> None:
-        """Announce nothing any more. Idempotent; may be called from ``on_change`` itself."""
+        """End the announcements. Idempotent; may be called from ``on_change`` itself."""
         self._stopping.set()
         self._changed.set()
         if self._thread is not None and self._thread is not threading.current_thread():
@@ -89,7 +89,7 @@ class LeaderRetrieval:
         self.stop()
 
     def look(self) -> None:
-        """Look once and announce what is new. The thread's work; a caller without threads may do it by itself.
+        """Read once and announce what is new. The thread's work; a caller without threads may call it directly.
 
         :raises CoordinationError: Nothing could be found out, so nothing was announced.
         """
@@ -124,7 +124,7 @@ class LeaderRetrieval:
         self._announced, self._first = found, False
         try:
             self._on_change(node)
-        except Exception:  # noqa: BLE001  # a listener's mistake must not end the announcements
+        except Exception:  # noqa: BLE001  # an error of a listener must not end the announcements
             _log.exception("the listener for the leader of %s failed", self._lock.label)
 
     def _fired(self) -> None:
@@ -132,7 +132,7 @@ class LeaderRetrieval:
         self._changed.set()
 
     def _on_state(self, state: SessionState) -> None:
-        """Called on the event thread: only notes what the next look has to do."""
+        """Called on the event thread: only notes what the next read has to do."""
         if state is not SessionState.CONNECTED:
             self._again = True
             self._blind = self._blind or state in self._unknown

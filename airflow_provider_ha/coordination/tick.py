@@ -1,7 +1,7 @@
-"""The servers' tick, as far as it can be found out.
+"""The servers' tick, as far as a client can find it out.
 
-A client is not told it. The four-letter word ``conf`` does, where the servers allow that word: by default they do not.
-So what cannot be found out is for the operator of the ensemble to check, and the docs say what.
+The protocol does not state it. The four-letter word ``conf`` does, where the servers allow that word: by default they
+do not. What a client cannot find out is for the operator of the ensemble to check, and the docs say what.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LONGEST_ANSWER = 64 * 1024
 
 
 def server_tick(config: HaConfig, *, timeout: float = 1.0) -> float | None:
-    """Return the longest tick of all servers, seconds; ``None`` when no server tells.
+    """Return the longest tick of all servers, seconds; ``None`` when no server states it.
 
     :param timeout: Seconds for each server.
     """
@@ -26,7 +26,7 @@ def server_tick(config: HaConfig, *, timeout: float = 1.0) -> float | None:
 
 
 def check_tick(config: HaConfig) -> None:
-    """Assert that the servers' tick fits the heartbeats, when they tell it.
+    """Assert that the servers' tick fits the heartbeats, when they state it.
 
     :raises ConfigurationError: It does not.
     """

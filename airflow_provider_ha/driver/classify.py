@@ -1,4 +1,4 @@
-"""Whose error it is that made a driver fail. Pure: the text of an error goes in, a kind comes out.
+"""Classifies the error that made a driver fail. Pure: the text of an error goes in, a kind comes out.
 
 Invariant: ``APPLICATION`` is what is certain. One sign of an outage anywhere in the chain makes it an outage; one
 exception that could have come from one leaves it unknown: a library that reads what a server answers raises a
@@ -25,9 +25,9 @@ class _Sign(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a text says.
+    """The classification of a text.
 
-    :param link: The exception that tells; ``None`` when the text names none.
+    :param link: The exception that decides; ``None`` when the text names none.
     """
 
     kind: FailureKind
@@ -193,7 +193,7 @@ def classify(text: str, *, modules: Collection[str] = ()) -> Verdict:
             return Verdict(kind, telling[-1])
     certain = [link for found, link in signs if found is _Sign.APPLICATION]
     if certain:
-        # The one with a line of the application: the JVM tells an analysis error once more, without it.
+        # The one with a line of the application: the JVM repeats an analysis error, without it.
         located = (link for link in reversed(certain) if any(map(_own, link.frames)))
         return Verdict(FailureKind.APPLICATION, next(located, certain[-1]))
     return Verdict(FailureKind.UNKNOWN, chain[-1] if chain else None)

@@ -1,4 +1,4 @@
-"""What a script may know of its own high availability; nothing here is needed to be highly available.
+"""The high availability of a script, as the script can see it; no script needs it to be highly available.
 
 A ``foreachBatch`` function of a driver that lost its job goes on until the process ends: Spark does not stop it. Values
 that change by batch therefore need a token in the table, and this is where the script gets it.
@@ -26,7 +26,7 @@ class DriverContext:
     :param run: Number of the run.
     :param epoch: Fencing token: grows with every driver of the job, for ever.
     :param restored_from: ``"epoch 3"``, ``"checkpoint-12"``, ``"savepoint-x"``; empty for a fresh start.
-    :param given: Query -> where it is noted what its fenced function was given; ``None`` where nobody asks for it.
+    :param given: Query -> where it is noted what its fenced function was given; ``None`` where it is not needed.
     """
 
     job_id: str
@@ -68,8 +68,8 @@ class Fenced:
         """
         if self._query not in (None, query):
             raise ApplicationRefusedError(
-                f"queries {self._query!r} and {query!r} share one fenced function, so nobody could tell which of them "
-                "was given a batch",
+                f"queries {self._query!r} and {query!r} share one fenced function, so a record could not show which of "
+                "them was given a batch",
                 next_step="Call fenced() once for each query",
             )
         self._query = query

@@ -41,7 +41,7 @@ class Ending:
     parts: Parts
 
     def conclude(self, failure: str | None) -> NoReturn:
-        """End with what came of the script; on the main thread.
+        """End with the result of the script; on the main thread.
 
         :param failure: Why the script failed.
         """
@@ -82,7 +82,7 @@ class Ending:
         """Run the script a second time, each query for its last batch; on the main thread.
 
         The fork stays until the run has its result, and goes with the other directories: when this driver dies before
-        that, it alone tells that the batch in the sinks is the drain's.
+        that, it alone shows that the batch in the sinks is the drain's.
 
         :raises OperationFailedError: The script or one of its queries failed.
         """
@@ -149,7 +149,7 @@ def script_ended(dropped: Sequence[str], left: Sequence[str], checkpoint: int) -
     said = ["the script ended"]
     if dropped:
         names = ", ".join(map(repr, dropped))
-        said.append(f"it never started {names}, which the run was restored with: checkpoint {checkpoint} is without")
+        said.append(f"it never started {names}, which the run was restored with: checkpoint {checkpoint} drops them")
     if left:
         names = ", ".join(map(repr, left))
         said.append(f"it did not start {names} again, which checkpoint {checkpoint} holds as it was")

@@ -117,7 +117,7 @@ def _texts(error: BaseException) -> Iterator[str]:
         stack = getattr(link, "_stackTrace", None)  # pyspark's: of the throwable, with its causes
         if isinstance(stack, str):
             yield stack
-        # Also a cause that is not shown: what was raised "from None" has met it all the same.
+        # Also a cause that is not shown: what was raised "from None" has still met it.
         causes = (link.__cause__, link.__context__, getattr(link, "_cause", None))
         waiting.extend(cause for cause in causes if isinstance(cause, BaseException))
 

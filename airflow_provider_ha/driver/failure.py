@@ -1,6 +1,6 @@
 """Why a driver ended, for the supervisor: one small file beside its log, written before the process ends.
 
-A process that is about to end tells nobody anything over a network it may just have lost. The file is local, and the
+A process that is about to end reports nothing over a network that it may just have lost. The file is local, and the
 supervisor reads it after the death is proven.
 
 A full disk is a frequent reason, so the room for it is taken while there is some: :func:`reserve`.
@@ -43,7 +43,7 @@ def write_failure(directory: Path, code: ExitCode, reason: str, failure: Failure
 
     Never raises OSError.
 
-    :param failure: What the failure was, when the driver could tell.
+    :param failure: What the failure was, when the driver knows it.
     """
     reason = public(reason)
     told = {"code": int(code), "reason": reason[:REASON_LIMIT]}
@@ -88,7 +88,7 @@ def read_code(directory: Path) -> int | None:
 
 
 def read_details(directory: Path) -> Failure | None:
-    """Return what the failure was, as the driver told it; ``None`` when it told nothing."""
+    """Return what the failure was, as the driver reported it; ``None`` without a report."""
     try:
         return Failure.model_validate(json.loads((directory / FAILURE_FILE).read_bytes())["failure"])
     except (OSError, ValueError, KeyError, TypeError):

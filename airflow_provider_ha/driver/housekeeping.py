@@ -4,9 +4,9 @@ Invariant: what a restore reads stays (``checkpoints.retention.working_directori
 removal: a crash in between leaves it DIRTY, for the next run's leader.
 
 A run of months leaves a fenced directory with each loss. Once the generation names this epoch's directory, which has
-what the newest fenced one knew and no checkpoint holds (``checkpoints.working.unpublished_batches``), nobody asks for
-the older ones any more. The newest one stays all the same: who began to read it before the loss, a restore of another
-job, may still be reading, and it is what a person wants to see after a loss.
+what the newest fenced one knew and no checkpoint holds (``checkpoints.working.unpublished_batches``), the older ones
+have no reader any more. The newest one stays all the same: a restore of another job that began to read it before the
+loss may still be reading, and it is what a person wants to see after a loss.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Housekeeping:
                 if (mark := self.runs.clean_op(number)) is not None:
                     self.leadership.commit(mark)
         except VersionConflictError:
-            return  # somebody else marked it
+            return  # another process marked it
         except (HaError, OSError) as error:
             log.warning("what is over could not be cleaned up; the next run tries again: %s", error)
 

@@ -1,4 +1,4 @@
-"""Becoming the leader of the run that this process was submitted for, or finding out that it may not.
+"""Makes this process the leader of the run that it was submitted for, or finds that it may not lead.
 
 Only the newest submission of a run without a result may lead, and only while the job's graph pointer belongs to that
 run: this is what keeps a run that is over, or a driver that was given up, from coming back. And a submission leads
@@ -120,12 +120,12 @@ def check_first_lead(found: tuple[SubmissionLed, int] | None) -> None:
 
 
 def led_record(epoch: int, clock: Clock) -> SubmissionLed:
-    """Return what this process leaves when it is granted the leadership."""
+    """Return the record that this process writes with the grant of the leadership."""
     return SubmissionLed(process=PROCESS, epoch=epoch, host=socket.gethostname(), pid=os.getpid(), at=clock.now())
 
 
 def leader_info(spec: DriverSpec, epoch: int, clock: Clock) -> LeaderInfo:
-    """Return what this process says of itself as the leader of a submission's job."""
+    """Return the record of this process as the leader of a submission's job."""
     return LeaderInfo(
         epoch=epoch,
         run=spec.run,

@@ -137,7 +137,7 @@ def _say(words: Sequence[Callable[[], None]], seconds: float) -> None:
 
 
 def _text(error: BaseException) -> str:
-    """Return what an error says; an error whose text cannot be made must not keep the process alive."""
+    """Return the text of an error; an error whose text cannot be made must not keep the process alive."""
     try:
         return str(error)
     except BaseException as second:  # noqa: BLE001  # see above

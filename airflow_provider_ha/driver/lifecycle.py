@@ -1,6 +1,6 @@
 """What the script, the patched calls and the operations know of each other: one object per driver.
 
-The script runs on the main thread and believes that it is alone. Who stops its queries sets ``stopping`` first and
+The script runs on the main thread and assumes that it is alone. A stop of its queries sets ``stopping`` first and
 ``ended`` last; a patched call that finds ``stopping`` set waits for ``ended``, so that the script can neither interrupt
 another query nor take the session away (SPARK: ``spark.stop()`` cancels the job of a batch that is half written).
 """
@@ -58,13 +58,13 @@ class Lifecycle:
         return error
 
     def claim_end(self) -> bool:
-        """Return whether the caller is the one who ends the run: a stop, or the script by itself, never both."""
+        """Return whether the caller ends the run: a stop, or the script by itself, never both."""
         with self._lock:
             first, self._end_claimed = not self._end_claimed, True
         return first
 
     def give_end_back(self) -> None:
-        """Undo :meth:`claim_end`, for who found out that the run does not end."""
+        """Undo :meth:`claim_end`, for a caller that finds that the run does not end."""
         with self._lock:
             self._end_claimed = False
 

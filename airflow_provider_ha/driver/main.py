@@ -108,7 +108,7 @@ class Driver:
         self._provenance = Provenance(spec.job_id, led.run.number, led.run.graph.sha256, spark_version())
 
     def run(self) -> None:
-        """Run the script under leadership and end the process with what came of it."""
+        """Run the script under leadership and end the process with its result."""
         lifecycle = Lifecycle()
         registry = QueryRegistry(self._clock)
         writer = JobWriter(

@@ -1,4 +1,4 @@
-"""Serves what is asked of the running job: savepoint, stop, cancel, dispose.
+"""Serves the requests to the running job: savepoint, stop, cancel, dispose.
 
 Two threads: one looks for requests and cancels at once, the other works on one request after the other. So a stop that
 hangs can still be cancelled (design, section 5).
@@ -81,9 +81,9 @@ class OperationsLoop:
             threading.Thread(target=self._guarded, args=(body,), name=name, daemon=True).start()
 
     def look(self) -> None:
-        """Take up what was asked since the last look, a cancel first.
+        """Take up the requests since the last pass, a cancel first.
 
-        What ZooKeeper refuses to one operation is tried again at the next look, and keeps no other from being done.
+        What ZooKeeper refuses to one operation is tried again in the next pass, and delays no other operation.
         """
         self._changed.clear()
         names = self.coordinator.children(self.paths.operations, watch=self._changed.set)
@@ -107,7 +107,7 @@ class OperationsLoop:
         except LeadershipError:
             raise
         except HaError as error:
-            log.warning("%s; the next look tries again: %s", failure, error)
+            log.warning("%s; the next pass tries again: %s", failure, error)
 
     def _may_begin(self, operation: Operation) -> bool:
         """Whether to take it up now. A savepoint that is asked during a recovery waits until it can be whole."""
@@ -185,7 +185,7 @@ class OperationsLoop:
     def _stop(self, operation: Operation) -> None:
         StopRequest.of(operation)  # first: while a stop that cannot be done has the end, a script would wait for it
         if not self.lifecycle.claim_end():
-            return  # the script has ended by itself: whoever writes the result answers this operation
+            return  # the script has ended by itself: the writer of the result answers this operation
         try:
             self.handlers.stop(operation)
         except (HaError, OSError):
@@ -214,10 +214,10 @@ def abandoned(operation: Operation, run: int, epoch: int) -> str:
     """Return why an open operation will not be done; empty when it will.
 
     A stop or cancel that an earlier epoch took up is still wanted. A savepoint is not: half of one is no savepoint, and
-    who asked decides whether a later moment is still what was meant.
+    the requester decides whether a later moment still serves.
     """
     if operation.run != run:
-        return f"it was asked of run {operation.run}; run {run} is running"
+        return f"it was requested of run {operation.run}; run {run} is running"
     taken_before = operation.state is OperationState.RUNNING and (operation.epoch or 0) < epoch
     if taken_before and operation.operation is OperationKind.SAVEPOINT:
         return f"the driver of epoch {operation.epoch} died while it worked on it"

@@ -1,4 +1,4 @@
-"""Which output paths mean the same directory in every attempt of a run.
+"""Checks that an output path means the same directory in every attempt of a run.
 
 Spark resolves a relative path against the working directory of its driver. Each attempt has a working directory of its
 own, so a relative output splits over the attempts: the sink looks empty after a recovery, and its rows are lost.

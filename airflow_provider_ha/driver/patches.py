@@ -96,8 +96,8 @@ class Patches:
         def to_table(_writer: Any, tableName: str, *_: Any, **__: Any) -> Any:  # noqa: N803  # pyspark's name
             raise self.lifecycle.refuse(
                 ApplicationRefusedError(
-                    f"a query writes to table {tableName!r} with toTable(): what the table already has cannot be "
-                    "told, so a restart could lose rows",
+                    f"a query writes to table {tableName!r} with toTable(): what the table already "
+                    "has is unknown, so a restart could lose rows",
                     next_step='Write with format("...").option("path", "...").start(), or with foreachBatch',
                 )
             )
@@ -118,7 +118,7 @@ class Patches:
         return await_one
 
     def _wait(self, ended_within: Callable[[float], bool], timeout: float | None) -> bool | None:
-        """Wait as the original does, in slices; an end that belongs to a stop is told when all queries have ended."""
+        """Wait as the original does, in slices; an end that belongs to a stop is reported after all queries ended."""
         self.registry.script_waits()
         if timeout is not None and (isinstance(timeout, bool) or not timeout > 0):
             ended_within(timeout)  # pyspark's own error
@@ -133,7 +133,7 @@ class Patches:
 
     def _stop_query(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def stop(handle: Any) -> None:
-            """At a batch boundary, whatever the script meant: a plan without its commit helps nobody."""
+            """At a batch boundary, whatever the script meant: a plan without its commit is of no use."""
             if self.lifecycle.stopping.is_set():
                 self.lifecycle.ended.wait()
                 return

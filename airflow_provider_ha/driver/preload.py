@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 def preload() -> None:
     """Begin in another thread, and return at once.
 
-    Who imports the same meanwhile waits for that thread by Python's own locks. What fails there fails again, and is
+    A thread that imports the same meanwhile waits by Python's own locks. What fails there fails again, and is
     reported, where it is needed.
     """
     threading.Thread(target=_preload, name="ha-preload", daemon=True).start()

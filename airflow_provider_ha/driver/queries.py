@@ -193,7 +193,7 @@ class QueryRegistry:
 
     @property
     def settled(self) -> bool:
-        """Whether the script has started what it wants to start for now, as far as can be told."""
+        """Whether the script has started what it wants to start for now, as far as the driver can see."""
         if self._waiting.is_set():
             return True
         with self._lock:

@@ -1,7 +1,7 @@
 """The thread that removes old checkpoints, so that the removal of many files never delays the next checkpoint.
 
 Invariant: what it could not do is on the list of deletions in ZooKeeper, for its next turn or for the next leader. A
-removal that fails is logged and disturbs nobody (C3); a leadership that is lost ends the driver.
+removal that fails is logged and disturbs nothing else (C3); a leadership that is lost ends the driver.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class RemovalLoop:
                 done = self._turn()
                 if last:
                     return
-        except BaseException as error:  # noqa: BLE001  # a leader that is none any more has to hear of it
+        except BaseException as error:  # noqa: BLE001  # a deposed leader has to learn of it
             self._failed(error)
 
     def _undisturbed(self) -> bool:

@@ -26,7 +26,7 @@ class RestingQuery:
     """One query that the run had, and that nothing executes at the moment.
 
     :param directory: Its checkpoint location in this epoch.
-    :param sink: Where it writes; ``None`` when nothing tells.
+    :param sink: Where it writes; ``None`` when that is unknown.
     :param sink_log: Directory with the log of its file sink up to its committed batch; ``None`` for other sinks.
     :param recorded_to: Highest batch that is executed again before it starts; -1 for none.
     """
@@ -46,7 +46,7 @@ class RestingQuery:
     def sink_now(self) -> QuerySink:
         """Return what the sink has now.
 
-        :raises CheckpointError: Nothing tells where the query writes.
+        :raises CheckpointError: It is unknown where the query writes.
         """
         if self.sink is None:
             raise CheckpointError(
@@ -85,7 +85,7 @@ def expected_queries(
     """Return the queries that the working directory was made with, in the order of their first start.
 
     :param started: What the run's earlier epochs have started.
-    :param published: Returns query -> sink of the run's newest checkpoint; asked only where *started* does not tell,
+    :param published: Returns query -> sink of the run's newest checkpoint; asked only where *started* does not show it,
         which is so after an epoch of an older release.
     """
     there = queries(origin.directory)

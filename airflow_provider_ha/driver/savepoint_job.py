@@ -45,7 +45,7 @@ class SavepointJob:
         :raises CheckpointError: The copy is damaged, or Spark purges faster than it can be copied.
         """
         if not self.registry.whole:
-            raise OperationFailedError("the script has not started all its queries yet", next_step="Ask again later")
+            raise OperationFailedError("the script has not started all its queries yet", next_step="Try again later")
         arguments = operation.arguments
         schedule = schedule_of(arguments)
         retention = retention_of(schedule, arguments)
@@ -150,6 +150,6 @@ def _days(value: object) -> float:
 
 def _unusable(argument: str, value: object, meant: str) -> ConfigurationError:
     return ConfigurationError(
-        f"{argument} of the savepoint operation is {value!r}, and has to be {meant}",
-        next_step="Ask again, with another operation id",
+        f"{argument} of the savepoint operation is {value!r}; it must be {meant}",
+        next_step="Request it again with another operation id",
     )

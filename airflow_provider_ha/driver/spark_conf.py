@@ -59,7 +59,7 @@ def prepare_conf(jvm: Any, directory: Path, min_batches: int) -> None:
 
 
 def has_own_logging(jvm: Any) -> bool:
-    """Whether the JVM logs as somebody has configured it, and not by the defaults of log4j or of Spark.
+    """Whether the JVM logs by a configuration of the user's, and not by the defaults of log4j or of Spark.
 
     It is log4j itself that is asked: a configuration can come from Spark's conf directory, a system property, the
     environment or a jar.
@@ -67,7 +67,7 @@ def has_own_logging(jvm: Any) -> bool:
     try:
         used = jvm.org.apache.logging.log4j.LogManager.getContext(False).getConfiguration()  # noqa: FBT003  # Java has no names for them
         kind, source = str(used.getClass().getName()), str(used.getConfigurationSource().getLocation())
-    except Exception:  # noqa: BLE001  # any failure of py4j: another logging than Spark's own is somebody's choice
+    except Exception:  # noqa: BLE001  # any failure of py4j: another logging than Spark's own is the user's choice
         return True
     return kind != _DEFAULT_CONFIGURATION and _SPARKS_OWN not in source
 

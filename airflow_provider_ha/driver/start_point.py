@@ -111,7 +111,7 @@ def check_facts(plan: RestorePlan, directory: Path) -> None:
 
 
 def check_adopted(plan: RestorePlan) -> None:
-    """Assert that nobody works in the adopted directories: their queries stand where they stood when it was planned.
+    """Assert that no process works in the adopted directories: their queries stand where the plan found them.
 
     :raises RestoreRefusedError: One of them has gone on, or is another one.
     """
@@ -127,7 +127,7 @@ def check_adopted(plan: RestorePlan) -> None:
 
 
 def _reached(query: QueryPlan, directory: Path) -> int | None:
-    """Return the highest batch that the output has; ``None`` for one that nobody can ask."""
+    """Return the highest batch that the output has; ``None`` for one that cannot be asked."""
     if query.sink.path is not None:
         return FileSinkLog(local_path(query.sink.path)).max_batch()
     if query.sink.table is None or query.sink.max_batch < 0:

@@ -1,8 +1,8 @@
 """A stop: every query at a batch boundary, a sharp checkpoint, then the end of the run.
 
-What fails leaves a job that keeps running. Queries that have ended cannot be started again under a script that believes
-they still run, so from the first stopped query on a failure means: the operation is FAILED, the driver ends without a
-result, and the restart strategy starts the run again from where its queries stand.
+What fails leaves a job that keeps running. Queries that have ended cannot be started again under a script that assumes
+that they still run, so from the first stopped query on a failure means: the operation is FAILED, the driver ends
+without a result, and the restart strategy starts the run again from where its queries stand.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class MainThread:
         def task() -> None:
             try:
                 done.put((work(), None))
-            except BaseException as error:  # noqa: BLE001  # also SystemExit of the script: it goes to who asked
+            except BaseException as error:  # noqa: BLE001  # also SystemExit of the script: it goes to the caller
                 done.put((None, error))
 
         self._work.put(task)
@@ -138,7 +138,7 @@ class StopJob:
         while not (self.registry.whole or self.lifecycle.script_ended.wait(SETTLE_POLL)):
             pass
         if terminate and (reason := undrainable(self.registry.resting)):
-            raise OperationFailedError(reason, next_step="Ask again once the script has started it, or suspend the job")
+            raise OperationFailedError(reason, next_step="Try again once the script has started it, or suspend the job")
         self.lifecycle.begin_stop()
         self.writer.set_state(JobState.STOPPING, "waiting for the batches in flight")
         stop_all(self.registry, self.lifecycle)

@@ -116,7 +116,7 @@ def check_options(name: str, noted: WriterNotes, default_format: str = "parquet"
 
 
 def _sink_word(noted: WriterNotes, default_format: str) -> str | None:
-    """Return how the sink is named to who adopts the query's checkpoint; ``None`` when it cannot be."""
+    """Return how a request to adopt the query's checkpoint names the sink; ``None`` when it cannot name it."""
     source = noted.sink or default_format
     if source.lower() not in FORMATS:
         return source
@@ -143,7 +143,7 @@ def sink_spec(name: str, noted: WriterNotes, default_format: str) -> SinkSpec:
 
 
 def _mounted(path: str | None) -> Path | None:
-    """Return the directory of a table; ``None`` when it is on no mounted file system, so that nobody can look."""
+    """Return the directory of a table; ``None`` when it is on no mounted file system, so that it cannot be read."""
     try:
         return local_path("", path) if path else None
     except ApplicationRefusedError:

@@ -1,4 +1,4 @@
-"""The seam to what runs drivers: a local process today, a cluster manager later.
+"""The interface to what runs drivers: a local process today, a cluster manager later.
 
 An observation is of one submission. What an engine does not find is ``Unknown``, and proves nothing (design, contract
 10): only ``SubmissionExit``, or an engine that can look where the submission runs, says that it is gone.

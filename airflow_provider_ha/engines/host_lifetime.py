@@ -1,4 +1,4 @@
-"""What takes a local driver along when it ends: a pod of one task, a container, the control group of a service.
+"""What kills a local driver when it ends: a pod of one task, a container, the control group of a service.
 
 A driver is a process of the host that submits it. Its own session and its supervisor outlive the task and the worker;
 nothing outlives what kills every process of a pod or of a control group. A pod of the KubernetesExecutor ends with its
@@ -43,7 +43,7 @@ def refuse_short_lived(env: Mapping[str, str] | None = None) -> None:
     if env.get(POD_VARIABLE) and KUBERNETES_EXECUTOR not in allowed:
         raise ConfigurationError(
             f"this task runs in a pod of the KubernetesExecutor ({POD_VARIABLE} is set): the pod ends when the task "
-            "defers, and takes a local driver along",
+            "defers, and kills a local driver",
             next_step="Run the task on a worker that stays: another executor for it (executor='CeleryExecutor'), see "
             f"{DEPLOY}; or set {ALLOW_VARIABLE}={KUBERNETES_EXECUTOR} in the pod when something else keeps it alive",
         )
@@ -56,7 +56,7 @@ def lifetime_warnings(
     container_signs: tuple[Path, ...] = _CONTAINER_SIGNS,
     ask: Ask | None = None,
 ) -> tuple[str, ...]:
-    """Return what may take the drivers of this process along, as sentences; what cannot be found out is not said.
+    """Return what may kill the drivers of this process, as sentences; unknown facts are left out.
 
     :param env: Environment of this process.
     :param cgroup: Names the control group of this process.

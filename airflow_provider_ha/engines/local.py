@@ -62,7 +62,7 @@ class LocalEngine:
     """Starts ``spark-submit`` in client mode on this host.
 
     :param config: How a driver reaches the cluster; its home lies below the work root.
-    :param launch_seconds: How long a launch may take before somebody else takes it over.
+    :param launch_seconds: How long a launch may take before another process takes it over.
     """
 
     name = "local"
@@ -148,7 +148,7 @@ class LocalEngine:
         if not local.is_here:
             raise JobStateError(
                 f"the supervisor {local.pid} runs on {local.host}, which is not this host",
-                next_step=f"Do it on {local.host}, or cancel the job: `spark-ha job cancel JOB`",
+                next_step=f"Run the command on {local.host}, or cancel the job: `spark-ha job cancel JOB`",
             )
         try:
             process = psutil.Process(local.pid)
@@ -198,7 +198,7 @@ def _look(submission_id: str, handle: Handle) -> Observation:
             return Running(handle)
         suspects = [process for process, answer in found.items() if answer is None]
         if suspects and time.monotonic() > end:
-            return Unknown(f"{len(suspects)} processes of this host cannot be looked at")
+            return Unknown(f"{len(suspects)} processes of this host cannot be inspected")
         if suspects:
             time.sleep(_LOOK_SECONDS)
     return Gone(f"no process with its id is left on {local.host}")

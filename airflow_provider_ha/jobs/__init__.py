@@ -1,1 +1,1 @@
-"""Job graphs, runs and their results, operations: what a job is and what was asked of it."""
+"""Job graphs, runs and their results, operations: what a job is and the requests to it."""

@@ -63,7 +63,7 @@ def unreadable(script: Path, error: OSError) -> ConfigurationError:
     """Return the error for a file that cannot be read, or vanished after it was found."""
     return ConfigurationError(
         f"the files of application {str(script)!r} cannot be read or copied: {error}",
-        next_step="Check who may read them on the host that submits, and that it has space for a copy",
+        next_step="Check that the submitter may read them on its host, and that the host has space for a copy",
     )
 
 

@@ -23,7 +23,7 @@ def sibling_modules(script: Path) -> tuple[Path, ...]:
     """Return the modules and package directories beside *script* that it imports, directly or through others; sorted.
 
     Found are ``import`` and ``from`` statements anywhere in the source, and ``importlib.import_module`` with a literal
-    name. What only a name computed at run time tells has to be given as ``modules``.
+    name. A module whose name is computed at run time has to be given as ``modules``.
 
     :raises ConfigurationError: The script is not Python source.
     """
@@ -46,12 +46,12 @@ def _parse_script(script: Path) -> ast.Module:
     except (SyntaxError, ValueError) as error:
         raise ConfigurationError(
             f"application {str(script)!r} is not a Python script: {error}",
-            next_step="Mend the script, or name the file that is one",
+            next_step="Correct the script, or name a file that is one",
         ) from error
 
 
 def _parse(source: Path) -> ast.Module | None:
-    """Parse a sibling. One that this Python cannot read travels all the same: it may be for another one, or unused."""
+    """Parse a sibling. One that this Python cannot read still travels: it may be for another Python, or unused."""
     try:
         return ast.parse(source.read_bytes(), filename=str(source))
     except (SyntaxError, ValueError):

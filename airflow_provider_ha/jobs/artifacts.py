@@ -2,7 +2,7 @@
 
 Invariant: after :func:`upload_application` nothing that a run needs is left on the submitting host only. On the way
 back every byte is checked against its digest, and every name before it becomes a path. File contents are never logged,
-and on the driver's host only their owner can read them: any of them may hold a secret that nobody declared as one.
+and on the driver's host only their owner can read them: any of them may hold a secret that is not declared as one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who leads the cluster, that is, who recovers its jobs and takes submissions for it."""
+"""The leader of the cluster: the process that recovers its jobs and takes submissions for it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ClusterLeaderInfo(Record):
     """Data of the leader node of ``resource_manager_lock``. Holds no secret.
 
     :param epoch: Epoch of this leadership of the cluster.
-    :param address: Where it can be found: a URL, a unit name, a DAG run; for people and for who is refused.
+    :param address: Address shown to people and to refused contenders: a URL, a unit name, a DAG run.
     """
 
     kind: ClassVar[str] = "cluster-leader"
@@ -29,9 +29,9 @@ class ClusterLeaderInfo(Record):
 
 
 def read_cluster_leader(coordinator: Coordinator, paths: ClusterPaths) -> ClusterLeaderInfo | None:
-    """Return who leads the cluster; ``None`` when nobody does.
+    """Return the leader of the cluster; ``None`` when there is none.
 
-    :raises RecordCorruptError: Somebody does, and what it says of itself cannot be read.
+    :raises RecordCorruptError: There is one, and its record cannot be read.
     """
     found = read_record(coordinator, paths.lock.leader, ClusterLeaderInfo)
     return None if found is None else found[0]
@@ -42,7 +42,7 @@ def not_leading(coordinator: Coordinator, paths: ClusterPaths) -> LeadershipUnav
     leader = read_cluster_leader(coordinator, paths)
     if leader is None:
         return LeadershipUnavailableError(
-            f"this process does not lead {paths.lock.label}, and nobody else does now", next_step="Try again shortly"
+            f"{paths.lock.label} has no leader now, and this process does not lead it", next_step="Try again shortly"
         )
     return LeadershipUnavailableError(
         f"{paths.lock.label} is led by {leader.address} on {leader.host} (pid {leader.pid}), epoch {leader.epoch}",

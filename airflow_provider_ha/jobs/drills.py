@@ -1,7 +1,7 @@
 """The restore drills of a job: what was proven, how long it took, and how old the savepoint was at that moment.
 
 Invariant: a record is written once, when its drill is over, and never changed. It lies in storage, not in ZooKeeper:
-nobody decides anything by it, and it is still there when ZooKeeper's data is gone.
+no decision depends on it, and it is still there when ZooKeeper's data is gone.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Drill(Record):
     :param total_seconds: From the choice to the first batch that Spark committed on it (RTO, on one host).
     :param reasons: Why the verdict is not PASSED, each as a sentence without a final stop.
     :param spark_version: The release that was asked.
-    :param requested_by: Who asked, with host and process.
+    :param requested_by: The requester, with host and process.
     """
 
     kind: ClassVar[str] = "restore-drill"

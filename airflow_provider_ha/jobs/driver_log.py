@@ -23,7 +23,7 @@ from airflow_provider_ha.redaction import PublicText
 CHUNK = 32 * 1024  # bytes; no secret is looked for in longer texts (``redaction``)
 TAIL_LINES = 20
 TAIL_CHARACTERS = 4000
-_LOOKS = 10  # in vain for the file that a cut log went into, before it is taken for removed
+_LOOKS = 10  # for the file that a cut log went into; not found by then, it counts as removed
 
 Identity = tuple[int, int, int]
 """Inode, time of the last change and size of a kept file."""

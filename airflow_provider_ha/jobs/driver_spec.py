@@ -1,4 +1,4 @@
-"""What a driver's supervisor is told, and where both of them put their files.
+"""Parameters of a driver's supervisor, and where both of them put their files.
 
 The file is the only way in which secrets (digest auth, S3 keys) reach the driver: readable by its owner alone, never on
 a command line, never in an environment that the engine may publish. It is removed once it is read: the supervisor reads
@@ -129,7 +129,7 @@ def read_session(path: Path) -> SessionCredentials | None:
 
 
 def write_secrets(path: Path, secrets: Iterable[str]) -> None:
-    """Leave secrets for who shows the log. A disk that fails is no reason to end otherwise."""
+    """Leave secrets for the readers of the log, which redact them. A disk that fails does not change the ending."""
     with contextlib.suppress(OSError):
         write_private(path, json.dumps(sorted(secrets)).encode())
 

@@ -1,6 +1,6 @@
 """Why a driver failed, as its exit says it: what kind of error it was, and at which batch.
 
-Invariant: an error ends a run only when it is certainly one of the application. What cannot be told for certain is
+Invariant: an error ends a run only when it is certainly one of the application. What is not certain is
 ``UNKNOWN``, and is tried again like the loss of a host.
 """
 

@@ -1,8 +1,8 @@
 """Job graphs: the blob in storage, and the pointer that says that the job has to be recovered.
 
-Invariant: the pointer exists if and only if a new leader has to recover the job, and whoever sees it can read the blob
-(contract 2: blob first, pointer second). A graph names its files by digest, so a run is restarted from the bytes that
-were submitted, whatever became of the script and the DAG file since.
+Invariant: the pointer exists if and only if a new leader has to recover the job, and a reader that sees it can read the
+blob (contract 2: blob first, pointer second). A graph names its files by digest, so a run is restarted from the bytes
+that were submitted, whatever became of the script and the DAG file since.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class JobGraphStore:
         self._coordinator = coordinator
         self._store = store
         self._paths = paths
-        # Its payloads have no owner: equal graphs are one blob, and the scanner of orphans removes what nobody names.
+        # Its payloads have no owner: equal graphs are one blob, and the scanner of orphans removes what nothing names.
         self._pointers = PointerStore(coordinator, paths.base, GraphPointer)
 
     def write_graph(self, graph: JobGraph) -> Blob:
@@ -90,15 +90,15 @@ class JobGraphStore:
         return Delete(node.path, node.version)
 
     def remove(self, commit: Commit, run: int) -> None:
-        """Remove the pointer of *run* by itself. Loud: when it returns, nobody can recover the run any more.
+        """Remove the pointer of *run* by itself. Loud: when it returns, no process can recover the run any more.
 
-        A leader that ends a run uses :meth:`remove_op` instead. A graph whose removal had failed without a word brought
-        an old job back to life, weeks later (FLINK-10011, FLINK-10329).
+        A leader that ends a run uses :meth:`remove_op` instead. A graph whose removal had failed silently brought an
+        old job back to life, weeks later (FLINK-10011, FLINK-10329).
 
         :param commit: ``leadership.commit`` of the job.
         :raises JobStateError: Another run has the pointer.
         :raises RecordCorruptError: The pointer cannot be read, so whose it is is not known.
-        :raises CoordinationError: It could not be removed, or nobody knows; it must be tried again.
+        :raises CoordinationError: It could not be removed, or that is unknown; it must be tried again.
         """
         found = self._find()
         if found is None:

@@ -1,9 +1,10 @@
-"""Tells when a job graph begins or ceases to be persisted, in any job of a cluster.
+"""Reports when a job graph begins or ceases to be persisted, in any job of a cluster.
 
-Invariants (J5): only unknown graphs are added and only known ones are removed, so nobody hears of what it did itself,
-and a repeated event tells nothing twice. After :meth:`GraphWatcher.stop` nothing is told. A graph that cannot be read
-is told as well. A watch is a dirty bit: what is told was read, and a slow poll finds what a lost watch did not tell. A
-connection that breaks fires every watch, and the look that follows waits for the next one and arms them again.
+Invariants (J5): only unknown graphs are added and only known ones are removed, so a listener gets no report of its own
+changes, and a repeated event reports nothing twice. After :meth:`GraphWatcher.stop` there are no reports. A graph that
+cannot be read is reported as well. A watch is a dirty bit: a report rests on a read, and a slow poll finds what a lost
+watch missed. A connection that breaks fires every watch, and the read that follows waits for the next connection and
+arms them again.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ _RETRY_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class GraphListener:
-    """Who is told, always from one thread. An error that one of them raises is logged, and it is told again later.
+    """Receives the reports, always from one thread. An error that a callback raises is logged; the report is repeated.
 
     :param added: Job id and pointer of a graph that was not known. A newer run's graph is another graph.
     :param removed: Job id, of a known graph that is gone.
-    :param unreadable: Job id and reason: there is a pointer that cannot be read. Told once per change of it.
+    :param unreadable: Job id and reason: there is a pointer that cannot be read. Reported once per change of it.
     """
 
     added: Callable[[str, GraphPointer], None]
@@ -84,11 +85,11 @@ class GraphWatcher:
         self._thread = threading.Thread(target=self._run, name="graph-watcher", daemon=True)
 
     def start(self) -> None:
-        """Begin to watch. What is persisted now and not known is told first."""
+        """Begin to watch. The first reports are of what is persisted now and not known."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End: when this returns, nothing is told any more. Idempotent; may be called by the listener."""
+        """End: when this returns, there are no more reports. Idempotent; may be called by the listener."""
         self._stopped.set()
         self._wake.set()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
@@ -100,12 +101,12 @@ class GraphWatcher:
             self._known[job_id] = run
 
     def expect(self, job_id: str, run: int) -> None:
-        """Note that the listener is about to persist this graph: it is not told of it, nor that it is not there yet."""
+        """Note that the listener is about to persist this graph: neither it nor its absence until then is reported."""
         with self._lock:
             self._expected[job_id] = run
 
     def forget(self, job_id: str) -> None:
-        """Note that the listener does not care for the job's graph any more: it removes it itself."""
+        """Note that the listener needs no reports of the job's graph any more: it removes it itself."""
         with self._lock:
             self._known.pop(job_id, None)
             self._expected.pop(job_id, None)
@@ -121,7 +122,7 @@ class GraphWatcher:
         self._wake.set()
 
     def look(self) -> None:
-        """Read what may have changed and tell what did.
+        """Read what may have changed and report what did.
 
         :raises CoordinationError: ZooKeeper could not be read; what was not read stays to be read.
         """
@@ -186,7 +187,7 @@ class GraphWatcher:
         node = self._coordinator.find(path, watch=_Mark(self, job_id))
         try:
             self._judge(job_id, node)
-        except Exception:  # the other jobs are told of all the same, and this one again with the next poll
+        except Exception:  # the other jobs are still reported, and this one again with the next poll
             log.exception("the listener failed at the graph of job %s", job_id)
 
     def _judge(self, job_id: str, node: Node | None) -> None:

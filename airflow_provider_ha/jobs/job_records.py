@@ -85,5 +85,5 @@ class JobRecords:
 
 
 def who(by: str) -> str:
-    """Return *by* with host and process: what the next engineer wants to know."""
+    """Return *by* with host and process, for the operator on call."""
     return f"{by} on {socket.gethostname()} (pid {os.getpid()})"

@@ -1,9 +1,9 @@
 """What storage knows of a job's runs, beside the znodes: enough to make these again when ZooKeeper's data is gone.
 
 Invariant: blob first, pointer second (contract 2). An entry is written before the znode that it repeats, so what was
-ever acknowledged is here. The other way round an entry may be of a write that ZooKeeper never took: its name carries
-who wrote it (the submission's id, the leader's epoch), nobody overwrites another's, and ``control.rebuild`` decides
-which one counted. Checkpoints and savepoints need no entry: their payloads and manifests describe themselves.
+ever acknowledged is here. The other way round an entry may be of a write that ZooKeeper never took: its name
+identifies its writer (the submission's id, the leader's epoch), no writer overwrites another's, and ``control.rebuild``
+decides which one counted. Checkpoints and savepoints need no entry: their payloads and manifests describe themselves.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _EPOCH = re.compile(r"e(\d+)\.json")
 
 
 class SubmissionEntry(Record):
-    """A submission that somebody was about to make, and the run that it is of.
+    """A submission that a process was about to make, and the run that it is of.
 
-    :param run: The run as its node holds it. A run without a submission was never acknowledged to anybody.
+    :param run: The run as its node holds it. A run without a submission was never acknowledged to any caller.
     """
 
     kind: ClassVar[str] = "journal-submission"

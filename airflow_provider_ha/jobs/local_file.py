@@ -51,7 +51,7 @@ def check_distinct(paths: Sequence[Path], what: str) -> None:
         if other != path:
             raise ConfigurationError(
                 f"two {what} have the name {path.name!r}: {str(other)!r} and {str(path)!r}",
-                next_step="Rename one: they travel into one directory",
+                next_step="Rename one: both are copied into one directory",
             )
 
 
@@ -63,7 +63,7 @@ def _absolute(named: str | Path, what: str) -> Path:
     elif "://" in text:
         raise ConfigurationError(
             f"{what} {text!r} is not a file on this host",
-            next_step="Download it first, or name Maven coordinates in packages: what a run needs travels with it",
+            next_step="Download it first, or name Maven coordinates in packages: the files of a run are copied with it",
         )
     if not text:
         raise ConfigurationError(f"no {what} is named", next_step=f"Give the path of the {what}")
@@ -90,7 +90,7 @@ def _mode(path: Path, what: str) -> int:
 
 
 def _check_readable(path: Path, what: str) -> None:
-    # A pipe would block whoever opens it.
+    # A pipe would block the process that opens it.
     if not stat.S_ISREG(_mode(path, what)):
         raise ConfigurationError(f"{what} {str(path)!r} is not a regular file", next_step="Copy it into one")
     try:
@@ -104,5 +104,5 @@ def _unreadable(path: Path, what: str, error: Exception) -> ConfigurationError:
     reason = error.strerror if isinstance(error, OSError) else str(error)
     return ConfigurationError(
         f"{what} {str(path)!r} cannot be read: {reason}",
-        next_step="Check who may read it on the host that submits",
+        next_step="Check that the submitter may read it on its host",
     )

@@ -233,8 +233,8 @@ class Run(Record):
     :param number: Counts from 1 per job.
     :param graph: Blob of the job graph.
     :param start: What it starts from.
-    :param request_id: Who asked; the same request never makes two runs.
-    :param owner: Whose job it is, a DAG id; others are refused unless they force it. ``None`` for everybody's.
+    :param request_id: Id of the request; the same request never makes two runs.
+    :param owner: Owner of the job, a DAG id; others are refused unless they force it. ``None``: open to all.
     """
 
     kind: ClassVar[str] = "run"
@@ -291,7 +291,7 @@ class Submission(Record):
 
     :param attempt: Counts from 1 per run; only the newest one may lead.
     :param submission_id: Our own id, in the process's environment and in the engine's tags.
-    :param requested_by: Who submits: request id, host, pid.
+    :param requested_by: The submitter: request id, host, pid.
     :param lost_epoch: Epoch whose loss this recovers; ``None`` for the first.
     """
 
@@ -382,7 +382,7 @@ class SubmissionExit(Record):
     :param pids: Every process that could have written for the job, all gone.
     :param reason: For people, with the last lines that matter.
     :param outage: Whether storage or ZooKeeper kept it from running the script: such an end counts as no attempt.
-    :param failure: What the driver said of its failure; ``None`` for one that was killed, or ended without a word.
+    :param failure: The driver's report of its failure; ``None`` for one that was killed, or ended without a report.
     :param last_lines: Of the driver's log, without secrets, for hosts that do not have it.
     :param ran: Whether the job was RUNNING under it: every query had committed a batch, or found no data.
     """
@@ -406,7 +406,7 @@ class SubmissionExit(Record):
 
 
 class Recovery(Record):
-    """``recoveries/<lost epoch>``: who recovers that loss; created once (design, contract 9)."""
+    """``recoveries/<lost epoch>``: the process that recovers that loss; created once (design, contract 9)."""
 
     kind: ClassVar[str] = "recovery"
 
@@ -433,7 +433,7 @@ class Generation(Record):
 
 
 class LeaderInfo(Record):
-    """Data of the leader node: who leads, for people and sensors. Holds no secret.
+    """Data of the leader node: the leader, for people and sensors. Holds no secret.
 
     :param epoch: Epoch of this leadership.
     """
@@ -482,7 +482,7 @@ class Status(Record):
 
 
 class OperationKind(str, Enum):
-    """What can be asked of a running job."""
+    """The requests that a running job accepts."""
 
     SAVEPOINT = "savepoint"
     STOP = "stop"
@@ -506,12 +506,12 @@ class OperationState(str, Enum):
 
 
 class Operation(Record):
-    """``operations/<id>``: the request, written once by who asks; then state and result, written by the leader.
+    """``operations/<id>``: the request, written once by its requester; then state and result, written by the leader.
 
-    :param operation_id: The request's own id: asking twice with one id is asking once.
+    :param operation_id: The request's own id: two requests with one id are one request.
     :param arguments: ``savepoint``: ``schedule``, ``retain``, ``retain_days``, ``label``; ``stop``: ``mode``
         (``suspend`` or ``terminate``) and ``savepoint`` (bool); ``dispose``: ``savepoint_id``.
-    :param run: Run it was asked of; another run abandons it.
+    :param run: Run that the request is for; another run abandons it.
     :param epoch: Epoch that took it up.
     :param result: ``savepoint``: ``savepoint_id``, ``path``; ``stop``: ``checkpoint``, ``savepoint_id``, ``path``.
     """

@@ -1,12 +1,12 @@
-"""What is asked of a running job, and its answers.
+"""Requests to a running job, and its answers.
 
-Who asks creates a node that nobody else may create under that name; from then on only the leader writes it, fenced by
-its epoch. So asking twice with one id is asking once, whoever asks, and an answer survives the death of everybody who
-waited for it.
+The requester creates a node whose name can be taken only once; from then on only the leader writes it, fenced by its
+epoch. So two requests with one id are one request, from any process, and an answer outlives every process that waits
+for it.
 
 Invariant for the leader: the answer of an operation that ends the run (stop, cancel) is in the same transaction as the
 run's result (:func:`completed_op`), every other answer before it. An operation that is still open when the run has its
-result will not be done any more: it reads as ABANDONED (:func:`read`), although nobody was left to write that.
+result will not be done any more: it reads as ABANDONED (:func:`read`), although no process was left to write that.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def request(
             requested_at=clock.now(),
         )
         create_once(coordinator, paths.operation(operation_id), wanted)
-        # Somebody else may have been faster, and the run may have ended meanwhile: what counts is what is there.
+        # Another process may have been faster, and the run may have ended meanwhile: what counts is what is there.
         known = read(coordinator, paths, operation_id) or wanted
     if known.operation is not kind or known.arguments != dict(arguments):
         raise JobStateError(
@@ -186,7 +186,7 @@ def fail(
 
 
 def abandon(leader: Leader, paths: JobPaths, operation: Operation, *, reason: str, clock: Clock) -> Operation:
-    """Answer that an operation will not be done, because it was asked of something that is over.
+    """Answer that an operation will not be done, because the request was for a run that is over.
 
     :raises LeadershipError: This process does not lead any more; the operation is unanswered.
     """
@@ -217,13 +217,13 @@ def _live_run(runs: RunStore, paths: JobPaths, kind: OperationKind) -> RunView:
     view = runs.latest()
     if view is None:
         raise JobStateError(
-            f"job {paths.job_id!r} has no run that a {kind.value} could be asked of",
+            f"job {paths.job_id!r} has no run that could accept a {kind.value}",
             next_step="Submit the job first (SparkHaSubmitOperator)",
         )
     if not live(view):
         state = view.result.state.value if view.result else ""
         raise JobStateError(
-            f"run {view.run.number} of job {paths.job_id!r} is {state}: no {kind.value} can be asked of it",
+            f"run {view.run.number} of job {paths.job_id!r} is {state}: it accepts no {kind.value}",
             next_step=f"Submit the job (SparkHaSubmitOperator), or restore it: `spark-ha restore {paths.job_id}`, "
             "SparkHaRestoreOperator",
         )

@@ -1,4 +1,4 @@
-"""Who would notice that a driver is lost: the tasks that follow a job, and what looks after the whole cluster.
+"""The processes that notice a lost driver: the tasks that follow a job, and those that recover the whole cluster.
 
 A claim in ``watchers/`` outlives its task, so it says nothing about now. A trigger that waits therefore keeps an
 ephemeral node as well: it vanishes with the wait, or with the triggerer's session. Only people read it: nothing
@@ -85,7 +85,7 @@ class Watched:
     """What would recover a job if its driver were lost now.
 
     :param tasks: Tasks that follow the job.
-    :param cluster: Who recovers all jobs of the cluster: its leader, and event triggers that start a DAG for that.
+    :param cluster: Recoverers of all jobs of the cluster: its leader, and event triggers that start a DAG for that.
     """
 
     tasks: tuple[str, ...] = ()
@@ -133,7 +133,7 @@ def _present(coordinator: Coordinator, paths: JobPaths | ClusterPaths) -> list[s
         try:
             read = read_record(coordinator, paths.watcher(name), Presence)
         except RecordCorruptError:
-            continue  # a claim of a task that is called like that, or what somebody else has put there
+            continue  # a claim of a task that is called like that, or a node of another program
         if read is not None:
             found.append(f"{read[0].watcher} (triggerer {read[0].host}, pid {read[0].pid})")
     return sorted(found)

@@ -1,4 +1,4 @@
-"""Jobs that nobody recovers until a person has looked: their graph or their records are broken, and why.
+"""Jobs that no process recovers until a person has looked: their graph or their records are broken, and why.
 
 One broken job must not stop the others (FLINK-5193, FLINK-40554), and it must not be forgotten either. So its reason
 lies beside the jobs, is written once by the cluster's leader, and stays until an operator takes it away.
@@ -21,7 +21,7 @@ class Quarantine(Record):
     """``quarantine/<job_id>``: why a job is not recovered.
 
     :param reason: What is broken, for people.
-    :param by: Who put it there.
+    :param by: The process that put it there.
     :param cluster_epoch: Leadership of the cluster that did.
     """
 
@@ -63,8 +63,8 @@ def list_quarantined(coordinator: Coordinator, paths: ClusterPaths) -> dict[str,
 def release(coordinator: Coordinator, paths: ClusterPaths, job_id: str) -> str:
     """Let a job be recovered again; returns why it was not.
 
-    The one removal by who does not lead: it is a person's decision, of exactly the node that was read. The cluster's
-    leader only ever creates such nodes, so nothing of its work is undone behind its back.
+    The one removal by a process that does not lead: a person decides it, for exactly the node that was read. The
+    cluster's leader only creates such nodes, so this undoes none of its work.
 
     :raises JobStateError: The job is not in quarantine.
     """

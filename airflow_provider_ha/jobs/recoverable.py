@@ -4,7 +4,7 @@
 reference). A run with a result is never run again, whatever a graph pointer still says (FLINK-10011); it is cleaned up.
 A job without a pointer is not recovered: the pointer exists if and only if a new leader has to.
 
-What is broken is told apart from what could not be found out. Broken (a record that is not what was written, a graph
+What is broken is kept apart from what is unknown. Broken (a record that is not what was written, a graph
 or a file of it that is gone) is a reason for quarantine. An unavailable storage or ZooKeeper is an error of ``look``
 and says nothing about the job.
 """
@@ -42,7 +42,7 @@ class Judgement:
     """A decision and why.
 
     ``WAIT`` is for a run whose newest submission is on its way and has not led yet: it is recovered when it takes too
-    long, which one look cannot tell.
+    long, which one read cannot show.
     """
 
     action: Action
@@ -56,7 +56,7 @@ class JobObservation:
     :param led: Whether a leader node exists.
     :param snapshot: The job; ``None`` when it is in quarantine, or broken.
     :param dirty: Runs that are over and whose clean-up has not ended.
-    :param graph: The graph of the newest run; read only when somebody may have to run it.
+    :param graph: The graph of the newest run; read only when it may have to be run.
     :param quarantined: Why it is in quarantine.
     :param broken: What is broken.
     """
@@ -111,7 +111,7 @@ def judge(sight: JobObservation) -> Judgement:  # noqa: PLR0911  # one return pe
     if snapshot.leader is not None and snapshot.state is not JobState.LOST:
         return Judgement(Action.LEAVE, f"led by epoch {snapshot.leader.epoch}")
     if snapshot.graph is None:
-        return Judgement(Action.LEAVE, f"run {snapshot.run.run.number} has no graph pointer: nobody has to recover it")
+        return Judgement(Action.LEAVE, f"run {snapshot.run.run.number} has no graph pointer: it needs no recovery")
     return _judge_live(snapshot, snapshot.graph, snapshot.run.run.number)
 
 
@@ -130,7 +130,7 @@ def _judge_live(snapshot: JobSnapshot, pointer: GraphPointer, run: int) -> Judge
         return Judgement(Action.QUARANTINE, f"its graph pointer is of run {pointer.run}, its newest run is {run}")
     if snapshot.state is JobState.LOST:
         return Judgement(Action.RECOVER, f"run {run} has lost its driver, epoch {snapshot.epoch}")
-    return Judgement(Action.WAIT, f"run {run} is {snapshot.state.value}, nobody leads it yet")
+    return Judgement(Action.WAIT, f"run {run} is {snapshot.state.value} and has no leader yet")
 
 
 def _dirty(runs: RunStore) -> tuple[int, ...]:
@@ -154,5 +154,5 @@ def _graph(graphs: JobGraphStore, store: ObjectStore, snapshot: JobSnapshot) -> 
     for artifact in (graph.application, *graph.modules, *graph.py_files, *graph.files, *graph.jars):
         found = store.info(keys.blob(artifact.blob.sha256))
         if found is None or found.size != artifact.blob.size:
-            raise ObjectMissingError(f"file {artifact.name!r} of its graph is not in storage, or cut off")
+            raise ObjectMissingError(f"file {artifact.name!r} of its graph is not in storage, or is truncated")
     return graph

@@ -64,8 +64,8 @@ def live(view: RunView) -> bool:
 class RunStore:
     """Reads the runs of one job, and says how to write them. Owns nothing; safe in any thread.
 
-    Writes are operations for one transaction, because none of them is ever written alone: who creates a run creates its
-    first submission with it, and a leader's result is fenced.
+    Writes are operations for one transaction, because none of them is written alone: a run is created with its first
+    submission, and a leader's result is fenced.
     """
 
     def __init__(self, coordinator: Coordinator, paths: JobPaths) -> None:
@@ -122,7 +122,7 @@ class RunStore:
     def result_op(self, number: int, result: RunResult) -> Create:
         """Return the creation of a run's result.
 
-        Belongs into one fenced transaction with the removal of the graph pointer: nobody may recover an ended run.
+        Belongs into one fenced transaction with the removal of the graph pointer: an ended run must not be recovered.
         """
         return Create(self._paths.run_result(number), result.to_bytes())
 

@@ -9,7 +9,7 @@ back, so a later read sees at least what an earlier one saw. Therefore:
 2. The leader node before the exits, and the exits before the result. The first two are what a LOST verdict rests on;
    the result is what refutes it, and a driver writes it before it gives up its node or its life. So a job that finished
    meanwhile is seen as finished, never as LOST.
-3. The status before the result, for the same reason: who sees a status of a finished run sees the result too.
+3. The status before the result, for the same reason: a reader that sees a status of a finished run sees the result too.
 
 Reads whose paths are known go out together, so a job takes three round trips: what it has, its newest run, and the
 submissions of that run. Within one round trip the order is that of the requests.
@@ -43,7 +43,7 @@ SESSIONS = 3  # attempts to read a job within one session: the order of reads ho
 class JobSnapshot:
     """A job as it was read.
 
-    :param leader: Who leads; ``None`` when nobody does.
+    :param leader: The leader; ``None`` when there is none.
     :param epoch: Epoch of the latest leadership, past or present; 0 when the job was never led.
     :param epoch_zxid: ZooKeeper transaction of that leadership: orders it against submissions.
     :param run: The newest run.
@@ -52,7 +52,7 @@ class JobSnapshot:
     :param generation: Which working directory is current.
     :param checkpoint_numbers: Retained checkpoints, ascending.
     :param checkpoint_counter: Highest checkpoint number ever given out; 0 for none.
-    :param recovery: Who recovers the loss of *epoch*; ``None`` while nobody does.
+    :param recovery: The recovery of the loss of *epoch*; ``None`` while no process has claimed it.
     """
 
     job_id: str
@@ -179,7 +179,7 @@ def assemble(coordinator: Coordinator, paths: JobPaths, first: Seen) -> JobSnaps
 
 
 def _led_state(leader: LeaderInfo, status: Status | None) -> JobState:
-    """Return what the leader says of itself; a status of another epoch says nothing about this one."""
+    """Return the leader's own record; a status of another epoch says nothing about this one."""
     if status is None or status.epoch != leader.epoch:
         return JobState.STARTING
     # Terminal is what has a result. Without one the leader is still on its way there.
@@ -189,7 +189,7 @@ def _led_state(leader: LeaderInfo, status: Status | None) -> JobState:
 def _has_led(snapshot: JobSnapshot, newest: SubmissionView) -> bool:
     """Whether the latest leadership was granted after the newest submission was made, so that it was its own.
 
-    Epochs alone cannot tell: those of earlier runs are in the same counter. The order of ZooKeeper's transactions can.
+    Epochs alone do not show it: earlier runs use the same counter. The order of ZooKeeper's transactions does.
     """
     return snapshot.epoch > 0 and snapshot.epoch_zxid > newest.created_zxid
 

@@ -2,7 +2,8 @@
 
 Two processes of one task instance can live at once: its supervisor dies, Airflow starts a second process, and the
 first is killed later. Its ``on_kill`` must not stop the stream that the second one watches. So each process claims the
-watcher's node, and a kill is a compare-and-set on that claim: who was overtaken has nothing to kill.
+watcher's node, and a kill is a compare-and-set on that claim: a process that was overtaken kills
+nothing.
 
 The claim has its own version and never the leader's epoch: a watcher decides nothing about the job. Its node is set,
 never deleted: a version that begins again could make an old claim look like a current one.
@@ -45,8 +46,8 @@ class WatcherClaim(Record):
     """``watchers/<id>``: which process of a task instance watches now.
 
     :param holder: The task instance's id: Airflow makes a new one for each try.
-    :param nonce: Of this very write: tells it from another one after a lost answer.
-    :param released: Whether its holder gave it up; for people, the version tells programs.
+    :param nonce: Of this very write: distinguishes it from another one after a lost answer.
+    :param released: Whether its holder gave it up; for people; programs compare the version.
     """
 
     kind: ClassVar[str] = "watcher-claim"
@@ -107,10 +108,10 @@ def _followed(paths: JobPaths, watcher_id: str) -> str:
 
 
 def claim(coordinator: Coordinator, paths: JobPaths, watcher_id: str, *, ti_id: str, when_killed: WhenKilled) -> int:
-    """Claim a watcher for this process, whoever had it, and return the version of the claim.
+    """Claim a watcher for this process, whatever process had it, and return the version of the claim.
 
     :param watcher_id: Of the task instance: the same for its retries, its processes and its triggers.
-    :param ti_id: Who claims; the same one may claim again, when its trigger moves to another triggerer.
+    :param ti_id: Id of the task instance; it may claim again, when its trigger moves to another triggerer.
     :raises NotConnectedError: ZooKeeper did not answer.
     """
     path = paths.watcher(watcher_id)

@@ -1,8 +1,8 @@
 """Everything in a cluster that names blobs, read once: payloads, manifests and journals, then ZooKeeper, then graphs.
 
 Invariants: storage is read before ZooKeeper. A restore may name an old blob in a new run while the checkpoint that
-named it before goes; whoever sees the checkpoint gone then sees the run. What cannot be read is a problem in the
-answer: nobody may conclude from it that something is not named (contract 6).
+named it before goes; a reader that sees the checkpoint gone then sees the run. What cannot be read is a problem
+in the answer: no caller may conclude from it that something is not named (contract 6).
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class _Taker:
         self._cluster = cluster
         self._store = store
         self._work_path = work_path
-        self._graphs: dict[str, str] = {}  # digest -> who names it
+        self._graphs: dict[str, str] = {}  # digest -> what names it
 
     def read_storage(self) -> None:
         """Read payloads, journals and manifests of every job that ZooKeeper or the file system knows."""

@@ -1,4 +1,4 @@
-"""What came of a transaction that raised: certainly nothing, certainly everything, or nobody knows.
+"""Outcome of a transaction that raised: certainly not applied, certainly applied, or unknown.
 
 Invariant: only a certain rejection is a reason to discard something. "Exists" and "changed" may be the trace of our own
 earlier attempt, so they are read back and compared by bytes; FLINK-24543 deleted a good checkpoint because it was not
@@ -27,7 +27,7 @@ from airflow_provider_ha.errors import (
 log = logging.getLogger(__name__)
 
 Commit = Callable[..., list[int]]
-"""``leadership.commit``, or ``coordinator.commit`` where nobody can lead."""
+"""``leadership.commit``, or ``coordinator.commit`` where there can be no leader."""
 
 _REJECTED = (NodeExistsError, NodeMissingError, VersionConflictError)
 # Nothing was sent, or ZooKeeper said no to the whole transaction.

@@ -1,4 +1,4 @@
-"""Who owns what a run was restored from, and so who removes it (design, section 1).
+"""Ownership of what a run was restored from: the owner removes it (design, section 1).
 
 A checkpoint is the job's in either mode: it is subsumed as every checkpoint is, whatever was restored from it.
 """
@@ -11,7 +11,7 @@ from airflow_provider_ha.records import Model
 
 
 class ClaimMode(str, Enum):
-    """What a restore asks for, in Flink's words.
+    """The claim mode of a restore, in Flink's words.
 
     ``NO_CLAIM``: what was restored from stays its owner's, is never changed, and nothing of the run depends on its
     files. ``CLAIM``: it becomes the job's, which removes it once newer checkpoints have subsumed it.
@@ -22,7 +22,7 @@ class ClaimMode(str, Enum):
 
 
 class Owner(str, Enum):
-    """Who owns what was restored from, once the restore is done."""
+    """Owner of the source of a restore, once the restore is done."""
 
     USER = "user"
     JOB = "job"

@@ -48,7 +48,7 @@ class Payloads(Generic[P]):
         """Write the payload; whether this call created it.
 
         :raises ObjectExistsError: Something else lies under its key.
-        :raises StorageUnavailableError: It could not be written, or nobody knows.
+        :raises StorageUnavailableError: It could not be written, or that is unknown.
         """
         key = self.handle_of(pointer).key
         try:
@@ -73,7 +73,7 @@ class Payloads(Generic[P]):
         return data
 
     def discard(self, pointer: P) -> None:
-        """Remove a payload that certainly nothing refers to. What cannot be removed stays, and is nobody's."""
+        """Remove a payload that certainly nothing refers to. What cannot be removed stays, without an owner."""
         key = self.handle_of(pointer).key
         try:
             self.store.delete(key)

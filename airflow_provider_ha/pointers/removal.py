@@ -49,7 +49,7 @@ class Postponed:
 
 @dataclass(frozen=True, slots=True)
 class WorkedOff:
-    """What came of working off the list.
+    """Result of working off the list.
 
     :param done: Ids of the entries that are gone, with what they named.
     :param postponed: Those that stay, with the reason.
@@ -89,7 +89,7 @@ class Remover:
     def work_off(self, commit: Commit, *, job_id: str | None = None, entries: Iterable[str] | None = None) -> WorkedOff:
         """Remove what the list names.
 
-        :param commit: ``leadership.commit`` of the job, or of the cluster for jobs that nobody leads.
+        :param commit: ``leadership.commit`` of the job, or of the cluster for jobs without a leader.
         :param job_id: Only the entries of this job.
         :param entries: Only these.
         :raises LeadershipError: This process may no longer write; what it has not finished stays on the list.
@@ -133,7 +133,7 @@ class Remover:
             remove_tree(resolve_key(self._work_path, key, inside=inside, source=source))
         for key in record.objects:
             if self._objects is None:
-                raise StorageError(f"object {key} can only be removed by who has opened storage")
+                raise StorageError(f"object {key} cannot be removed: this process has not opened storage")
             self._objects.delete(key)
         for each in record.adopted:
             self._remove_adopted(record.what, each)
@@ -143,7 +143,7 @@ class Remover:
         if path.resolve().is_relative_to(own) or own.is_relative_to(path.resolve()):
             raise StorageError(f"{path} is not outside of the cluster, so it was never adopted")
         if self._adopted is None:
-            raise StorageError(f"{path} can only be removed by who knows checkpoints of Spark")
+            raise StorageError(f"{path} cannot be removed: this process cannot read checkpoints of Spark")
         self._adopted(what, each)
 
     def _strike_off(self, commit: Commit, path: str, job: JobPaths, what: str) -> None:
@@ -157,4 +157,4 @@ class Remover:
         except NodeMissingError as error:
             if error.path != path:
                 raise VersionConflictError(f"the leases of {what} change at this moment") from error
-            log.info("%s was struck off by somebody else", path)
+            log.info("another process has removed %s from the list", path)

@@ -140,7 +140,7 @@ class PointerStore(Generic[P]):
         fresh = self._write_payload(pointer, payload)
         ops: list[Op] = [SetData(path, data, old.version), *also]
         if payload is not None:
-            # Decided and recorded with the change itself: whoever dies after it leaves no payload without a trace.
+            # Decided and recorded with the change itself: a process that dies after it leaves no untraceable payload.
             ops += self._old_payload(old, pointer, what or old.name)
         try:
             commit(*ops)

@@ -1,7 +1,7 @@
-"""What still has to be deleted: a list in ZooKeeper that survives whoever was deleting (FLIP-270).
+"""What still has to be deleted: a list in ZooKeeper that outlives the process that deletes (FLIP-270).
 
 Invariant: an entry is created in the transaction that removes the pointer, so at every moment either the pointer or the
-entry names what lies in storage. The entry goes last. Whoever leads the job works its entries off.
+entry names what lies in storage. The entry goes last. The leader of the job works its entries off.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def thing_of(entry_id: str) -> str:
 
 
 def check_entry(entry_id: str, record: DeletionEntry) -> None:
-    """See that an entry names only what is its job's, before a name out of ZooKeeper becomes a path.
+    """Check that an entry names only what is its job's, before a name out of ZooKeeper becomes a path.
 
     :raises RecordCorruptError: It names anything else; nothing of it may be touched.
     """

@@ -1,7 +1,7 @@
 """The child of a proof: Spark loads a batch from a copy, and starts the query on it.
 
 ``python -m airflow_provider_ha.proof.main REQUEST`` answers on stdout, one line of JSON at a time. Whatever else
-prints (Spark, the script) goes to stderr. It ends without stopping Spark: who started it kills all of it.
+prints (Spark, the script) goes to stderr. It ends without stopping Spark: its parent kills all of it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _QUICK_START = "-XX:TieredStopAtLevel=1"
 
 
 class AnswerWriter:
-    """Says answers; a JVM that is gone makes of Spark's last words no answer at all."""
+    """Writes answers; once the JVM is gone, the last errors of Spark are no answer."""
 
     def __init__(self, descriptor: int) -> None:
         self._stream = os.fdopen(descriptor, "w", encoding="utf-8")
@@ -68,7 +68,7 @@ def main(arguments: list[str]) -> None:
 
 
 def prove(request: ProofRequest, voice: AnswerWriter) -> None:
-    """Load, then start, and say what came of each."""
+    """Load, then start, and report the result of each."""
     properties = spark_properties(request)
     write_private(request.scratch / "spark.properties", render(properties))
     os.environ["PYSPARK_SUBMIT_ARGS"] = f'--properties-file "{request.scratch / "spark.properties"}" pyspark-shell'
@@ -161,7 +161,7 @@ def _session() -> Any:
 
 
 def load_state(session: Any, request: ProofRequest, say: Callable[[Answer], None]) -> None:
-    """Try every reading, each for itself, and say what came of it."""
+    """Try every reading, each for itself, and report the result."""
     # Made with the first query of a session; the data source takes it for granted (Cannot find endpoint ...).
     session._jsparkSession.streams()  # noqa: SLF001  # pyspark's own way makes only its Python half
     # The data source does not look into the commit log for it.
@@ -179,7 +179,7 @@ def _rows(session: Any, request: ProofRequest, reading: StateReading) -> tuple[i
     frame = session.read.format("statestore").options(**options(reading, request.batch))
     frame = frame.load(str(request.copy_directory))
     found = {row["partition_id"]: row["count"] for row in frame.groupBy("partition_id").count().collect()}
-    # A partition without a row is not in the answer, and was loaded all the same.
+    # A partition without a row is not in the answer, although it was loaded.
     return tuple(found.get(partition, 0) for partition in range(frame.rdd.getNumPartitions()))
 
 

@@ -1,4 +1,4 @@
-"""What Spark said, as a chain of throwables: pyspark keeps only the outermost, and the cause is what tells."""
+"""Errors of Spark as chains of throwables: pyspark keeps only the outermost, and the cause has the reason."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _read(throwable: Any) -> SparkError:
     name = str(throwable.getClass().getName())
     try:
         condition = throwable.getCondition()
-    except Exception:  # noqa: BLE001  # only Spark's own throwables have one, and py4j has no other way to tell
+    except Exception:  # noqa: BLE001  # only Spark's own throwables have one, and py4j has no other way to test that
         condition = None
     return SparkError(error_class=str(condition or name), message=_first_line(str(throwable.getMessage() or "")))
 

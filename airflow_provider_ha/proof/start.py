@@ -56,9 +56,9 @@ class EndedQuery:
 
 
 class ProvingStarter:
-    """Starts the one query, and says what came of it; raises :class:`ScriptOver` then.
+    """Starts the one query, and reports the result; raises :class:`ScriptOver` then.
 
-    :param say: Is told the answer.
+    :param say: Gets the answer.
     """
 
     def __init__(self, request: ProofRequest, calls: WriterCalls, say: Callable[[Answer], None]) -> None:
@@ -134,7 +134,7 @@ class ProvingPatches(Patches):
 
 
 def start_query(request: ProofRequest, say: Callable[[Answer], None]) -> None:
-    """Run the script until it starts the query, and say what came of it.
+    """Run the script until it starts the query, and report the result.
 
     :param request: Names the application.
     """

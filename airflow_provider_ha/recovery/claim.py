@@ -23,7 +23,7 @@ from airflow_provider_ha.jobs.model import GraphPointer, Recovery, Run, Submissi
 def new_submission(job: JobRecords, attempt: int, *, by: str, engine: str, lost_epoch: int | None = None) -> Submission:
     """Return a submission that does not exist yet.
 
-    :param by: Who submits.
+    :param by: The submitter.
     :param engine: Name of the engine that runs it.
     :param lost_epoch: Epoch whose loss it recovers.
     """

@@ -41,8 +41,8 @@ def conclude(
 
     :param operation: Completed in the same transaction.
     :param failure: The error of the application that ends the run.
-    :raises JobStateError: There is no live run, or somebody leads it.
-    :raises LeadershipUnavailableError: Somebody became the leader meanwhile.
+    :raises JobStateError: There is no live run, or it has a leader.
+    :raises LeadershipUnavailableError: Another process became the leader meanwhile.
     """
     snapshot = job.snapshot()
     number = _concludable(snapshot)
@@ -70,12 +70,12 @@ def conclude(
 def take_lock(
     job: JobRecords, run: int, *, admit: Callable[[], None] | None = None, timeout: float | None = None
 ) -> Leadership:
-    """Lead a job that nobody drives, for one short action; release it at once.
+    """Lead a job that has no driver, for one short action; release it at once.
 
-    :param run: The run for whose sake, for people who look at the leader meanwhile.
+    :param run: The run that the action is for, shown to people who look at the leader meanwhile.
     :param admit: Called before the lock is asked for; what it raises ends the wait.
     :param timeout: Seconds to wait for it; a few when left out.
-    :raises LeadershipUnavailableError: Somebody leads the job.
+    :raises LeadershipUnavailableError: Another process leads the job.
     """
 
     def describe(epoch: int) -> bytes:

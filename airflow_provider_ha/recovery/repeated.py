@@ -1,7 +1,7 @@
 """The same error of the application, again at the same batch: when it ends the run, and how long to wait before that.
 
-Pure: the exits of a run's submissions go in. So who recovers the run (a task, the leader of the cluster, the command)
-comes to the same decision.
+Pure: the exits of a run's submissions go in. So every process that recovers the run (a task, the leader of the
+cluster, the command) comes to the same decision.
 
 Invariant: only what is certain counts. An outage and a driver that was killed say nothing about the application, and
 are passed over; another error, another batch, or a driver that lived for long and ended otherwise begin the count

@@ -27,12 +27,12 @@ from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.recovery.repeated import repeated_failure
 
 
-WITHOUT_A_WORD = "its leadership ended without a word from its supervisor"
+WITHOUT_A_WORD = "its leadership ended without a report from its supervisor"
 
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """Nothing was lost: somebody leads, or the newest submission is still on its way."""
+    """Nothing was lost: the run has a leader, or the newest submission is still on its way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Resubmit:
     """Submit again.
 
     :param attempt: Number of the new submission.
-    :param lost_epoch: Epoch that was lost and whose recovery has to be claimed; ``None`` when nobody had led since.
+    :param lost_epoch: Lost epoch whose recovery has to be claimed; ``None`` when there was no leader since.
     :param after: Seconds to wait first.
     """
 

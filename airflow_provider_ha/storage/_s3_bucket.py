@@ -53,7 +53,7 @@ class Bucket:
         return f"{self._prefix}/{check_key(key)}" if self._prefix else check_key(key)
 
     def foreign_key(self, key: str) -> str:
-        """Return the bucket's key of an object that was listed here: whoever wrote it has chosen its name."""
+        """Return the bucket's key of an object that was listed here: its writer has chosen its name."""
         return f"{self._prefix}/{key}" if self._prefix else key
 
     def head(self, key: str) -> HeadObjectOutputTypeDef:

@@ -34,7 +34,8 @@ def info_of(key: str, head: HeadObjectOutputTypeDef) -> ObjectInfo:
 def checksum_of(head: Mapping[str, Any]) -> Checksum | None:
     """Return the digest that S3 keeps of the whole object, if it does.
 
-    That of an upload in parts may be one of the digests of its parts: nobody can compare it with bytes, so it is none.
+    The digest of an upload in parts may be one of the digests of its parts: it cannot be compared with bytes, so it
+    counts as none.
     """
     if head.get("ChecksumType") == "COMPOSITE":
         return None

@@ -1,8 +1,8 @@
 """Content-addressed blobs: a blob's name is the digest of its bytes.
 
-Invariant: bytes that are read under a digest have that digest. Whoever names a blob uploads it before (contract 2: blob
-first, pointer second); a collector removes only what nothing names and what is older than 24 hours, so an upload that
-finds its blob present renews its time instead.
+Invariant: bytes that are read under a digest have that digest. A process that names a blob uploads it before (contract
+2: blob first, pointer second); a collector removes only what nothing names and what is older than 24 hours, so an
+upload that finds its blob present renews its time instead.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _renewed(store: ObjectStore, blob: BlobRef) -> bool:
     """Renew the time of a blob that is there; whether it then is there, with its size.
 
     Time first, look second: a collector that removed it in between is seen, and one that comes later sees the new time.
-    An unavailable store is not told apart here: the upload that follows meets the same fault and names it.
+    An unavailable store gets no answer of its own here: the upload that follows meets the same fault and names it.
     """
     key = keys.blob(blob.sha256)
     try:

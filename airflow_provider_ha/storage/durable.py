@@ -34,7 +34,7 @@ _FICLONE = 0x40049409  # of linux/fs.h; the same on every architecture that Spar
 def prepared(target: Path) -> Iterator[tuple[Path, IO[bytes]]]:
     """Yield the path and the open file of an object in preparation; flushed at the end, removed whatever happens.
 
-    Only its owner can read it: an artifact may hold a secret that nobody declared as one.
+    Only its owner can read it: an artifact may hold a secret that is not declared as one.
     """
     temporary = target.parent / f"{PREPARED}{new_id()}"
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE)
@@ -116,7 +116,7 @@ def make_directories(path: Path) -> None:
         try:
             directory.mkdir(PRIVATE_DIRECTORY)
         except FileExistsError:
-            # Somebody else may make it at the same time; a file of that name is another matter.
+            # Another process may make it at the same time; a file of that name is another matter.
             if not directory.is_dir():
                 raise NotADirectoryError(errno.ENOTDIR, "a file is in the way", str(directory)) from None
         flush_directory(directory.parent)
@@ -172,7 +172,7 @@ def flush_directory(path: str | os.PathLike[str]) -> None:
 def try_lock(descriptor: int) -> bool:
     """Lock an open file or directory until it is closed or the process dies.
 
-    :returns: ``False`` when a living process has the lock, or nobody can tell on this file system.
+    :returns: ``False`` when a living process has the lock, or this file system does not show it.
     """
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -182,7 +182,7 @@ def try_lock(descriptor: int) -> bool:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a directory: renamed to a hidden name first, so that nobody reads a half-removed one.
+    """Remove a directory: renamed to a hidden name first, so that no reader meets a half-removed one.
 
     Repeatable: what a remover that died has left under hidden names goes as well.
     """

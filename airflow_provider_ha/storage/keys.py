@@ -125,5 +125,5 @@ class JobKeys:
         return f"{self.base}/journal/"
 
     def journal(self, kind: str, name: str) -> str:
-        """One entry of the journal; *name* says who wrote it."""
+        """One entry of the journal; *name* identifies its writer."""
         return f"{self.journals}{kind}/{name}.json"

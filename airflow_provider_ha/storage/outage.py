@@ -5,8 +5,8 @@ changed, this process has no more descriptors. It can end by itself, or by what 
 Every other ``OSError`` is an answer (it is not there, it exists) or a mistake in a program (not a directory, a bad
 descriptor), and passes as it is.
 
-``EIO`` is an outage: a path to a disk that comes back gives it as well as a disk that is dying, and who tries again
-loses nothing. Spark itself ends when it meets one; the restart strategy then decides.
+``EIO`` is an outage: a path to a disk that comes back gives it as well as a disk that is dying, and a caller that
+tries again loses nothing. Spark itself ends when it meets one; the restart strategy then decides.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ OUTAGES = _FULL | _AWAY | _REFUSED | _EXHAUSTED
 _STEPS = (
     (_FULL, "Free space or inodes, or raise the quota"),
     (_AWAY, "Check the disk, or the mount and its server"),
-    (_REFUSED, "Check who may read and write there, and whether it is mounted for writing"),
+    (_REFUSED, "Check the permissions to read and write there, and whether it is mounted for writing"),
     (_EXHAUSTED, "Raise the limit of open files, or free memory"),
 )
 
@@ -49,7 +49,7 @@ def unavailable(what: str, error: OSError) -> StorageUnavailableError:
 
     :param what: What could not be done, with its object, as the beginning of a sentence.
     """
-    default = "Check the file system, its free space, and who may read and write there"
+    default = "Check the file system, its free space, and the permissions to read and write there"
     step = next((step for numbers, step in _STEPS if error.errno in numbers), default)
     reason = error.strerror or str(error)
     named = error.filename is None or str(error.filename) in what

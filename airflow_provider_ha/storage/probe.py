@@ -1,6 +1,6 @@
 """Whether a store really works, asked before anything relies on it.
 
-What matters most is the conditional create: two epochs, two submissions, two recoveries are told apart by it. A server
+What matters most is the conditional create: two epochs, two submissions, two recoveries depend on it. A server
 that ignores the condition is found by two creations in a row. One that looks first and writes then passes that, and
 lets both win on the day of the failover; only creations at the same moment find it.
 """

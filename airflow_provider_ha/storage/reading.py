@@ -1,4 +1,4 @@
-"""The seam to objects that somebody else wrote: whatever their keys are, they are listed and read, never written."""
+"""The interface to objects of other programs: whatever their keys are, they are listed and read, never written."""
 
 from __future__ import annotations
 

@@ -44,14 +44,14 @@ def _is_link(path: Path) -> bool:
         return False
     except OSError as error:
         raise StorageUnavailableError(
-            f"{path} could not be looked at: {error.strerror or error}",
-            next_step="Check the file system, and who may read there",
+            f"{path} could not be inspected: {error.strerror or error}",
+            next_step="Check the file system, and the permission to read there",
         ) from error
 
 
 def _refused(source: str, reason: str) -> RecordCorruptError:
     return RecordCorruptError(
         f"{source} is refused: {reason}",
-        next_step="Find out who wrote it (see the page about the security model), put the record right, and try again; "
+        next_step="Find its writer (see the page about the security model), correct the record, and try again; "
         "nothing was read or changed there",
     )

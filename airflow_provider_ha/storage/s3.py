@@ -1,4 +1,4 @@
-"""Objects in S3, or in anything that speaks it. boto3 is known to the ``_s3_*`` modules beside this one, and here.
+"""Objects in S3, or in any store with its protocol. Only this module and the ``_s3_*`` modules beside it use boto3.
 
 Invariant: a conditional create is one request with ``If-None-Match: *``. When its answer is lost, botocore repeats
 it and then meets its own first attempt; so a refusal after a repetition is read back and compared before it is believed

@@ -1,4 +1,4 @@
-"""Reading objects of S3 that another program wrote: Spark through S3A, or a copy of a directory that somebody uploaded.
+"""Reading objects of S3 that another program wrote: Spark through S3A, or a copy of a directory that a user uploaded.
 
 Invariant: every request reads at most what was asked for, within one deadline; what broke off is asked for again. An
 object that is read in several requests is one object: each of them names the version that was listed.

@@ -1,4 +1,4 @@
-"""The seam to storage: whole objects under relative keys, with a conditional create."""
+"""The interface to storage: whole objects under relative keys, with a conditional create."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class ObjectStore(Protocol):
     def create(self, key: str, data: bytes) -> None:
         """Write an object that must not exist yet.
 
-        :raises ObjectExistsError: It exists (whoever wrote it).
+        :raises ObjectExistsError: It exists, whatever wrote it.
         """
 
     def write(self, key: str, data: bytes) -> None:

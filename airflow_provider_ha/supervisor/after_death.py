@@ -90,7 +90,7 @@ def _cancel(spec: DriverSpec, coordinator: Coordinator) -> None:
             _require_live(runs, spec.run)  # another leader may have ended the run between the first look and the grant
             _write_canceled(spec, coordinator, leadership)
     except (JobStateError, LeadershipUnavailableError) as error:
-        log.info("the cancel of run %d is left to who leads the job now: %s", spec.run, error)
+        log.info("the cancel of run %d is left to the current leader of the job: %s", spec.run, error)
 
 
 def _write_canceled(spec: DriverSpec, coordinator: Coordinator, leadership: Leadership) -> None:

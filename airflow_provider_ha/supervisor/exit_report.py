@@ -116,7 +116,7 @@ def _write_exit(spec: DriverSpec, death: Death, restart: RestartInPlace | None) 
 
 
 def _failure(spec: DriverSpec, reason: str | None) -> Failure | None:
-    """Return what the driver told of its failure. One that lost its leadership has met an outage of ZooKeeper."""
+    """Return what the driver reported of its failure. One that lost its leadership has met an outage of ZooKeeper."""
     if read_code(spec.home.directory) == ExitCode.LEADERSHIP_LOST:
         said = public(reason or "").partition("\n")[0][:MESSAGE_LIMIT]
         return Failure(kind=FailureKind.OUTAGE, error_class=ExitCode.LEADERSHIP_LOST.name, message=said)

@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.5
 _MOST_KEPT = 1024 * 1024  # bytes of a log that cannot be kept as a whole
-_ROUNDS = 100  # of catching up with a writer before the log is cut all the same
+_ROUNDS = 100  # of catching up with a writer; then the log is cut anyway
 _COPY = ".driver.log.copy"
 
 

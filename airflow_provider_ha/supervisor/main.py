@@ -4,12 +4,12 @@
 
 1. the JVM or the driver's Python is gone
 2. kill every process that is left, until there is none
-3. end the dead driver's ZooKeeper session, so that nobody waits for its timeout
+3. end the dead driver's ZooKeeper session, so that no process waits for its timeout
 4. carry out a cancel, when one is open (``supervisor.after_death``)
 5. write ``SubmissionExit`` (``supervisor.exit_report``), with the claim of the next attempt where no delay is due
 6. clean up after a run that is over, or become the supervisor of the next attempt (``supervisor.next_attempt``)
 
-Nobody may read an exit while a process of the submission can still write. When the supervisor itself is killed, the JVM
+No exit may be visible while a process of the submission can still write. When the supervisor itself is killed, the JVM
 dies with it, the driver's Python follows (``driver.watchdog``), and there is no exit: the session then runs out by
 itself.
 
@@ -154,7 +154,7 @@ def watch(tree: ProcessTree, spec: DriverSpec, stop: _StopFlag) -> str:
         if tree.code is not None:
             return f"the JVM (pid {tree.pid}) ended with code {tree.code}"
         if stop.raised:
-            return f"the supervisor was told to stop (signal {stop.raised})"
+            return f"the supervisor received a stop signal ({stop.raised})"
         if python is None:
             python = _driver_python(spec, tree)
         elif python.dead():

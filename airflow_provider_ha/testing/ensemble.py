@@ -1,6 +1,6 @@
 """A real ensemble for tests: several ZooKeeper servers on the loopback that elect a leader among themselves.
 
-What one server cannot show: a member that answers its clients and no longer hears of the others. Every connection
+What one server cannot show: a member that answers its clients and is cut off from the others. Every connection
 between two members goes through a :class:`~airflow_provider_ha.testing.links.Link`, so a member can be cut off from its
 peers while its clients stay connected to it, without privileges. A member takes some 100 MB of memory.
 """
@@ -56,7 +56,7 @@ class Member(EmbeddedZooKeeper):
 
     @property
     def mode(self) -> str:
-        """``"leader"`` or ``"follower"``; empty while it serves nobody. What it believes, not what the others do."""
+        """``"leader"`` or ``"follower"``; empty while it serves no client. Its own view, not that of the others."""
         found = re.search(rb"^Mode: (\w+)", ask(self._client_port, b"srvr"), re.MULTILINE)
         return found.group(1).decode() if found else ""
 
@@ -77,7 +77,7 @@ class EmbeddedEnsemble:
     :param data_dir: Where their data lies, a directory per member.
     :param size: How many members; an odd number.
     :param tick_ms: ZooKeeper's unit of time, milliseconds.
-    :param sync_ticks: Ticks after which members that do not hear of each other give each other up. Until then a
+    :param sync_ticks: Ticks after which members that do not reach each other give each other up. Until then a
         follower that is cut off goes on answering its clients.
     :param jars: Directory with ZooKeeper's jars; by default those of Spark.
     """
@@ -169,7 +169,7 @@ class EmbeddedEnsemble:
             link.silence()
 
     def heal(self) -> None:
-        """Connect everybody again."""
+        """Connect all members again."""
         for link in (*self._quorum_links.values(), *self._election_links.values()):
             link.heal()
 

@@ -1,7 +1,7 @@
 """The connections between the members of an ensemble, one object per direction, so that a test can cut them.
 
 Members find each other by the ports in their configuration, so each member's configuration names the links instead of
-the other members. One thing goes round that: who opens an election connection says in its first message where it can be
+the other members. One exception: a member that opens an election connection states in its first message where it can be
 reached, and a member with a higher number hangs up and connects *there*. So a link writes the link of the way back into
 that message.
 """

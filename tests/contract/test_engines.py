@@ -141,7 +141,7 @@ def test_what_is_asked_to_end_reports_its_end_and_is_gone(
     await_gone(tested, ticket, handle)
     ended = job.runs.get(ticket.run).submissions[0].exit
     assert ended is not None
-    assert "told to stop" in ended.reason
+    assert "received a stop signal" in ended.reason
 
 
 def test_to_end_what_is_gone_is_no_error(tested: EngineUnderTest, ticket: Ticket) -> None:

@@ -135,7 +135,7 @@ def test_sigterm_to_the_supervisor_kills_all_and_is_reported(job: JobContext, st
     found = wait_until(lambda: exit_of(job), timeout=10, what="the exit")
 
     assert not [pid for role, pid in tree.items() if role != "supervisor" and helpers.alive(pid)]
-    assert "told to stop" in found.reason
+    assert "received a stop signal" in found.reason
 
 
 def test_the_jvm_dies_with_its_supervisor_and_nothing_is_claimed(job: JobContext, start: Callable[[str], None]) -> None:

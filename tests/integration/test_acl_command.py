@@ -186,7 +186,7 @@ def test_a_repair_that_somebody_undoes_ends_with_the_reason(config: HaConfig) ->
     with session(config) as anyone, session(config, NEW) as owner:
         anyone.ensure(base(config))
 
-        with pytest.raises(CoordinationError, match="as fast as they are put right"):
+        with pytest.raises(CoordinationError, match="as fast as they are corrected"):
             repair(Stubborn(owner), base(config))
 
 

@@ -14,7 +14,7 @@ POD = {"AIRFLOW_IS_K8S_EXECUTOR_POD": "True"}
 
 
 def test_a_pod_of_the_kubernetes_executor_gets_no_local_driver() -> None:
-    with pytest.raises(ConfigurationError, match="takes a local driver along") as refused:
+    with pytest.raises(ConfigurationError, match="kills a local driver") as refused:
         refuse_short_lived(POD)
 
     assert "SPARK_HA_ALLOW_DRIVER_IN=kubernetes-executor" in refused.value.next_step

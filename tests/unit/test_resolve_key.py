@@ -69,5 +69,5 @@ def test_the_root_itself_may_be_a_link(tmp_path: Path) -> None:
 def test_a_way_that_cannot_be_looked_at_is_unknown(tmp_path: Path) -> None:
     (tmp_path / "jobs/flights/live").mkdir(parents=True)
 
-    with pytest.raises(StorageUnavailableError, match="could not be looked at"):
+    with pytest.raises(StorageUnavailableError, match="could not be inspected"):
         resolve(tmp_path, f"jobs/flights/live/{'x' * 300}")

@@ -40,7 +40,7 @@ def test_no_chroot_and_the_root_itself_are_the_same() -> None:
 @pytest.mark.parametrize(
     ("values", "says"),
     [
-        ({"zookeeper": "zk1:2181/a", "chroot": "/b"}, "say it once"),
+        ({"zookeeper": "zk1:2181/a", "chroot": "/b"}, "give one of them"),
         ({"chroot": "prod"}, "slash"),
         ({"chroot": "/a b"}, "part of the chroot"),
         ({"tls": {"cert_file": "client.pem"}}, "go together"),

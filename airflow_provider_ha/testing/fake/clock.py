@@ -1,4 +1,4 @@
-"""Virtual time: it moves only when somebody moves it, and then exactly as far as asked."""
+"""Virtual time: it moves only when a caller moves it, and then exactly as far as asked."""
 
 from __future__ import annotations
 

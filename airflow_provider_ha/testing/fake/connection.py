@@ -1,7 +1,7 @@
-"""The connection of one process: which member it reaches, its session, its pings, and what it hears.
+"""The connection of one process: which member it reaches, its session, its pings, and the events that reach it.
 
 States go as kazoo's do: CONNECTED -> SUSPENDED -> CONNECTED (same session), or -> LOST -> CONNECTED (the next session).
-LOST comes only from a server (F3): while none is reached the session may be long gone and nobody has said so.
+LOST comes only from a server (F3): while none is reached the session may be long gone without a report of it.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ class Connection:
         self._unheard.clear()
 
     def close(self) -> None:
-        """End the session in order, when a server can be told."""
+        """End the session in order, when a server can be reached."""
         if self.member is not None and self.member.reaches_leader and self.session is not None:
             self._ended = True
             self._ensemble.end_session(self.session.session_id)
@@ -248,7 +248,7 @@ class Connection:
 
     def _can_deliver(self) -> bool:
         if self._ended:
-            return True  # also for a process that was killed: what was on its way arrives all the same
+            return True  # also for a process that was killed: what was on its way still arrives
         connected = self.member is not None and self._running and self.member.reaches_leader
         return connected and self._live() is not None
 

@@ -49,7 +49,7 @@ class Accepted:
 class FakeEnsemble(FaultInjection):
     """The servers, and every session with them.
 
-    :param seed: For session passwords and for who reconnects where.
+    :param seed: For session passwords and for the member that a client reconnects to.
     :param members: How many servers; number 0 is the leader.
     :param tick: ZooKeeper's unit of time, seconds.
     :param max_session_timeout: What a client may ask for at most, seconds.

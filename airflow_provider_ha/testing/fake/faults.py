@@ -14,7 +14,7 @@ from airflow_provider_ha.coordination.coordinator import Op
 
 
 class Fault(Enum):
-    """What can happen to a request or to those who send it."""
+    """What can happen to a request or to its sender."""
 
     DROP_REQUEST = "drop request"
     DROP_REPLY = "drop reply"
@@ -51,7 +51,7 @@ class Outcome(Enum):
 class Planned:
     """A fault that waits for its transaction.
 
-    :param client: Name of the process whose transaction it meets; ``None`` for anybody's.
+    :param client: Name of the process whose transaction it meets; ``None`` for that of any process.
     :param containing: Text that one of the transaction's paths contains.
     :param milliseconds: How long a delay lasts.
     """

@@ -43,7 +43,7 @@ class FaultInjection:
     def drop_request(self, client: Process | None = None, *, containing: str = "") -> None:
         """Lose the next transaction with its connection: nothing is applied, and the sender cannot know it.
 
-        :param client: Whose; anybody's by default.
+        :param client: Name of the sender; any client by default.
         :param containing: Text that one of its paths contains.
         """
         self.faults.plan(Planned(Fault.DROP_REQUEST, _name(client), containing))

@@ -1,4 +1,4 @@
-"""A transaction on its way: it arrives later than it was sent, perhaps when nobody waits for it any more."""
+"""A transaction on its way: it arrives later than it was sent, perhaps when its sender no longer waits for it."""
 
 from __future__ import annotations
 

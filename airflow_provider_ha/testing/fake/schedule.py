@@ -64,10 +64,10 @@ class Actor:
 
 
 class Schedule:
-    """Decides who goes on. Takes the turns of an ensemble over when it is made.
+    """Decides which actor goes on. Takes the turns of an ensemble over when it is made.
 
     :param is_point: Which requests are points; the others are sent at once. A request that meets no request of another
-        actor (a node that nobody else writes) can be left out without losing an order that matters.
+        actor (a node that no other actor writes) can be left out without losing an order that matters.
     :param budget: After so many points an actor goes on to its end without giving way; ``None`` for no limit.
     """
 
@@ -120,7 +120,7 @@ class Schedule:
     def run(self, choose: Callable[[Sequence[Actor], Actor | None], Actor]) -> None:
         """Let actors go on until all have ended; when all of them wait, time passes.
 
-        :param choose: Given who can go on and who went last, says who is next.
+        :param choose: Given the actors that can go on and the one that went last, returns the next one.
         """
         last: Actor | None = None
         while True:
@@ -179,7 +179,7 @@ class Schedule:
 class Path:
     """One way through a tree of choices. Give its :meth:`choose` to :meth:`Schedule.run`.
 
-    :ivar names: Who was chosen, step by step: for the message of a test that fails.
+    :ivar names: The chosen actors, step by step: for the message of a test that fails.
     """
 
     prefix: tuple[int, ...]
@@ -188,7 +188,7 @@ class Path:
     taken: list[tuple[int, int]] = field(default_factory=list)
 
     def choose(self, ready: Sequence[Actor], last: Actor | None) -> Actor:
-        """Choose as the prefix says, then whoever went last while that is possible."""
+        """Choose as the prefix says, then the actor that went last while that is possible."""
         goes_on = last is not None and last in ready
         options = [last, *(actor for actor in ready if actor is not last)] if last is not None and goes_on else [*ready]
         if goes_on and self.preemptions == 0:

@@ -32,7 +32,7 @@ class Turns(Protocol):
 
 
 class Alone:
-    """For a test without actors: nobody goes first, and who waits moves the clock.
+    """For a test without actors: no actor goes first, and a caller that waits moves the clock.
 
     :param advance: Moves the clock by some milliseconds, towards the next thing that is due and no further.
     """

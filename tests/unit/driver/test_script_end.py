@@ -61,7 +61,7 @@ def test_the_end_of_a_script_drops_only_what_the_run_never_started_and_says_so(
     (state,), said = parts.writer.end.call_args
     assert (state, said["checkpoint"]) == (JobState.FINISHED, 5)
     assert said["reason"] == (
-        "the script ended; it never started 'never-started', which the run was restored with: checkpoint 5 is without; "
+        "the script ended; it never started 'never-started', which the run was restored with: checkpoint 5 drops them; "
         "it did not start 'started-before' again, which checkpoint 5 holds as it was"
     )
 
