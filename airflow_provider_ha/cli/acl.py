@@ -19,7 +19,7 @@ from airflow_provider_ha.errors import ConfigurationError
 
 
 app = typer.Typer(
-    help="Check and repair who may do what with the nodes of the cluster in ZooKeeper.", no_args_is_help=True
+    help="Check and repair the permissions of the cluster's nodes in ZooKeeper.", no_args_is_help=True
 )
 
 _SHOWN = 20  # paths of a table; --json has all

@@ -135,7 +135,7 @@ def cancel(
 
 @app.command()
 def release(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
-    """Let a job out of quarantine, once what was broken is mended. Exit 1: it is not in quarantine."""
+    """Release a job from quarantine, once its cause is repaired. Exit 1: it is not in quarantine."""
     with cluster(context, as_json=as_json) as client:
         reason = quarantine.release(client.coordinator, client.paths, check_job_id(job_id))
     if as_json:

@@ -21,7 +21,7 @@ _SHOWN = 10  # children that are named
 
 
 def refuse_misnamed(named: str, directory: Directory, report: Report) -> None:
-    """Refuse a place whose verification found nothing to judge, where it can be told what is there.
+    """Refuse a place whose verification found nothing to judge, when its content can be identified.
 
     :param named: The place as the user wrote it.
     :raises ConfigurationError: It is not there, is no directory, is a savepoint, or holds checkpoints; they are named.

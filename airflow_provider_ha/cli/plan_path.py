@@ -19,7 +19,7 @@ from airflow_provider_ha.errors import ConfigurationError
 def is_place(target: str) -> bool:
     """Whether a word names a checkpoint by its place; a word without a slash is the id of a job.
 
-    :raises ConfigurationError: It is a URI of a file system that nobody here can read.
+    :raises ConfigurationError: It is a URI of a file system that this process cannot read.
     """
     return is_s3(target) or path_of(target) is not None
 

@@ -27,13 +27,13 @@ _NOT_FINISHED = frozenset({ReconcileOutcome.NOT_KNOWN, ReconcileOutcome.PENDING}
 def recover(
     context: typer.Context,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Wait until nobody leads the cluster, then recover until the end.")
+        bool, typer.Option("--watch", help="Wait until the cluster has no leader, then recover until the end.")
     ] = False,
     wait: Annotated[
         float, typer.Option(help="Seconds to wait for restart delays and for submissions on their way.", min=0)
     ] = 60.0,
     address: Annotated[
-        str, typer.Option(help="Where this process can be found, for who is refused; host and pid when left out.")
+        str, typer.Option(help="Address shown to contenders that are refused; host and pid when left out.")
     ] = "",
     as_json: AsJson = False,
 ) -> None:

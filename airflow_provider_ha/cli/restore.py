@@ -110,7 +110,7 @@ def restore(
     if_lost: WhenLost = None,
     request_id: Annotated[
         str | None,
-        typer.Option(help="Who asks: asking again with one id finds the run again instead of making another."),
+        typer.Option(help="Id of the request: a repeated id finds the run again instead of making another."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")] = False,
     force: Force = False,
@@ -121,7 +121,7 @@ def restore(
     Nothing of the source is changed. With --dry-run it is `checkpoint plan`, also of a place.
 
     Exit 0: the run is submitted, on this host; 1: it is refused, with the reason and the way out, and nothing was
-    changed. Nobody follows the run afterwards: `spark-ha recover --watch`, or a DAG, does.
+    changed. This command does not follow the run: `spark-ha recover --watch`, or a DAG, does.
     """
     words = RestoreWords(
         start_from=start_from,

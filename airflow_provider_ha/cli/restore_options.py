@@ -1,4 +1,4 @@
-"""What a restore and its plan are told on the command line: the options, and what they come to."""
+"""Options of a restore and its plan on the command line, and the request that they make."""
 
 from __future__ import annotations
 

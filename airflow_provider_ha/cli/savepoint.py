@@ -121,7 +121,7 @@ def trigger(
 ) -> None:
     """Take a savepoint while the job runs. Exit 0: it is complete and verified; 1: it failed, with the reason.
 
-    A savepoint without a schedule is removed by nobody but `savepoint dispose`.
+    Only `savepoint dispose` removes a savepoint without a schedule.
     """
     with cluster(context, as_json=as_json) as client:
         if retain is not None and schedule is None:

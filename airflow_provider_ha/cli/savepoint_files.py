@@ -44,8 +44,8 @@ def create(
     query: Annotated[
         list[str] | None,
         typer.Option(
-            help="A query and its checkpoint directory; once for each. One cut is taken of all, in this order: name a "
-            "query before those whose output it reads (downstream first).",
+            help="A query and its checkpoint directory; repeatable. One cut covers all of them, in this order: name a "
+            "query before the queries whose output it reads (downstream first).",
             metavar="NAME=PATH",
         ),
     ] = None,

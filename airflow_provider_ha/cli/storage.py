@@ -1,4 +1,4 @@
-"""``spark-ha storage``: what lies in storage and is needed by nobody."""
+"""``spark-ha storage``: objects in storage that no record needs."""
 
 from __future__ import annotations
 

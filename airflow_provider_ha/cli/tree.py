@@ -56,7 +56,7 @@ def show_rebuild(
 ) -> None:
     """Make the cluster's tree again from storage alone, after ZooKeeper has lost its data.
 
-    Without --yes nothing is changed. No node is ever overwritten, and a job that somebody leads is left alone.
+    Without --yes nothing is changed. No node is ever overwritten, and a job with a leader is left alone.
     Exit 1: nothing, or not everything, could be made.
     """
     applied: tuple[Applied, ...] = ()
