@@ -92,7 +92,7 @@ class SparkHaOperationOperator(SparkHaBaseOperator):
         """Return the operation's result, or fail with what the leader said and every path that it left."""
         refuse_error(event)
         if event["status"] == "lost":
-            self.log.warning("Job %s has lost its driver, and nobody has recovered it: it is asked again", self.job_id)
+            self.log.warning("Job %s has lost its driver and was not recovered: it is asked again", self.job_id)
             return self.execute(context)
         operation = Operation.model_validate(event["operation"])
         if event["status"] != "completed":

@@ -148,7 +148,7 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
         return job.restore(self.restore_request(request))
 
     def restore_request(self, request: str) -> RestoreRequest:
-        """Return what is asked for. A template that renders to nothing means "as it was".
+        """Return the request. A template that renders to nothing means "as it was".
 
         :raises ConfigurationError: *output_mode*, *claim_mode* or *accept_verdicts* names what does not exist.
         """

@@ -27,8 +27,8 @@ class SparkHaStopOperator(SparkHaOperationOperator):
     can be restored from there.
 
     A job that has lost its driver is ended at once; the result is its newest retained checkpoint. One that loses it
-    while the task waits is ended so when nobody has recovered it after 30 s. A drain, a savepoint, and a run without a
-    checkpoint need a driver: then the task waits for the next one, and its log says who starts it.
+    while the task waits is ended so when it is not recovered after 30 s. A drain, a savepoint, and a run without a
+    checkpoint need a driver: then the task waits for the next one, and its log names what starts it.
 
     :param job_id: Stable id of the job.
     :param mode: ``"suspend"`` to go on later; ``"terminate"`` to drain first: the watermark moves to its maximum
