@@ -18,9 +18,7 @@ from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.errors import ConfigurationError
 
 
-app = typer.Typer(
-    help="Check and repair the permissions of the cluster's nodes in ZooKeeper.", no_args_is_help=True
-)
+app = typer.Typer(help="Check and repair the permissions of the cluster's nodes in ZooKeeper.", no_args_is_help=True)
 
 _SHOWN = 20  # paths of a table; --json has all
 
