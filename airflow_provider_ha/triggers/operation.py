@@ -23,7 +23,7 @@ class SparkHaOperationTrigger(SparkHaTrigger):
     """Wait for the answer to one operation.
 
     Events: ``completed``, ``failed``, ``abandoned`` (the run ended before it was done). Each carries the operation.
-    ``lost``: a stop that needs no driver waits for one that nobody has started.
+    ``lost``: a stop that needs no driver waits for one, and none is started.
 
     :param operation_id: Its id.
     :param run: Run that it was asked of.
