@@ -215,7 +215,7 @@ class JobClient:
         return recovery.delay_left(self._job, snapshot)
 
     def fail(self, reason: str, *, by: str) -> None:
-        """End a run that nobody drives as FAILED (``intervene.fail``)."""
+        """End a run without a driver as FAILED (``intervene.fail``)."""
         intervene.fail(self._job, reason, by=by)
 
     def request_savepoint(
@@ -244,7 +244,7 @@ class JobClient:
                     "retain_days is given without a schedule: only what a schedule made is ever removed",
                     next_step="Name the schedule that the savepoint belongs to",
                 )
-            # Only where it is given: who asked before it was known, and asks again, asks for the same.
+            # Only where it is given: a caller of an earlier release that repeats its request sends the same arguments.
             arguments["retain_days"] = retain_days
         return self._request(OperationKind.SAVEPOINT, operation_id, arguments, requested_by)
 

@@ -45,7 +45,7 @@ def choose(job_id: str, view: RunView, attempt: int | None = None) -> Submission
 def find_log(job: JobContext, run: int, view: SubmissionView) -> LogPlace:
     """Return the log of a submission, which this host has.
 
-    :raises LogMissingError: This host does not have it, or nobody has: says which, with host and path.
+    :raises LogMissingError: This host does not have it, or no host has: says which, with host and path.
     """
     place, attempt = _own_place(job, run, view), view.submission.attempt
     which = f"attempt {attempt} of run {run} of job {job.job_id!r}"

@@ -41,14 +41,14 @@ from airflow_provider_ha.jobs.job_records import who
 
 log = logging.getLogger(__name__)
 
-_NOT_RESTORABLE = (CheckpointError, ObjectMissingError, RecordCorruptError)  # somebody answered, and it is not there
+_NOT_RESTORABLE = (CheckpointError, ObjectMissingError, RecordCorruptError)  # storage answered: it is not there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrillRequest:
-    """A drill that is asked for.
+    """Request of a drill.
 
-    :param drill_id: Who asks. A drill of that id that has passed is found again; another one is done again.
+    :param drill_id: Id of the request. A drill of that id that has passed is found again; another one is done again.
     :param requested_by: For people.
     :param start_from: ``"savepoint"`` for the newest savepoint, else as for a restore: ``"latest"`` (checkpoints
         first), ``"checkpoint-<n>"``, ``"savepoint-<id>"`` or ``"before <time>"``.

@@ -75,7 +75,7 @@ def rebuild(
 
 
 def _rebuilt(coordinator: Coordinator, paths: ClusterPaths, job: JobPlan) -> Applied:
-    """One job that somebody uses does not keep the others from being rebuilt."""
+    """One job that is in use does not keep the others from being rebuilt."""
     try:
         done = apply_job(coordinator, paths.job(job.job_id), job)
     except JobStateError as error:

@@ -53,7 +53,7 @@ class ClusterLeader:
             leader.watch(stop)
 
     :param client: The cluster. Its session holds the lock, so it must not be shared with another leader.
-    :param by: Who acts, for people.
+    :param by: Name of this leader, for people.
     :param address: Where this process can be found; host and process id when left out.
     :param patience: How long a loss may last before it is acted on.
     :param waiting: What an earlier leader waited for; see :attr:`waiting`.
@@ -103,7 +103,7 @@ class ClusterLeader:
         return self._leadership.epoch if self._leadership is not None else 0
 
     def lead(self, *, timeout: float | None, stop: threading.Event | None = None) -> None:
-        """Wait until nobody leads the cluster, then lead it.
+        """Wait until the cluster has no leader, then lead it.
 
         :param timeout: Seconds to wait; ``None`` waits for ever; 0 tries once.
         :param stop: Calls the wait off.
@@ -239,7 +239,7 @@ class ClusterLeader:
                 report(attended)
         except CoordinationError as error:
             log.warning("job %s is looked at again: %s", job_id, error)
-        except Exception:  # top of a pool's thread: nobody else would hear of it
+        except Exception:  # top of a pool's thread: no caller would see it
             log.exception("job %s could not be attended to", job_id)
         finally:
             self._agenda.done(job_id, again)

@@ -56,7 +56,7 @@ class _Brokers:
     def held(self, query: str, topics: frozenset[str]) -> Mapping[Partition, PartitionOffsets]:
         """Return what the brokers of *query* have of *topics*.
 
-        :raises ConfigurationError: Nobody said which brokers they are, or they cannot be asked.
+        :raises ConfigurationError: The brokers are not configured, or cannot be asked.
         :raises RestoreUnknownError: They do not answer.
         """
         servers = self._request.kafka_bootstrap.get(query) or self._said(lambda each: each.kafka_bootstrap.get(query))
@@ -76,7 +76,7 @@ class _Brokers:
         try:
             return option(self._source.graphs.read_graph(Blob(sha256=self._graph, size=0)).options)
         except (HaError, ValueError):
-            return None  # whoever starts a run from this graph meets the error; a plan can still be shown
+            return None  # a run that starts from this graph meets the error; a plan can still be shown
 
 
 def _check_names(request: RestoreRequest, facts: Mapping[str, QueryFacts]) -> None:

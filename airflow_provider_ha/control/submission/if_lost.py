@@ -68,7 +68,7 @@ def choose_for_restore(job: JobContext, request: RestoreRequest, lost: LostRun) 
 
 
 def refuse_lost(job: JobContext, lost: LostRun) -> IfLost:
-    """Refuse a run for whose sake nobody says what becomes of a lost one.
+    """Refuse a run when its request does not choose what becomes of a lost one.
 
     :raises JobStateError: Always.
     """

@@ -1,4 +1,4 @@
-"""The child that runs Spark for a proof: started, listened to, and killed with all that came of it.
+"""The child that runs Spark for a proof: started, listened to, and killed with all its descendants.
 
 Invariant: when :func:`run_child` has returned, no process of the child is left. Nothing of the user's is on its command
 line: the request travels in a file that only its owner can read.

@@ -72,7 +72,7 @@ def verify_cut(
 
     :param start_from: ``"latest"``, ``"checkpoint-<n>"``, ``"savepoint-<id>"`` or ``"before <time>"``.
     :param depth: As of a verification; ``"prove"`` asks Spark as well, with the application of the job's own graph.
-    :param by: Who reads, for people.
+    :param by: Reader, as recorded for people.
     :raises UnknownJobError: There is no such job.
     :raises CheckpointMissingError: There is nothing to verify.
     :raises ObjectMissingError: The application of the job's graph is not in storage.
