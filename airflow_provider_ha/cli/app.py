@@ -71,7 +71,7 @@ def options(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Name the cluster. Credentials come from SPARK_HA_DIGEST_AUTH only: a command line is readable by everyone."""
+    """Name the cluster. Credentials come from SPARK_HA_DIGEST_AUTH only: a command line is readable by all users."""
     target: Target = context.ensure_object(Target)
     target.options.update(
         zookeeper=zookeeper, storage_root=storage_root, cluster_id=cluster_id, root=root, work_root=work_root
