@@ -1,4 +1,4 @@
-"""``spark-ha``: look at jobs, checkpoints and savepoints, and act on them, without Airflow."""
+"""``spark-ha``: inspect jobs, checkpoints and savepoints, and act on them, without Airflow."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ app = typer.Typer(
     name="spark-ha",
     help=(
         "High availability of Spark Structured Streaming jobs. Exit codes: 0 done or true, 1 the answer is no, "
-        "2 it could not be found out."
+        "2 the answer is unknown."
     ),
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -36,7 +36,7 @@ def diff(
         list[str],
         typer.Argument(
             help="Two checkpoint directories or savepoints (A B), one directory with --batch twice, or a managed job "
-            "and two of its checkpoints or savepoints (JOB 12 15). What has a slash is a path: write ./NAME. Either "
+            "and two of its checkpoints or savepoints (JOB 12 15). A word with a slash is a path: write ./NAME. Either "
             "side may be s3://bucket/prefix.",
             metavar="A B | PATH | JOB A B",
         ),

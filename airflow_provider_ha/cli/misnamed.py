@@ -1,4 +1,4 @@
-"""A place that was named and is no checkpoint: what it is instead, and what was probably meant."""
+"""A path that is no checkpoint: what it is instead, and the probable intention of the user."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def refuse_misnamed(named: str, directory: Directory, report: Report) -> None:
 def _missing(named: str, directory: Directory) -> ConfigurationError:
     if isinstance(directory, Path) and directory.exists():
         return ConfigurationError(
-            f"{named} is a file, and a checkpoint is a directory",
+            f"{named} is a file; a checkpoint is a directory",
             next_step="Name the directory that holds offsets and commits",
         )
     what = "there is no directory" if isinstance(directory, Path) else "nothing lies below"
@@ -52,7 +52,7 @@ def _offer_what_it_holds(named: str, directory: Directory) -> None:
     base = named.rstrip("/")
     if MANIFEST in names:
         raise ConfigurationError(
-            f"{named} is a savepoint, and no checkpoint of one query",
+            f"{named} is a savepoint, not a checkpoint of one query",
             next_step=f"Verify it with `spark-ha savepoint verify {shlex.quote(named)}`",
         )
     children = [name for name in names if not name.startswith(".") and _is_checkpoint(directory, name)]

@@ -1,4 +1,4 @@
-"""Exit codes: 0 done or true, 1 the answer is no, 2 it could not be found out.
+"""Exit codes: 0 done or true, 1 the answer is no, 2 the answer is unknown.
 
 A script that calls ``spark-ha leader show`` must be able to distinguish "the job has no leader" from "ZooKeeper did not
 answer": only the first is a reason to act.

@@ -49,7 +49,7 @@ def plan_of_place(
     def ask(_: str, topics: frozenset[str]) -> Mapping[Partition, PartitionOffsets]:
         if servers is None:
             raise ConfigurationError(
-                f"which brokers hold {', '.join(sorted(topics))}: no checkpoint says it",
+                f"the brokers of {', '.join(sorted(topics))} are not configured, and a checkpoint does not name them",
                 next_step="Name them (--kafka-bootstrap host:port)",
             )
         return held_offsets(servers, topics, properties=Path(kafka_properties) if kafka_properties else None)

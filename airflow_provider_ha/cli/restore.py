@@ -147,7 +147,7 @@ def restore(
     with reported(as_json=as_json):
         if is_place(job_id):
             raise ConfigurationError(
-                f"{job_id} is a place, and restored is a job",
+                f"{job_id!r} is a path; 'restore' expects a job id",
                 next_step="`spark-ha restore JOB --from PATH` starts a job from it, `spark-ha savepoint restore` makes "
                 "a directory to start from; --dry-run only shows what that would do",
             )

@@ -23,7 +23,7 @@ from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.names import safe_segment
 
 
-SparkVersion = Annotated[str | None, typer.Option(help="The release that is to start from it, X.Y.Z.", metavar="X.Y.Z")]
+SparkVersion = Annotated[str | None, typer.Option(help="Spark release that starts from it, X.Y.Z.", metavar="X.Y.Z")]
 
 
 def create(
@@ -36,7 +36,7 @@ def create(
     path: Annotated[
         str | None,
         typer.Argument(
-            help="Checkpoint directory of one query, its name is the query's. Write ./NAME for one beside you: a word "
+            help="Checkpoint directory of one query, its name is the query's. Write ./NAME for a relative path: a word "
             "without a slash is a job id, and the savepoint of a managed job is taken with `savepoint trigger`.",
             metavar="[PATH]",
         ),
@@ -187,7 +187,7 @@ def _sources(path: str | None, queries: list[str], batches: list[str], sinks: li
         first = path_of(path)
         if first is None:
             raise ConfigurationError(
-                f"{path!r} is a job id, for it has no slash",
+                f"{path!r} is a job id, because it has no slash",
                 next_step=f"Write ./{path} for a directory; for a managed job use `spark-ha savepoint trigger {path}`",
             )
         name = safe_segment(first.resolve().name)

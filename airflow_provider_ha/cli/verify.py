@@ -183,7 +183,7 @@ def _application(script: Path | None, arguments: list[str], conf: list[str]) -> 
     if script is None:
         if arguments or conf:
             raise ConfigurationError(
-                "arguments and conf are those of an application, and none is named", next_step="Add --application FILE"
+                "arguments and conf belong to an application, and none is named", next_step="Add --application FILE"
             )
         return None
     return Application(

@@ -241,7 +241,7 @@ class JobClient:
             max_age_of(retain_days)
             if schedule is None:
                 raise ConfigurationError(
-                    "retain_days is given without a schedule: only what a schedule made is ever removed",
+                    "retain_days requires a schedule: only savepoints of a schedule are ever removed",
                     next_step="Name the schedule that the savepoint belongs to",
                 )
             # Only where it is given: a caller of an earlier release that repeats its request sends the same arguments.

@@ -108,7 +108,7 @@ class SparkHaOperationOperator(SparkHaBaseOperator):
         """Return what to say when ``wait_timeout`` is over."""
         return (
             f"No answer of job {self.job_id!r} within {self.wait_timeout}. The operation is not withdrawn. "
-            f"See how the job stands: spark-ha job show {self.job_id}"
+            f"Its state: spark-ha job show {self.job_id}"
         )
 
     def check_end(self, operation: Operation, event: dict[str, Any]) -> None:

@@ -159,9 +159,9 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
             )
         except ValueError as error:
             modes, verdicts = [mode.value for mode in OutputMode], [verdict.value for verdict in Verdict]
-            next_step = f"output_mode is one of {modes}, allow a list of {verdicts}"
+            next_step = f"output_mode is one of {modes}, accept_verdicts a list of {verdicts}"
             raise ConfigurationError(
-                f"the restore of job {self.job_id!r} cannot be asked for: {error}", next_step=next_step
+                f"the restore of job {self.job_id!r} cannot be requested: {error}", next_step=next_step
             ) from error
         return RestoreRequest(
             job_id=self.job_id,

@@ -29,7 +29,7 @@ def choose(job_id: str, view: RunView, attempt: int | None = None) -> Submission
         if not view.submissions:
             raise JobStateError(
                 f"run {view.run.number} of job {job_id!r} was never submitted: it has no log",
-                next_step=f"Look with `spark-ha job show {job_id}` what it waits for",
+                next_step=f"Check with `spark-ha job show {job_id}` what it waits for",
             )
         return started[-1] if started else view.submissions[-1]
     found = {each.submission.attempt: each for each in view.submissions}
@@ -53,7 +53,7 @@ def find_log(job: JobContext, run: int, view: SubmissionView) -> LogPlace:
     if place is None:
         raise LogMissingError(
             f"{which} has no log, because its driver was not started{why}",
-            next_step="" if why else f"Look with `spark-ha job show {job.job_id}` what it waits for",
+            next_step="" if why else f"Check with `spark-ha job show {job.job_id}` what it waits for",
         )
     if not place.path.exists():
         raise _missing(place, which, why)

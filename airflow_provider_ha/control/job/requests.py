@@ -64,7 +64,7 @@ def accepted(words: Iterable[str]) -> frozenset[Verdict]:
         return frozenset(Verdict(word) for word in words)
     except ValueError as error:
         verdicts = [verdict.value for verdict in Verdict]
-        raise ConfigurationError(f"allow: {error}", next_step=f"Use a list of {verdicts}") from None
+        raise ConfigurationError(f"accept_verdicts: {error}", next_step=f"Use a list of {verdicts}") from None
 
 
 def named_directories(start_from: str | Mapping[str, str]) -> Mapping[str, str]:

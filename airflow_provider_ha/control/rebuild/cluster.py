@@ -67,7 +67,7 @@ def rebuild(
     if plan.present and not missing_only:
         raise JobStateError(
             f"cluster {config.cluster_id!r} is not empty: ZooKeeper knows {', '.join(plan.present)}",
-            next_step="Look whether this is the ensemble that lost its data; to make only what is missing, "
+            next_step="Check whether this is the ensemble that lost its data; to make only what is missing, "
             "add --missing",
         )
     paths = ClusterPaths(config.root, config.cluster_id)

@@ -238,9 +238,9 @@ class ClusterLeader:
             if report is not None:
                 report(attended)
         except CoordinationError as error:
-            log.warning("job %s is looked at again: %s", job_id, error)
+            log.warning("job %s is read again: %s", job_id, error)
         except Exception:  # top of a pool's thread: no caller would see it
-            log.exception("job %s could not be attended to", job_id)
+            log.exception("job %s could not be reconciled", job_id)
         finally:
             self._agenda.done(job_id, again)
 

@@ -156,7 +156,7 @@ class Reconciler:
             self._require_leadership()  # the job's own lock is not the cluster's
             return self._later(job_id, "another process leads the job now")
         except (HaError, OSError) as error:  # a directory that cannot be removed is this job's trouble alone
-            log.warning("job %s could not be attended to: %s", job_id, error)
+            log.warning("job %s could not be reconciled: %s", job_id, error)
             return self._later(job_id, str(error))
 
     def _attend(self, job_id: str) -> Reconciled:

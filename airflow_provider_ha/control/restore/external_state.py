@@ -63,7 +63,8 @@ class _Brokers:
         properties = self._request.kafka_properties or self._said(lambda each: each.kafka_properties)
         if servers is None:
             raise ConfigurationError(
-                f"which brokers hold {', '.join(sorted(topics))} for query {query!r}: no checkpoint says it",
+                f"the brokers of {', '.join(sorted(topics))} for query {query!r} are not configured, and a checkpoint "
+                "does not name them",
                 next_step=f"Name them (--kafka-bootstrap {query}=host:port)",
             )
         return held_offsets(servers, topics, properties=Path(properties) if properties else None)

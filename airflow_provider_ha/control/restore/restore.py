@@ -174,8 +174,8 @@ def refusal_of(plan: RestorePlan, accept_verdicts: frozenset[Verdict]) -> Checkp
     if plan.unknown and Verdict.IMPOSSIBLE not in refused:
         reasons = "; ".join(reason for each in plan.unknown.values() for reason in each)
         return RestoreUnknownError(
-            f"{what}: it is not known what it would do: {reasons}",
-            next_step=f"Let it be found out, or go on without: accept_unverified={','.join(plan.unknown)}, "
+            f"{what}: its effect is unknown: {reasons}",
+            next_step=f"Resolve the reason, or accept the unknown: accept_unverified={','.join(plan.unknown)}, "
             "accept_verdicts=LOSS_POSSIBLE",
         )
     if not refused:

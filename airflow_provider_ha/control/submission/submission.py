@@ -111,7 +111,7 @@ def submit_run(
                 continue
         except (NodeExistsError, VersionConflictError, OutcomeUnknownError) as error:
             log.info(
-                "run %d of %s was not certainly made by this call (%s), looking again", run.number, job.job_id, error
+                "run %d of %s was possibly not made by this call (%s), reading it again", run.number, job.job_id, error
             )
             continue
         log.info("made run %d of %s for request %s", run.number, job.job_id, run.request_id)
