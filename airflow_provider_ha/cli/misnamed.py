@@ -25,7 +25,7 @@ def refuse_misnamed(named: str, directory: Directory, report: Report) -> None:
 
     :param named: The place as the user wrote it.
     :raises ConfigurationError: It is not there, is no directory, is a savepoint, or holds checkpoints; they are named.
-    :raises StorageUnavailableError: What is there could not be found out.
+    :raises StorageUnavailableError: The storage did not answer.
     """
     if not any(finding.path == "." and finding.code in _NOTHING_TO_JUDGE for finding in report.findings):
         return
@@ -43,7 +43,7 @@ def _missing(named: str, directory: Directory) -> ConfigurationError:
         )
     what = "there is no directory" if isinstance(directory, Path) else "nothing lies below"
     return ConfigurationError(
-        f"{what} {named}", next_step="Correct the path, or mount or reach what it lies on; nothing was judged"
+        f"{what} {named}", next_step="Correct the path, or make its file system or store available; nothing was judged"
     )
 
 

@@ -12,7 +12,7 @@ from airflow_provider_ha import errors
 
 
 class Exit(IntEnum):
-    """What the command found out."""
+    """The answer of a command."""
 
     YES = 0
     NO = 1

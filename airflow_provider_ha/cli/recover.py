@@ -40,8 +40,8 @@ def recover(
     """Recover every job whose driver is lost, and clean up after those that are over, as the cluster's leader.
 
     Exit 0: nothing is left to be done (with --watch: it was stopped). 1: another process leads the cluster, or a job
-    needs a person (it is in quarantine, or has used up its attempts). 2: not everything could be found out in time, or
-    the leadership was lost: a fresh process has to be started.
+    needs a person (it is in quarantine, or has used up its attempts). 2: the state of a job was still unknown
+    after the wait, or the leadership was lost: a fresh process has to be started.
     """
     with cluster(context, as_json=as_json) as client:
         leader = ClusterLeader(client, by=who(), address=address)

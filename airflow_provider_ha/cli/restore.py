@@ -66,7 +66,7 @@ def plan(
     --kafka-properties, --accept-unverified and --accept-verdict, needs no cluster, and knows only what lies there.
 
     Exits as `restore` with the same options would at this moment: 0: it would be carried out; 1: it would be refused,
-    because of its verdict, a live run or an owner; 2: what a source or sink has could not be found out.
+    because of its verdict, a live run or an owner; 2: what a source or sink has is unknown.
     """
     words = RestoreWords(
         start_from=start_from,

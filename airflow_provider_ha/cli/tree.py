@@ -136,7 +136,7 @@ def _print_plan(client: HaClient, plan: RebuildPlan, applied: tuple[Applied, ...
         for problem in job.problems:
             console.err.print(f"not used, job {job.job_id}: {problem}", markup=False)
         for path in plan.kept[job.job_id]:
-            console.err.print(f"left as it is: {path} holds something else than storage tells", markup=False)
+            console.err.print(f"left as it is: {path} differs from what storage says", markup=False)
     for refused in (job for job in applied if job.refused):
         console.err.print(f"not rebuilt, job {refused.job_id}: {refused.refused}", markup=False)
     if not applied and plan.jobs:

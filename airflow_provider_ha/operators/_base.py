@@ -76,7 +76,7 @@ class SparkHaBaseOperator(PlainErrors, BaseOperator):
 
 
 def acting(context: Any, *, force: bool | str) -> Acting:
-    """Return in whose name a task acts on a job: its DAG's."""
+    """Return the identity with which a task acts on a job: its DAG's."""
     from airflow_provider_ha.control.job.job_owner import Acting  # noqa: PLC0415  # brings pydantic and the stores
 
     return Acting(owner=context["ti"].dag_id, force=as_flag(force))

@@ -1,7 +1,7 @@
 """Ask the job's leader for an operation and wait for its answer: what savepoint, stop and cancel share.
 
 Invariant: one task of one DAG run leads to one operation. A retry or a clear finds it again by its id; only one that
-FAILED or was ABANDONED is asked for again, under the next id. That takes a clear, or retries that the DAG sets: the
+FAILED or was ABANDONED is requested again, under the next id. That takes a clear, or retries that the DAG sets: the
 operator's own are there for a task that Airflow loses, and repeat nothing that the job has refused.
 """
 

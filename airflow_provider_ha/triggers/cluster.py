@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class SparkHaClusterTrigger(BaseEventTrigger):
-    """Tell when a job of the cluster has no leader, and when a leadership was granted. For an ``AssetWatcher``.
+    """Report when a job of the cluster has no leader, and when a leadership was granted. For an ``AssetWatcher``.
 
     Events are plain JSON: ``event`` (``"no_leader"`` or ``"leadership_granted"``), ``job_id``, ``run``, ``attempt``,
     ``epoch``, ``reason`` or ``host`` and ``pid``, and ``lasted``, the seconds that it has been so. They are derived
@@ -150,9 +150,9 @@ class SparkHaClusterTrigger(BaseEventTrigger):
                 await waiter.wait(pause * random.uniform(1.0, 1.2))  # noqa: S311  # not a secret
 
     def survey(self, client: HaClient) -> dict[str, Condition]:
-        """Look at every job of the cluster. Called in a thread; a job that is led costs one read.
+        """Read every job of the cluster. Called in a thread; a job that is led costs one read.
 
-        :raises NotConnectedError, StorageUnavailableError: Something could not be found out.
+        :raises NotConnectedError, StorageUnavailableError: ZooKeeper or the storage did not answer.
         """
         return {job_id: self._condition(client, job_id) for job_id in client.list_jobs()}
 

@@ -1,6 +1,6 @@
 """Follow one operation (savepoint, stop, cancel) until it is final, and where it has to end the run: until it did.
 
-A stop whose driver is lost before it has answered is asked for again: it then ends the run without a driver.
+A stop whose driver is lost before it has answered is requested again: it then ends the run without a driver.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a person asks for a run without a driver: fail it, or cancel it."""
+"""Requests of a person for a run without a driver: fail it, or cancel it."""
 
 from __future__ import annotations
 

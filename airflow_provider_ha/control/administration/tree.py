@@ -24,7 +24,7 @@ from airflow_provider_ha.records import Record
 
 _PLAIN = frozenset({"epoch", "heartbeat", "checkpoint_id_counter"})  # a word, a time, a number: written as text
 _LONGEST_TEXT = 64
-_DIGEST = 12  # digits of a digest that tell it apart in one line
+_DIGEST = 12  # digits that identify a digest in one line
 
 
 @dataclass(frozen=True, slots=True)

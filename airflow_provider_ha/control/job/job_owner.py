@@ -14,7 +14,7 @@ from airflow_provider_ha.errors import JobStateError
 
 @dataclass(frozen=True, slots=True)
 class Acting:
-    """In whose name something is done to a job.
+    """Identity of a caller that acts on a job.
 
     :param owner: DAG id of the caller; ``None`` for a person, or a program without a DAG.
     :param force: Whether to act on the job of another owner as well.

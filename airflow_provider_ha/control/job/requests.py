@@ -21,7 +21,7 @@ FRESH = "fresh"
 class IfLost(str, Enum):
     """What a request does about a live run of another request that has lost its driver, and is not the same.
 
-    ``RECOVER`` goes on with that run, from its own graph. ``RESTART`` ends it and makes the run that is asked for, in
+    ``RECOVER`` goes on with that run, from its own graph. ``RESTART`` ends it and makes the requested run, in
     one transaction.
     """
 

@@ -37,7 +37,7 @@ class Applied:
     """What was done for a job.
 
     :param created: Paths of the nodes that were made.
-    :param kept: Paths of nodes that were there, with other content than storage tells: left as they are.
+    :param kept: Paths of nodes that exist and differ from what storage says: left as they are.
     :param epoch: Epoch of the job now; ``None`` when nothing was done.
     :param refused: Why nothing, or not everything, was done; empty when it was.
     """
@@ -98,7 +98,7 @@ def _apply(coordinator: Coordinator, paths: JobPaths, plan: JobPlan) -> Applied:
 
 
 def _raise_epoch(coordinator: Coordinator, paths: JobPaths, plan: JobPlan, created: list[str]) -> int:
-    """See to it that no epoch of before can come again; return the version that the epoch node has now."""
+    """Ensure that no earlier epoch can come again; return the version that the epoch node has now."""
     node = coordinator.find(paths.epoch)
     if node is not None and node.version >= plan.highest_epoch:
         return node.version

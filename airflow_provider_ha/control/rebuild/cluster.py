@@ -62,7 +62,7 @@ def rebuild(
     """Make the tree of *plan*.
 
     :param missing_only: Whether to go on when ZooKeeper knows jobs already, and make only what they lack.
-    :raises JobStateError: ZooKeeper knows jobs already and *missing_only* was not asked for.
+    :raises JobStateError: ZooKeeper knows jobs already and *missing_only* is not set.
     """
     if plan.present and not missing_only:
         raise JobStateError(

@@ -108,7 +108,7 @@ def plan_job(evidence: JobEvidence, paths: JobPaths) -> JobPlan:
 
 
 def _numbers(evidence: JobEvidence) -> list[int]:
-    """Return every run that anything tells of, ascending."""
+    """Return every run that the evidence mentions, ascending."""
     numbers = {entry.run.number for entry in evidence.entries if isinstance(entry, SubmissionEntry)}
     numbers |= {item.pointer.run for item in evidence.checkpoints}
     return sorted(numbers)

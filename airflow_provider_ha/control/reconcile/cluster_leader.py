@@ -140,7 +140,7 @@ class ClusterLeader:
         return JobClient(self._client.context(request.job_id, cluster=self.leadership)).submit(request)
 
     def attend(self, job_id: str) -> Reconciled:
-        """Look at one job and do what is due.
+        """Reconcile one job: read it and do what is due.
 
         :raises LeadershipError: This process does not lead.
         """
@@ -149,7 +149,7 @@ class ClusterLeader:
         return self._attendant.attend(job_id)
 
     def settle(self, seconds: float, report: Report | None = None) -> list[Reconciled]:
-        """Attend to every job until none waits for anything, at most for *seconds*; returns the last word on each.
+        """Reconcile every job until none waits for anything, at most for *seconds*; returns the last outcome of each.
 
         :raises LeadershipError: This process does not lead any more.
         :raises NotConnectedError: The jobs could not be listed.
@@ -172,7 +172,7 @@ class ClusterLeader:
         return [last[name] for name in sorted(last)]
 
     def watch(self, stop: threading.Event, report: Report | None = None) -> None:
-        """Attend to the jobs as things happen to them, until *stop* is set.
+        """Reconcile the jobs as they change, until *stop* is set.
 
         :raises LeadershipLostError: This process does not lead any more, and has to exit.
         """

@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 
 class ReconcileOutcome(str, Enum):
-    """Outcome of attending to a job."""
+    """Outcome of reconciling a job."""
 
     LEFT_ALONE = "left alone"
     PENDING = "pending"
@@ -112,13 +112,13 @@ class _OpenWait:
 
 
 class Reconciler:
-    """Attends to the jobs of one cluster under one leadership. Safe in several threads, one job in one at a time.
+    """Reconciles the jobs of one cluster under one leadership. Safe in several threads, one job in one at a time.
 
     :param client: The cluster; its session is the leadership's.
     :param leadership: Of the cluster.
     :param by: Name of the leader, for people.
     :param patience: How long things may last.
-    :param waiting: What an earlier attendant waited for, by job; see :attr:`waiting`.
+    :param waiting: What an earlier reconciler waited for, by job; see :attr:`waiting`.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class Reconciler:
         return {name: Waiting(each.what, max(0.0, each.due - now)) for name, each in self._sightings.items()}
 
     def attend(self, job_id: str) -> Reconciled:
-        """Look at a job and do what has to be done about it.
+        """Read a job and do what is due.
 
         :raises LeadershipLostError: This process does not lead the cluster any more; nothing was done.
         :raises FencedError: As above, and another process may lead it already.

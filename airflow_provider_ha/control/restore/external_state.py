@@ -31,7 +31,7 @@ def look_around(
     :param source: The job that the cut belongs to.
     :param graph: Digest of the graph that wrote it.
     :param place: Query -> its directory in what is to be restored.
-    :param replays: Whether batches after the cut are executed again: then their input files are asked for.
+    :param replays: Whether batches after the cut are executed again: then their input files are looked up.
     :raises ConfigurationError: The request names a query that the cut does not have, or that cannot get a fresh id.
     """
     _check_names(request, facts)

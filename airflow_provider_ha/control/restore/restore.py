@@ -80,7 +80,7 @@ def accepted_graph(job: JobContext, request: RestoreRequest, chosen: Chosen, pla
     """Return the graph of the new run, without the files that the request replaces. Writes nothing.
 
     :raises RestoreRefusedError: The verdict of the plan is not among those that the request allows.
-    :raises RestoreUnknownError: What a source or a sink has could not be found out.
+    :raises RestoreUnknownError: What a source or a sink has is unknown.
     :raises JobStateError: The cut has no graph: the job has no run yet.
     :raises ConfigurationError: The master is remote, and not allowed.
     """

@@ -46,7 +46,7 @@ class RestoreLeases:
         self._held: list[_HeldLease] = []
 
     def hold(self, source: JobContext, chosen: Chosen) -> None:
-        """Take a lease on *chosen*. Look for its pointer after that."""
+        """Take a lease on *chosen*. Read its pointer after that."""
         lease = hold(
             source.coordinator,
             source.paths,

@@ -60,7 +60,7 @@ def claim(
 
     :param engine: Name of the engine that is to run it.
     :param lost_epoch: Epoch whose loss this recovers.
-    :raises LeadershipError: This process does not lead the cluster any more, in whose name it acts.
+    :raises LeadershipError: This process acts for the cluster and does not lead it any more.
     :raises ConfigurationError: This process has no such engine, or a driver would not outlive the task on this host;
         nothing was made.
     :raises JobStateError: The run is live and has no graph pointer: nothing could start it.

@@ -68,7 +68,7 @@ def submit_run(
     on_lost: Callable[[LostRun], IfLost] | None = None,
     engine: str = LocalEngine.name,
 ) -> SubmittedRun:
-    """Find the run of a request, or make it, and see to it that it is submitted.
+    """Find the run of a request, or make it, and ensure that it is submitted.
 
     :param request_id: Id of the request. It finds its run again, unless that FAILED: then it makes another.
     :param prepare: Uploads what the run needs. Called only when a run is to be made: a refusal changes nothing.
@@ -191,7 +191,7 @@ def _find_request(job: JobContext, numbers: list[int], request_id: str) -> _Know
 
 
 def _found(job: JobContext, known: _Known, request_id: str) -> SubmittedRun | None:
-    """Return the run that a request has led to; ``None`` when it has ended since, and has to be looked at again."""
+    """Return the run that a request has led to; ``None`` when it has ended since, and has to be read again."""
     number = known.number
     assert number is not None, "there is a run"  # noqa: S101  # checked by the caller
     if known.own or job.runs.result(number) is not None:

@@ -89,7 +89,7 @@ def run_child(child: Child, deadline: float, hear: Callable[[Answer], None]) -> 
 
 def _listen(process: subprocess.Popen[bytes], deadline: float, hear: Callable[[Answer], None]) -> str:
     end, done, rest = time.monotonic() + deadline, False, b""
-    assert process.stdout is not None  # noqa: S101  # it was asked for
+    assert process.stdout is not None  # noqa: S101  # Popen opened a pipe
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
         while not done:

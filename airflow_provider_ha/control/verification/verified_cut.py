@@ -30,7 +30,7 @@ class VerifiedCut:
     :param created_at: When it was taken.
     :param cut: Query -> N.
     :param problem: The first thing that keeps it from being restored, as file and reason; ``None`` when it can be.
-    :param reports: Query -> its verification; without those of queries that were not looked at after a problem.
+    :param reports: Query -> its verification; without queries that were not verified after a problem.
     :param proofs: Query -> what Spark said; empty when Spark was not asked.
     """
 
