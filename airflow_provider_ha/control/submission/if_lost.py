@@ -1,7 +1,7 @@
 """What a new request does about a live run of another request that has lost its driver.
 
 A request with the same application and the same start recovers the lost run and follows it. A request that differs is
-refused with both choices, because either could be meant: to go on with the lost run, or to put the new one in its place.
+refused with both choices, because either could be meant: to go on with the lost run, or to replace it by the new one.
 """
 
 from __future__ import annotations
