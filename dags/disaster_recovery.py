@@ -6,7 +6,7 @@
 4. ``follow`` follows that run to its end and submits it again when its driver is lost. Beside it, the sensors show a
    leader and the first new checkpoint; ``report`` sums up.
 
-Nothing is changed before step 3, and a restore that is refused ends the DAG run: nobody waits for it in vain. Run it as
+Nothing is changed before step 3, and a restore that is refused ends the DAG run, so no task waits for it. Run it as
 often as needed. To restore as another job, give another ``job_id``, and ``arguments`` that name another output.
 """
 

@@ -1,8 +1,8 @@
 """Run the streaming job of ``apps/flight_delays.py`` and keep it running.
 
 ``submit`` follows the job to its end: when the driver is lost, it is submitted again from the persisted graph, and the
-task goes on waiting without a worker slot. Beside it, two sensors show that the job really came up: somebody leads
-it, and it has made a checkpoint since.
+task goes on waiting without a worker slot. Beside it, two sensors show that the job really came up: it has a leader,
+and it has made a checkpoint since.
 
 End the job with the DAG ``stop_job``; then ``submit`` succeeds.
 """

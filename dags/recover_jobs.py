@@ -25,7 +25,7 @@ with DAG(
     schedule=[without_leader],
     catchup=False,
     max_active_runs=1,
-    # What could not be found out is asked again by the operator's own retries. The trigger repeats its event as long as
+    # The retries of the operator repeat a request whose answer is unknown. The trigger repeats its event as long as
     # a job has no leader.
     tags=["spark-ha"],
 ) as dag:

@@ -1,4 +1,4 @@
-"""Rehearse the restore of a job every week: a savepoint that nobody has ever restored is a hope, not a backup.
+"""Rehearse the restore of a job every week: a savepoint that was never restored is a hope, not a backup.
 
 The newest savepoint is copied, verified, loaded by Spark and started with the job's own application, with no sink, on
 the worker. The job does not notice. The task fails when that savepoint cannot be restored, is older than ``max_age``

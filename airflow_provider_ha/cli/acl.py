@@ -18,9 +18,7 @@ from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.errors import ConfigurationError
 
 
-app = typer.Typer(
-    help="Check and repair who may do what with the nodes of the cluster in ZooKeeper.", no_args_is_help=True
-)
+app = typer.Typer(help="Check and repair the permissions of the cluster's nodes in ZooKeeper.", no_args_is_help=True)
 
 _SHOWN = 20  # paths of a table; --json has all
 
@@ -29,7 +27,7 @@ _SHOWN = 20  # paths of a table; --json has all
 def check_acls(context: typer.Context, as_json: AsJson = False) -> None:
     """List the nodes whose ACL is not what these credentials would give. Needs nothing but ZooKeeper.
 
-    Exit 0: all are as they should be; 1: some are not; 2: it could not be found out.
+    Exit 0: all are as they should be; 1: some are not; 2: unknown.
     """
     with _acls(context, as_json=as_json) as (session, base):
         report = check(session, base)
@@ -46,12 +44,12 @@ def repair_acls(
     """Give every node the ACL of these credentials. Repeatable, and safe while jobs run with the same credentials.
 
     A process with other credentials is locked out: see the page about changing the password. Exit 0: all are as they
-    should be; 1: some refuse these credentials, or would be set (--dry-run); 2: it could not be found out.
+    should be; 1: some refuse these credentials, or would be set (--dry-run); 2: unknown.
     """
     with _acls(context, as_json=as_json) as (session, base):
         if not session.has_credentials:
             raise ConfigurationError(
-                "there are no credentials that nodes could be protected with",
+                "there are no credentials to protect the nodes with",
                 next_step="Set SPARK_HA_DIGEST_AUTH or SPARK_HA_SASL_AUTH, or the login of the connection",
             )
         report = check(session, base) if dry_run else repair(session, base)

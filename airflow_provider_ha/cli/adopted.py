@@ -47,8 +47,8 @@ def adopted(adopt: list[str], sinks: list[str], start_from: str, source_job: str
     """
     if adopt and (start_from != LATEST or source_job is not None):
         raise ConfigurationError(
-            "--from names directories, and --start-from and --from-job a checkpoint of a job",
-            next_step="Use the one or the other",
+            "--from names directories; --start-from and --from-job name a checkpoint of a job",
+            next_step="Use one of them",
         )
     found: dict[str, str] = {}
     for value in adopt:
@@ -62,7 +62,7 @@ def adopted(adopt: list[str], sinks: list[str], start_from: str, source_job: str
 def _sink(value: str, queries: list[str]) -> tuple[str, str]:
     name, text = _named(value)
     if name is None and len(queries) != 1:
-        raise ConfigurationError(f"sink {value!r} is of no query", next_step="Write it as QUERY=PATH, and name --from")
+        raise ConfigurationError(f"sink {value!r} names no query", next_step="Write it as QUERY=PATH, and name --from")
     return name or queries[0], text
 
 

@@ -17,14 +17,14 @@ _WORDS = Arg(  # type: ignore[no-untyped-call]  # Airflow's Arg has no annotatio
 )
 
 _NOUNS = {
-    "job": "look at jobs, stop and cancel them: list, show, graph, stop, cancel, release",
+    "job": "inspect, stop and cancel jobs: list, show, graph, stop, cancel, release",
     "checkpoint": "list, show and verify checkpoints, plan a restore",
     "savepoint": "list, show, trigger, create, move and dispose of savepoints",
     "restore": "bring a job back from a checkpoint or savepoint",
-    "leader": "who leads a job: show",
+    "leader": "the leader of a job: show",
     "recover": "recover the jobs of the cluster, once or for good",
     "storage": "show and delete blobs that nothing names: orphans",
-    "acl": "who may do what with the nodes in ZooKeeper: check, repair",
+    "acl": "permissions of the nodes in ZooKeeper: check, repair",
     "tree": "show and export what ZooKeeper holds",
     "rebuild": "make ZooKeeper's tree again from storage",
     "examples": "copy the example DAGs into a directory",

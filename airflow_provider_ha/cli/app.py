@@ -1,4 +1,4 @@
-"""``spark-ha``: look at jobs, checkpoints and savepoints, and act on them, without Airflow."""
+"""``spark-ha``: inspect jobs, checkpoints and savepoints, and act on them, without Airflow."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ app = typer.Typer(
     name="spark-ha",
     help=(
         "High availability of Spark Structured Streaming jobs. Exit codes: 0 done or true, 1 the answer is no, "
-        "2 it could not be found out."
+        "2 the answer is unknown."
     ),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -71,7 +71,7 @@ def options(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Name the cluster. Credentials come from SPARK_HA_DIGEST_AUTH only: a command line is readable by everyone."""
+    """Name the cluster. Credentials come from SPARK_HA_DIGEST_AUTH only: a command line is readable by all users."""
     target: Target = context.ensure_object(Target)
     target.options.update(
         zookeeper=zookeeper, storage_root=storage_root, cluster_id=cluster_id, root=root, work_root=work_root

@@ -36,7 +36,7 @@ def diff(
         list[str],
         typer.Argument(
             help="Two checkpoint directories or savepoints (A B), one directory with --batch twice, or a managed job "
-            "and two of its checkpoints or savepoints (JOB 12 15). What has a slash is a path: write ./NAME. Either "
+            "and two of its checkpoints or savepoints (JOB 12 15). A word with a slash is a path: write ./NAME. Either "
             "side may be s3://bucket/prefix.",
             metavar="A B | PATH | JOB A B",
         ),
@@ -65,7 +65,7 @@ def diff(
 
 @contextmanager
 def _unknown_unless_read(*, as_json: bool) -> Iterator[None]:
-    """A checkpoint that is damaged or gone is no answer here: nobody knows whether it differed."""
+    """A damaged or missing checkpoint gives no answer: whether it differed is unknown."""
     try:
         yield
     except HaError as error:
@@ -105,7 +105,7 @@ def _of_job(held: ExitStack, context: typer.Context, job_id: str, first: str, la
 
 
 def _of_number(held: ExitStack, client: HaClient, job_id: str, word: str) -> Sides:
-    """Return one checkpoint, or a savepoint where *word* is no number; nobody removes it before *held* ends."""
+    """Return one checkpoint, or a savepoint where *word* is no number; a lease protects it until *held* ends."""
     job, found = client.context(job_id), client.job(job_id)
     number = int(word) if word.isascii() and word.isdigit() else None
     # A lease would make the nodes of what does not exist; what does is read again below, under the lease.

@@ -15,7 +15,7 @@ _SHOWN = 10
 _REFUSES = {
     True: "Spark refuses to run the query of B on the state of A",
     False: "Spark runs the query of B on the state of A, as far as operators and schemas go",
-    None: "whether Spark runs the query of B on the state of A depends on what no checkpoint tells",
+    None: "whether Spark runs the query of B on the state of A cannot be derived from a checkpoint",
 }
 
 

@@ -81,9 +81,9 @@ def print_tree(tree: Tree) -> None:
 
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Show how far something is while the block runs, to people at a terminal only.
+    """Show the progress of the block on stderr, at a terminal only.
 
-    :returns: What is to be told after each step: how many are done, of how many.
+    :returns: Function to call after each step with the number of steps done and the total.
     """
     with Progress(console=err, transient=True, disable=not err.is_terminal) as shown:
         task = shown.add_task(what, total=None)
@@ -95,7 +95,7 @@ def phases(*, quiet: bool) -> Iterator[Callable[[str, float], None]]:
     """Show on stderr what a wait waits for: one line that changes at a terminal, else one line per change.
 
     :param quiet: Show nothing: a program reads the answer.
-    :returns: What is to be told again and again: the phase, and the seconds since the wait began.
+    :returns: Function to call repeatedly with the phase and the seconds since the wait began.
     """
     if quiet:
         yield lambda *_: None

@@ -1,4 +1,4 @@
-"""``spark-ha savepoint drill`` and ``drills``: rehearse the restore of a job, and see what came of it."""
+"""``spark-ha savepoint drill`` and ``drills``: rehearse the restore of a job, and list the results."""
 
 from __future__ import annotations
 

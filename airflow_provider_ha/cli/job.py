@@ -1,4 +1,4 @@
-"""``spark-ha job``: look at jobs, stop and cancel them, let them out of quarantine."""
+"""``spark-ha job``: inspect, stop and cancel jobs, release them from quarantine."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from airflow_provider_ha.names import check_job_id
 from airflow_provider_ha.recovery.restart import outage_of
 
 
-app = typer.Typer(help="Look at jobs, stop and cancel them.", no_args_is_help=True)
+app = typer.Typer(help="Inspect, stop and cancel jobs.", no_args_is_help=True)
 
 
 class StopMode(str, Enum):
@@ -138,7 +138,7 @@ def cancel(
 
 @app.command()
 def release(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
-    """Let a job out of quarantine, once what was broken is mended. Exit 1: it is not in quarantine."""
+    """Release a job from quarantine, once its cause is repaired. Exit 1: it is not in quarantine."""
     with cluster(context, as_json=as_json) as client:
         reason = quarantine.release(client.coordinator, client.paths, check_job_id(job_id))
     if as_json:

@@ -1,4 +1,4 @@
-"""A place that was named and is no checkpoint: what it is instead, and what was probably meant."""
+"""A path that is no checkpoint: what it is instead, and the probable intention of the user."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _SHOWN = 10  # children that are named
 
 
 def refuse_misnamed(named: str, directory: Directory, report: Report) -> None:
-    """Refuse a place whose verification found nothing to judge, where it can be told what is there.
+    """Refuse a place whose verification found nothing to judge, when its content can be identified.
 
     :param named: The place as the user wrote it.
     :raises ConfigurationError: It is not there, is no directory, is a savepoint, or holds checkpoints; they are named.
-    :raises StorageUnavailableError: What is there could not be found out.
+    :raises StorageUnavailableError: The storage did not answer.
     """
     if not any(finding.path == "." and finding.code in _NOTHING_TO_JUDGE for finding in report.findings):
         return
@@ -38,12 +38,12 @@ def refuse_misnamed(named: str, directory: Directory, report: Report) -> None:
 def _missing(named: str, directory: Directory) -> ConfigurationError:
     if isinstance(directory, Path) and directory.exists():
         return ConfigurationError(
-            f"{named} is a file, and a checkpoint is a directory",
+            f"{named} is a file; a checkpoint is a directory",
             next_step="Name the directory that holds offsets and commits",
         )
     what = "there is no directory" if isinstance(directory, Path) else "nothing lies below"
     return ConfigurationError(
-        f"{what} {named}", next_step="Correct the path, or mount or reach what it lies on; nothing was judged"
+        f"{what} {named}", next_step="Correct the path, or make its file system or store available; nothing was judged"
     )
 
 
@@ -52,7 +52,7 @@ def _offer_what_it_holds(named: str, directory: Directory) -> None:
     base = named.rstrip("/")
     if MANIFEST in names:
         raise ConfigurationError(
-            f"{named} is a savepoint, and no checkpoint of one query",
+            f"{named} is a savepoint, not a checkpoint of one query",
             next_step=f"Verify it with `spark-ha savepoint verify {shlex.quote(named)}`",
         )
     children = [name for name in names if not name.startswith(".") and _is_checkpoint(directory, name)]

@@ -1,7 +1,7 @@
-"""Exit codes: 0 done or true, 1 the answer is no, 2 it could not be found out.
+"""Exit codes: 0 done or true, 1 the answer is no, 2 the answer is unknown.
 
-A script that asks ``spark-ha leader show`` must be able to tell "nobody leads" from "ZooKeeper did not answer": only
-the first is a reason to act.
+A script that calls ``spark-ha leader show`` must be able to distinguish "the job has no leader" from "ZooKeeper did not
+answer": only the first is a reason to act.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from airflow_provider_ha import errors
 
 
 class Exit(IntEnum):
-    """What the command found out."""
+    """The answer of a command."""
 
     YES = 0
     NO = 1
     UNKNOWN = 2
 
 
-# Somebody answered, and the answer is no. Every other error leaves the question open.
+# A server or the storage answered, and the answer is no. Every other error leaves the question open.
 _ANSWERED_NO = (
     errors.JobError,
     errors.CheckpointMissingError,

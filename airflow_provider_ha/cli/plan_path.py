@@ -19,7 +19,7 @@ from airflow_provider_ha.errors import ConfigurationError
 def is_place(target: str) -> bool:
     """Whether a word names a checkpoint by its place; a word without a slash is the id of a job.
 
-    :raises ConfigurationError: It is a URI of a file system that nobody here can read.
+    :raises ConfigurationError: It is a URI of a file system that this process cannot read.
     """
     return is_s3(target) or path_of(target) is not None
 
@@ -49,7 +49,7 @@ def plan_of_place(
     def ask(_: str, topics: frozenset[str]) -> Mapping[Partition, PartitionOffsets]:
         if servers is None:
             raise ConfigurationError(
-                f"which brokers hold {', '.join(sorted(topics))}: no checkpoint says it",
+                f"the brokers of {', '.join(sorted(topics))} are not configured, and a checkpoint does not name them",
                 next_step="Name them (--kafka-bootstrap host:port)",
             )
         return held_offsets(servers, topics, properties=Path(kafka_properties) if kafka_properties else None)

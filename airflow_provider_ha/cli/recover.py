@@ -27,21 +27,21 @@ _NOT_FINISHED = frozenset({ReconcileOutcome.NOT_KNOWN, ReconcileOutcome.PENDING}
 def recover(
     context: typer.Context,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Wait until nobody leads the cluster, then recover until the end.")
+        bool, typer.Option("--watch", help="Wait until the cluster has no leader, then recover until the end.")
     ] = False,
     wait: Annotated[
         float, typer.Option(help="Seconds to wait for restart delays and for submissions on their way.", min=0)
     ] = 60.0,
     address: Annotated[
-        str, typer.Option(help="Where this process can be found, for who is refused; host and pid when left out.")
+        str, typer.Option(help="Address shown to contenders that are refused; host and pid when left out.")
     ] = "",
     as_json: AsJson = False,
 ) -> None:
     """Recover every job whose driver is lost, and clean up after those that are over, as the cluster's leader.
 
     Exit 0: nothing is left to be done (with --watch: it was stopped). 1: another process leads the cluster, or a job
-    needs a person (it is in quarantine, or has used up its attempts). 2: not everything could be found out in time, or
-    the leadership was lost: a fresh process has to be started.
+    needs a person (it is in quarantine, or has used up its attempts). 2: the state of a job was still unknown
+    after the wait, or the leadership was lost: a fresh process has to be started.
     """
     with cluster(context, as_json=as_json) as client:
         leader = ClusterLeader(client, by=who(), address=address)

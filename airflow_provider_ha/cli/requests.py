@@ -31,7 +31,7 @@ def operation_id(verb: str) -> str:
 
 
 def who() -> str:
-    """Return who asks: it is written into the operation, so that the next engineer can read it."""
+    """Return the user and host of the request: the operation records them for the next engineer."""
     return f"spark-ha:{getpass.getuser()}@{socket.gethostname()}:{os.getpid()}"
 
 
@@ -83,7 +83,7 @@ def _final(job: JobClient, operation: Operation, seconds: float, tell: Callable[
     if found is None or not found.state.final:
         raise OutcomeUnknownError(
             f"operation {operation.operation_id!r} of job {job.job_id!r} was not answered within {seconds:g} s",
-            next_step=f"Look with `spark-ha job show {job.job_id}` whether somebody leads the job; the request stays",
+            next_step=f"Check with `spark-ha job show {job.job_id}` whether the job has a leader; the request stays",
         )
     return found
 
@@ -92,7 +92,7 @@ def phase_of(snapshot: JobSnapshot, operation: Operation) -> str:
     """Return what an operation that has no answer yet waits for. Pure."""
     leader, status = snapshot.leader, snapshot.status
     if leader is None:
-        return f"{snapshot.state.value}: nobody leads the job, the next driver takes the request up"
+        return f"{snapshot.state.value}: the job has no leader, the next driver takes the request up"
     if operation.state is OperationState.REQUESTED:
         return f"{snapshot.state.value}: asked the driver on {leader.host} (epoch {leader.epoch})"
     said = status.message if status is not None and status.epoch == leader.epoch else ""

@@ -66,7 +66,7 @@ def plan(
     --kafka-properties, --accept-unverified and --accept-verdict, needs no cluster, and knows only what lies there.
 
     Exits as `restore` with the same options would at this moment: 0: it would be carried out; 1: it would be refused,
-    because of its verdict, a live run or an owner; 2: what a source or sink has could not be found out.
+    because of its verdict, a live run or an owner; 2: what a source or sink has is unknown.
     """
     words = RestoreWords(
         start_from=start_from,
@@ -110,7 +110,7 @@ def restore(
     if_lost: WhenLost = None,
     request_id: Annotated[
         str | None,
-        typer.Option(help="Who asks: asking again with one id finds the run again instead of making another."),
+        typer.Option(help="Id of the request: a repeated id finds the run again instead of making another."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")] = False,
     force: Force = False,
@@ -121,7 +121,7 @@ def restore(
     Nothing of the source is changed. With --dry-run it is `checkpoint plan`, also of a place.
 
     Exit 0: the run is submitted, on this host; 1: it is refused, with the reason and the way out, and nothing was
-    changed. Nobody follows the run afterwards: `spark-ha recover --watch`, or a DAG, does.
+    changed. This command does not follow the run: `spark-ha recover --watch`, or a DAG, does.
     """
     words = RestoreWords(
         start_from=start_from,
@@ -147,7 +147,7 @@ def restore(
     with reported(as_json=as_json):
         if is_place(job_id):
             raise ConfigurationError(
-                f"{job_id} is a place, and restored is a job",
+                f"{job_id!r} is a path; 'restore' expects a job id",
                 next_step="`spark-ha restore JOB --from PATH` starts a job from it, `spark-ha savepoint restore` makes "
                 "a directory to start from; --dry-run only shows what that would do",
             )

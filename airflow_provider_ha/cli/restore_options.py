@@ -1,4 +1,4 @@
-"""What a restore and its plan are told on the command line: the options, and what they come to."""
+"""Options of a restore and its plan on the command line, and the request that they make."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ StartFrom = Annotated[
     str,
     typer.Option(
         "--start-from",
-        help="latest, checkpoint-<n>, savepoint-<id> or 'before <time>': 14:05 2026-11-21T14:05, 14:05+00:00.",
+        help="latest, checkpoint-<n>, savepoint-<id> or 'before <time>', e.g. 14:05, 2026-11-21T14:05, 14:05+00:00.",
     ),
 ]
 SourceJob = Annotated[
@@ -39,8 +39,8 @@ Claim = Annotated[
     ClaimMode,
     typer.Option(
         "--claim-mode",
-        help="NO_CLAIM: what is restored from stays its owner's. CLAIM: it becomes the job's, which removes it once "
-        "newer checkpoints subsume it.",
+        help="NO_CLAIM: the source of the restore stays its owner's. CLAIM: it becomes the job's, which removes it "
+        "once newer checkpoints subsume it.",
     ),
 ]
 Output = Annotated[
@@ -49,14 +49,14 @@ Output = Annotated[
 JobOrPlace = Annotated[
     str,
     typer.Argument(
-        help="Id of a managed job, or a checkpoint of one query by its place: a directory (what has a slash is a "
-        "path: write ./NAME), or s3://bucket/prefix.",
+        help="Id of a managed job, or path of one query's checkpoint: a directory (a word with a slash is a path: "
+        "write ./NAME), or s3://bucket/prefix.",
         metavar="JOB|PATH|URI",
     ),
 ]
 Batch = Annotated[
     int | None,
-    typer.Option(min=0, help="Of a place: the batch to go on from; default: the newest restorable.", metavar="N"),
+    typer.Option(min=0, help="With a path: the batch to go on from; default: the newest restorable.", metavar="N"),
 ]
 KafkaBootstrap = Annotated[
     list[str] | None,
@@ -111,7 +111,7 @@ AllowNewQueries = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreWords:
-    """What was said about a restore, as it was said; see the options."""
+    """The options of a restore as the user wrote them."""
 
     start_from: str
     source_job: str | None
@@ -136,13 +136,13 @@ class RestoreWords:
         return frozenset({Verdict.SAFE, *self.accept_verdicts})
 
     def request(self, job_id: str, request_id: str | None = None) -> RestoreRequest:
-        """Return what a job is asked for.
+        """Return the request to a job.
 
         :raises ConfigurationError: The words do not fit a job, or one another.
         """
         if self.batch is not None:
             raise ConfigurationError(
-                "--batch is about a checkpoint by its place, and a job's are numbered",
+                "--batch applies to the path of a checkpoint; checkpoints of a job have numbers",
                 next_step="Name one with --start-from checkpoint-<n>",
             )
         named = adopted(self.adopt, self.sink, self.start_from, self.source_job)
@@ -167,7 +167,7 @@ class RestoreWords:
         )
 
     def plan_of_place(self, place: str) -> RestorePlan:
-        """Return the plan of going on from a checkpoint that no job is known of.
+        """Return the restore plan of a checkpoint path without a managed job.
 
         :raises ConfigurationError: The words do not fit a place.
         :raises HaError: As ``plan_directory`` says.
@@ -185,8 +185,8 @@ class RestoreWords:
         )
         if any(of_jobs):
             raise ConfigurationError(
-                f"{place} is a place, and an option is about checkpoints of a job",
-                next_step="Leave it out, or name the job",
+                f"{place!r} is a path; an option applies only to checkpoints of a job",
+                next_step="Remove the option, or name the job",
             )
         return plan_of_place(
             place,

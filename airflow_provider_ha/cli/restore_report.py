@@ -68,7 +68,7 @@ def print_plan(made: RestorePlan) -> None:
             [item.source, item.created_at if item.cut else None, console.cut_text(item.cut), _answer(item)]
             for item in made.candidates
         ),
-        empty="nothing else was looked at",
+        empty="no other candidate was read",
     )
 
 
@@ -107,7 +107,7 @@ def _sink_has(query: QueryPlan) -> object:
 
 def _input(source: SourceInput) -> str:
     if source.unit is None:
-        return f"source {source.source} does not tell"
+        return f"source {source.source} does not report it"
     gone = f" ({source.gone} gone)" if source.gone else ""
     return f"{source.amount} {source.unit} of source {source.source}{gone}"
 

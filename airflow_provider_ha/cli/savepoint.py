@@ -21,7 +21,7 @@ app = typer.Typer(
     help=(
         "Savepoints of managed jobs (list, show, trigger, dispose, drill, drills), and savepoints as directories and "
         "archives, which need neither ZooKeeper nor Airflow (create, verify, export, import, restore; on S3 also "
-        "dispose and sweep). What has a slash is a path, what has none is a job id."
+        "dispose and sweep). A word with a slash is a path, a word without one is a job id."
     ),
     no_args_is_help=True,
 )
@@ -121,12 +121,12 @@ def trigger(
 ) -> None:
     """Take a savepoint while the job runs. Exit 0: it is complete and verified; 1: it failed, with the reason.
 
-    A savepoint without a schedule is removed by nobody but `savepoint dispose`.
+    Only `savepoint dispose` removes a savepoint without a schedule.
     """
     with cluster(context, as_json=as_json) as client:
         if retain is not None and schedule is None:
             raise ConfigurationError(
-                "--retain is given without --schedule: only what a schedule made is ever removed",
+                "--retain requires --schedule: only savepoints of a schedule are ever removed",
                 next_step="Name the schedule that the savepoint belongs to",
             )
         job = client.job(job_id, acting=Acting(force=force))

@@ -23,7 +23,7 @@ from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.names import safe_segment
 
 
-SparkVersion = Annotated[str | None, typer.Option(help="The release that is to start from it, X.Y.Z.", metavar="X.Y.Z")]
+SparkVersion = Annotated[str | None, typer.Option(help="Spark release that starts from it, X.Y.Z.", metavar="X.Y.Z")]
 
 
 def create(
@@ -36,7 +36,7 @@ def create(
     path: Annotated[
         str | None,
         typer.Argument(
-            help="Checkpoint directory of one query, its name is the query's. Write ./NAME for one beside you: a word "
+            help="Checkpoint directory of one query, its name is the query's. Write ./NAME for a relative path: a word "
             "without a slash is a job id, and the savepoint of a managed job is taken with `savepoint trigger`.",
             metavar="[PATH]",
         ),
@@ -44,8 +44,8 @@ def create(
     query: Annotated[
         list[str] | None,
         typer.Option(
-            help="A query and its checkpoint directory; once for each. One cut is taken of all, in this order: name a "
-            "query before those whose output it reads (downstream first).",
+            help="A query and its checkpoint directory; repeatable. One cut covers all of them, in this order: name a "
+            "query before the queries whose output it reads (downstream first).",
             metavar="NAME=PATH",
         ),
     ] = None,
@@ -187,7 +187,7 @@ def _sources(path: str | None, queries: list[str], batches: list[str], sinks: li
         first = path_of(path)
         if first is None:
             raise ConfigurationError(
-                f"{path!r} is a job id, for it has no slash",
+                f"{path!r} is a job id, because it has no slash",
                 next_step=f"Write ./{path} for a directory; for a managed job use `spark-ha savepoint trigger {path}`",
             )
         name = safe_segment(first.resolve().name)

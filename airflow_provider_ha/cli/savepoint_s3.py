@@ -179,7 +179,7 @@ def restore(uri: str, to: str, *, spark_version: str | None, as_json: bool) -> N
 
 
 def dispose(uri: str, *, yes: bool, grace_hours: float, as_json: bool) -> None:
-    """Remove a savepoint, and what nobody else names."""
+    """Remove a savepoint, and the objects that no other savepoint names."""
     with reported(as_json=as_json):
         place, name = savepoint_place(uri)
         if not yes:
@@ -193,9 +193,9 @@ def sweep(
     grace_hours: GraceHours = GRACE_HOURS,
     as_json: AsJson = False,
 ) -> None:
-    """Remove from the pool of a place on S3 what no savepoint there names: what was interrupted or disposed of.
+    """Remove from a pool on S3 the objects that no savepoint names: leftovers of interrupted or disposed savepoints.
 
-    Exit 1: nothing was done, for somebody takes, restores or sweeps there. Exit 2: a manifest could not be read.
+    Exit 1: nothing was done, because another process takes, restores or sweeps there. Exit 2: a manifest is unreadable.
     """
     with reported(as_json=as_json):
         swept = sweep_pool(Pool(Place.of(_on_s3(place))), holder=who(), grace=timedelta(hours=grace_hours))

@@ -26,7 +26,7 @@ from airflow_provider_ha.errors import ConfigurationError
 Target = Annotated[
     str,
     typer.Argument(
-        help="Directory of a savepoint, s3://bucket/prefix/NAME, or the id of a managed job. What has a slash is a "
+        help="Directory of a savepoint, s3://bucket/prefix/NAME, or the id of a managed job. A word with a slash is a "
         "path: write ./NAME for a directory beside you.",
         metavar="PATH|URI|JOB",
     ),

@@ -1,4 +1,4 @@
-"""``spark-ha storage``: what lies in storage and is needed by nobody."""
+"""``spark-ha storage``: objects in storage that no record needs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from airflow_provider_ha.pointers.orphans import Orphans, delete_orphans, find_o
 from airflow_provider_ha.storage.store import ObjectInfo
 
 
-app = typer.Typer(help="Look after what lies in storage.", no_args_is_help=True)
+app = typer.Typer(help="Clean up storage.", no_args_is_help=True)
 
 
 @app.command()

@@ -56,7 +56,7 @@ def show_rebuild(
 ) -> None:
     """Make the cluster's tree again from storage alone, after ZooKeeper has lost its data.
 
-    Without --yes nothing is changed. No node is ever overwritten, and a job that somebody leads is left alone.
+    Without --yes nothing is changed. No node is ever overwritten, and a job with a leader is left alone.
     Exit 1: nothing, or not everything, could be made.
     """
     applied: tuple[Applied, ...] = ()
@@ -136,7 +136,7 @@ def _print_plan(client: HaClient, plan: RebuildPlan, applied: tuple[Applied, ...
         for problem in job.problems:
             console.err.print(f"not used, job {job.job_id}: {problem}", markup=False)
         for path in plan.kept[job.job_id]:
-            console.err.print(f"left as it is: {path} holds something else than storage tells", markup=False)
+            console.err.print(f"left as it is: {path} differs from what storage says", markup=False)
     for refused in (job for job in applied if job.refused):
         console.err.print(f"not rebuilt, job {refused.job_id}: {refused.refused}", markup=False)
     if not applied and plan.jobs:

@@ -18,7 +18,7 @@ _SHOWN_REASONS = 3
 
 
 def print_report(path: str, report: Report) -> None:
-    """Print what was found out about the checkpoint at *path*."""
+    """Print the report about the checkpoint at *path*."""
     sentence = {
         True: f"Spark can start from {path}",
         False: f"Spark cannot start from {path} as it stands",

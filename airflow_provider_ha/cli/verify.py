@@ -1,4 +1,4 @@
-"""``spark-ha checkpoint verify``: any Spark checkpoint directory, as closely as is asked for."""
+"""``spark-ha checkpoint verify``: any Spark checkpoint directory, to the requested depth."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from airflow_provider_ha.errors import ConfigurationError
 
 
 class Depth(str, Enum):
-    """How closely to look at files."""
+    """How closely to read files."""
 
     QUICK = "quick"
     FULL = "full"
 
 
 class DepthOfProof(str, Enum):
-    """How closely to look at a checkpoint, or to ask Spark itself."""
+    """How closely to read a checkpoint, or whether to ask Spark itself."""
 
     QUICK = "quick"
     FULL = "full"
@@ -148,7 +148,7 @@ def verify_directory(
                     "batch, application, query, conf, heap, deadline and scratch belong to a proof",
                     next_step="Add --depth prove",
                 )
-            with console.progress("looking into the state") as tell:
+            with console.progress("reading the state") as tell:
                 report = verify(
                     directory,
                     depth=depth.value,
@@ -183,7 +183,7 @@ def _application(script: Path | None, arguments: list[str], conf: list[str]) -> 
     if script is None:
         if arguments or conf:
             raise ConfigurationError(
-                "arguments and conf are those of an application, and none is named", next_step="Add --application FILE"
+                "arguments and conf belong to an application, and none is named", next_step="Add --application FILE"
             )
         return None
     return Application(

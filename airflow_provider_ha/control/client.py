@@ -85,7 +85,7 @@ class HaClient:
         """Do what a connection's Test button does: ZooKeeper answers, storage and work root are writable.
 
         :raises CoordinationError: ZooKeeper does not answer, or refuses.
-        :raises ConfigurationError: The servers tell their tick, and it is too long for the heartbeats.
+        :raises ConfigurationError: The servers report a tick that is too long for the heartbeats.
         :raises StorageError: Storage cannot be written, with the reason.
         """
         self.list_jobs()
@@ -104,7 +104,7 @@ class HaClient:
     def job(self, job_id: str, *, acting: Acting | None = None) -> JobClient:
         """Return a job, whether it exists or not. Reads nothing.
 
-        :param acting: In whose name it is changed; without it only a job without an owner is.
+        :param acting: Identity of the caller; without it only a job without an owner can be changed.
         :raises ConfigurationError: The id is not a valid one.
         """
         return JobClient(self.context(job_id), acting=acting)
@@ -112,7 +112,7 @@ class HaClient:
     def context(self, job_id: str, *, cluster: Leadership | None = None) -> JobContext:
         """Return what actions on one job need; reads nothing.
 
-        :param cluster: Leadership of the cluster, in whose name the actions are.
+        :param cluster: Leadership of the cluster that the actions belong to.
         :raises ConfigurationError: The id is not a valid one.
         """
         return JobContext(
@@ -142,7 +142,7 @@ class HaClient:
 class JobClient:
     """What can be done with one job from outside its driver. Safe to use from several threads.
 
-    :param acting: In whose name the job is changed: submit, restore, savepoints, stop and cancel are refused when it
+    :param acting: Identity of the caller: submit, restore, savepoints, stop and cancel are refused when it
         has another owner (``job_owner.refuse_others``).
     """
 
@@ -203,7 +203,7 @@ class JobClient:
         return dry_run(self._job, request, self._acting)
 
     def select(self, *, start_from: str = LATEST, fallback: bool = True, depth: Depth = "full") -> Selection:
-        """Look at the job's checkpoints and savepoints, newest first, until one can be restored."""
+        """Verify the job's checkpoints and savepoints, newest first, until one can be restored."""
         return stores.select_checkpoint(self._job, start_from=start_from, fallback=fallback, depth=depth)
 
     def recover(self, *, by: str, wait: bool = True) -> SubmittedRun:
@@ -215,7 +215,7 @@ class JobClient:
         return recovery.delay_left(self._job, snapshot)
 
     def fail(self, reason: str, *, by: str) -> None:
-        """End a run that nobody drives as FAILED (``intervene.fail``)."""
+        """End a run without a driver as FAILED (``intervene.fail``)."""
         intervene.fail(self._job, reason, by=by)
 
     def request_savepoint(
@@ -241,10 +241,10 @@ class JobClient:
             max_age_of(retain_days)
             if schedule is None:
                 raise ConfigurationError(
-                    "retain_days is given without a schedule: only what a schedule made is ever removed",
+                    "retain_days requires a schedule: only savepoints of a schedule are ever removed",
                     next_step="Name the schedule that the savepoint belongs to",
                 )
-            # Only where it is given: who asked before it was known, and asks again, asks for the same.
+            # Only where it is given: a caller of an earlier release that repeats its request sends the same arguments.
             arguments["retain_days"] = retain_days
         return self._request(OperationKind.SAVEPOINT, operation_id, arguments, requested_by)
 
@@ -270,7 +270,7 @@ class JobClient:
         return intervene.cancel(self._job, operation_id=operation_id, requested_by=requested_by)
 
     def operation(self, operation_id: str) -> Operation | None:
-        """Return an operation; ``None`` when it was never asked for, or is forgotten."""
+        """Return an operation; ``None`` when it was never requested, or is forgotten."""
         return operations.read(self._job.coordinator, self._job.paths, operation_id)
 
     def dispose_savepoint(self, savepoint_id: str, *, requested_by: str) -> None:

@@ -1,8 +1,8 @@
 """Removing everything that a cluster keeps for its jobs, when its life is over: pointers first, blobs second (R6).
 
-Refused while anybody leads, while a run has no result (a lost driver is no end, contract 5) and while a reader holds a
-lease. What stays: epochs, as tombstones, so that nobody who slept through this can come back under an epoch that is
-given out again; and what users own: savepoints, their pointers and manifests, and what those name.
+Refused while a job has a leader, while a run has no result (a lost driver is no end, contract 5) and while a reader
+holds a lease. What stays: epochs, as tombstones, so that no process that slept through this can come back under an
+epoch that is given out again; and what users own: savepoints, their pointers and manifests, and what those name.
 
 A pointer that could not be removed stops everything before the first blob. Repeatable. Nothing may be submitted to the
 cluster meanwhile; an object that is written or renewed after the beginning stays all the same.
@@ -59,7 +59,7 @@ class _Kept:
 def erase(client: HaClient, leadership: Leadership) -> None:
     """Remove the HA data of all jobs of the cluster, except what users own.
 
-    :param leadership: Of the cluster: who recovers jobs must be away.
+    :param leadership: Of the cluster: it excludes every process that recovers jobs.
     :raises JobStateError: A job is led, has a live run or a reader; nothing was removed.
     :raises RecordCorruptError, CheckpointError: What a savepoint needs is not known; nothing was removed.
     :raises CoordinationError: A pointer could not be removed; no blob was.
@@ -94,7 +94,7 @@ def _require_over(job: JobContext) -> None:
     for what in ours(job.coordinator.children(leases), is_plain, parent=leases):
         if active(job.coordinator, job.paths, what, job.clock):
             raise JobStateError(
-                f"somebody reads {what!r} of job {job.job_id!r}", next_step="Wait for its end; nothing was removed"
+                f"a reader holds {what!r} of job {job.job_id!r}", next_step="Wait for its end; nothing was removed"
             )
 
 
@@ -116,7 +116,7 @@ def _require_no_live_run(job: JobContext) -> None:
 def _remove_nodes(coordinator: Coordinator, leadership: Leadership, base: str, *, spared: tuple[str, ...]) -> None:
     """Remove everything below *base* in fenced transactions, children first.
 
-    :raises VersionConflictError, NodeMissingError: Somebody goes on writing there.
+    :raises VersionConflictError, NodeMissingError: Another process still writes there.
     """
     for attempt in range(_ATTEMPTS):
         try:

@@ -96,7 +96,7 @@ class HaServices:
 
     @property
     def cluster_lock(self) -> Lock:
-        """The lock of who recovers the cluster's jobs."""
+        """The lock of the process that recovers the cluster's jobs."""
         return self.paths.lock
 
     def job_lock(self, job_id: str) -> Lock:
@@ -125,7 +125,7 @@ class HaServices:
         )
 
     def retrieve(self, lock: Lock, on_change: OnChange) -> LeaderRetrieval:
-        """Follow who leads, until the services are closed (``coordination.retrieval``)."""
+        """Follow the leader, until the services are closed (``coordination.retrieval``)."""
         tolerant = self.config.timings.tolerate_suspended
         retrieval = LeaderRetrieval(self.coordinator, lock, on_change, tolerate_suspended=tolerant)
         self._retrievals.append(retrieval)
@@ -133,7 +133,7 @@ class HaServices:
         return retrieval
 
     def cluster_leader(self, *, by: str, address: str = "", patience: ReconcileTimings | None = None) -> ClusterLeader:
-        """Return one who contends for the cluster and recovers its jobs."""
+        """Return a contender for the cluster that recovers its jobs."""
         return ClusterLeader(self.client, by=by, address=address, patience=patience)
 
     def checkpoints(self, job_id: str) -> CheckpointStore:
@@ -153,7 +153,7 @@ class HaServices:
         return self.client.context(job_id).runs
 
     def running_jobs(self) -> list[str]:
-        """Return the jobs whose newest run has no result: they run, or somebody has to recover them."""
+        """Return the jobs whose newest run has no result: they run, or they have to be recovered."""
         found = {job_id: self.runs(job_id).latest() for job_id in self.client.list_jobs()}
         return [job_id for job_id, view in found.items() if view is not None and view.result is None]
 
@@ -172,7 +172,7 @@ class HaServices:
     def close_and_cleanup_all_data(self) -> None:
         """Remove the HA data of all jobs (``control.erase``), then close; closes also when that fails.
 
-        :raises LeadershipUnavailableError: Somebody leads the cluster.
+        :raises LeadershipUnavailableError: Another process leads the cluster.
         :raises JobStateError: A job is led, has a live run or a reader.
         :raises HaError: Something could not be removed. A pointer that could not be removed keeps every blob.
         """

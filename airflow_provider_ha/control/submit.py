@@ -54,7 +54,7 @@ def _start_point(job: JobContext, request: SubmitRequest) -> StartPoint:
         job_id=job.job_id,
         request_id=request.request_id,
         start_from=LATEST if directories else str(request.start_from),
-        fallback=False,  # never an older one in silence: who submits has not seen that the newest is bad
+        fallback=False,  # never an older one silently: the submitter has not seen that the newest is bad
         claim_mode=request.claim_mode,
         adopt=directories,
         sinks=request.sinks,

@@ -1,4 +1,4 @@
-"""What all operators of this package share: the connection, the job, and who asks."""
+"""What all operators of this package share: the connection, the job, and the id of the request."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class SparkHaBaseOperator(PlainErrors, BaseOperator):
         self.poll_interval = poll_interval
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Any) -> Any:
-        """Go on after a deferral. A wait that took too long is not begun anew by tries that nobody asked for.
+        """Go on after a deferral. A wait that took too long is not begun anew by the package's own tries.
 
         :raises airflow.sdk.exceptions.AirflowFailException: The longest wait is over.
         """
@@ -76,14 +76,14 @@ class SparkHaBaseOperator(PlainErrors, BaseOperator):
 
 
 def acting(context: Any, *, force: bool | str) -> Acting:
-    """Return in whose name a task acts on a job: its DAG's."""
+    """Return the identity with which a task acts on a job: its DAG's."""
     from airflow_provider_ha.control.job.job_owner import Acting  # noqa: PLC0415  # brings pydantic and the stores
 
     return Acting(owner=context["ti"].dag_id, force=as_flag(force))
 
 
 def refuse_error(event: dict[str, Any]) -> None:
-    """Fail for good when a trigger reports what waiting cannot mend.
+    """Fail for good when a trigger reports an error that waiting cannot resolve.
 
     :raises airflow.sdk.exceptions.AirflowFailException: The event is ``error``.
     """

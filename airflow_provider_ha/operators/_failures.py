@@ -16,7 +16,7 @@ from airflow_provider_ha.errors import HaError, UnknownJobError
 
 @contextmanager
 def airflow_errors() -> Iterator[None]:
-    """Raise ``AirflowException`` for what a retry can mend and ``AirflowFailException`` for the rest."""
+    """Raise ``AirflowException`` for an error that a retry can resolve, ``AirflowFailException`` for the rest."""
     try:
         yield
     except HaError as error:

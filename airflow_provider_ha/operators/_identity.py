@@ -1,7 +1,7 @@
-"""Who asks: one id per task of one DAG run, the same for every try of it.
+"""The id of a request: one per task of one DAG run, the same for every try of it.
 
-Invariant: a retry, a clear and a second live process of the same task ask with one id, so what was asked for is found
-again instead of being done twice (design, section 6).
+Invariant: a retry, a clear and a second live process of the same task use one id, so a request is found again instead
+of being carried out twice (design, section 6).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from airflow_provider_ha.names import safe_segment
 
 
 def is_retry(context: Any, retries: int | None) -> bool:
-    """Whether Airflow tries the task of *context* again by itself, other than for a person who has cleared it.
+    """Whether Airflow tries the task of *context* again by itself, other than after a person cleared it.
 
     A clear raises ``max_tries`` by the task's retries, and so begins a new row of tries.
 

@@ -27,12 +27,12 @@ class Step:
 def after_loss(client: HaClient, job_id: str, *, run: int, due: bool, by: str) -> Step:
     """Recover the loss of the newest submission of *run*, or say how long to wait before that.
 
-    Several watchers may do this at one time: a loss is claimed once in ZooKeeper, and who comes second finds the
+    Several watchers may do this at one time: a loss is claimed once in ZooKeeper, and the second watcher finds the
     recovery of the first. A run that has used up its attempts gets the result FAILED here; the trigger then reports it.
 
     :param due: Whether the delay of the restart strategy has passed already; not so for an event that the trigger of
         an earlier release has fired.
-    :param by: Who asks.
+    :param by: Caller, as recorded for people.
     :raises HaError: A retryable one leaves everything as it was.
     """
     job = client.job(job_id)

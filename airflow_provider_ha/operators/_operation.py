@@ -1,7 +1,7 @@
 """Ask the job's leader for an operation and wait for its answer: what savepoint, stop and cancel share.
 
 Invariant: one task of one DAG run leads to one operation. A retry or a clear finds it again by its id; only one that
-FAILED or was ABANDONED is asked for again, under the next id. That takes a clear, or retries that the DAG sets: the
+FAILED or was ABANDONED is requested again, under the next id. That takes a clear, or retries that the DAG sets: the
 operator's own are there for a task that Airflow loses, and repeat nothing that the job has refused.
 """
 
@@ -92,7 +92,7 @@ class SparkHaOperationOperator(SparkHaBaseOperator):
         """Return the operation's result, or fail with what the leader said and every path that it left."""
         refuse_error(event)
         if event["status"] == "lost":
-            self.log.warning("Job %s has lost its driver, and nobody has recovered it: it is asked again", self.job_id)
+            self.log.warning("Job %s has lost its driver and was not recovered: it is asked again", self.job_id)
             return self.execute(context)
         operation = Operation.model_validate(event["operation"])
         if event["status"] != "completed":
@@ -108,7 +108,7 @@ class SparkHaOperationOperator(SparkHaBaseOperator):
         """Return what to say when ``wait_timeout`` is over."""
         return (
             f"No answer of job {self.job_id!r} within {self.wait_timeout}. The operation is not withdrawn. "
-            f"See how the job stands: spark-ha job show {self.job_id}"
+            f"Its state: spark-ha job show {self.job_id}"
         )
 
     def check_end(self, operation: Operation, event: dict[str, Any]) -> None:

@@ -8,8 +8,8 @@ without a retry loses its job at the first of these.
 
 What ended for a reason of its own raises ``AirflowFailException`` and is not tried again, however many tries are left.
 
-Invariant: who sets ``retries`` on the task, in ``default_args`` or as Airflow's ``default_task_retries`` gets exactly
-that, zero included, with Airflow's own delay.
+Invariant: ``retries`` set on the task, in ``default_args`` or as Airflow's ``default_task_retries`` apply exactly, zero
+included, with Airflow's own delay.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ DRILL_RETRY_DELAY = timedelta(minutes=5)
 
 
 def is_own(retries: int | None, own: int) -> bool:
-    """Whether *retries* are this package's: nobody set any.
+    """Whether *retries* are this package's default: neither the DAG nor Airflow's configuration set any.
 
     :param own: Number that the operator has by itself.
     """

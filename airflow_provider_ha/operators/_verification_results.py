@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SHOWN_FINDINGS = 20
 _LETTERS = 200
 _TOLD = 3  # findings in a message
-# Spark can start from it as it stands; only an older batch can be restored; nothing can; it could not be found out.
+# Spark can start from it as it is; only an older batch can be restored; nothing can; the answer is unknown.
 STARTABLE, RESTORABLE, NOT_RESTORABLE, UNKNOWN = "startable", "restorable", "not_restorable", "unknown"
 
 

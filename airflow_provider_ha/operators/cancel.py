@@ -23,7 +23,7 @@ class SparkHaCancelOperator(SparkHaOperationOperator):
     :param wait_timeout: Longest wait for the answer; ``None`` for ever. The operation itself is not withdrawn.
     :param force: Act although the job belongs to another DAG (``job_owner`` of the operator that submitted it).
     :param retries: Tries after the first one when the DAG sets none; only a task that Airflow has lost, or an outage,
-        uses them: what FAILED is asked for again by a clear, or by retries of the DAG.
+        uses them: what FAILED is requested again by a clear, or by retries of the DAG.
     :param retry_delay: Time between two tries; 10 s when the DAG sets no retries.
     :param spark_ha_conn_id: Connection of type ``spark_ha``.
     :param poll_interval: Seconds between two looks of the trigger when no watch fires.

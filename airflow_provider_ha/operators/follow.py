@@ -1,4 +1,4 @@
-"""Follow a run that somebody else started.
+"""Follow a run that another process started.
 
 Invariant: a task follows one run. Which one is written down beside the task's claim when it is first found, so that a
 retry, a clear and a second live process follow the same one, also when the job has had another run since. Airflow's
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class SparkHaFollowOperator(SparkHaWatchOperator):
-    """Follow a job's run to its end, whoever started it, and submit it again whenever its driver is lost.
+    """Follow a job's run to its end, whatever started it, and submit it again whenever its driver is lost.
 
     The task that starts a job can so succeed as soon as the job runs, and others can depend on that. Starts nothing by
     itself: a run that has ended is reported as it ended. The task holds no worker slot while it waits. Any number of

@@ -22,7 +22,7 @@ class SparkHaPlanRestoreOperator(SparkHaRestoreOperator):
     *accept_verdicts* have no effect.
 
     Returns ``verdict``, ``reasons``, ``findings`` (each with ``verdict``, ``reason`` and ``ways_out``), ``unknown``,
-    ``source``, ``claim_mode``, ``owner`` (who owns the source afterwards, ``user`` or ``job``), ``age_seconds``,
+    ``source``, ``claim_mode``, ``owner`` (owner of the source afterwards, ``user`` or ``job``), ``age_seconds``,
     ``queries`` (``batch``, ``replayed`` batches, what each source has to give again, what the sink has) and
     ``latest_number``, the highest checkpoint number of the target job so far.
     """

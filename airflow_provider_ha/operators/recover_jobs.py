@@ -1,8 +1,8 @@
 """Recover the jobs of a cluster, as its leader for as long as that takes.
 
-The lock is held while there is something to do and no longer: between two DAG runs nobody leads the cluster, so any
-deployment may be the next. Of several that come at one time one leads, the others wait for it or are skipped; what a
-permanent ``spark-ha recover --watch`` leads is left to it.
+The task holds the lock while there is something to do and no longer: between two DAG runs the cluster has no leader, so
+any deployment may be the next. Of several tasks at one time one leads, the others wait for it or are skipped; a cluster
+that a permanent ``spark-ha recover --watch`` leads is left to that process.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class SparkHaRecoverJobsOperator(PlainErrors, BaseOperator):
     Acts on what ZooKeeper holds when it runs, not on the event that started it: one run does for many events. A job is
     submitted again from its persisted graph, after the delay of its own restart strategy; the task defers meanwhile and
     gives the lock back, and is over when every job is led or over. Tasks that follow a job recover it by themselves; a
-    loss is recovered once, whoever comes first.
+    loss is recovered once, by the first process that claims it.
 
     Succeeds with the jobs by outcome. Is skipped when another process leads the cluster. Fails for good when a job was
     put into quarantine or has used up its attempts: that needs a person, and the others were recovered all the same.
@@ -103,7 +103,7 @@ class SparkHaRecoverJobsOperator(PlainErrors, BaseOperator):
             reasons = "; ".join(f"{each.job_id} was {each.outcome.value}: {each.detail}" for each in person)
             raise AirflowFailException(f"Jobs that need a person: {reasons}.")
         if unknown := found.get(ReconcileOutcome.NOT_KNOWN.value):
-            raise AirflowException(f"Could not be found out: {', '.join(unknown)}. See the log above.")
+            raise AirflowException(f"The state of these jobs is unknown: {', '.join(unknown)}. See the log above.")
         self._defer_for([(each.job_id, left[each.job_id]) for each in attended if each.job_id in left])
         return found
 

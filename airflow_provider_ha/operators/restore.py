@@ -148,7 +148,7 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
         return job.restore(self.restore_request(request))
 
     def restore_request(self, request: str) -> RestoreRequest:
-        """Return what is asked for. A template that renders to nothing means "as it was".
+        """Return the request. A template that renders to nothing means "as it was".
 
         :raises ConfigurationError: *output_mode*, *claim_mode* or *accept_verdicts* names what does not exist.
         """
@@ -159,9 +159,9 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
             )
         except ValueError as error:
             modes, verdicts = [mode.value for mode in OutputMode], [verdict.value for verdict in Verdict]
-            next_step = f"output_mode is one of {modes}, allow a list of {verdicts}"
+            next_step = f"output_mode is one of {modes}, accept_verdicts a list of {verdicts}"
             raise ConfigurationError(
-                f"the restore of job {self.job_id!r} cannot be asked for: {error}", next_step=next_step
+                f"the restore of job {self.job_id!r} cannot be requested: {error}", next_step=next_step
             ) from error
         return RestoreRequest(
             job_id=self.job_id,

@@ -26,7 +26,7 @@ class SparkHaRestoreDrillOperator(SparkHaBaseOperator):
 
     Spark loads the whole state of each query and executes one batch without input, started by the job's own application
     out of storage, with no sink. The job may be running, and does not notice: its sinks, its lock and its directories
-    are not touched. What came of it is kept beside the job; ``spark-ha savepoint drills`` lists it.
+    are not touched. The result is kept beside the job; ``spark-ha savepoint drills`` lists it.
 
     Returns ``drill_id``, ``verdict``, ``reasons``, ``source``, ``taken_at``, ``age_seconds``, ``cut``, ``size``,
     ``seconds`` (by step), ``total_seconds``, ``queries`` and ``spark_version``. A drill that FAILED fails the task for
@@ -98,7 +98,7 @@ class SparkHaRestoreDrillOperator(SparkHaBaseOperator):
         raise kind(f"{sentence}: {because('; '.join(done.reasons))}")
 
     def request(self, drill_id: str) -> DrillRequest:
-        """Return what is asked for.
+        """Return the request.
 
         :raises ConfigurationError: A parameter cannot be used.
         """
@@ -120,7 +120,7 @@ class SparkHaRestoreDrillOperator(SparkHaBaseOperator):
 
 
 def drill_json(done: Drill) -> dict[str, Any]:
-    """Return a drill as plain JSON, without who asked."""
+    """Return a drill as plain JSON, without the name of its requester."""
     return done.model_dump(mode="json", exclude={"requested_by"})
 
 

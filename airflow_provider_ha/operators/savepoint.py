@@ -28,7 +28,7 @@ class SparkHaSavepointOperator(SparkHaOperationOperator):
     :param skip_unknown_job: Skip the task while the cluster has no such job, instead of failing it: for a schedule.
     :param force: Act although the job belongs to another DAG (``job_owner`` of the operator that submitted it).
     :param retries: Tries after the first one when the DAG sets none; only a task that Airflow has lost, or an outage,
-        uses them: what FAILED is asked for again by a clear, or by retries of the DAG.
+        uses them: what FAILED is requested again by a clear, or by retries of the DAG.
     :param retry_delay: Time between two tries; 10 s when the DAG sets no retries.
     :param spark_ha_conn_id: Connection of type ``spark_ha``.
     :param poll_interval: Seconds between two looks of the trigger when no watch fires.

@@ -24,11 +24,11 @@ class SparkHaSelectCheckpointOperator(SparkHaBaseOperator):
     ``accepted``, and for a rejected one ``file`` and ``reason``) and ``latest_number``, the highest checkpoint
     number so far. The log shows them as a table. Fails when nothing can be restored.
 
-    :param job_id: Job whose checkpoints are looked at.
+    :param job_id: Job whose checkpoints are verified.
     :param start_from: ``"latest"``, ``"checkpoint-<n>"``, ``"savepoint-<id>"`` (also the beginning of an id, or a
         label) or ``"before <time>"``.
     :param fallback: Whether an older one may be chosen when a newer one is known to be bad.
-    :param depth: ``"full"`` reads every state file; ``"quick"`` looks at names, sizes and small files.
+    :param depth: ``"full"`` reads every state file; ``"quick"`` reads names, sizes and small files.
     :param spark_ha_conn_id: Connection of type ``spark_ha``.
     :param poll_interval: Not used: this operator does not wait.
     """

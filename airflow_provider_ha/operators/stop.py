@@ -23,12 +23,12 @@ class SparkHaStopOperator(SparkHaOperationOperator):
     """Stop a job with a sharp checkpoint: nothing in flight, nothing to be read again.
 
     Succeeds once the run is FINISHED, not before. Returns ``job_id``, ``run``, ``operation_id``, ``checkpoint``
-    and, when asked for, ``savepoint_id`` and ``path``. An error after the checkpoint was taken names it: the job
+    and, when requested, ``savepoint_id`` and ``path``. An error after the checkpoint was taken names it: the job
     can be restored from there.
 
     A job that has lost its driver is ended at once; the result is its newest retained checkpoint. One that loses it
-    while the task waits is ended so when nobody has recovered it after 30 s. A drain, a savepoint, and a run without a
-    checkpoint need a driver: then the task waits for the next one, and its log says who starts it.
+    while the task waits is ended so when it is not recovered after 30 s. A drain, a savepoint, and a run without a
+    checkpoint need a driver: then the task waits for the next one, and its log names what starts it.
 
     :param job_id: Stable id of the job.
     :param mode: ``"suspend"`` to go on later; ``"terminate"`` to drain first: the watermark moves to its maximum
@@ -37,7 +37,7 @@ class SparkHaStopOperator(SparkHaOperationOperator):
     :param wait_timeout: Longest wait for the answer; ``None`` for ever. The operation itself is not withdrawn.
     :param force: Act although the job belongs to another DAG (``job_owner`` of the operator that submitted it).
     :param retries: Tries after the first one when the DAG sets none; only a task that Airflow has lost, or an outage,
-        uses them: what FAILED is asked for again by a clear, or by retries of the DAG.
+        uses them: what FAILED is requested again by a clear, or by retries of the DAG.
     :param retry_delay: Time between two tries; 10 s when the DAG sets no retries.
     :param spark_ha_conn_id: Connection of type ``spark_ha``.
     :param poll_interval: Seconds between two looks of the trigger when no watch fires.

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from airflow_provider_ha.control.verification.verified_cut import ProofDepth
 
 
-# What fails the task -> the verdicts that do. What could not be found out fails it always, and is asked again.
+# What fails the task -> the verdicts that do. An unknown answer always fails it, and a retry asks again.
 FAIL_ON = {
     "not_startable": {RESTORABLE, NOT_RESTORABLE},
     "not_restorable": {NOT_RESTORABLE},

@@ -54,7 +54,7 @@ class SparkHaBaseSensor(PlainErrors, BaseSensorOperator):
         raise NotImplementedError
 
     def execute(self, context: Any) -> Any:
-        """Remember where the job stands, then defer, unless what is waited for is there already."""
+        """Remember the state of the job, then defer, unless the awaited condition holds already."""
         with self._client() as client:
             trigger = self.trigger(first(context, self._look(client)))
             event = trigger.look(client)

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 class SparkHaCheckpointSensor(SparkHaBaseSensor):
     """Wait until a live job has a checkpoint with a higher number than at the sensor's first execution.
 
-    A checkpoint of a job that nobody leads does not pass. A job that is not known yet is waited for; a run that
-    ends while the sensor watches fails it.
+    A checkpoint of a job without a leader does not pass. The sensor waits for a job that is not known yet; a run that
+    ends while it watches fails it.
 
     Returns ``job_id``, ``run``, ``epoch`` and ``checkpoint``.
 

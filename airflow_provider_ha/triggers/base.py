@@ -140,7 +140,7 @@ class Outage:
         self._said = 0.0
 
     def goes_on(self, reason: str) -> None:
-        """Note one more look in vain."""
+        """Note one more look without an answer."""
         now = time.monotonic()
         if self._since is None:
             self._since = now
@@ -157,5 +157,5 @@ class Outage:
 
 
 def error_event(error: HaError) -> Event:
-    """Return the event of an error that waiting cannot mend."""
+    """Return the event of an error that waiting cannot resolve."""
     return {"status": "error", "reason": str(error)}

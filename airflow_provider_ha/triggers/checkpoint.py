@@ -34,7 +34,7 @@ class SparkHaCheckpointTrigger(NewerThanTrigger):
         return (paths.checkpoint_id_counter, paths.leader)
 
     def passed(self, snapshot: JobSnapshot) -> Event | None:
-        """Return the event once a newer checkpoint is there and somebody leads."""
+        """Return the event once a newer checkpoint is there and the job has a leader."""
         return checkpoint_event(snapshot, newer_than=self.newer_than)
 
 

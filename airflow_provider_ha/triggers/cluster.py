@@ -1,8 +1,8 @@
 """Event trigger for a whole cluster: a job has no leader, or has got one.
 
-It holds no lock and recovers nothing. A triggerer has no place to run a driver from, and a lock that is held by who
-cannot act would keep away everybody who can. So it only tells, and whoever acts on it contends for the cluster then
-(``operators.recover_jobs``).
+It holds no lock and recovers nothing. A triggerer has no place to run a driver from, and a lock held by a process that
+cannot act would exclude every process that can. So it only reports; the task that acts on the event contends for the
+cluster then (``operators.recover_jobs``).
 
 Every watcher of one connection with the same timings shares one stream of events, so a second asset costs no session
 and no reads.
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class SparkHaClusterTrigger(BaseEventTrigger):
-    """Tell when a job of the cluster has no leader, and when a leadership was granted. For an ``AssetWatcher``.
+    """Report when a job of the cluster has no leader, and when a leadership was granted. For an ``AssetWatcher``.
 
     Events are plain JSON: ``event`` (``"no_leader"`` or ``"leadership_granted"``), ``job_id``, ``run``, ``attempt``,
     ``epoch``, ``reason`` or ``host`` and ``pid``, and ``lasted``, the seconds that it has been so. They are derived
@@ -46,7 +46,7 @@ class SparkHaClusterTrigger(BaseEventTrigger):
     :param grace: Seconds that a condition has to last. The followers of a job recover its loss within these by
         themselves.
     :param start_timeout: Seconds that a submission may take until it leads, before the job counts as without a leader.
-    :param repeat_after: Seconds after which a job that still has no leader is told again.
+    :param repeat_after: Seconds after which a job that still has no leader is reported again.
     :param poll_interval: Seconds between two looks when no watch fires.
     """
 
@@ -84,7 +84,7 @@ class SparkHaClusterTrigger(BaseEventTrigger):
     @classmethod
     async def open_shared_stream(cls, kwargs: dict[str, Any]) -> AsyncIterator[Event]:
         """Yield every event of the cluster, for ever."""
-        # The stream is everybody's, so what one of them wants does not say whether somebody acts on a loss.
+        # All watchers share the stream, so what one of them emits does not say whether a DAG acts on a loss.
         async for event in cls(**kwargs | {"emit": None}).events():
             yield event
 
@@ -150,9 +150,9 @@ class SparkHaClusterTrigger(BaseEventTrigger):
                 await waiter.wait(pause * random.uniform(1.0, 1.2))  # noqa: S311  # not a secret
 
     def survey(self, client: HaClient) -> dict[str, Condition]:
-        """Look at every job of the cluster. Called in a thread; a job that is led costs one read.
+        """Read every job of the cluster. Called in a thread; a job that is led costs one read.
 
-        :raises NotConnectedError, StorageUnavailableError: Something could not be found out.
+        :raises NotConnectedError, StorageUnavailableError: ZooKeeper or the storage did not answer.
         """
         return {job_id: self._condition(client, job_id) for job_id in client.list_jobs()}
 
@@ -162,7 +162,7 @@ class SparkHaClusterTrigger(BaseEventTrigger):
         if leader is not None:
             return self._led(leader.data)
         if client.coordinator.find(paths.job_graph) is None:
-            return Condition()  # nobody has to recover it
+            return Condition()  # there is nothing to recover
         sight = look(client.coordinator, client.store, client.paths, job_id)
         judgement, snapshot = judge(sight), sight.snapshot
         if judgement.action not in (Action.RECOVER, Action.WAIT, Action.QUARANTINE):
@@ -180,10 +180,10 @@ class SparkHaClusterTrigger(BaseEventTrigger):
         try:
             leader = LeaderInfo.from_bytes(data, source="the leader node")
         except RecordCorruptError:
-            return Condition()  # somebody leads, and puts right what it says of itself
+            return Condition()  # there is a leader, and it rewrites its own node
         facts = leader.model_dump(mode="json", include={"run", "attempt", "epoch", "host", "pid"})
         if not leader.attempt:
-            return Condition()  # not a driver: somebody ends a run or cleans up, for a moment
+            return Condition()  # not a driver: a process ends a run or cleans up, for a moment
         return Condition(kind=GRANTED, key=(leader.epoch,), lasting=self.grace, facts=facts)
 
     def _stream(self) -> dict[str, Any]:

@@ -56,8 +56,8 @@ class SparkHaJobTrigger(SparkHaTrigger):
     """Wait for one run of a job.
 
     Events: ``running`` (leader present, epoch known, status RUNNING; only with ``wait_for="running"``), ``ended`` (the
-    run has a result), ``recover`` (its driver is lost and the delay of the restart strategy is over, or nobody has
-    led for *start_timeout*: then the engine has to be asked).
+    run has a result), ``recover`` (its driver is lost and the delay of the restart strategy is over, or the job has had
+    no leader for *start_timeout*: then the engine has to be asked).
 
     The delay is waited out here, in one deferral: another one would cost seconds, and Airflow can lose a task that
     defers and resumes within them.
@@ -121,7 +121,7 @@ class SparkHaJobTrigger(SparkHaTrigger):
         return (paths.leader, paths.status, paths.run_result(self.number))
 
     def announcement(self, paths: JobPaths) -> Announcement | None:
-        """Return the announcement of the task: ``spark-ha job show`` says who follows a job."""
+        """Return the announcement of the task: ``spark-ha job show`` lists the followers of a job."""
         return Announcement.of_task(paths, self.watcher_id or "without a name")
 
     def pause(self) -> float:
@@ -160,7 +160,7 @@ class SparkHaJobTrigger(SparkHaTrigger):
             self._led = now
         if snapshot.run is None or now - self._led < self.start_timeout:
             return None
-        reason = f"nobody has led for {self.start_timeout:.0f} s"
+        reason = f"the job has had no leader for {self.start_timeout:.0f} s"
         return {"status": "recover", "reason": reason, **run_facts(snapshot, snapshot.run)}
 
     def _tell_restarts(self, view: RunView | None) -> None:

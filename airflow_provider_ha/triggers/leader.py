@@ -1,4 +1,4 @@
-"""Wait until somebody leads a job: a live fact, never a memory of one."""
+"""Wait until a job has a leader: a live fact, never a memory of one."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """What is worth an event, of all that is seen of a cluster's jobs. Pure: sights and times go in, events come out.
 
-Debounced: a condition has to last before it is told, and whatever changes about it begins anew. That a job has no
-leader is told again while it lasts, because the DAG run that was to do something about it may have failed. That a
-leadership was granted is told once, and not at all for those that were there when the watching began.
+Debounced: a condition has to last before it is reported, and any change of it begins a new wait. A missing leader is
+reported again while it lasts, because the DAG run that was to act on it may have failed. A granted leadership is
+reported once, and not at all when it existed before the watching began.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class _Lasting:
 
 
 class Notices:
-    """What was told about which job.
+    """What was reported about each job.
 
-    :param repeat_after: Seconds after which a job that still has no leader is told again.
+    :param repeat_after: Seconds after which a job that still has no leader is reported again.
     """
 
     def __init__(self, repeat_after: float) -> None:

@@ -1,6 +1,6 @@
 """Follow one operation (savepoint, stop, cancel) until it is final, and where it has to end the run: until it did.
 
-A stop whose driver is lost before it has answered is asked for again: it then ends the run without a driver.
+A stop whose driver is lost before it has answered is requested again: it then ends the run without a driver.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class SparkHaOperationTrigger(SparkHaTrigger):
     """Wait for the answer to one operation.
 
     Events: ``completed``, ``failed``, ``abandoned`` (the run ended before it was done). Each carries the operation.
-    ``lost``: a stop that needs no driver waits for one that nobody has started.
+    ``lost``: a stop that needs no driver waits for one, and none is started.
 
     :param operation_id: Its id.
     :param run: Run that it was asked of.

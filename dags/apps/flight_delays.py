@@ -19,7 +19,7 @@ from collections.abc import Callable
 from contextlib import closing
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  # everybody's name for it
+from pyspark.sql import functions as F  # noqa: N812  # the customary name
 
 
 SCHEMA = """

@@ -211,7 +211,7 @@ def test_a_live_run_of_another_request_is_named_and_nothing_is_changed(
     blobs = sorted(path.name for path in (tmp_path / "storage").rglob("blobs/**/*"))
     script.write_text("print('another application')\n")
 
-    with pytest.raises(JobStateError, match="already has a live run, number 1; nobody leads it now"):
+    with pytest.raises(JobStateError, match="already has a live run, number 1; it has no leader now"):
         helpers.submit(job, script, request_id="second")
 
     assert sorted(path.name for path in (tmp_path / "storage").rglob("blobs/**/*")) == blobs

@@ -252,9 +252,9 @@ def test_the_command_plans_from_a_path(spark_ha: Any, elsewhere: Path, out: Path
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (("--from", "/a/b", "--start-from", "checkpoint-1"), "Use the one or the other"),
+        (("--from", "/a/b", "--start-from", "checkpoint-1"), "Use one of them"),
         (("--from", "x=/a/b", "--from", "x=/a/c"), "named twice"),
-        (("--sink", "/out"), "is of no query"),
+        (("--sink", "/out"), "names no query"),
         (("--from", "s3://bucket/a"), "not on a file system of this host"),
     ],
 )

@@ -333,7 +333,7 @@ def test_only_what_a_schedule_made_can_be_given_a_limit(spark_ha: Any, limit: st
     code, _, stderr = spark_ha("savepoint", "trigger", JOB, limit, "3")
 
     assert code == UNKNOWN
-    assert "only what a schedule made is ever removed" in stderr
+    assert "only savepoints of a schedule are ever removed" in stderr
 
 
 @pytest.mark.parametrize("words", [(), ("--to", "./back", "--job", JOB)], ids=" ".join)

@@ -167,7 +167,7 @@ def _read_by_somebody(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize(
     ("condition", "reason"),
-    [(_led, "is led by epoch 1"), (_lost, "is LOST and has no result"), (_read_by_somebody, "somebody reads")],
+    [(_led, "is led by epoch 1"), (_lost, "is LOST and has no result"), (_read_by_somebody, "a reader holds")],
 )
 def test_a_job_that_is_not_over_refuses_the_removal_of_everything(
     cluster: Cluster, services: HaServices, condition: Any, reason: str

@@ -42,7 +42,7 @@ def test_a_request_that_is_not_taken_up_names_whom_it_waits_for() -> None:
 def test_a_job_that_nobody_leads_says_so() -> None:
     phase = phase_of(snapshot(led=False), operation(OperationState.REQUESTED))
 
-    assert phase == "LOST: nobody leads the job, the next driver takes the request up"
+    assert phase == "LOST: the job has no leader, the next driver takes the request up"
 
 
 def test_a_stop_shows_what_the_driver_does() -> None:

@@ -50,12 +50,12 @@ def _ask_driver(job: JobContext, savepoint_id: str, requested_by: str) -> None:
         if job.clock.lease_time() >= deadline:
             raise OutcomeUnknownError(
                 f"the driver of job {job.job_id!r} has not answered operation {operation_id!r}",
-                next_step="Ask again; the request stays",
+                next_step="Repeat the request; the first one stays",
             )
         job.sleep(_POLL_SECONDS)
         operation = operations.read(job.coordinator, job.paths, operation_id) or operation
     if operation.state is not OperationState.COMPLETED:
         raise OperationFailedError(
             f"savepoint {savepoint_id!r} of job {job.job_id!r} was not removed: {operation.error}",
-            next_step="Look at the reason, then ask again",
+            next_step="Resolve the reason, then repeat the request",
         )

@@ -29,7 +29,7 @@ def choose(job_id: str, view: RunView, attempt: int | None = None) -> Submission
         if not view.submissions:
             raise JobStateError(
                 f"run {view.run.number} of job {job_id!r} was never submitted: it has no log",
-                next_step=f"Look with `spark-ha job show {job_id}` what it waits for",
+                next_step=f"Check with `spark-ha job show {job_id}` what it waits for",
             )
         return started[-1] if started else view.submissions[-1]
     found = {each.submission.attempt: each for each in view.submissions}
@@ -45,7 +45,7 @@ def choose(job_id: str, view: RunView, attempt: int | None = None) -> Submission
 def find_log(job: JobContext, run: int, view: SubmissionView) -> LogPlace:
     """Return the log of a submission, which this host has.
 
-    :raises LogMissingError: This host does not have it, or nobody has: says which, with host and path.
+    :raises LogMissingError: This host does not have it, or no host has: says which, with host and path.
     """
     place, attempt = _own_place(job, run, view), view.submission.attempt
     which = f"attempt {attempt} of run {run} of job {job.job_id!r}"
@@ -53,7 +53,7 @@ def find_log(job: JobContext, run: int, view: SubmissionView) -> LogPlace:
     if place is None:
         raise LogMissingError(
             f"{which} has no log, because its driver was not started{why}",
-            next_step="" if why else f"Look with `spark-ha job show {job.job_id}` what it waits for",
+            next_step="" if why else f"Check with `spark-ha job show {job.job_id}` what it waits for",
         )
     if not place.path.exists():
         raise _missing(place, which, why)

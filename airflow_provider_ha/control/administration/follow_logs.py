@@ -31,7 +31,7 @@ def follow(
     """Yield the log of *submission* and of those after it, as they are written, until the run is over.
 
     :param lines: How many of the lines that are there already are given.
-    :param note: Is told what a reader of the log has to know besides.
+    :param note: Called with what a reader of the log has to know besides.
     :raises LogMissingError: The log of one of them is not on this host.
     """
     watch = _Watch(job, view, note)

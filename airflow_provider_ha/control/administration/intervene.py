@@ -1,4 +1,4 @@
-"""What a person asks for a run without a driver: fail it, or cancel it."""
+"""Requests of a person for a run without a driver: fail it, or cancel it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ log = logging.getLogger(__name__)
 
 
 def fail(job: JobContext, reason: str, *, by: str) -> None:
-    """End a run that nobody drives as FAILED.
+    """End a run without a driver as FAILED.
 
-    :raises JobStateError: There is no live run, or somebody leads it.
+    :raises JobStateError: There is no live run, or it has a leader.
     """
     conclude(job, JobState.FAILED, reason=reason, by=by)
 

@@ -1,4 +1,4 @@
-"""What is told of the losses of a run: the last failure, how often it came, and when the next attempt is due. Pure."""
+"""Report on the losses of a run: the last failure, how often it came, and when the next attempt is due. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class LastFailure:
     :param attempt: Its number.
     :param at: When all its processes were dead; ``None`` when nothing has proven that.
     :param reason: As its supervisor wrote it.
-    :param failure: What the driver told of it; ``None`` for one that was killed.
+    :param failure: As the driver reported it; ``None`` for one that was killed.
     :param times: How often the same error of the application has come at the same batch; 0 for another failure.
     :param since: When it came first.
     :param log: Where the driver's log is.
@@ -52,7 +52,7 @@ class LastFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Losses:
-    """What is told of the losses of the newest run.
+    """Report on the losses of the newest run.
 
     :param attempts: How often it was submitted.
     :param next_attempt_at: When the restart strategy submits it again; ``None`` when it is not lost, is never submitted
@@ -84,7 +84,7 @@ class Losses:
 
 
 def losses_of(snapshot: JobSnapshot, options: HaOptions | None, *, now: datetime) -> Losses:
-    """Return what is to be told.
+    """Return the report.
 
     :param options: Of the run; ``None`` when they cannot be read.
     """

@@ -30,8 +30,8 @@ from airflow_provider_ha.jobs.snapshot import JobSnapshot
 
 log = logging.getLogger(__name__)
 
-LOST_AFTER = 30.0  # seconds: who recovers the job has had its time, and the next driver would do it
-_LOOKS = 3  # a driver that comes and goes meanwhile is looked at again
+LOST_AFTER = 30.0  # seconds: time for a recovery, whose driver would carry out the stop
+_LOOKS = 3  # a driver that comes and goes meanwhile is read again
 
 
 def stop(job: JobContext, *, operation_id: str, requested_by: str, mode: str, savepoint: bool) -> Operation:
@@ -90,7 +90,7 @@ def needs_driver(job_id: str, lost: LostRun, arguments: dict[str, Any]) -> str:
 
 
 class UnansweredStop:
-    """A stop that somebody waits for: notices that its driver is lost and that no other one is started."""
+    """A stop that a caller waits for: notices that its driver is lost and that no other one is started."""
 
     def __init__(self) -> None:
         self._lost_since: float | None = None
@@ -120,7 +120,7 @@ def _end(job: JobContext, lost: LostRun, operation: Operation, *, by: str) -> No
             raise
     except (JobStateError, LeadershipError) as error:
         # A driver was faster: it finds the request, or has ended the run. What counts is what is there now.
-        log.info("the stop of %s is left to who leads it: %s", job.job_id, error)
+        log.info("the stop of %s is left to its leader: %s", job.job_id, error)
     else:
         log.warning(
             "Job %r had lost its driver: run %d ends with checkpoint %s, and the next start executes again what was "
@@ -132,7 +132,7 @@ def _end(job: JobContext, lost: LostRun, operation: Operation, *, by: str) -> No
 
 
 def _answered(job: JobContext, lost: LostRun, operation: Operation) -> dict[str, Operation]:
-    """Return the stops that the end of the run answers: the one that is asked for, and what others ask in vain."""
+    """Return the stops that the end of the run answers: the given one, and the open ones that need no driver."""
     return {
         each.operation_id: each
         for each in operations.list_operations(job.coordinator, job.paths)

@@ -1,7 +1,7 @@
-"""The znodes of a cluster or a job as they are, decoded: for people who look, and as an export.
+"""The znodes of a cluster or a job as they are, decoded: to read, and as an export.
 
 Invariant: nothing is printed that could be a secret. Records hold none (applications and their conf lie in storage, and
-only digests of them here); of what is not one of our records only its size and its digest are told.
+only digests of them here); of data that is not one of our records only the size and the digest are shown.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from airflow_provider_ha.records import Record
 
 _PLAIN = frozenset({"epoch", "heartbeat", "checkpoint_id_counter"})  # a word, a time, a number: written as text
 _LONGEST_TEXT = 64
-_DIGEST = 12  # digits of a digest that tell it apart in one line
+_DIGEST = 12  # digits that identify a digest in one line
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class TreeNode:
     :param ephemeral_owner: Session that it belongs to; 0 for a persistent one.
     :param kind: Kind of its record; empty when it holds none.
     :param record: The record's fields; ``None`` when it holds none.
-    :param text: What a node without a record holds: a number, a time; ``None`` when that is nobody's business.
+    :param text: What a node without a record holds: a number, a time; ``None`` when that is not shown.
     :param undecodable: Why it could not be decoded; empty when it could.
     :param size: Bytes that it holds.
     :param sha256: Digest of these bytes.

@@ -41,14 +41,14 @@ from airflow_provider_ha.jobs.job_records import who
 
 log = logging.getLogger(__name__)
 
-_NOT_RESTORABLE = (CheckpointError, ObjectMissingError, RecordCorruptError)  # somebody answered, and it is not there
+_NOT_RESTORABLE = (CheckpointError, ObjectMissingError, RecordCorruptError)  # storage answered: it is not there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrillRequest:
-    """A drill that is asked for.
+    """Request of a drill.
 
-    :param drill_id: Who asks. A drill of that id that has passed is found again; another one is done again.
+    :param drill_id: Id of the request. A drill of that id that has passed is found again; another one is done again.
     :param requested_by: For people.
     :param start_from: ``"savepoint"`` for the newest savepoint, else as for a restore: ``"latest"`` (checkpoints
         first), ``"checkpoint-<n>"``, ``"savepoint-<id>"`` or ``"before <time>"``.
@@ -64,7 +64,7 @@ class DrillRequest:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What a drill found out about its candidate.
+    """Findings of a drill about its candidate.
 
     :param problems: Why it cannot be restored.
     """
@@ -74,9 +74,9 @@ class _Found:
 
 
 def drill(job: JobContext, request: DrillRequest, tell: Callable[[str], None] = log.info) -> Drill:
-    """Drill a job, or find again what the request's drill found out. Returns its record, whatever the verdict.
+    """Drill a job, or find the drill of the request again. Returns its record, whatever the verdict.
 
-    :param tell: Is given one line for each phase, when it begins.
+    :param tell: Called with one line for each phase, when it begins.
     :raises UnknownJobError: There is no such job.
     :raises CheckpointMissingError: There is nothing to restore from.
     :raises StorageUnavailableError: Something could not be read, or the copy could not be made; nothing was recorded.
@@ -197,7 +197,7 @@ class Phases:
     """One phase at a time. Not safe for several threads.
 
     :param watch: Measures them.
-    :param tell: Is given one line for each, when it begins.
+    :param tell: Called with one line for each, when it begins.
     """
 
     def __init__(self, watch: Stopwatch, tell: Callable[[str], None]) -> None:

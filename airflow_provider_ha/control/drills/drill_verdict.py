@@ -1,7 +1,7 @@
 """What a drill's findings add up to. Pure.
 
-Invariant: a no is told before an unknown, and an unknown is never a no: a drill whose Spark gave no answer has neither
-passed nor failed.
+Invariant: a no takes precedence over an unknown, and an unknown is never a no: a drill whose Spark gave no answer has
+neither passed nor failed.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _unknown(proof: Proof) -> str:
 
 
 def _readable(reasons: Sequence[str]) -> tuple[str, ...]:
-    """Cut off what nobody reads: an error of Spark can be as long as its plan."""
+    """Shorten the reasons to a readable length: an error of Spark can be as long as its plan."""
     shown = [reason if len(reason) <= _LETTERS else f"{reason[:_LETTERS]}…" for reason in reasons[:_SHOWN]]
     left_off = len(reasons) - len(shown)
     return (*shown, f"and {left_off} more") if left_off else tuple(shown)

@@ -1,7 +1,7 @@
-"""Whose job it is: an id that the job's newest run names, so that no other DAG stops it by mistake.
+"""The owner of a job: an id that the job's newest run names, so that no other DAG stops it by mistake.
 
-This is no security. Who can reach the cluster can force everything, and an owner is a text that anybody can claim. It
-keeps a copied DAG, or a command in the wrong shell, from ending the stream of another team.
+This is no security. A process that reaches the cluster can force everything, and an owner is a text that any process
+can claim. It keeps a copied DAG, or a command in the wrong shell, from ending the stream of another team.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from airflow_provider_ha.errors import JobStateError
 
 @dataclass(frozen=True, slots=True)
 class Acting:
-    """In whose name something is done to a job.
+    """Identity of a caller that acts on a job.
 
-    :param owner: DAG id of who acts; ``None`` for a person, or a program without a DAG.
+    :param owner: DAG id of the caller; ``None`` for a person, or a program without a DAG.
     :param force: Whether to act on the job of another owner as well.
     """
 
@@ -36,7 +36,7 @@ def owner_of_job(job: JobContext) -> str | None:
 def refuse_others(job: JobContext, acting: Acting, what: str) -> None:
     """Check that the job has no owner, or the acting one, or that the act is forced; call it before anything changes.
 
-    :param what: What is asked for, for the error: ``"stop"``.
+    :param what: Name of the act, for the error: ``"stop"``.
     :raises JobStateError: The job belongs to another owner, which the error names.
     """
     if acting.force:

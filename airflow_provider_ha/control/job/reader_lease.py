@@ -35,10 +35,10 @@ def pointer_path(paths: JobPaths, name: str) -> str:
 
 @contextmanager
 def held(job: JobContext, choose: Callable[[], str], *, by: str, renew_seconds: float = RENEW_SECONDS) -> Iterator[str]:
-    """Yield the name of what *choose* chose, which nobody removes until the block ends.
+    """Yield the name of what *choose* chose; no leader removes it until the block ends.
 
     :param choose: Returns ``checkpoint-<n>`` or ``savepoint-<id>``; asked again when that was removed meanwhile.
-    :param by: Who reads, for people.
+    :param by: Reader, as recorded for people.
     :raises CheckpointMissingError: There is nothing to choose, or what is chosen is removed again and again.
     """
     for _ in range(_CHOICES):

@@ -21,7 +21,7 @@ FRESH = "fresh"
 class IfLost(str, Enum):
     """What a request does about a live run of another request that has lost its driver, and is not the same.
 
-    ``RECOVER`` goes on with that run, from its own graph. ``RESTART`` ends it and makes the run that is asked for, in
+    ``RECOVER`` goes on with that run, from its own graph. ``RESTART`` ends it and makes the requested run, in
     one transaction.
     """
 
@@ -30,7 +30,7 @@ class IfLost(str, Enum):
 
 
 def if_lost(word: str | None) -> IfLost | None:
-    """Return the choice that somebody writes; ``None`` for nothing, also from a template.
+    """Return the choice that a user writes; ``None`` for nothing, also from a template.
 
     :raises ConfigurationError: There is no such choice.
     """
@@ -44,7 +44,7 @@ def if_lost(word: str | None) -> IfLost | None:
 
 
 def claim_mode(word: str) -> ClaimMode:
-    """Return the claim mode that somebody writes.
+    """Return the claim mode that a user writes.
 
     :raises ConfigurationError: There is no such mode.
     """
@@ -56,7 +56,7 @@ def claim_mode(word: str) -> ClaimMode:
 
 
 def accepted(words: Iterable[str]) -> frozenset[Verdict]:
-    """Return the verdicts that somebody writes.
+    """Return the verdicts that a user writes.
 
     :raises ConfigurationError: There is no such verdict.
     """
@@ -64,7 +64,7 @@ def accepted(words: Iterable[str]) -> frozenset[Verdict]:
         return frozenset(Verdict(word) for word in words)
     except ValueError as error:
         verdicts = [verdict.value for verdict in Verdict]
-        raise ConfigurationError(f"allow: {error}", next_step=f"Use a list of {verdicts}") from None
+        raise ConfigurationError(f"accept_verdicts: {error}", next_step=f"Use a list of {verdicts}") from None
 
 
 def named_directories(start_from: str | Mapping[str, str]) -> Mapping[str, str]:
@@ -82,7 +82,7 @@ class SubmitRequest:
     """Run a script as a highly available job.
 
     :param job_id: Stable id of the job: epochs, checkpoints and savepoints belong to it.
-    :param request_id: Who asks. Asking again with one id finds the run again; only a FAILED one is repeated.
+    :param request_id: Id of the request. A repeated id finds the run again; only a FAILED one is repeated.
     :param application: Path of the PySpark script.
     :param name: Spark's application name; the job id when left out.
     :param arguments: The script's arguments.
@@ -138,7 +138,7 @@ class RestoreRequest:
     What is ``None`` is as in the graph that wrote the checkpoint.
 
     :param job_id: Job that gets the new run.
-    :param request_id: Who asks, as in :class:`SubmitRequest`.
+    :param request_id: Id of the request, as in :class:`SubmitRequest`.
     :param source_job: Job that the checkpoint belongs to; *job_id* when left out.
     :param start_from: ``"latest"``, ``"checkpoint-<n>"``, ``"savepoint-<id>"`` or ``"before <time>"``
         (:mod:`~airflow_provider_ha.checkpoints.restore.wanted`).

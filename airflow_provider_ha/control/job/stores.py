@@ -10,7 +10,7 @@ from airflow_provider_ha.control.job.context import JobContext
 
 
 def select_checkpoint(job: JobContext, *, start_from: str, fallback: bool, depth: Depth = "full") -> Selection:
-    """Look at the job's checkpoints and savepoints, newest first (``checkpoints.restore.select``)."""
+    """Verify the job's checkpoints and savepoints, newest first (``checkpoints.restore.select``)."""
     return select(
         checkpoint_store(job),
         savepoint_store(job),

@@ -1,4 +1,4 @@
-"""Makes the nodes of a plan. Never overwrites one, and never touches a job that somebody leads.
+"""Makes the nodes of a plan. Never overwrites one, and never touches a job with a leader.
 
 Order, so that a crash in between leaves nothing that could be taken for a whole job: the epoch first (from then on no
 leader of before can write), the records second, the graph pointer last, in one transaction with one more epoch. That
@@ -27,7 +27,7 @@ from airflow_provider_ha.errors import (
 )
 
 
-REBUILT = b"rebuilt"  # where an acquisition writes its attempt id: nobody's
+REBUILT = b"rebuilt"  # in place of the attempt id that an acquisition writes: it belongs to no process
 _OPS_PER_TRANSACTION = 4000  # far below what one transaction may hold, 1 MB
 _BYTES_PER_TRANSACTION = 500_000
 
@@ -37,7 +37,7 @@ class Applied:
     """What was done for a job.
 
     :param created: Paths of the nodes that were made.
-    :param kept: Paths of nodes that were there, with other content than storage tells: left as they are.
+    :param kept: Paths of nodes that exist and differ from what storage says: left as they are.
     :param epoch: Epoch of the job now; ``None`` when nothing was done.
     :param refused: Why nothing, or not everything, was done; empty when it was.
     """
@@ -64,7 +64,7 @@ def compare(coordinator: Coordinator, plan: JobPlan) -> tuple[list[PlannedNode],
 def apply_job(coordinator: Coordinator, paths: JobPaths, plan: JobPlan) -> Applied:
     """Make what is missing of a job's tree. Can be repeated: what is there is left alone.
 
-    :raises JobStateError: Somebody leads the job, or changed it meanwhile.
+    :raises JobStateError: The job has a leader, or was changed meanwhile.
     :raises OutcomeUnknownError: ZooKeeper did not answer: do it again.
     """
     try:
@@ -72,7 +72,7 @@ def apply_job(coordinator: Coordinator, paths: JobPaths, plan: JobPlan) -> Appli
     except (NodeExistsError, NodeMissingError, VersionConflictError) as error:
         raise JobStateError(
             f"job {plan.job_id!r} was changed while it was rebuilt ({error.message})",
-            next_step="Look who uses the job; then rebuild what is still missing",
+            next_step="Check what uses the job; then rebuild what is still missing",
         ) from error
 
 
@@ -98,7 +98,7 @@ def _apply(coordinator: Coordinator, paths: JobPaths, plan: JobPlan) -> Applied:
 
 
 def _raise_epoch(coordinator: Coordinator, paths: JobPaths, plan: JobPlan, created: list[str]) -> int:
-    """See to it that no epoch of before can come again; return the version that the epoch node has now."""
+    """Ensure that no earlier epoch can come again; return the version that the epoch node has now."""
     node = coordinator.find(paths.epoch)
     if node is not None and node.version >= plan.highest_epoch:
         return node.version
@@ -110,7 +110,7 @@ def _raise_epoch(coordinator: Coordinator, paths: JobPaths, plan: JobPlan, creat
         created += [paths.lock, *(op.path for op in making)]
     version = 0 if node is None else node.version
     steps = [SetData(paths.epoch, REBUILT, step) for step in range(version, plan.epoch)]
-    # In one transaction with its creation as far as that can hold them: a short epoch is never seen by anybody.
+    # In one transaction with its creation as far as that can hold them: no process ever sees a short epoch.
     for start in range(0, len(steps), _OPS_PER_TRANSACTION):
         coordinator.commit(*making, *steps[start : start + _OPS_PER_TRANSACTION])
         making = []
@@ -126,7 +126,7 @@ def _raise_counter(coordinator: Coordinator, paths: JobPaths, plan: JobPlan, epo
 
 
 def _pointer_is_missing(coordinator: Coordinator, paths: JobPaths, plan: JobPlan) -> bool:
-    """Whether the newest run has no result and no pointer: such a run was never left by anybody but a loss."""
+    """Whether the newest run has no result and no pointer: only a loss leaves such a run behind."""
     if plan.pointer is None or coordinator.find(plan.pointer.path) is not None:
         return False
     newest = max(node_numbers(coordinator.children(paths.runs), parent=paths.runs), default=0)

@@ -62,12 +62,12 @@ def rebuild(
     """Make the tree of *plan*.
 
     :param missing_only: Whether to go on when ZooKeeper knows jobs already, and make only what they lack.
-    :raises JobStateError: ZooKeeper knows jobs already and *missing_only* was not asked for.
+    :raises JobStateError: ZooKeeper knows jobs already and *missing_only* is not set.
     """
     if plan.present and not missing_only:
         raise JobStateError(
             f"cluster {config.cluster_id!r} is not empty: ZooKeeper knows {', '.join(plan.present)}",
-            next_step="Look whether this is the ensemble that lost its data; to make only what is missing, "
+            next_step="Check whether this is the ensemble that lost its data; to make only what is missing, "
             "add --missing",
         )
     paths = ClusterPaths(config.root, config.cluster_id)
@@ -75,7 +75,7 @@ def rebuild(
 
 
 def _rebuilt(coordinator: Coordinator, paths: ClusterPaths, job: JobPlan) -> Applied:
-    """One job that somebody uses does not keep the others from being rebuilt."""
+    """One job that is in use does not keep the others from being rebuilt."""
     try:
         done = apply_job(coordinator, paths.job(job.job_id), job)
     except JobStateError as error:

@@ -108,7 +108,7 @@ def plan_job(evidence: JobEvidence, paths: JobPaths) -> JobPlan:
 
 
 def _numbers(evidence: JobEvidence) -> list[int]:
-    """Return every run that anything tells of, ascending."""
+    """Return every run that the evidence mentions, ascending."""
     numbers = {entry.run.number for entry in evidence.entries if isinstance(entry, SubmissionEntry)}
     numbers |= {item.pointer.run for item in evidence.checkpoints}
     return sorted(numbers)
@@ -127,7 +127,7 @@ def _plan_run(evidence: JobEvidence, number: int, *, last: bool) -> _RunPlan:
 def _submissions(evidence: JobEvidence, number: int) -> tuple[SubmissionEntry, ...]:
     """Return one entry per attempt, ascending.
 
-    Of two who wanted to make one submission only one did: the one that the engine took, when it took one.
+    Of two processes that tried to make one submission only one did: the one that the engine took, when it took one.
     """
     found = _entries_of_run(evidence, number)
     started = {entry.submission_id for entry in evidence.entries if isinstance(entry, StartedEntry)}

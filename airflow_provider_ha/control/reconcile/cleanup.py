@@ -28,7 +28,7 @@ def clean_up(job: JobContext) -> tuple[int, ...]:
     Repeatable: what stops it in between leaves the results DIRTY, for the next call.
 
     :raises JobStateError: The newest run has no result: nothing is cleaned up then.
-    :raises LeadershipUnavailableError: Somebody leads the job.
+    :raises LeadershipUnavailableError: Another process leads the job.
     :raises LeadershipLostError: It took longer than the lease; the next call goes on.
     """
     run = _ended(job)
@@ -41,7 +41,7 @@ def clean_up(job: JobContext) -> tuple[int, ...]:
         checkpoints = checkpoint_store(job)
         checkpoints.shutdown(leadership, terminal=True)  # the retained ones stay; what is listed for deletion goes
         for directory in _superfluous(job, checkpoints):
-            leadership.prove()  # nothing is removed by who does not lead any more
+            leadership.prove()  # a former leader removes nothing
             log.info("job %s: working directory %s is removed", job.job_id, directory.name)
             remove_tree(directory)
         numbers = tuple(number for number in job.runs.numbers() if job.runs.result(number) is not None)

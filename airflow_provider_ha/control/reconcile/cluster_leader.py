@@ -53,7 +53,7 @@ class ClusterLeader:
             leader.watch(stop)
 
     :param client: The cluster. Its session holds the lock, so it must not be shared with another leader.
-    :param by: Who acts, for people.
+    :param by: Name of this leader, for people.
     :param address: Where this process can be found; host and process id when left out.
     :param patience: How long a loss may last before it is acted on.
     :param waiting: What an earlier leader waited for; see :attr:`waiting`.
@@ -103,7 +103,7 @@ class ClusterLeader:
         return self._leadership.epoch if self._leadership is not None else 0
 
     def lead(self, *, timeout: float | None, stop: threading.Event | None = None) -> None:
-        """Wait until nobody leads the cluster, then lead it.
+        """Wait until the cluster has no leader, then lead it.
 
         :param timeout: Seconds to wait; ``None`` waits for ever; 0 tries once.
         :param stop: Calls the wait off.
@@ -140,7 +140,7 @@ class ClusterLeader:
         return JobClient(self._client.context(request.job_id, cluster=self.leadership)).submit(request)
 
     def attend(self, job_id: str) -> Reconciled:
-        """Look at one job and do what is due.
+        """Reconcile one job: read it and do what is due.
 
         :raises LeadershipError: This process does not lead.
         """
@@ -149,7 +149,7 @@ class ClusterLeader:
         return self._attendant.attend(job_id)
 
     def settle(self, seconds: float, report: Report | None = None) -> list[Reconciled]:
-        """Attend to every job until none waits for anything, at most for *seconds*; returns the last word on each.
+        """Reconcile every job until none waits for anything, at most for *seconds*; returns the last outcome of each.
 
         :raises LeadershipError: This process does not lead any more.
         :raises NotConnectedError: The jobs could not be listed.
@@ -172,7 +172,7 @@ class ClusterLeader:
         return [last[name] for name in sorted(last)]
 
     def watch(self, stop: threading.Event, report: Report | None = None) -> None:
-        """Attend to the jobs as things happen to them, until *stop* is set.
+        """Reconcile the jobs as they change, until *stop* is set.
 
         :raises LeadershipLostError: This process does not lead any more, and has to exit.
         """
@@ -238,9 +238,9 @@ class ClusterLeader:
             if report is not None:
                 report(attended)
         except CoordinationError as error:
-            log.warning("job %s is looked at again: %s", job_id, error)
-        except Exception:  # top of a pool's thread: nobody else would hear of it
-            log.exception("job %s could not be attended to", job_id)
+            log.warning("job %s is read again: %s", job_id, error)
+        except Exception:  # top of a pool's thread: no caller would see it
+            log.exception("job %s could not be reconciled", job_id)
         finally:
             self._agenda.done(job_id, again)
 

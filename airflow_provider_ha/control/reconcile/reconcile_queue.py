@@ -1,4 +1,4 @@
-"""When each job is to be looked at next. Pure but for the clock: knows names and times, nothing of jobs."""
+"""When each job is reconciled next. Pure but for the clock: knows names and times, nothing of jobs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from airflow_provider_ha.clock import Clock
 
 
 class ReconcileQueue:
-    """The next look at each job. Safe in several threads.
+    """The time at which each job is due. Safe in several threads.
 
     :param clock: Where the time comes from.
     """
@@ -35,17 +35,17 @@ class ReconcileQueue:
         self.changed.set()
 
     def take(self) -> list[str]:
-        """Return what is due and not being looked at, and note that it is."""
+        """Return the names that are due and not in work, and mark them as in work."""
         now = self._clock.lease_time()
         with self._lock:
             taken = sorted(name for name, due in self._due.items() if due <= now and name not in self._busy)
             self._busy.update(taken)
-            # A touch while it is looked at makes it due again: the look may have missed what was changed.
+            # A touch while a name is in work makes it due again: the work may have missed the change.
             self._due.update(dict.fromkeys(taken, float("inf")))
         return taken
 
     def done(self, name: str, again: float) -> None:
-        """Note that *name* was looked at, and is due in *again* seconds unless it was touched meanwhile."""
+        """Mark *name* as done; it is due in *again* seconds, or now when it was touched meanwhile."""
         with self._lock:
             self._busy.discard(name)
             if name in self._due:

@@ -5,8 +5,8 @@ Invariants:
 - Only what has lasted is acted on. A loss without a proof of death is debounced, and the delay of the job's restart
   strategy counts from the moment it was first seen. Whatever changes meanwhile (another attempt, another epoch, the
   proof) begins a new wait. A driver that is proven dead stays so: nothing is debounced then.
-- Who does not lead the cluster any more does nothing. It is asked before every act, and each act that makes something
-  is fenced by the cluster's epoch or by the job's own lock.
+- A process that no longer leads the cluster does nothing. The leadership is checked before every act, and each act that
+  makes something is fenced by the cluster's epoch or by the job's own lock.
 - What goes wrong with one job is that job's outcome. Only the loss of the leadership itself is raised.
 """
 
@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 
 class ReconcileOutcome(str, Enum):
-    """What came of attending to a job."""
+    """Outcome of reconciling a job."""
 
     LEFT_ALONE = "left alone"
     PENDING = "pending"
@@ -92,7 +92,7 @@ class Reconciled:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What a job waits for. Plain values: who goes on later, in another process, takes them along.
+    """What a job waits for. Plain values: a reconciler that goes on later, in another process, takes them along.
 
     :param what: Action, run, attempt, epoch and state, as one text. Another one begins another wait.
     :param left: Seconds until it is acted on.
@@ -112,13 +112,13 @@ class _OpenWait:
 
 
 class Reconciler:
-    """Attends to the jobs of one cluster under one leadership. Safe in several threads, one job in one at a time.
+    """Reconciles the jobs of one cluster under one leadership. Safe in several threads, one job in one at a time.
 
     :param client: The cluster; its session is the leadership's.
     :param leadership: Of the cluster.
-    :param by: Who acts, for people.
+    :param by: Name of the leader, for people.
     :param patience: How long things may last.
-    :param waiting: What an earlier attendant waited for, by job; see :attr:`waiting`.
+    :param waiting: What an earlier reconciler waited for, by job; see :attr:`waiting`.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class Reconciler:
         return {name: Waiting(each.what, max(0.0, each.due - now)) for name, each in self._sightings.items()}
 
     def attend(self, job_id: str) -> Reconciled:
-        """Look at a job and do what has to be done about it.
+        """Read a job and do what is due.
 
         :raises LeadershipLostError: This process does not lead the cluster any more; nothing was done.
         :raises FencedError: As above, and another process may lead it already.
@@ -154,9 +154,9 @@ class Reconciler:
             return self._attend(job_id)
         except LeadershipError:
             self._require_leadership()  # the job's own lock is not the cluster's
-            return self._later(job_id, "somebody else leads the job now")
+            return self._later(job_id, "another process leads the job now")
         except (HaError, OSError) as error:  # a directory that cannot be removed is this job's trouble alone
-            log.warning("job %s could not be attended to: %s", job_id, error)
+            log.warning("job %s could not be reconciled: %s", job_id, error)
             return self._later(job_id, str(error))
 
     def _attend(self, job_id: str) -> Reconciled:

@@ -32,7 +32,7 @@ from airflow_provider_ha.pointers.ownership import ClaimMode, Owner
 
 
 def plan_adoption(job: JobContext, request: RestoreRequest) -> tuple[Chosen, RestorePlan]:
-    """Look at every directory, and plan to go on from them. Changes nothing.
+    """Verify every directory, and plan to go on from them. Changes nothing.
 
     :raises CheckpointCorruptError: One of them cannot be restored.
     :raises ConfigurationError: The names or the paths cannot be used.

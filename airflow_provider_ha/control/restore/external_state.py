@@ -31,7 +31,7 @@ def look_around(
     :param source: The job that the cut belongs to.
     :param graph: Digest of the graph that wrote it.
     :param place: Query -> its directory in what is to be restored.
-    :param replays: Whether batches after the cut are executed again: then their input files are asked for.
+    :param replays: Whether batches after the cut are executed again: then their input files are looked up.
     :raises ConfigurationError: The request names a query that the cut does not have, or that cannot get a fresh id.
     """
     _check_names(request, facts)
@@ -56,14 +56,15 @@ class _Brokers:
     def held(self, query: str, topics: frozenset[str]) -> Mapping[Partition, PartitionOffsets]:
         """Return what the brokers of *query* have of *topics*.
 
-        :raises ConfigurationError: Nobody said which brokers they are, or they cannot be asked.
+        :raises ConfigurationError: The brokers are not configured, or cannot be asked.
         :raises RestoreUnknownError: They do not answer.
         """
         servers = self._request.kafka_bootstrap.get(query) or self._said(lambda each: each.kafka_bootstrap.get(query))
         properties = self._request.kafka_properties or self._said(lambda each: each.kafka_properties)
         if servers is None:
             raise ConfigurationError(
-                f"which brokers hold {', '.join(sorted(topics))} for query {query!r}: no checkpoint says it",
+                f"the brokers of {', '.join(sorted(topics))} for query {query!r} are not configured, and a checkpoint "
+                "does not name them",
                 next_step=f"Name them (--kafka-bootstrap {query}=host:port)",
             )
         return held_offsets(servers, topics, properties=Path(properties) if properties else None)
@@ -76,7 +77,7 @@ class _Brokers:
         try:
             return option(self._source.graphs.read_graph(Blob(sha256=self._graph, size=0)).options)
         except (HaError, ValueError):
-            return None  # whoever starts a run from this graph meets the error; a plan can still be shown
+            return None  # a run that starts from this graph meets the error; a plan can still be shown
 
 
 def _check_names(request: RestoreRequest, facts: Mapping[str, QueryFacts]) -> None:

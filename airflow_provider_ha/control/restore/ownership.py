@@ -1,4 +1,4 @@
-"""Who will own what a restore starts from, decided before anything is changed.
+"""The owner of what a restore starts from, decided before anything is changed.
 
 Invariant: what is claimed is the job's own savepoint, or a directory outside of the cluster. Another job goes on owning
 what is its own, and its leader alone removes it. A savepoint is claimed once; only the request that claimed it may ask
@@ -19,7 +19,7 @@ from airflow_provider_ha.pointers.ownership import ClaimMode, Owner
 
 
 def owner_of(job: JobContext, request: RestoreRequest, source: JobContext, chosen: Chosen) -> Owner:
-    """Return who owns *chosen* after the restore.
+    """Return the owner of *chosen* after the restore.
 
     :param source: The job that it belongs to.
     :raises RestoreRefusedError: It is to be claimed, and cannot be.

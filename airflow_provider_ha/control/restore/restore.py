@@ -80,7 +80,7 @@ def accepted_graph(job: JobContext, request: RestoreRequest, chosen: Chosen, pla
     """Return the graph of the new run, without the files that the request replaces. Writes nothing.
 
     :raises RestoreRefusedError: The verdict of the plan is not among those that the request allows.
-    :raises RestoreUnknownError: What a source or a sink has could not be found out.
+    :raises RestoreUnknownError: What a source or a sink has is unknown.
     :raises JobStateError: The cut has no graph: the job has no run yet.
     :raises ConfigurationError: The master is remote, and not allowed.
     """
@@ -174,8 +174,8 @@ def refusal_of(plan: RestorePlan, accept_verdicts: frozenset[Verdict]) -> Checkp
     if plan.unknown and Verdict.IMPOSSIBLE not in refused:
         reasons = "; ".join(reason for each in plan.unknown.values() for reason in each)
         return RestoreUnknownError(
-            f"{what}: it is not known what it would do: {reasons}",
-            next_step=f"Let it be found out, or go on without: accept_unverified={','.join(plan.unknown)}, "
+            f"{what}: its effect is unknown: {reasons}",
+            next_step=f"Resolve the reason, or accept the unknown: accept_unverified={','.join(plan.unknown)}, "
             "accept_verdicts=LOSS_POSSIBLE",
         )
     if not refused:

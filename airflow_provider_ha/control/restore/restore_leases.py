@@ -1,8 +1,8 @@
 """The reader's leases of a restore: what it has chosen of another job is not removed meanwhile.
 
 Invariant: a lease ends with the call that took it, unless a run was made from the plan that it protects: that run's
-driver has still to fork the cut, so the lease is left to run out by itself. So is one of which nobody knows whether a
-run needs it (contract 2: an uncertain outcome discards nothing).
+driver has still to fork the cut, so the lease is left to run out by itself. So is a lease that a run possibly needs
+(contract 2: an uncertain outcome discards nothing).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class RestoreLeases:
     """What one call reads of another job. Use it in a ``with`` statement around the whole call.
 
     :param job: The job that is to run from it.
-    :param request_id: Who asks, for people.
+    :param request_id: Id of the request, for people.
     """
 
     def __init__(self, job: JobContext, request_id: str) -> None:
@@ -46,7 +46,7 @@ class RestoreLeases:
         self._held: list[_HeldLease] = []
 
     def hold(self, source: JobContext, chosen: Chosen) -> None:
-        """Take a lease on *chosen*. Look for its pointer after that."""
+        """Take a lease on *chosen*. Read its pointer after that."""
         lease = hold(
             source.coordinator,
             source.paths,

@@ -1,8 +1,7 @@
 """What a new request does about a live run of another request that has lost its driver.
 
-The same application with the same start asks for what is lost: that run is recovered, and the request follows it. What
-is not the same is refused with both choices, because either could be meant: going on with what was running, or putting
-the new one in its place.
+A request with the same application and the same start recovers the lost run and follows it. A request that differs is
+refused with both choices, because either could be meant: to go on with the lost run, or to replace it by the new one.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ def choose_for_submit(job: JobContext, request: SubmitRequest, lost: LostRun) ->
     if request.if_lost is IfLost.RESTART and request.start_from == LATEST and lost.forgetful:
         raise JobStateError(
             f"{_lost(job, lost)}, and that run has no checkpoint yet: a new one would repeat what it has committed",
-            next_step='if_lost="recover" goes on with it; start_from="fresh" says that nothing of it is needed',
+            next_step='if_lost="recover" goes on with it; start_from="fresh" starts from nothing',
         )
     return request.if_lost
 
@@ -68,7 +67,7 @@ def choose_for_restore(job: JobContext, request: RestoreRequest, lost: LostRun) 
 
 
 def refuse_lost(job: JobContext, lost: LostRun) -> IfLost:
-    """Refuse a run for whose sake nobody says what becomes of a lost one.
+    """Refuse a run when its request does not choose what becomes of a lost one.
 
     :raises JobStateError: Always.
     """

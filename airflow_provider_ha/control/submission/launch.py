@@ -1,9 +1,9 @@
-"""From a run to a driver: one submission node, one winner, one launch, however often and by whomever it is tried.
+"""From a run to a driver: one submission node, one winner, one launch, however many processes try it.
 
 The submission node is created before the engine is asked, so a crash in between leaves a trace: a submission that is
-not started. Whoever finds one looks for its process first (the answer may have been lost), and only when the launch is
-overdue makes the next attempt. Should the overdue one come up after all, its driver refuses itself: only the newest
-may lead.
+not started. A submitter that finds one looks for its process first (the answer may have been lost), and makes the next
+attempt only when the launch is overdue. Should the overdue one come up after all, its driver refuses itself: only the
+newest may lead.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _POLL_SECONDS = 0.2
 
 
 def ensure_submitted(job: JobContext, run: int, *, by: str) -> int:
-    """Return the newest submission of a run, launching one when nobody does.
+    """Return the newest submission of a run, launching one when no other process does.
 
     Does not look whether a submission that was started still lives: that is a loss, see
     ``control.submission.recovery``.
 
     :param run: Number of the run.
-    :param by: Who asks.
+    :param by: Caller, as recorded for people.
     """
     while True:
         view = job.runs.get(run)
@@ -60,7 +60,7 @@ def claim(
 
     :param engine: Name of the engine that is to run it.
     :param lost_epoch: Epoch whose loss this recovers.
-    :raises LeadershipError: This process does not lead the cluster any more, in whose name it acts.
+    :raises LeadershipError: This process acts for the cluster and does not lead it any more.
     :raises ConfigurationError: This process has no such engine, or a driver would not outlive the task on this host;
         nothing was made.
     :raises JobStateError: The run is live and has no graph pointer: nothing could start it.

@@ -2,8 +2,8 @@
 
 Invariants:
 
-- Who ends a lost run ends what it has seen. The lock is granted under the next epoch, so an epoch that is not the next
-  one says that a driver has led meanwhile: then nothing is changed.
+- A process ends only the lost run that it has seen. The lock is granted under the next epoch, so an epoch that is not
+  the next one says that a driver has led meanwhile: then nothing is changed.
 - The result, the removal of the graph pointer and all that goes with them are one transaction. A recovery needs that
   pointer in its own transaction (``control.submission.launch``), so of the two one is rejected, or the driver that it
   has launched finds the result and refuses itself.
@@ -82,7 +82,7 @@ def end_lost(job: JobContext, lost: LostRun, result: RunResult, *, also: Sequenc
     :param result: Its epoch is replaced by that of the lock.
     :param also: What becomes of the graph pointer, and what else goes with the result.
     :raises JobStateError: The run has a result already, or a driver has led it since it was seen.
-    :raises LeadershipError: Somebody leads the job now.
+    :raises LeadershipError: Another process leads the job now.
     :raises OutcomeUnknownError: Sent and not answered: the run may have the result.
     """
 
@@ -103,12 +103,12 @@ def end_lost(job: JobContext, lost: LostRun, result: RunResult, *, also: Sequenc
 
 
 def carry_out_cancel(job: JobContext, lost: LostRun, *, by: str) -> bool:
-    """End a lost run as CANCELED when a cancel of it is open: whoever comes next must not undo what was asked.
+    """End a lost run as CANCELED when a cancel of it is open: the next process must not undo the request.
 
     The supervisor of the driver comes first: it says CANCELED once every process is dead. While that death is not
-    proven it is waited for, as long as a loss is debounced; without a supervisor nobody will prove it.
+    proven it is waited for, as long as a loss is debounced; without a supervisor no process will prove it.
 
-    Returns whether one was open; who asks looks at the job again then.
+    Returns whether one was open; the caller reads the job again then.
 
     :raises OutcomeUnknownError: As :func:`end_lost`.
     """
@@ -121,7 +121,7 @@ def carry_out_cancel(job: JobContext, lost: LostRun, *, by: str) -> bool:
     try:
         end_lost(job, lost, result, also=ending_ops(job, lost, result, {each.operation_id: each for each in wanted}))
     except (JobStateError, LeadershipError) as error:
-        log.info("the cancel of run %d of %s is left to who leads it: %s", lost.number, job.job_id, error)
+        log.info("the cancel of run %d of %s is left to its leader: %s", lost.number, job.job_id, error)
     return True
 
 
@@ -165,7 +165,7 @@ def result_of(
 ) -> RunResult:
     """Return the result of a lost run; the job can go on from its newest retained checkpoint.
 
-    :param by: Who ends it, for people.
+    :param by: Name of the process that ends it, for people.
     """
     return RunResult(
         state=state,

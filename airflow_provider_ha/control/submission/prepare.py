@@ -39,7 +39,7 @@ def check_conf(conf: Mapping[str, str]) -> None:
     for key, parameter in OWNED_CONF.items():
         if key in conf:
             raise ConfigurationError(
-                f"conf sets {key}={conf[key]!r}, which a managed job has another way for",
+                f"conf sets {key}={conf[key]!r}, which a managed job sets by a parameter",
                 next_step=f"Remove it from conf, and use the parameter {parameter} instead",
             )
 

@@ -1,4 +1,4 @@
-"""After a loss: read, decide, act in one transaction. Of many who want to recover it, one does (design, contract 9)."""
+"""After a loss: read, decide, act in one transaction. Of many processes that try it, one recovers (contract 9)."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ log = logging.getLogger(__name__)
 def recover(
     job: JobContext, *, by: str, wait: bool = True, overdue: bool = False, run_number: int | None = None
 ) -> SubmittedRun:
-    """Submit the newest run again when its driver is lost; find it again when somebody else did, or nothing is lost.
+    """Submit the newest run again when its driver is lost; find it again when it is not, or when it was recovered.
 
     Waits for the delay of the restart strategy, then looks again. The driver is started from the persisted graph.
 
-    :param by: Who asks, for people.
-    :param wait: Whether to wait for the delay of the restart strategy; ``False`` for who has waited already.
+    :param by: Caller, as recorded for people.
+    :param wait: Whether to wait for the delay of the restart strategy; ``False`` when the caller has waited already.
     :param overdue: Whether the newest submission has had all its time to lead. One that was started and does
         not lead is given up; should it come up after all, it refuses itself, for it is not the newest any more.
     :param run_number: The run that is meant; the newest one when left out.

@@ -52,7 +52,7 @@ class Prepared:
 
     :param graph: Blob of the job graph.
     :param start: What it starts from.
-    :param owner: Whose job it is from then on; ``None`` for everybody's.
+    :param owner: Owner of the job from then on; ``None`` for a job without one.
     """
 
     graph: Blob
@@ -68,9 +68,9 @@ def submit_run(
     on_lost: Callable[[LostRun], IfLost] | None = None,
     engine: str = LocalEngine.name,
 ) -> SubmittedRun:
-    """Find the run of a request, or make it, and see to it that it is submitted.
+    """Find the run of a request, or make it, and ensure that it is submitted.
 
-    :param request_id: Who asks. The run of a request is found again, unless it FAILED: then the request makes another.
+    :param request_id: Id of the request. It finds its run again, unless that FAILED: then it makes another.
     :param prepare: Uploads what the run needs. Called only when a run is to be made: a refusal changes nothing.
     :param engine: Name of the engine of the run that would be made.
     :param on_lost: Says what becomes of a live run of another request that has lost its driver, or refuses; left out,
@@ -111,7 +111,7 @@ def submit_run(
                 continue
         except (NodeExistsError, VersionConflictError, OutcomeUnknownError) as error:
             log.info(
-                "run %d of %s was not certainly made by this call (%s), looking again", run.number, job.job_id, error
+                "run %d of %s was possibly not made by this call (%s), reading it again", run.number, job.job_id, error
             )
             continue
         log.info("made run %d of %s for request %s", run.number, job.job_id, run.request_id)
@@ -191,7 +191,7 @@ def _find_request(job: JobContext, numbers: list[int], request_id: str) -> _Know
 
 
 def _found(job: JobContext, known: _Known, request_id: str) -> SubmittedRun | None:
-    """Return the run that a request has led to; ``None`` when it has ended since, and has to be looked at again."""
+    """Return the run that a request has led to; ``None`` when it has ended since, and has to be read again."""
     number = known.number
     assert number is not None, "there is a run"  # noqa: S101  # checked by the caller
     if known.own or job.runs.result(number) is not None:
@@ -230,7 +230,7 @@ def _live_run(job: JobContext, numbers: list[int]) -> LostRun | None:
     if lost is not None or view is None or view.result is not None:
         return lost
     leads = (
-        "nobody leads it now"
+        "it has no leader now"
         if leader is None
         else f"epoch {leader.epoch} on {leader.host} (pid {leader.pid}) leads it"
     )

@@ -60,7 +60,8 @@ def proof_place(job: JobContext) -> Iterator[Path]:
         private_directories(parent)
     except OSError as error:
         raise StorageUnavailableError(
-            f"cannot make {parent}: {error.strerror}", next_step="Look at the rights and the space of the work root"
+            f"cannot make {parent}: {error.strerror}",
+            next_step="Check the permissions and the free space of the work root",
         ) from error
     with scratch(parent, parent) as place:
         yield place

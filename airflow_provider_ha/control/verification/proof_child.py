@@ -1,4 +1,4 @@
-"""The child that runs Spark for a proof: started, listened to, and killed with all that came of it.
+"""The child that runs Spark for a proof: started, listened to, and killed with all its descendants.
 
 Invariant: when :func:`run_child` has returned, no process of the child is left. Nothing of the user's is on its command
 line: the request travels in a file that only its owner can read.
@@ -89,7 +89,7 @@ def run_child(child: Child, deadline: float, hear: Callable[[Answer], None]) -> 
 
 def _listen(process: subprocess.Popen[bytes], deadline: float, hear: Callable[[Answer], None]) -> str:
     end, done, rest = time.monotonic() + deadline, False, b""
-    assert process.stdout is not None  # noqa: S101  # it was asked for
+    assert process.stdout is not None  # noqa: S101  # Popen opened a pipe
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
         while not done:

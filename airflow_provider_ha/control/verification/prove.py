@@ -107,7 +107,7 @@ def prove(
     :param heap: Memory of the child's JVM, as ``1g``.
     :param deadline: Seconds that Spark may take; the verification and the copy are not counted.
     :param env: Environment of the child, over what a driver on this host gets.
-    :param progress_to: Is told what is being done.
+    :param progress_to: Called with the name of each step.
     :returns: Proven, refuted or unknown; a batch that the verification calls not restorable is refuted by it, unasked.
     :raises CheckpointMissingError: There is no such batch, or none at all, or it was purged meanwhile.
     :raises ConfigurationError: An argument cannot be used.

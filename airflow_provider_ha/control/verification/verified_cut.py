@@ -30,7 +30,7 @@ class VerifiedCut:
     :param created_at: When it was taken.
     :param cut: Query -> N.
     :param problem: The first thing that keeps it from being restored, as file and reason; ``None`` when it can be.
-    :param reports: Query -> its verification; without those of queries that were not looked at after a problem.
+    :param reports: Query -> its verification; without queries that were not verified after a problem.
     :param proofs: Query -> what Spark said; empty when Spark was not asked.
     """
 
@@ -72,7 +72,7 @@ def verify_cut(
 
     :param start_from: ``"latest"``, ``"checkpoint-<n>"``, ``"savepoint-<id>"`` or ``"before <time>"``.
     :param depth: As of a verification; ``"prove"`` asks Spark as well, with the application of the job's own graph.
-    :param by: Who reads, for people.
+    :param by: Reader, as recorded for people.
     :raises UnknownJobError: There is no such job.
     :raises CheckpointMissingError: There is nothing to verify.
     :raises ObjectMissingError: The application of the job's graph is not in storage.

@@ -227,7 +227,7 @@ def test_a_task_is_tried_again_when_a_job_could_not_be_looked_at(cluster: Cluste
     root.rename(away)
     root.write_text("no directory")
 
-    with pytest.raises(AirflowException, match="Could not be found out: flights") as failed:
+    with pytest.raises(AirflowException, match="The state of these jobs is unknown: flights") as failed:
         recover()
 
     root.unlink()

@@ -251,11 +251,11 @@ def test_brokers_that_nobody_named_are_unknown_until_nobody_minds(
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        ("s3://bucket/q --start-from checkpoint-3", "is a place"),
-        ("./q --from-job orders", "is a place"),
+        ("s3://bucket/q --start-from checkpoint-3", "is a path"),
+        ("./q --from-job orders", "is a path"),
         ("./q --accept-unverified other", "the query is q"),
         ("./q --sink a --sink b", "2 times"),
-        ("orders --batch 3", "a job's are numbered"),
+        ("orders --batch 3", "checkpoints of a job have numbers"),
     ],
 )
 def test_an_option_of_the_other_kind_is_refused(words: str, reason: str, plan: Plan) -> None:

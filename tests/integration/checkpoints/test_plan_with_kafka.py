@@ -238,9 +238,9 @@ def test_the_command_asks_the_brokers_that_it_is_told(
     assert (partition["start"], partition["latest"]) == (20, ROWS)
     assert f"{template[0]}-0" in shown[1]
     assert (unnamed[0], refused[0], half[0], whole[0], strange[0]) == (2, 2, 1, 0, 2)
-    assert "which brokers hold" in unnamed[1]
+    assert "are not configured" in unnamed[1]
     assert "--kafka-bootstrap stats=host:port" in unnamed[1]
-    assert "it is not known what it would do" in refused[2]
+    assert "its effect is unknown" in refused[2]
     assert "the queries of the cut are ['stats']" in strange[2]
 
 
