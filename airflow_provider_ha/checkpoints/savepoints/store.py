@@ -225,7 +225,7 @@ class SavepointStore:
         :raises CheckpointMissingError: There is no savepoint of that id.
         """
         self.pointer(savepoint_id)
-        if self._read_by_somebody(savepoint_id):
+        if self._has_reader(savepoint_id):
             raise JobStateError(
                 f"savepoint {savepoint_id!r} of job {self._paths.job_id!r} is being read",
                 next_step="Wait until the restore that reads it is over",
@@ -253,7 +253,7 @@ class SavepointStore:
         A pointer that cannot be read stays with its files: its owner is unknown.
         """
         pointers = self.list().pointers
-        leased = {pointer.savepoint_id for pointer in pointers if self._read_by_somebody(pointer.savepoint_id)}
+        leased = {pointer.savepoint_id for pointer in pointers if self._has_reader(pointer.savepoint_id)}
         superfluous = superfluous_savepoints(pointers, retention, now=self._clock.now(), leased=leased)
         return tuple(
             pointer.savepoint_id for pointer in superfluous if self._disposed_unless_read(commit, pointer.savepoint_id)
@@ -278,7 +278,7 @@ class SavepointStore:
             return False
         return True
 
-    def _read_by_somebody(self, savepoint_id: str) -> bool:
+    def _has_reader(self, savepoint_id: str) -> bool:
         return bool(active(self._coordinator, self._paths, _lease(savepoint_id), self._clock))
 
     def _cut(self, directory: Path, request: SavepointRequest, query: str, files: dict[str, int]) -> QueryCut:
