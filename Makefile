@@ -1,6 +1,6 @@
 # Every target brings its own environment along: a clean clone needs Python 3.10 or newer and Java 17 or newer.
 .DEFAULT_GOAL := help
-.PHONY: help venv wheel demo demo-stop test test-long mutants proof lint format types docs bench clean
+.PHONY: help venv wheel demo demo-stop quick test test-long mutants proof lint format types docs bench clean
 
 BIN := build/venv/bin
 # Half of a test's time is waiting for a session to expire or for Spark to start, so two at a time use two cores well.
@@ -21,6 +21,10 @@ demo: venv ## Run the main job end to end through a real Airflow (KEEP=1 leaves 
 
 demo-stop: venv ## Stop what `make demo KEEP=1` left running
 	@$(BIN)/python -m tests.system.demo --stop
+
+quick: venv ## Check style, types and pure tests, in a minute
+	@$(MAKE) --no-print-directory lint types
+	@$(BIN)/pytest tests/unit tests/fake -q -m "not long and not spark and not airflow and not system" -n $(WORKERS)
 
 test: venv ## Run the quick suite (WORKERS=n test processes)
 	@$(BIN)/pytest -m "not long and not system" -n $(WORKERS) --dist loadfile
