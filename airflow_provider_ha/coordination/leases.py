@@ -90,8 +90,13 @@ def active(coordinator: Coordinator, paths: JobPaths, what: str, clock: Clock) -
     :raises RecordCorruptError: A lease cannot be read; it may protect something, so nothing may be deleted.
     """
     parent = paths.leases(what)
-    names = ours(coordinator.children(parent), _is_lease, parent=parent)
-    found = (read_record(coordinator, f"{parent}/{name}", LeaseRecord) for name in names)
+    while True:
+        names = ours(coordinator.children(parent), _is_lease, parent=parent)
+        found = [read_record(coordinator, f"{parent}/{name}", LeaseRecord) for name in names]
+        # A reader that renews makes the new lease before it removes the old one. One that is gone since the listing may
+        # have a successor that the listing does not hold yet.
+        if None not in found:
+            break
     leases = [item[0] for item in found if item is not None and item[0].expires_at > clock.now()]
     return sorted(leases, key=lambda lease: lease.expires_at, reverse=True)
 

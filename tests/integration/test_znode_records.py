@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from datetime import timedelta
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -110,6 +110,25 @@ def test_a_lease_protects_until_it_is_released(coordinator: KazooCoordinator, pa
 
     assert held == ["restore"]
     assert active(coordinator, paths, "checkpoint-1", SystemClock()) == []
+
+
+def test_a_lease_that_is_renewed_between_listing_and_reading_still_counts(
+    coordinator: KazooCoordinator, paths: JobPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The listing holds the old lease, which is gone when it is read, and not yet the new one."""
+    first = hold(coordinator, paths, "checkpoint-1", holder="restore", seconds=60, clock=SystemClock())
+    children = coordinator.children
+
+    def renewed_after_the_listing(path: str, **options: Any) -> list[str]:
+        names = children(path, **options)
+        monkeypatch.setattr(coordinator, "children", children)
+        hold(coordinator, paths, "checkpoint-1", holder="restore", seconds=60, clock=SystemClock())
+        first.release()
+        return names
+
+    monkeypatch.setattr(coordinator, "children", renewed_after_the_listing)
+
+    assert [item.holder for item in active(coordinator, paths, "checkpoint-1", SystemClock())] == ["restore"]
 
 
 def test_a_lease_outlives_its_session_and_ends_by_its_expiry(

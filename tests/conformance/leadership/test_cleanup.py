@@ -200,7 +200,7 @@ def test_a_cancel_is_no_way_out_of_a_clean_up(stage: Stage, removals: Removals) 
 
     with pytest.raises(JobStateError, match="no live run"):
         conclude.conclude(stage.job(), JobState.CANCELED, reason="asked", by="test")
-    with pytest.raises(JobStateError, match="is FINISHED: no cancel"):
+    with pytest.raises(JobStateError, match="is FINISHED: it accepts no cancel"):
         intervene.cancel(stage.job(), operation_id="cancel-1", requested_by="test")
 
     assert stage.node(stage.paths.run_result(1)) == before

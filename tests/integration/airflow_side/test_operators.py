@@ -193,7 +193,7 @@ def test_an_age_without_a_schedule_is_refused_before_anything_is_asked(
 ) -> None:
     submit(coordinator, paths)
 
-    with pytest.raises(AirflowException, match="without a schedule"):
+    with pytest.raises(AirflowException, match="requires a schedule"):
         deferral(SparkHaSavepointOperator(task_id="task", job_id="flights", retain_days=7), context())
 
     assert operations.list_operations(coordinator, paths) == []
