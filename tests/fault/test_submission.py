@@ -27,6 +27,7 @@ from airflow_provider_ha.jobs.model import Handle, JobState, OperationState, Sub
 from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.recovery.conclude import conclude, take_lock
 from airflow_provider_ha.testing.waiting import wait_until
+from tests.engine_helpers import pid_of
 from tests.support.clusters import submit_helpers as helpers
 
 
@@ -289,8 +290,11 @@ def test_a_supervisor_that_was_killed_with_its_driver_is_noticed_on_its_own_host
     helpers.submit(job, script)
     one_driver(job)
     wait_until(lambda: helpers.pid_in(job, "driver.pid"), timeout=20, what="the driver")
+    started = job.runs.get(1).submissions[0].started
+    assert started is not None
     helpers.kill_all(job)
     wait_until(lambda: not helpers.drivers(job), timeout=5, what="its death")
+    wait_until(lambda: not helpers.alive(pid_of(started)), timeout=5, what="the end of the supervisor")
     assert (helpers.directory(job) / "driver.json").exists()
 
     recovered = recover(job, by="test")
