@@ -150,10 +150,11 @@ class LocalEngine:
                 f"the supervisor {local.pid} runs on {local.host}, which is not this host",
                 next_step=f"Run the command on {local.host}, or cancel the job: `spark-ha job cancel JOB`",
             )
+        supervisor = _supervisor(local)
+        if supervisor is None:
+            return
         try:
-            process = psutil.Process(local.pid)
-            if abs(process.create_time() - local.process_started) < _SAME_PROCESS_SECONDS:
-                process.terminate()
+            supervisor.terminate()
         except psutil.NoSuchProcess:
             return
         except psutil.AccessDenied as error:
@@ -188,7 +189,7 @@ def _look(submission_id: str, handle: Handle) -> Observation:
         return Unknown(f"it was started on {local.host}, in another PID namespace or before its last boot")
     if local.uid != os.geteuid() and not sees_processes_of_others():
         return Unknown(f"it runs as user {local.uid}, whose processes this user does not see")
-    if _lives(local):
+    if _supervisor(local) is not None:
         return Running(handle)
     suspects = list(psutil.process_iter())
     end = time.monotonic() + _TRANSIENT_SECONDS
@@ -204,17 +205,17 @@ def _look(submission_id: str, handle: Handle) -> Observation:
     return Gone(f"no process with its id is left on {local.host}")
 
 
-def _lives(local: LocalProcess) -> bool:
-    """Whether the supervisor itself lives.
+def _supervisor(local: LocalProcess) -> psutil.Process | None:
+    """Return the supervisor when it lives; its process id may be that of another process by now.
 
     One that goes on with the next attempt has the id of that attempt in its environment only after its ``exec``.
     """
     try:
         process = psutil.Process(local.pid)
         same = abs(process.create_time() - local.process_started) < _SAME_PROCESS_SECONDS
-        return same and process.status() != psutil.STATUS_ZOMBIE
+        return process if same and process.status() != psutil.STATUS_ZOMBIE else None
     except psutil.Error:
-        return False
+        return None
 
 
 def _is_of(process: psutil.Process, submission_id: str, local: LocalProcess) -> bool | None:

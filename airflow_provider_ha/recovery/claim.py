@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.coordination.coordinator import Check, Create, Op
-from airflow_provider_ha.coordination.records import read_record
+from airflow_provider_ha.coordination.records import create_once, read_record
 from airflow_provider_ha.errors import (
     JobStateError,
     NodeExistsError,
@@ -17,7 +17,17 @@ from airflow_provider_ha.errors import (
     VersionConflictError,
 )
 from airflow_provider_ha.jobs.job_records import JobRecords, who
-from airflow_provider_ha.jobs.model import GraphPointer, Recovery, Run, Submission
+from airflow_provider_ha.jobs.model import (
+    NOT_LAUNCHED,
+    GraphPointer,
+    Handle,
+    Recovery,
+    Run,
+    Submission,
+    SubmissionExit,
+    SubmissionStarted,
+)
+from airflow_provider_ha.redaction import public
 
 
 def new_submission(job: JobRecords, attempt: int, *, by: str, engine: str, lost_epoch: int | None = None) -> Submission:
@@ -64,6 +74,22 @@ def claim(job: JobRecords, run: int, submission: Submission, *, also: tuple[Op, 
         found = read_record(job.coordinator, path, Submission)
         return found is not None and found[0] == submission
     return True
+
+
+def note_started(job: JobRecords, run: int, submission: Submission, handle: Handle) -> None:
+    """Write down that an engine has taken a submission: in storage, and once beside its node."""
+    started = SubmissionStarted(handle=handle)
+    job.journal.started(run, submission, started)
+    create_once(job.coordinator, job.paths.submission_started(run, submission.attempt), started)
+
+
+def note_not_launched(job: JobRecords, run: int, attempt: int, reason: str, *, outage: bool) -> None:
+    """Write the exit of a submission that never had a driver.
+
+    :param outage: Whether an outage kept it from being started: it counts as no attempt then.
+    """
+    record = SubmissionExit(code=NOT_LAUNCHED, reason=public(reason), outage=outage, at=job.clock.now())
+    create_once(job.coordinator, job.paths.submission_exit(run, attempt), record)
 
 
 def _recovery(job: JobRecords, run: int, submission: Submission, lost_epoch: int) -> Create:

@@ -17,14 +17,12 @@ from contextlib import closing
 import psutil
 
 from airflow_provider_ha._process.tree import END_SIGNALS
-from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
-from airflow_provider_ha.coordination.records import create_once
 from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.jobs.driver_spec import OWNER_ONLY, SUBMISSION_VARIABLE, SUPERVISOR_MODULE, DriverSpec
-from airflow_provider_ha.jobs.model import NOT_LAUNCHED, Submission, SubmissionExit, SubmissionStarted
+from airflow_provider_ha.jobs.model import Submission
 from airflow_provider_ha.jobs.this_host import handle_here
-from airflow_provider_ha.redaction import public
+from airflow_provider_ha.recovery.claim import note_not_launched, note_started
 from airflow_provider_ha.storage.durable import make_directories
 from airflow_provider_ha.storage.outage import is_outage
 from airflow_provider_ha.supervisor.in_place import RestartInPlace, records_of
@@ -69,11 +67,9 @@ def become(spec: DriverSpec, submission: Submission) -> None:
     """
     make_directories(spec.home.directory)
     spec.write()
-    started = SubmissionStarted(handle=handle_here(psutil.Process(), spec.home.driver_log))
+    handle = handle_here(psutil.Process(), spec.home.driver_log)
     with closing(KazooCoordinator.connect(spec.config)) as coordinator:
-        job = records_of(spec, coordinator)
-        job.journal.started(spec.run, submission, started)
-        create_once(coordinator, job.paths.submission_started(spec.run, spec.attempt), started)
+        note_started(records_of(spec, coordinator), spec.run, submission, handle)
     log.info("this process goes on as the supervisor of attempt %d", spec.attempt)
     output = os.open(spec.home.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, OWNER_ONLY)
     os.chdir(spec.home.directory)
@@ -83,17 +79,16 @@ def become(spec: DriverSpec, submission: Submission) -> None:
             os.dup2(output, stream)
         environment = os.environ | {SUBMISSION_VARIABLE: spec.submission_id}
         os.execve(sys.executable, [sys.executable, "-m", SUPERVISOR_MODULE, str(spec.home.spec)], environment)  # noqa: S606  # no shell
-    finally:
+    finally:  # the new program could not be started
+        os.close(output)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, END_SIGNALS)
 
 
 def _close(spec: DriverSpec, reason: str, *, outage: bool) -> bool:
     """Write the exit of a submission that has no driver; returns whether it is written."""
-    record = SubmissionExit(code=NOT_LAUNCHED, reason=public(reason), outage=outage, at=SystemClock().now())
     try:
         with closing(KazooCoordinator.connect(spec.config)) as coordinator:
-            paths = records_of(spec, coordinator).paths
-            create_once(coordinator, paths.submission_exit(spec.run, spec.attempt), record)
+            note_not_launched(records_of(spec, coordinator), spec.run, spec.attempt, reason, outage=outage)
     except HaError:
         log.exception("the exit of attempt %d could not be written: the next caller takes it for overdue", spec.attempt)
         return False

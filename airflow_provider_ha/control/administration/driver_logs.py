@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.errors import HaError, JobStateError, LogMissingError
-from airflow_provider_ha.jobs.driver_home import LOG_FILE, SECRETS_FILE
+from airflow_provider_ha.jobs.driver_home import DriverHome
 from airflow_provider_ha.jobs.driver_log import last_lines
 from airflow_provider_ha.jobs.driver_spec import read_secrets
 from airflow_provider_ha.jobs.log_place import LogPlace, log_place
@@ -71,7 +71,11 @@ def _own_place(job: JobContext, run: int, view: SubmissionView) -> LogPlace | No
     place = log_place(job.job_id, run, view)
     if place is None:
         return None
-    return replace(place, path=job.config.work_path / job.keys.application(run, place.attempt) / LOG_FILE)
+    return replace(place, path=_home(job, run, place.attempt).driver_log)
+
+
+def _home(job: JobContext, run: int, attempt: int) -> DriverHome:
+    return DriverHome(job.config.work_path / job.keys.application(run, attempt))
 
 
 def _missing(place: LogPlace, which: str, why: str) -> LogMissingError:
@@ -112,7 +116,7 @@ def hide_secrets(job: JobContext, view: RunView) -> bool:
 
 def hide_secrets_of_script(job: JobContext, run: int, attempt: int) -> None:
     """Hide what the script's own conf holds as well: the driver leaves it before it logs the failure of the script."""
-    remember(read_secrets(job.config.work_path / job.keys.application(run, attempt) / SECRETS_FILE))
+    remember(read_secrets(_home(job, run, attempt).script_secrets))
 
 
 def last_words(job: JobContext, view: RunView, submission: SubmissionView) -> str:

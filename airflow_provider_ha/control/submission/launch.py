@@ -11,19 +11,18 @@ from __future__ import annotations
 import logging
 
 from airflow_provider_ha.control.job.context import JobContext
-from airflow_provider_ha.coordination.records import create_once, read_record
+from airflow_provider_ha.coordination.records import read_record
 from airflow_provider_ha.engines.engine import Pending, Running
 from airflow_provider_ha.engines.host_lifetime import lifetime_warnings, refuse_short_lived
 from airflow_provider_ha.engines.local import LocalEngine
 from airflow_provider_ha.errors import (
     HaError,
 )
-from airflow_provider_ha.jobs.model import NOT_LAUNCHED, LeaderInfo, Run, Submission, SubmissionExit, SubmissionStarted
+from airflow_provider_ha.jobs.model import LeaderInfo, Run, Submission
 from airflow_provider_ha.jobs.runs import SubmissionView
 from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.recovery.claim import claim as claim_submission
-from airflow_provider_ha.recovery.claim import new_submission
-from airflow_provider_ha.redaction import public
+from airflow_provider_ha.recovery.claim import new_submission, note_not_launched, note_started
 
 
 log = logging.getLogger(__name__)
@@ -98,17 +97,10 @@ def launch(job: JobContext, run: Run, submission: Submission) -> None:
     try:
         handle = engine.launch(ticket)
     except HaError as error:
-        refused = SubmissionExit(
-            code=NOT_LAUNCHED,
-            reason=public(f"it could not be launched: {error}"),
-            outage=error.retryable,
-            at=job.clock.now(),
-        )
-        create_once(job.coordinator, job.paths.submission_exit(run.number, submission.attempt), refused)
+        reason = f"it could not be launched: {error}"
+        note_not_launched(job, run.number, submission.attempt, reason, outage=error.retryable)
         raise
-    started = SubmissionStarted(handle=handle)
-    job.journal.started(run.number, submission, started)
-    create_once(job.coordinator, job.paths.submission_started(run.number, submission.attempt), started)
+    note_started(job, run.number, submission, handle)
 
 
 def _on_its_way(view: SubmissionView) -> bool:
@@ -123,9 +115,7 @@ def _await_start(job: JobContext, run: int, submission: Submission) -> bool:
     while True:
         seen = engine.observe(submission.submission_id, None)
         if isinstance(seen, Running):
-            started = SubmissionStarted(handle=seen.handle)
-            job.journal.started(run, submission, started)
-            create_once(job.coordinator, paths.submission_started(run, attempt), started)
+            note_started(job, run, submission, seen.handle)
             return True
         if job.coordinator.find(paths.submission_started(run, attempt)) is not None:
             return True
