@@ -5,7 +5,8 @@ from __future__ import annotations
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.engines.engine import Gone, Observation, Unknown
 from airflow_provider_ha.engines.local import LocalEngine
-from airflow_provider_ha.jobs.model import Handle, SubmissionStarted, Target, file_uri
+from airflow_provider_ha.jobs.model import Target
+from airflow_provider_ha.jobs.submissions import Handle, SubmissionStarted, file_uri
 from airflow_provider_ha.jobs.this_host import LocalProcess
 
 

@@ -20,8 +20,9 @@ from airflow_provider_ha.coordination.records import read_record
 from airflow_provider_ha.errors import JobStateError, NotConnectedError
 from airflow_provider_ha.jobs.driver_spec import DriverSpec, write_private, write_session
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
-from airflow_provider_ha.jobs.model import GraphPointer, JobGraph, LeaderInfo, Run, SubmissionLed
+from airflow_provider_ha.jobs.model import GraphPointer, JobGraph, LeaderInfo, Run
 from airflow_provider_ha.jobs.runs import RunStore, RunView
+from airflow_provider_ha.jobs.submissions import SubmissionLed
 from airflow_provider_ha.storage.open import open_store
 from airflow_provider_ha.storage.outage import outages
 from airflow_provider_ha.storage.store import ObjectStore

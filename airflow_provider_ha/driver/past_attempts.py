@@ -22,8 +22,9 @@ from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.coordination.reads import Reads
 from airflow_provider_ha.errors import RecordCorruptError
 from airflow_provider_ha.jobs.journal import JobJournal
-from airflow_provider_ha.jobs.model import HaOptions, SubmissionExit
+from airflow_provider_ha.jobs.model import HaOptions
 from airflow_provider_ha.jobs.runs import decode
+from airflow_provider_ha.jobs.submissions import SubmissionExit
 from airflow_provider_ha.storage.durable import REMOVED, remove_tree
 from airflow_provider_ha.storage.keys import JobKeys
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from airflow_provider_ha.jobs.model import Handle, Target
+from airflow_provider_ha.jobs.model import Target
+from airflow_provider_ha.jobs.submissions import Handle
 from airflow_provider_ha.jobs.ticket import Ticket
 
 

@@ -25,7 +25,8 @@ from airflow_provider_ha.jobs.driver_spec import (
     SUPERVISOR_MODULE,
     DriverSpec,
 )
-from airflow_provider_ha.jobs.model import Handle, Target
+from airflow_provider_ha.jobs.model import Target
+from airflow_provider_ha.jobs.submissions import Handle
 from airflow_provider_ha.jobs.this_host import LocalProcess, handle_here, sees_processes_of_others
 from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.storage.durable import make_directories

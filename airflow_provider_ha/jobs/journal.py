@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from airflow_provider_ha.errors import ObjectExistsError, ObjectMissingError, RecordCorruptError, StorageError
-from airflow_provider_ha.jobs.model import Generation, Run, RunResult, Submission, SubmissionStarted
+from airflow_provider_ha.jobs.model import Generation, Run, RunResult
+from airflow_provider_ha.jobs.submissions import Submission, SubmissionStarted
 from airflow_provider_ha.records import Record
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.store import ObjectStore

@@ -16,7 +16,8 @@ from airflow_provider_ha.coordination.node_names import node_numbers
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.coordination.reads import Reads, Seen
 from airflow_provider_ha.errors import JobStateError
-from airflow_provider_ha.jobs.model import Run, RunResult, Submission, SubmissionExit, SubmissionStarted
+from airflow_provider_ha.jobs.model import Run, RunResult
+from airflow_provider_ha.jobs.submissions import Submission, SubmissionExit, SubmissionStarted
 from airflow_provider_ha.records import Record
 
 

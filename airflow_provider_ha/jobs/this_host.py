@@ -13,7 +13,7 @@ import psutil
 from pydantic import ValidationError
 
 from airflow_provider_ha.errors import RecordCorruptError
-from airflow_provider_ha.jobs.model import Handle, file_uri
+from airflow_provider_ha.jobs.submissions import Handle, file_uri
 from airflow_provider_ha.records import Model
 
 

@@ -17,16 +17,8 @@ from airflow_provider_ha.errors import (
     VersionConflictError,
 )
 from airflow_provider_ha.jobs.job_records import JobRecords, who
-from airflow_provider_ha.jobs.model import (
-    NOT_LAUNCHED,
-    GraphPointer,
-    Handle,
-    Recovery,
-    Run,
-    Submission,
-    SubmissionExit,
-    SubmissionStarted,
-)
+from airflow_provider_ha.jobs.model import GraphPointer, Recovery, Run
+from airflow_provider_ha.jobs.submissions import NOT_LAUNCHED, Handle, Submission, SubmissionExit, SubmissionStarted
 from airflow_provider_ha.redaction import public
 
 

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from airflow_provider_ha.jobs.failures import Failure, FailureKind
-from airflow_provider_ha.jobs.model import HaOptions, SubmissionExit
+from airflow_provider_ha.jobs.model import HaOptions
 from airflow_provider_ha.jobs.runs import SubmissionView
+from airflow_provider_ha.jobs.submissions import SubmissionExit
 
 
 _NEVER = -1

@@ -25,7 +25,7 @@ from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.jobs.driver_log import last_lines
 from airflow_provider_ha.jobs.driver_spec import DriverSpec, read_secrets, read_session
 from airflow_provider_ha.jobs.failures import MESSAGE_LIMIT, Failure, FailureKind
-from airflow_provider_ha.jobs.model import Submission, SubmissionExit
+from airflow_provider_ha.jobs.submissions import Submission, SubmissionExit
 from airflow_provider_ha.redaction import public, remember
 from airflow_provider_ha.supervisor import after_death
 from airflow_provider_ha.supervisor.in_place import RestartInPlace, records_of

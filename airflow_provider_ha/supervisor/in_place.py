@@ -31,8 +31,9 @@ from airflow_provider_ha.errors import CoordinationError, HaError, JobStateError
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.job_records import JobRecords
-from airflow_provider_ha.jobs.model import HaOptions, JobState, Operation, Submission, SubmissionExit
+from airflow_provider_ha.jobs.model import HaOptions, JobState, Operation
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.jobs.submissions import Submission, SubmissionExit
 from airflow_provider_ha.recovery.claim import claim, new_submission
 from airflow_provider_ha.recovery.conclude import conclude
 from airflow_provider_ha.recovery.restart import Decision, GiveUp, Resubmit, decide

@@ -34,7 +34,8 @@ from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.errors import ConfigurationError, HaError, StorageUnavailableError
 from airflow_provider_ha.jobs.artifacts import fetch_application
 from airflow_provider_ha.jobs.driver_spec import OWNER_ONLY, SPARK_HOME_OPTION, DriverSpec, write_private
-from airflow_provider_ha.jobs.model import NOT_LAUNCHED, JobGraph
+from airflow_provider_ha.jobs.model import JobGraph
+from airflow_provider_ha.jobs.submissions import NOT_LAUNCHED
 from airflow_provider_ha.redaction import remember, secret_values, secrets_of
 from airflow_provider_ha.storage.blobs import get_blob
 from airflow_provider_ha.storage.open import open_store

@@ -18,7 +18,8 @@ from airflow_provider_ha.engines.local import LocalEngine, host_environment
 from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs.driver_home import DriverHome
 from airflow_provider_ha.jobs.driver_spec import OWNER_ONLY, SUBMISSION_VARIABLE, SUPERVISOR_MODULE, DriverSpec
-from airflow_provider_ha.jobs.model import Handle, Target, file_uri
+from airflow_provider_ha.jobs.model import Target
+from airflow_provider_ha.jobs.submissions import Handle, file_uri
 from airflow_provider_ha.jobs.this_host import boot_id
 from airflow_provider_ha.jobs.ticket import Ticket
 

@@ -24,7 +24,8 @@ from airflow_provider_ha.coordination.coordinator import Coordinator, Delete
 from airflow_provider_ha.engines.engine import Gone, Observation, Pending, Running, Unknown
 from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.jobs.driver_spec import SUBMISSION_VARIABLE
-from airflow_provider_ha.jobs.model import Handle, HaOptions, SubmissionStarted
+from airflow_provider_ha.jobs.model import HaOptions
+from airflow_provider_ha.jobs.submissions import Handle, SubmissionStarted
 from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.contract.engines import EngineUnderTest, InANamespace, OnThisHost

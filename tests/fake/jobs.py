@@ -17,7 +17,6 @@ from airflow_provider_ha.jobs.model import (
     Artifact,
     Blob,
     GraphPointer,
-    Handle,
     HaOptions,
     JobGraph,
     JobState,
@@ -25,8 +24,8 @@ from airflow_provider_ha.jobs.model import (
     Run,
     RunResult,
     StartPoint,
-    Submission,
 )
+from airflow_provider_ha.jobs.submissions import Handle, Submission
 from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.testing.fake import FakeCoordinator, FakeEnsemble
 from airflow_provider_ha.testing.fake.tree import Tree

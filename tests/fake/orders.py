@@ -24,7 +24,8 @@ from airflow_provider_ha.control.submission.submission import Prepared as Prepar
 from airflow_provider_ha.control.submission.submission import submit_run
 from airflow_provider_ha.coordination.coordinator import Create, Delete
 from airflow_provider_ha.errors import JobStateError, LeadershipError
-from airflow_provider_ha.jobs.model import JobState, LeaderInfo, RunResult, StartPoint, Submission
+from airflow_provider_ha.jobs.model import JobState, LeaderInfo, RunResult, StartPoint
+from airflow_provider_ha.jobs.submissions import Submission
 from airflow_provider_ha.records import Record
 from airflow_provider_ha.recovery import conclude as concluding
 from airflow_provider_ha.recovery.conclude import conclude

@@ -23,8 +23,9 @@ from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.errors import LogMissingError, NotConnectedError
 from airflow_provider_ha.jobs.driver_home import DriverHome
 from airflow_provider_ha.jobs.driver_spec import write_secrets
-from airflow_provider_ha.jobs.model import Handle, JobState, RunResult, Submission, SubmissionExit
+from airflow_provider_ha.jobs.model import JobState, RunResult
 from airflow_provider_ha.jobs.runs import RunStore
+from airflow_provider_ha.jobs.submissions import Handle, Submission, SubmissionExit
 from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.redaction import PublicText
 from airflow_provider_ha.supervisor.log_rotation import LogRotation

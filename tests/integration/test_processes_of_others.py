@@ -19,7 +19,7 @@ from airflow_provider_ha.engines import local
 from airflow_provider_ha.engines.engine import Running
 from airflow_provider_ha.engines.local import LocalEngine
 from airflow_provider_ha.jobs.driver_spec import SUBMISSION_VARIABLE
-from airflow_provider_ha.jobs.model import SubmissionStarted
+from airflow_provider_ha.jobs.submissions import SubmissionStarted
 from airflow_provider_ha.jobs.this_host import LocalProcess, boot_id, handle_here, pid_namespace
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.engine_helpers import CONFIG, changed, is_gone

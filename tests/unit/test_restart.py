@@ -9,22 +9,10 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.jobs.failures import Failure, FailureKind
-from airflow_provider_ha.jobs.model import (
-    Blob,
-    Handle,
-    HaOptions,
-    JobState,
-    LeaderInfo,
-    Recovery,
-    Run,
-    RunResult,
-    StartPoint,
-    Submission,
-    SubmissionExit,
-    SubmissionStarted,
-)
+from airflow_provider_ha.jobs.model import Blob, HaOptions, JobState, LeaderInfo, Recovery, Run, RunResult, StartPoint
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.jobs.submissions import Handle, Submission, SubmissionExit, SubmissionStarted
 from airflow_provider_ha.recovery.restart import GiveUp, Keep, Over, Resubmit, attempts_used, decide, delay, outage_of
 from tests.support.clusters.jobs_helpers import MISTAKE
 

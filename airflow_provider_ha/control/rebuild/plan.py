@@ -22,15 +22,8 @@ from airflow_provider_ha.control.rebuild.evidence import JobEvidence
 from airflow_provider_ha.control.rebuild.pointers import completed
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.jobs.journal import GenerationEntry, ResultEntry, StartedEntry, SubmissionEntry
-from airflow_provider_ha.jobs.model import (
-    Blob,
-    GraphPointer,
-    JobState,
-    Run,
-    RunResult,
-    StartPoint,
-    Submission,
-)
+from airflow_provider_ha.jobs.model import Blob, GraphPointer, JobState, Run, RunResult, StartPoint
+from airflow_provider_ha.jobs.submissions import Submission
 from airflow_provider_ha.records import Record
 
 

@@ -18,8 +18,9 @@ from airflow_provider_ha.engines.local import LocalEngine
 from airflow_provider_ha.errors import (
     HaError,
 )
-from airflow_provider_ha.jobs.model import LeaderInfo, Run, Submission
+from airflow_provider_ha.jobs.model import LeaderInfo, Run
 from airflow_provider_ha.jobs.runs import SubmissionView
+from airflow_provider_ha.jobs.submissions import Submission
 from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.recovery.claim import claim as claim_submission
 from airflow_provider_ha.recovery.claim import new_submission, note_not_launched, note_started

@@ -10,7 +10,8 @@ import pytest
 
 from airflow_provider_ha.checkpoints.model import CheckpointKind
 from airflow_provider_ha.control.job.requests import RestoreRequest
-from airflow_provider_ha.jobs.model import HaOptions, JobState, OperationState, SubmissionExit
+from airflow_provider_ha.jobs.model import HaOptions, JobState, OperationState
+from airflow_provider_ha.jobs.submissions import SubmissionExit
 from airflow_provider_ha.supervisor.in_place import BY
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters.submit_helpers import alive

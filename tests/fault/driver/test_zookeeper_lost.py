@@ -14,7 +14,8 @@ from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.rebuild import plan_rebuild, rebuild
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.jobs.driver_spec import SUPERVISOR_MODULE
-from airflow_provider_ha.jobs.model import JobState, Submission
+from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.submissions import Submission
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.integration.test_client import feed, request, rows, wait_for_epoch
 from tests.support.clusters import submit_helpers

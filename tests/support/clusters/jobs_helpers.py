@@ -15,20 +15,9 @@ from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.coordination.reads import Reads, Seen
 from airflow_provider_ha.jobs.failures import Failure, FailureKind
 from airflow_provider_ha.jobs.jobs import create_job
-from airflow_provider_ha.jobs.model import (
-    Blob,
-    Handle,
-    JobState,
-    LeaderInfo,
-    Run,
-    RunResult,
-    StartPoint,
-    Status,
-    Submission,
-    SubmissionExit,
-    SubmissionStarted,
-)
+from airflow_provider_ha.jobs.model import Blob, JobState, LeaderInfo, Run, RunResult, StartPoint, Status
 from airflow_provider_ha.jobs.runs import RunStore
+from airflow_provider_ha.jobs.submissions import Handle, Submission, SubmissionExit, SubmissionStarted
 
 
 NOON = datetime(2013, 1, 1, 12, tzinfo=timezone.utc)

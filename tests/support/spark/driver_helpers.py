@@ -38,9 +38,9 @@ from airflow_provider_ha.jobs.model import (
     RunResult,
     StartPoint,
     Status,
-    Submission,
 )
 from airflow_provider_ha.jobs.runs import RunStore
+from airflow_provider_ha.jobs.submissions import Submission
 from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.open import open_store

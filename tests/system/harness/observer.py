@@ -18,9 +18,9 @@ from airflow_provider_ha.checkpoints.model import CheckpointKind, CheckpointPoin
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import ClusterPaths
-from airflow_provider_ha.jobs.model import SubmissionStarted
 from airflow_provider_ha.jobs.runs import decode
 from airflow_provider_ha.jobs.snapshot import JobSnapshot, read_snapshot
+from airflow_provider_ha.jobs.submissions import SubmissionStarted
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.engine_helpers import pid_of

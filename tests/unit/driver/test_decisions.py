@@ -27,9 +27,9 @@ from airflow_provider_ha.jobs.model import (
     Run,
     RunResult,
     StartPoint,
-    Submission,
 )
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
+from airflow_provider_ha.jobs.submissions import Submission
 
 
 NOW = datetime(2024, 1, 1, tzinfo=timezone.utc)

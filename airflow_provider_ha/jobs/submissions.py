@@ -1,0 +1,131 @@
+"""The records of one submission: made before the engine is asked, started, led, and ended."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, ClassVar
+from urllib.parse import quote, unquote, urlsplit
+
+from pydantic import model_validator
+
+from airflow_provider_ha.jobs.failures import Failure, FailureKind
+from airflow_provider_ha.records import Model, Record
+
+
+class Submission(Record):
+    """``runs/<n>/submissions/<k>``: created once, before the engine is asked.
+
+    :param attempt: Counts from 1 per run; only the newest one may lead.
+    :param submission_id: Our own id, in the process's environment and in the engine's tags.
+    :param requested_by: The submitter: request id, host, pid.
+    :param lost_epoch: Epoch whose loss this recovers; ``None`` for the first.
+    """
+
+    kind: ClassVar[str] = "submission"
+
+    attempt: int
+    submission_id: str
+    requested_by: str
+    engine: str
+    lost_epoch: int | None = None
+    created_at: datetime
+
+
+class Handle(Model):
+    """How an engine finds again what it has launched. Opaque to everything but that engine; holds no secret.
+
+    :param engine: Name of the engine.
+    :param ref: The engine's own reference, of plain values.
+    :param log_uri: The driver's log: ``file://<host>/<path>`` for a file on a host; empty when the engine has none.
+    :param ui_uri: The driver's page; empty when the engine knows none.
+    """
+
+    engine: str
+    ref: dict[str, str | int | float | None] = {}
+    log_uri: str = ""
+    ui_uri: str = ""
+
+    @property
+    def log_host(self) -> str:
+        """Host that has the log's file; empty for a log that is no file."""
+        found = urlsplit(self.log_uri)
+        return found.netloc if found.scheme == "file" else ""
+
+    @property
+    def log_path(self) -> str:
+        """Path of the log on its host; the URI of a log that is no file."""
+        found = urlsplit(self.log_uri)
+        return unquote(found.path) if found.scheme == "file" else self.log_uri
+
+
+class SubmissionStarted(Record):
+    """What the engine said when it took the submission.
+
+    Version 1 had the fields of a local process in place of the handle.
+    """
+
+    kind: ClassVar[str] = "submission-started"
+    format_version: ClassVar[int] = 2
+
+    handle: Handle
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_version_1(cls, body: Any) -> Any:
+        if not isinstance(body, dict) or "handle" in body or "host" not in body:
+            return body
+        ref = {name: value for name, value in body.items() if name != "log"}
+        return {"handle": {"engine": "local", "ref": ref, "log_uri": file_uri(body["host"], str(body.get("log", "")))}}
+
+
+def file_uri(host: str, path: str) -> str:
+    """Return the URI of a file of a host; empty for no path."""
+    return f"file://{host}{quote(path if path.startswith('/') else '/' + path)}" if path else ""
+
+
+class SubmissionLed(Record):
+    """``runs/<n>/submissions/<k>/led``: a submission leads once, in one process; a relaunch of it is refused.
+
+    :param process: Made up by the process that led.
+    """
+
+    kind: ClassVar[str] = "submission-led"
+
+    process: str
+    epoch: int
+    host: str
+    pid: int
+    at: datetime
+
+
+NOT_LAUNCHED = 70  # EX_SOFTWARE, as the exit code of a submission that never had a driver
+
+
+class SubmissionExit(Record):
+    """How a submission's processes ended. Written only after all of them are dead: it is the proof of death.
+
+    :param code: Exit code of the driver; negative for a signal.
+    :param pids: Every process that could have written for the job, all gone.
+    :param reason: For people, with the last lines that matter.
+    :param outage: Whether storage or ZooKeeper kept it from running the script: such an end counts as no attempt.
+    :param failure: The driver's report of its failure; ``None`` for one that was killed, or ended without a report.
+    :param last_lines: Of the driver's log, without secrets, for hosts that do not have it.
+    :param ran: Whether the job was RUNNING under it: every query had committed a batch, or found no data.
+    """
+
+    kind: ClassVar[str] = "submission-exit"
+
+    code: int
+    pids: tuple[int, ...] = ()
+    reason: str = ""
+    log: str = ""
+    outage: bool = False
+    failure: Failure | None = None
+    last_lines: str = ""
+    ran: bool = False
+    at: datetime
+
+    @property
+    def met_outage(self) -> bool:
+        """Whether an outage ended it, before or while the script ran: it counts as no attempt."""
+        return self.outage or (self.failure is not None and self.failure.kind is FailureKind.OUTAGE)
