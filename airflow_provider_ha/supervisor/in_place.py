@@ -116,9 +116,9 @@ class RestartInPlace:
             if left > 0:
                 time.sleep(min(left, POLL_SECONDS))
             elif isinstance(decision, GiveUp):
-                self._conclude(job, JobState.FAILED, decision)
+                _conclude(job, decision)
             elif canceled := operations.open_cancels(job.coordinator, job.paths, self._spec.run):
-                self._conclude(job, JobState.CANCELED, canceled[0])
+                _conclude(job, canceled[0])
             elif (left := self._first_turn_left(snapshot)) > 0:
                 time.sleep(min(left, POLL_SECONDS))
             else:
@@ -128,9 +128,8 @@ class RestartInPlace:
 
     def _decide(self, job: JobRecords, snapshot: JobSnapshot) -> Decision | None:
         """Return what the restart strategy says; ``None`` where the job is not to be restarted in place."""
-        assert snapshot.run is not None, "only the newest run is decided about"  # noqa: S101  # checked by both callers
         if self._options is None:  # of a blob that never changes
-            self._options = job.graph(snapshot.run.run.graph).options
+            self._options = job.graph(self._spec.ticket.graph).options
         if not self._options.restart_in_place:
             return None
         return decide(snapshot, self._options, now=job.clock.now())
@@ -153,16 +152,17 @@ class RestartInPlace:
         assert self._wanted is not None, "what is claimed is chosen first"  # noqa: S101  # as above
         return self._wanted if claim(job, self._spec.run, self._wanted, also=also) else None
 
-    def _conclude(self, job: JobRecords, state: JobState, because: GiveUp | Operation) -> None:
-        """End the run, or wait a moment: the session of the dead driver may still have to run out."""
-        try:
-            if isinstance(because, GiveUp):
-                conclude(job, JobState.FAILED, reason=because.reason, by=BY, failure=because.failure)
-            else:
-                conclude(job, JobState.CANCELED, reason="canceled without a driver", by=BY, operation=because)
-        except (JobStateError, LeadershipUnavailableError) as error:
-            log.info("the run does not end %s yet: %s", state.value, error)
-            time.sleep(POLL_SECONDS)
+
+def _conclude(job: JobRecords, because: GiveUp | Operation) -> None:
+    """End the run, or wait a moment: the session of the dead driver may still have to run out."""
+    try:
+        if isinstance(because, GiveUp):
+            conclude(job, JobState.FAILED, reason=because.reason, by=BY, failure=because.failure)
+        else:
+            conclude(job, JobState.CANCELED, reason="canceled without a driver", by=BY, operation=because)
+    except (JobStateError, LeadershipUnavailableError) as error:
+        log.info("the run does not end yet: %s", error)
+        time.sleep(POLL_SECONDS)
 
 
 def with_exit(snapshot: JobSnapshot, spec: DriverSpec, record: SubmissionExit) -> JobSnapshot | None:
