@@ -2,11 +2,11 @@
 
 People, sensors and refused submitters find the leader by that node. A change from outside is reverted, once: the keeper
 reads only after the node's watch has fired, and writes only what differs, at the version that it read. Its own write
-makes it read once more and write nothing. Flink's leader answered its own writes for ever (FLINK-27848).
+makes it read once more and write nothing. Flink's leader answered its own writes without end (FLINK-27848).
 
 A node that is gone is not created again: its removal is the end of the leadership (contract 1).
 
-The keeper has a thread of its own, because a read may wait for an answer longer than a heartbeat may.
+The keeper has its own thread, because a read may wait for an answer longer than a heartbeat may.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The engines by name: a job's graph and its submissions name theirs, and no process uses a default of its own."""
+"""The engines by name: a job's graph and its submissions name theirs, and no process uses its own default."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Invariant: the pointer exists if and only if a new leader has to recover the job, and a reader that sees it can read the
 blob (contract 2: blob first, pointer second). A graph names its files by digest, so a run is restarted from the bytes
-that were submitted, whatever became of the script and the DAG file since.
+that were submitted, also when the script or the DAG file has changed since.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ def _followed(paths: JobPaths, watcher_id: str) -> str:
 
 
 def claim(coordinator: Coordinator, paths: JobPaths, watcher_id: str, *, ti_id: str, when_killed: WhenKilled) -> int:
-    """Claim a watcher for this process, whatever process had it, and return the version of the claim.
+    """Claim a watcher for this process, also when another one had it, and return the version of the claim.
 
     :param watcher_id: Of the task instance: the same for its retries, its processes and its triggers.
     :param ti_id: Id of the task instance; it may claim again, when its trigger moves to another triggerer.

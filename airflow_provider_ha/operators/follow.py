@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class SparkHaFollowOperator(SparkHaWatchOperator):
-    """Follow a job's run to its end, whatever started it, and submit it again whenever its driver is lost.
+    """Follow a job's run to its end, started by any caller, and submit it again whenever its driver is lost.
 
     The task that starts a job can so succeed as soon as the job runs, and others can depend on that. Starts nothing by
     itself: a run that has ended is reported as it ended. The task holds no worker slot while it waits. Any number of

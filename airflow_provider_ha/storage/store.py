@@ -56,7 +56,7 @@ class ObjectStore(Protocol):
     def create(self, key: str, data: bytes) -> None:
         """Write an object that must not exist yet.
 
-        :raises ObjectExistsError: It exists, whatever wrote it.
+        :raises ObjectExistsError: It exists, written by this caller or another one.
         """
 
     def write(self, key: str, data: bytes) -> None:

@@ -8,7 +8,7 @@ Invariants:
 - Where the restart strategy wants no delay, exit and next submission are one transaction: no other process sees a loss
   that it should act on.
 - Where it wants one, the exit is written first and the delay is waited out before the claim. A cancel, a stop or a new
-  run that comes meanwhile ends the run or takes it over, and the claim fails (``recovery.claim``).
+  run that comes during the delay ends the run or takes it over, and the claim fails (``recovery.claim``).
 - A supervisor that was asked to end (SIGTERM) restarts nothing: its host goes away.
 - Only the newest attempt of the newest run is restarted, and only by its own supervisor.
 

@@ -55,7 +55,7 @@ class OnThisHost:
 
 
 class NamespaceEngine:
-    """Runs each supervisor as the first child of a PID namespace, with a work directory of its own: a small container.
+    """Runs each supervisor as the first child of a PID namespace, with its own work directory: a small container.
 
     When the first process of a namespace ends, the kernel kills all others in it. So the end of that process, seen from
     outside, is the proof of death.

@@ -1,4 +1,4 @@
-"""What every engine does: launch, observe, terminate. Run on the local engine, and on one with containers of its own.
+"""What every engine does: launch, observe, terminate. Run on the local engine, and on one with its own containers.
 
 The supervisors, ZooKeeper and the processes are real; a stand-in plays Spark
 (``tests.support.clusters.submit_helpers``).

@@ -293,7 +293,7 @@ def test_of_supervisor_and_watchers_that_see_one_loss_one_starts_the_next_attemp
 
 
 def watch(config: HaConfig) -> None:
-    """Recover the job as soon as it looks lost, in a session of its own."""
+    """Recover the job as soon as it looks lost, in a separate session."""
     session = KazooCoordinator.connect(config)
     job = helpers.context(config, session)
 

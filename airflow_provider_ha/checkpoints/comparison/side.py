@@ -1,7 +1,7 @@
 """One query's checkpoint at one batch, with everything that is compared.
 
 Invariant: it is one batch that Spark can continue from: the files in the closure of that batch, and nothing else in the
-directory. A directory that Spark works in meanwhile is read as it stands.
+directory. A directory that Spark works in at the same time is read as it stands.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A drill in a process of its own, so that it can be killed: ``python -m tests.support.spark.drill_process CONFIG``."""
+"""A drill in a separate process, so that it can be killed: ``python -m tests.support.spark.drill_process CONFIG``."""
 
 from __future__ import annotations
 
