@@ -150,7 +150,7 @@ def test_another_pid_namespace_with_the_name_of_this_host_knows_nothing(
         pytest.skip("this host does not let a test make a PID namespace")
     program = (
         "import sys; from tests.engine_helpers import is_gone; "
-        "from airflow_provider_ha.jobs.model import SubmissionStarted; "
+        "from airflow_provider_ha.jobs.submissions import SubmissionStarted; "
         "print(is_gone(sys.argv[1], SubmissionStarted.from_bytes(sys.argv[2].encode(), source='test')))"
     )
 
