@@ -11,16 +11,11 @@ The clean-up follows the exit record, and may take its time: nothing waits for i
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
-from airflow_provider_ha.clock import SystemClock
-from airflow_provider_ha.coordination._kazoo import KazooCoordinator
-from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.election import Leadership, acquire
-from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.coordination.records import read_record
 from airflow_provider_ha.driver.housekeeping import Housekeeping
 from airflow_provider_ha.driver.job_writer import JobWriter
@@ -36,12 +31,10 @@ from airflow_provider_ha.errors import (
 )
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.driver_spec import DriverSpec
-from airflow_provider_ha.jobs.graph_store import JobGraphStore
-from airflow_provider_ha.jobs.journal import JobJournal
+from airflow_provider_ha.jobs.job_records import JobRecords
 from airflow_provider_ha.jobs.model import Generation, JobState, Operation, QueryStatus, Status
 from airflow_provider_ha.jobs.runs import RunStore
-from airflow_provider_ha.storage.keys import JobKeys
-from airflow_provider_ha.storage.open import open_store
+from airflow_provider_ha.supervisor.connection import connected
 
 
 log = logging.getLogger(__name__)
@@ -55,8 +48,8 @@ def carry_out_cancel(spec: DriverSpec) -> None:
     :raises HaError: A retryable one only: try again. What no retry can help is logged, and left to the next leader.
     """
     try:
-        with _connected(spec) as coordinator:
-            _cancel(spec, coordinator)
+        with connected(spec) as job:
+            _cancel(spec, job)
     except LeadershipError as error:
         raise OutcomeUnknownError(
             f"the cancel of run {spec.run} took longer than the lease: {error.message}"
@@ -74,85 +67,81 @@ def clean_up(spec: DriverSpec, *, on_lost: Callable[[str], Any]) -> None:
         is removed.
     """
     try:
-        with _connected(spec) as coordinator:
-            _clean(spec, coordinator, on_lost)
+        with connected(spec) as job:
+            _clean(spec, job, on_lost)
     except HaError as error:
         log.warning("run %d is not cleaned up; the next leader does it: %s", spec.run, error)
 
 
-def _cancel(spec: DriverSpec, coordinator: Coordinator) -> None:
-    paths = _paths(spec)
-    if not operations.open_cancels(coordinator, paths, spec.run):
+def _cancel(spec: DriverSpec, job: JobRecords) -> None:
+    if not operations.open_cancels(job.coordinator, job.paths, spec.run):
         return
-    runs = RunStore(coordinator, paths)
+    runs = job.runs
     try:
-        with _lock(spec, coordinator, timeout=LOCK_SECONDS, admit=lambda: _require_live(runs, spec.run)) as leadership:
+        with _lock(spec, job, timeout=LOCK_SECONDS, admit=lambda: _require_live(runs, spec.run)) as leadership:
             _require_live(runs, spec.run)  # another leader may have ended the run between the first look and the grant
-            _write_canceled(spec, coordinator, leadership)
+            _write_canceled(spec, job, leadership)
     except (JobStateError, LeadershipUnavailableError) as error:
         log.info("the cancel of run %d is left to the current leader of the job: %s", spec.run, error)
 
 
-def _write_canceled(spec: DriverSpec, coordinator: Coordinator, leadership: Leadership) -> None:
-    paths, keys, clock, store = _paths(spec), JobKeys(spec.job_id), SystemClock(), open_store(spec.config)
-    checkpoints = CheckpointStore(coordinator, store, paths, keys, spec.config.work_path)
-    newest = checkpoints.latest_number()
+def _write_canceled(spec: DriverSpec, job: JobRecords, leadership: Leadership) -> None:
+    newest = _checkpoints(job).latest_number()
     answers: dict[str, tuple[Operation, dict[str, Any]]] = {
         operation.operation_id: (operation, {"checkpoint": newest})
-        for operation in operations.open_cancels(coordinator, paths, spec.run)
+        for operation in operations.open_cancels(job.coordinator, job.paths, spec.run)
     }
     writer = JobWriter(
-        coordinator=coordinator,
-        paths=paths,
-        graphs=JobGraphStore(coordinator, store, paths),
-        journal=JobJournal(store, keys),
+        coordinator=job.coordinator,
+        paths=job.paths,
+        graphs=job.graphs,
+        journal=job.journal,
         leadership=leadership,
-        registry=QueryRegistry(clock),
+        registry=QueryRegistry(job.clock),
         run=spec.run,
-        clock=clock,
+        clock=job.clock,
     )
     writer.end(
         JobState.CANCELED,
         reason="canceled",
         checkpoint=newest,
         answers=answers,
-        queries=_last_queries(coordinator, paths),
+        queries=_last_queries(job),
     )
 
 
-def _last_queries(coordinator: Coordinator, paths: JobPaths) -> Mapping[str, QueryStatus] | None:
+def _last_queries(job: JobRecords) -> Mapping[str, QueryStatus] | None:
     try:
-        last = read_record(coordinator, paths.status, Status)
+        last = read_record(job.coordinator, job.paths.status, Status)
     except RecordCorruptError:
         return None  # it is replaced
     return None if last is None else last[0].queries
 
 
-def _clean(spec: DriverSpec, coordinator: Coordinator, on_lost: Callable[[str], Any]) -> None:
-    paths, keys = _paths(spec), JobKeys(spec.job_id)
-    runs = RunStore(coordinator, paths)
-    result, generation = runs.result(spec.run), read_record(coordinator, paths.generation, Generation)
+def _clean(spec: DriverSpec, job: JobRecords, on_lost: Callable[[str], Any]) -> None:
+    runs = job.runs
+    result, generation = runs.result(spec.run), read_record(job.coordinator, job.paths.generation, Generation)
     if result is None or result.cleanup == "CLEAN" or generation is None:
         return
-    checkpoints = CheckpointStore(coordinator, open_store(spec.config), paths, keys, spec.config.work_path)
-    with _lock(spec, coordinator, timeout=0.0) as leadership:
+    checkpoints = _checkpoints(job)
+    with _lock(spec, job, timeout=0.0) as leadership:
         if max(runs.numbers()) != spec.run:
             return  # a run that was made since may read what this one has left: its leader cleans up
         leadership.start_heartbeats(on_lost)
         Housekeeping(runs, leadership, checkpoints, spec.config.work_path, generation[0].directory).finish(spec.run)
 
 
-def _lock(
-    spec: DriverSpec, coordinator: Coordinator, *, timeout: float, admit: Callable[[], None] | None = None
-) -> Leadership:
-    clock = SystemClock()
+def _checkpoints(job: JobRecords) -> CheckpointStore:
+    return CheckpointStore(job.coordinator, job.store, job.paths, job.keys, job.config.work_path, clock=job.clock)
 
+
+def _lock(spec: DriverSpec, job: JobRecords, *, timeout: float, admit: Callable[[], None] | None = None) -> Leadership:
     return acquire(
-        coordinator,
-        _paths(spec),
-        timings=spec.config.timings,
-        clock=clock,
-        describe=lambda epoch: leader_info(spec, epoch, clock).to_bytes(),
+        job.coordinator,
+        job.paths,
+        timings=job.config.timings,
+        clock=job.clock,
+        describe=lambda epoch: leader_info(spec, epoch, job.clock).to_bytes(),
         timeout=timeout,
         admit=admit,
     )
@@ -161,16 +150,3 @@ def _lock(
 def _require_live(runs: RunStore, run: int) -> None:
     if (result := runs.result(run)) is not None:
         raise JobStateError(f"run {run} is {result.state.value} already")
-
-
-def _paths(spec: DriverSpec) -> JobPaths:
-    return ClusterPaths(spec.config.root, spec.config.cluster_id).job(spec.job_id)
-
-
-@contextmanager
-def _connected(spec: DriverSpec) -> Iterator[Coordinator]:
-    coordinator = KazooCoordinator.connect(spec.config)
-    try:
-        yield coordinator
-    finally:
-        coordinator.close()

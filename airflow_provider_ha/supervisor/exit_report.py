@@ -11,12 +11,10 @@ import logging
 import os
 import time
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import dataclass
 
 from airflow_provider_ha._process.tree import Death
 from airflow_provider_ha.clock import SystemClock
-from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.records import create_once
 from airflow_provider_ha.coordination.session_close import close_session
 from airflow_provider_ha.driver.exit_codes import ExitCode
@@ -28,7 +26,8 @@ from airflow_provider_ha.jobs.failures import MESSAGE_LIMIT, Failure, FailureKin
 from airflow_provider_ha.jobs.submissions import Submission, SubmissionExit
 from airflow_provider_ha.redaction import public, remember
 from airflow_provider_ha.supervisor import after_death
-from airflow_provider_ha.supervisor.in_place import RestartInPlace, records_of
+from airflow_provider_ha.supervisor.connection import connected
+from airflow_provider_ha.supervisor.in_place import RestartInPlace
 
 
 log = logging.getLogger("airflow_provider_ha.supervisor")
@@ -107,11 +106,10 @@ def _write_exit(spec: DriverSpec, death: Death, restart: RestartInPlace | None) 
         ran=spec.home.running.exists(),
         at=SystemClock().now(),
     )
-    with closing(KazooCoordinator.connect(spec.config)) as coordinator:
-        job = records_of(spec, coordinator)
+    with connected(spec) as job:
         claimed = None if restart is None else restart.claim_with_exit(job, record)
         if claimed is None:
-            create_once(coordinator, job.paths.submission_exit(spec.run, spec.attempt), record)
+            create_once(job.coordinator, job.paths.submission_exit(spec.run, spec.attempt), record)
     return Reported(claimed)
 
 

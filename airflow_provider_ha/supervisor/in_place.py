@@ -21,12 +21,9 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import replace
 
-from airflow_provider_ha.clock import SystemClock
-from airflow_provider_ha.coordination._kazoo import KazooCoordinator
-from airflow_provider_ha.coordination.coordinator import Coordinator, Create
+from airflow_provider_ha.coordination.coordinator import Create
 from airflow_provider_ha.errors import CoordinationError, HaError, JobStateError, LeadershipUnavailableError
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.driver_spec import DriverSpec
@@ -37,7 +34,7 @@ from airflow_provider_ha.jobs.submissions import Submission, SubmissionExit
 from airflow_provider_ha.recovery.claim import claim, new_submission
 from airflow_provider_ha.recovery.conclude import conclude
 from airflow_provider_ha.recovery.restart import Decision, GiveUp, Resubmit, decide
-from airflow_provider_ha.storage.open import open_store
+from airflow_provider_ha.supervisor.connection import connected
 
 
 log = logging.getLogger("airflow_provider_ha.supervisor")
@@ -92,8 +89,8 @@ class RestartInPlace:
         end = time.monotonic() + GIVE_UP_SECONDS
         while not stopped() and time.monotonic() < end:
             try:
-                with closing(KazooCoordinator.connect(self._spec.config)) as coordinator:
-                    return self._await_turn(records_of(self._spec, coordinator), stopped)
+                with connected(self._spec) as job:
+                    return self._await_turn(job, stopped)
             except HaError as error:  # noqa: PERF203  # a retry is a try in a loop
                 if not error.retryable:
                     log.exception("the run is not started again here")
@@ -187,14 +184,3 @@ def is_newest(snapshot: JobSnapshot, spec: DriverSpec) -> bool:
     if run is None or run.newest is None or run.result is not None:
         return False
     return (run.run.number, run.newest.submission.submission_id) == (spec.run, spec.submission_id)
-
-
-def records_of(spec: DriverSpec, coordinator: Coordinator) -> JobRecords:
-    """Return the job that a submission belongs to."""
-    return JobRecords(
-        job_id=spec.job_id,
-        config=spec.config,
-        coordinator=coordinator,
-        store=open_store(spec.config),
-        clock=SystemClock(),
-    )

@@ -12,12 +12,10 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from contextlib import closing
 
 import psutil
 
 from airflow_provider_ha._process.tree import END_SIGNALS
-from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.jobs.driver_spec import OWNER_ONLY, SUBMISSION_VARIABLE, SUPERVISOR_MODULE, DriverSpec
 from airflow_provider_ha.jobs.submissions import Submission
@@ -25,7 +23,8 @@ from airflow_provider_ha.jobs.this_host import handle_here
 from airflow_provider_ha.recovery.claim import note_not_launched, note_started
 from airflow_provider_ha.storage.durable import make_directories
 from airflow_provider_ha.storage.outage import is_outage
-from airflow_provider_ha.supervisor.in_place import RestartInPlace, records_of
+from airflow_provider_ha.supervisor.connection import connected
+from airflow_provider_ha.supervisor.in_place import RestartInPlace
 
 
 log = logging.getLogger("airflow_provider_ha.supervisor")
@@ -68,8 +67,8 @@ def become(spec: DriverSpec, submission: Submission) -> None:
     make_directories(spec.home.directory)
     spec.write()
     handle = handle_here(psutil.Process(), spec.home.driver_log)
-    with closing(KazooCoordinator.connect(spec.config)) as coordinator:
-        note_started(records_of(spec, coordinator), spec.run, submission, handle)
+    with connected(spec) as job:
+        note_started(job, spec.run, submission, handle)
     log.info("this process goes on as the supervisor of attempt %d", spec.attempt)
     output = os.open(spec.home.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, OWNER_ONLY)
     os.chdir(spec.home.directory)
@@ -87,8 +86,8 @@ def become(spec: DriverSpec, submission: Submission) -> None:
 def _close(spec: DriverSpec, reason: str, *, outage: bool) -> bool:
     """Write the exit of a submission that has no driver; returns whether it is written."""
     try:
-        with closing(KazooCoordinator.connect(spec.config)) as coordinator:
-            note_not_launched(records_of(spec, coordinator), spec.run, spec.attempt, reason, outage=outage)
+        with connected(spec) as job:
+            note_not_launched(job, spec.run, spec.attempt, reason, outage=outage)
     except HaError:
         log.exception("the exit of attempt %d could not be written: the next caller takes it for overdue", spec.attempt)
         return False

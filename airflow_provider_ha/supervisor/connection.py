@@ -1,0 +1,33 @@
+"""A session of the supervisor with ZooKeeper, for as long as a step takes, and the job that it is about.
+
+A supervisor holds no session while its driver lives: the driver's own one is the one that leads. Each step after a
+death opens one, so that a step that meets an outage is repeated with a fresh session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+from airflow_provider_ha.clock import SystemClock
+from airflow_provider_ha.coordination._kazoo import KazooCoordinator
+from airflow_provider_ha.jobs.driver_spec import DriverSpec
+from airflow_provider_ha.jobs.job_records import JobRecords
+from airflow_provider_ha.storage.open import open_store
+
+
+@contextmanager
+def connected(spec: DriverSpec) -> Iterator[JobRecords]:
+    """Yield the job of a submission, over a session that ends with the block.
+
+    :raises NotConnectedError: No ZooKeeper server answers.
+    :raises StorageError: The storage cannot be opened.
+    """
+    with closing(KazooCoordinator.connect(spec.config)) as coordinator:
+        yield JobRecords(
+            job_id=spec.job_id,
+            config=spec.config,
+            coordinator=coordinator,
+            store=open_store(spec.config),
+            clock=SystemClock(),
+        )
