@@ -83,6 +83,7 @@ ENVIRONMENT = {  # field -> variable
     "digest_auth": "SPARK_HA_DIGEST_AUTH",
     "digest_auth_also": "SPARK_HA_DIGEST_AUTH_ALSO",
     "sasl_auth": "SPARK_HA_SASL_AUTH",
+    "engines": "SPARK_HA_ENGINES",
 }
 
 
@@ -101,6 +102,8 @@ class HaConfig(BaseModel):
     :param sasl_auth: ``user:password`` for SASL (DIGEST-MD5); when given, every node is protected by it.
     :param tls: When given, ZooKeeper is talked to by TLS only.
     :param s3: Options for ``s3://`` roots.
+    :param engines: Options of engines for all jobs, by the engine's name: ``{"local": {"spark_home": "/opt/spark"}}``.
+        A job's own ``engine_options`` win.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -117,6 +120,7 @@ class HaConfig(BaseModel):
     tls: TlsOptions | None = None
     s3: S3Options | None = None
     timings: Timings = Timings()
+    engines: dict[str, dict[str, str]] = {}
 
     @model_validator(mode="before")
     @classmethod
@@ -173,6 +177,17 @@ class HaConfig(BaseModel):
             raise ValueError(f"storage URI {value!r} names no bucket; write s3://bucket/prefix")
         return value.rstrip("/")
 
+    @field_validator("engines", mode="before")
+    @classmethod
+    def _engines(cls, value: Any) -> Any:
+        """Take the text of a form field or of a variable as well."""
+        if not isinstance(value, str):
+            return value
+        try:
+            return TypeAdapter(dict[str, dict[str, str]]).validate_json(value)
+        except ValidationError:
+            raise ValueError('it is no JSON of the form {"local": {"spark_home": "/opt/spark"}}') from None
+
     @field_validator("cluster_id")
     @classmethod
     def _cluster(cls, value: str) -> str:
@@ -188,6 +203,10 @@ class HaConfig(BaseModel):
             raise ValueError("digest_auth_also is for a second password; give the first one as digest_auth")
         self.timings.tolerated_cut(len(self.zookeeper.split(",")))
         return self
+
+    def __hash__(self) -> int:
+        """Of what tells clusters apart; options of engines are mappings, which have no hash."""
+        return hash((self.zookeeper, self.storage_root, self.cluster_id))
 
     @property
     def work_path(self) -> Path:

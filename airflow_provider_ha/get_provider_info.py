@@ -84,6 +84,11 @@ def _cluster_fields() -> dict[str, Any]:
             _CLUSTER, "Cluster id", "Namespace of the jobs: one environment in one site", default="default"
         ),
         "root": _text(_CLUSTER, "Root node", "Root znode of all clusters", default="spark-ha"),
+        "engines": _text(
+            _CLUSTER,
+            "Engine options",
+            'JSON with options of engines for all jobs: {"local": {"spark_home": "/opt/spark"}}',
+        ),
     }
 
 

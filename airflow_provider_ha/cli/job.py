@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from enum import Enum
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -12,12 +11,13 @@ import typer
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.requests import WaitSeconds, await_operation, operation_id, who
 from airflow_provider_ha.cli.session import AsJson, Force, JobId, cluster
+from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.administration.losses import Losses, losses_of
 from airflow_provider_ha.control.client import HaClient, JobClient
 from airflow_provider_ha.control.job.job_owner import Acting
 from airflow_provider_ha.errors import HaError, UnknownJobError
 from airflow_provider_ha.jobs import quarantine
-from airflow_provider_ha.jobs.driver_spec import SPARK_HOME_OPTION
+from airflow_provider_ha.jobs.engine_options import engine_options, named_spark_home
 from airflow_provider_ha.jobs.log_place import newest_log
 from airflow_provider_ha.jobs.model import JobGraph
 from airflow_provider_ha.jobs.presence import warning, watched
@@ -205,10 +205,10 @@ def _losses(client: HaClient, job: JobClient, snapshot: JobSnapshot) -> Losses:
     return losses_of(snapshot, options, now=client.clock.now())
 
 
-def _site_conf(graph: JobGraph) -> dict[str, Any] | None:
+def _site_conf(graph: JobGraph, config: HaConfig) -> dict[str, Any] | None:
     """Return the site's file on this host, with its keys; ``None`` where there is none, or it cannot be read."""
-    home = graph.target.engine_options.get(SPARK_HOME_OPTION) or os.environ.get("SPARK_HOME")
-    path = site_defaults(Path(home) if home else installed_spark().home, os.environ)
+    home = named_spark_home(engine_options(config, graph.target))
+    path = site_defaults(home or installed_spark().home, os.environ)
     try:
         return None if path is None else {"file": str(path), "keys": keys_of(path)}
     except OSError:
@@ -222,7 +222,7 @@ def _graph_document(job: JobClient, snapshot: JobSnapshot) -> dict[str, Any]:
     document = graph.model_dump(mode="json", exclude={"conf", "env"})
     document["conf_keys"] = sorted(graph.conf)
     document["env_keys"] = sorted(graph.env)
-    document["site_conf"] = _site_conf(graph)
+    document["site_conf"] = _site_conf(graph, job.config)
     document["sha256"] = snapshot.run.run.graph.sha256
     document["recovered_by_a_new_leader"] = snapshot.graph is not None
     return document

@@ -156,6 +156,11 @@ class JobClient:
         return self._job.job_id
 
     @property
+    def config(self) -> HaConfig:
+        """How the job's cluster is reached."""
+        return self._job.config
+
+    @property
     def checkpoints(self) -> CheckpointStore:
         """The job's checkpoints."""
         return stores.checkpoint_store(self._job)

@@ -19,12 +19,11 @@ from airflow_provider_ha.errors import ConfigurationError, JobStateError
 from airflow_provider_ha.jobs.driver_home import DriverHome
 from airflow_provider_ha.jobs.driver_spec import (
     OWNER_ONLY,
-    PYTHON_OPTION,
-    SPARK_HOME_OPTION,
     SUBMISSION_VARIABLE,
     SUPERVISOR_MODULE,
     DriverSpec,
 )
+from airflow_provider_ha.jobs.engine_options import LOCAL_OPTIONS, check_options
 from airflow_provider_ha.jobs.model import Target
 from airflow_provider_ha.jobs.submissions import Handle
 from airflow_provider_ha.jobs.this_host import LocalProcess, handle_here, sees_processes_of_others
@@ -34,8 +33,6 @@ from airflow_provider_ha.storage.outage import is_outage, unavailable
 
 
 log = logging.getLogger(__name__)
-
-ENGINE_OPTIONS = frozenset({PYTHON_OPTION, SPARK_HOME_OPTION})
 
 # A process that begins or ends may be closed to every look for a moment, also to its own user.
 _TRANSIENT_SECONDS, _LOOK_SECONDS = 0.5, 0.05
@@ -64,11 +61,13 @@ class LocalEngine:
 
     :param config: How a driver reaches the cluster; its home lies below the work root.
     :param launch_seconds: How long a launch may take before another process takes it over.
+    :raises ConfigurationError: The connection has options for it that nothing reads.
     """
 
     name = "local"
 
     def __init__(self, config: HaConfig, *, launch_seconds: float = 10.0) -> None:
+        check_options(self.name, config.engines.get(self.name, {}), LOCAL_OPTIONS)
         self.config = config
         self.launch_seconds = launch_seconds
 
@@ -82,10 +81,7 @@ class LocalEngine:
                 f"the local engine starts no driver in deploy mode {target.deploy_mode!r}",
                 next_step="Use deploy mode 'client'",
             )
-        if unknown := sorted(set(target.engine_options) - ENGINE_OPTIONS):
-            raise ConfigurationError(
-                f"the local engine has no options {unknown}", next_step=f"Use {sorted(ENGINE_OPTIONS)}, or none"
-            )
+        check_options(self.name, target.engine_options, LOCAL_OPTIONS)
 
     def launch(self, ticket: Ticket) -> Handle:
         """Start the supervisor, detached: in its own session, without our files and our environment.

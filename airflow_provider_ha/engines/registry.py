@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.engines.engine import Engine
 from airflow_provider_ha.engines.local import LocalEngine
 from airflow_provider_ha.errors import ConfigurationError
+
+
+_ENGINES: Mapping[str, Callable[[HaConfig], Engine]] = {LocalEngine.name: LocalEngine}
 
 
 class Engines:
@@ -21,8 +24,16 @@ class Engines:
 
     @classmethod
     def of(cls, config: HaConfig) -> Engines:
-        """Return the engines of the package, configured for a cluster."""
-        return cls({LocalEngine.name: LocalEngine(config)})
+        """Return the engines of the package, each configured with its options of the connection.
+
+        :raises ConfigurationError: The connection has options for an engine that is not known, or that it cannot use.
+        """
+        if unknown := sorted(config.engines.keys() - _ENGINES.keys()):
+            raise ConfigurationError(
+                f"the connection has options for engines that are not known here: {unknown}",
+                next_step=f"Name one of {sorted(_ENGINES)} in the connection's field 'engines'",
+            )
+        return cls({name: engine(config) for name, engine in _ENGINES.items()})
 
     def get(self, name: str) -> Engine:
         """Return the engine of a submission or of a graph.

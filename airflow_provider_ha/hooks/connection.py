@@ -28,7 +28,7 @@ _TLS_FIELDS = {
     "tls_key_password": "key_password",
     "tls_check_hostname": "check_hostname",
 }
-_TEXT_FIELDS = ("cluster_id", "root", "work_root", "chroot", "digest_auth_also")
+_PLAIN_FIELDS = ("cluster_id", "root", "work_root", "chroot", "digest_auth_also", "engines")
 _TIMINGS = ("session_timeout", "tolerate_suspended")
 _SASL = "sasl"  # what login and password are for; the other is digest
 
@@ -71,7 +71,7 @@ def config_of(connection: ConnectionFields, extra: Mapping[str, Any]) -> HaConfi
             tls=_tls(extra),
             s3=_s3(extra),
             timings=_timings(extra),
-            **{name: extra.get(name) for name in _TEXT_FIELDS},
+            **{name: extra.get(name) for name in _PLAIN_FIELDS},
         )
     except ConfigurationError as error:
         raise ConfigurationError(

@@ -29,9 +29,6 @@ SUBMISSION_VARIABLE = "SPARK_HA_SUBMISSION_ID"  # our own id, so that a lost ans
 
 SUPERVISOR_MODULE = "airflow_provider_ha.supervisor.main"  # its program: ``python -m``
 
-PYTHON_OPTION = "python"  # engine option: interpreter of the driver and of its Python workers
-SPARK_HOME_OPTION = "spark_home"  # engine option: directory with ``bin/spark-submit``
-
 OWNER_ONLY = 0o600
 
 

@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
+from enum import Enum
+
 from airflow_provider_ha.jobs.model import Blob
 from airflow_provider_ha.records import Model
+
+
+class ConfigSource(str, Enum):
+    """Where the machine that runs a submission finds how to reach the cluster. A ticket never holds that: it is secret.
+
+    ``HOME``: in the private file that the engine has left in the submission's home (``jobs.driver_spec``).
+    ``ENVIRONMENT``: in one variable of the supervisor, which the cluster manager sets from its secrets
+    (``supervisor.arrival``).
+    """
+
+    HOME = "home"
+    ENVIRONMENT = "environment"
 
 
 class Ticket(Model):
@@ -11,6 +25,7 @@ class Ticket(Model):
 
     :param submission_id: Our own id of the submission.
     :param graph: Blob of the job graph, which names everything else.
+    :param config: Where the machine finds how to reach the cluster.
     """
 
     job_id: str
@@ -18,6 +33,7 @@ class Ticket(Model):
     attempt: int
     submission_id: str
     graph: Blob
+    config: ConfigSource = ConfigSource.HOME
 
     def of_next(self, attempt: int, submission_id: str) -> Ticket:
         """Return the ticket of another submission of the same run."""

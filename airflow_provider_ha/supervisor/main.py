@@ -1,6 +1,7 @@
 """Runs one submission of a driver, and proves its death.
 
-``python -m airflow_provider_ha.supervisor.main <spec file>``. Order is everything (design, contract 10):
+``python -m airflow_provider_ha.supervisor.main <spec file>``, or ``--home <directory>`` (``supervisor.arrival``).
+Order is everything (design, contract 10):
 
 1. the JVM or the driver's Python is gone
 2. kill every process that is left, until there is none
@@ -33,7 +34,8 @@ from airflow_provider_ha._process.tree import END_SIGNALS, Death, DeathWatch, Pr
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.errors import ConfigurationError, HaError, StorageUnavailableError
 from airflow_provider_ha.jobs.artifacts import fetch_application
-from airflow_provider_ha.jobs.driver_spec import OWNER_ONLY, SPARK_HOME_OPTION, DriverSpec, write_private
+from airflow_provider_ha.jobs.driver_spec import OWNER_ONLY, DriverSpec, write_private
+from airflow_provider_ha.jobs.engine_options import engine_options, named_spark_home
 from airflow_provider_ha.jobs.model import JobGraph
 from airflow_provider_ha.jobs.submissions import NOT_LAUNCHED
 from airflow_provider_ha.redaction import remember, secret_values, secrets_of
@@ -41,6 +43,7 @@ from airflow_provider_ha.storage.blobs import get_blob
 from airflow_provider_ha.storage.open import open_store
 from airflow_provider_ha.storage.outage import is_outage, outages
 from airflow_provider_ha.supervisor import spark_submit
+from airflow_provider_ha.supervisor.arrival import arrived
 from airflow_provider_ha.supervisor.directory_lock import lock_directory
 from airflow_provider_ha.supervisor.log_rotation import rotate_log
 
@@ -56,11 +59,11 @@ POLL_SECONDS = 0.02
 
 
 def main(arguments: list[str]) -> int:
-    """Run the submission of the spec file in *arguments*. Returns 0 once its exit is written."""
+    """Run the submission that *arguments* name (``supervisor.arrival``). Returns 0 once its exit is written."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     stop = _StopFlag()
     try:
-        spec = DriverSpec.read(Path(arguments[0]))
+        spec = arrived(arguments)
         remember(secrets_of(spec.config))
         lock_directory(spec)  # for as long as this process lives
     except ConfigurationError as error:
@@ -128,8 +131,7 @@ def start(spec: DriverSpec) -> ProcessTree:
         get_blob(store, spec.ticket.graph.sha256), source=f"job graph {spec.ticket.graph.sha256[:12]}"
     )
     remember(secret_values(graph.conf) | secret_values(graph.env))
-    chosen = graph.target.engine_options
-    spark_home = spark_submit.find_spark_home(chosen.get(SPARK_HOME_OPTION) or os.environ.get("SPARK_HOME"))
+    spark_home = spark_submit.find_spark_home(named_spark_home(engine_options(spec.config, graph.target)))
     application = fetch_application(store, graph, spec.home.application_directory)
     write_private(spec.home.properties, spark_submit.render(spark_submit.properties(graph, application)))
     os.close(os.open(spec.home.driver_log, os.O_WRONLY | os.O_CREAT, 0o600))

@@ -14,7 +14,8 @@ from pathlib import Path
 from airflow_provider_ha.driver.worker_imports import ARCHIVES, WORKER_PATH, archive_item, worker_path
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.artifacts import FetchedApplication
-from airflow_provider_ha.jobs.driver_spec import PYTHON_OPTION, SPEC_VARIABLE, SUBMISSION_VARIABLE, DriverSpec
+from airflow_provider_ha.jobs.driver_spec import SPEC_VARIABLE, SUBMISSION_VARIABLE, DriverSpec
+from airflow_provider_ha.jobs.engine_options import PYTHON_OPTION, SPARK_HOME_OPTION, engine_options
 from airflow_provider_ha.jobs.model import JobGraph
 from airflow_provider_ha.jobs.spark_release import check_one_release, installed_spark
 
@@ -24,7 +25,7 @@ _FIRST_PRINTABLE, _LAST_PRINTABLE = 0x20, 0x7E
 _LAUNCHER_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
-def find_spark_home(configured: str | None) -> Path:
+def find_spark_home(configured: Path | None) -> Path:
     """Return the Spark whose ``bin/spark-submit`` starts the driver: *configured*, else that of the installed pyspark.
 
     :raises ConfigurationError: There is none, or it is put together from two releases.
@@ -39,10 +40,13 @@ def find_spark_home(configured: str | None) -> Path:
                 f"{what} is installed for the interpreter that starts drivers",
                 next_step=f"Install airflow-provider-ha[spark]{version} there or set SPARK_HOME",
             )
-        configured = str(spark.home)
-    if not (Path(configured) / "bin" / "spark-submit").is_file():
-        raise ConfigurationError(f"there is no bin/spark-submit in {configured!r}", next_step="Correct SPARK_HOME")
-    return Path(configured)
+        configured = spark.home
+    if not (configured / "bin" / "spark-submit").is_file():
+        raise ConfigurationError(
+            f"there is no bin/spark-submit in {str(configured)!r}",
+            next_step=f"Correct SPARK_HOME, or the engine option {SPARK_HOME_OPTION!r}",
+        )
+    return configured
 
 
 def command(spark_home: Path, spec: DriverSpec) -> list[str]:
@@ -63,7 +67,7 @@ def environment(spark_home: Path, spec: DriverSpec, graph: JobGraph, inherited: 
         # Else Spark's ports (driver, UI, block manager) are open to the network.
         values.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     values.setdefault("SPARK_LAUNCHER_OPTS", _LAUNCHER_OPTIONS)
-    python = graph.target.engine_options.get(PYTHON_OPTION, sys.executable)
+    python = engine_options(spec.config, graph.target).get(PYTHON_OPTION, sys.executable)
     values |= {
         "SPARK_HOME": str(spark_home),
         "PYSPARK_PYTHON": python,

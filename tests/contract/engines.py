@@ -21,7 +21,8 @@ from airflow_provider_ha.jobs.driver_spec import OWNER_ONLY, SUBMISSION_VARIABLE
 from airflow_provider_ha.jobs.model import Target
 from airflow_provider_ha.jobs.submissions import Handle, file_uri
 from airflow_provider_ha.jobs.this_host import boot_id
-from airflow_provider_ha.jobs.ticket import Ticket
+from airflow_provider_ha.jobs.ticket import ConfigSource, Ticket
+from airflow_provider_ha.supervisor.arrival import CONFIG_VARIABLE, HOME_OPTION, TICKET_VARIABLE
 
 
 class EngineUnderTest(Protocol):
@@ -70,6 +71,7 @@ class NamespaceEngine:
 
     def spec(self, ticket: Ticket) -> DriverSpec:
         """Return the spec of a submission, below the engine's own work directory."""
+        ticket = ticket.model_copy(update={"config": ConfigSource.ENVIRONMENT})
         return DriverSpec(config=self.config, ticket=ticket, directory=self.work / ticket.submission_id)
 
     def check(self, target: Target) -> None:
@@ -77,14 +79,18 @@ class NamespaceEngine:
 
     def launch(self, ticket: Ticket) -> Handle:
         spec = self.spec(ticket)
-        spec.home.directory.mkdir(parents=True)
-        spec.write()
-        output = os.open(spec.home.supervisor_log, os.O_WRONLY | os.O_CREAT, OWNER_ONLY)
+        self.work.mkdir(parents=True, exist_ok=True)
+        output = os.open(self.work / f"{ticket.submission_id}.log", os.O_WRONLY | os.O_CREAT, OWNER_ONLY)
         inside = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, "-m", SUPERVISOR_MODULE]
         outer = subprocess.Popen(
-            [*inside, str(spec.home.spec)],
-            cwd=spec.home.directory,
-            env={**host_environment(), SUBMISSION_VARIABLE: ticket.submission_id},
+            [*inside, HOME_OPTION, str(spec.home.directory)],
+            cwd=self.work,
+            env={
+                **host_environment(),
+                SUBMISSION_VARIABLE: ticket.submission_id,
+                TICKET_VARIABLE: spec.ticket.model_dump_json(),
+                CONFIG_VARIABLE: self.config.to_private_json(),
+            },
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -11,8 +11,10 @@ from airflow_provider_ha.control.submission import prepare
 from airflow_provider_ha.control.verification import proof_child
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs import spark_release
+from airflow_provider_ha.jobs.model import Target
 from airflow_provider_ha.jobs.spark_release import InstalledSpark, check_one_release, installed_spark
 from airflow_provider_ha.supervisor import spark_submit
+from tests.engine_helpers import CONFIG
 
 
 def install(
@@ -106,7 +108,7 @@ def mixed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("mixed")
 def test_a_submission_and_a_drivers_start_are_refused_with_both_releases() -> None:
-    for start in (prepare.check_spark, lambda: spark_submit.find_spark_home(None)):
+    for start in (lambda: prepare.check_spark(CONFIG, Target()), lambda: spark_submit.find_spark_home(None)):
         with pytest.raises(ConfigurationError, match=r"pyspark 4\.3\.0 and pyspark-client 4\.2\.0"):
             start()
 
@@ -128,9 +130,18 @@ def test_a_spark_home_of_its_own_is_not_judged_by_what_is_installed(
     (tmp_path / "bin" / "spark-submit").touch()
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
 
-    prepare.check_spark()
+    prepare.check_spark(CONFIG, Target())
 
-    assert spark_submit.find_spark_home(str(tmp_path)) == tmp_path
+    assert spark_submit.find_spark_home(tmp_path) == tmp_path
+
+
+@pytest.mark.usefixtures("mixed")
+@pytest.mark.parametrize("of_the_job", [True, False])
+def test_a_spark_home_among_the_options_is_not_judged_by_what_is_installed(*, of_the_job: bool) -> None:
+    options = {"spark_home": "/opt/spark"}
+    config = CONFIG if of_the_job else CONFIG.model_copy(update={"engines": {"local": options}})
+
+    prepare.check_spark(config, Target(engine_options=options if of_the_job else {}))
 
 
 def test_a_host_with_the_client_only_is_told_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

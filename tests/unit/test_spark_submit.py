@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.artifacts import FetchedApplication
+from airflow_provider_ha.jobs.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.model import Artifact, Blob, JobGraph
+from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.supervisor.spark_submit import environment, properties, render
+from tests.engine_helpers import CONFIG
 
 
 GRAPH = JobGraph(
@@ -21,6 +23,11 @@ GRAPH = JobGraph(
     conf={"spark.jars": "/own.jar", "spark.master": "yarn"},
     master="local[2]",
     driver_memory="1g",
+)
+SPEC = DriverSpec(
+    config=CONFIG,
+    ticket=Ticket(job_id="flights", run=1, attempt=1, submission_id="s", graph=Blob(sha256="a" * 64, size=1)),
+    directory=Path("/home/of/the/submission"),
 )
 
 
@@ -77,9 +84,7 @@ def test_an_archive_for_other_hosts_is_added_to_what_the_user_said() -> None:
 
 def test_the_modules_of_a_script_are_on_no_path_of_the_driver_before_it_runs(tmp_path: Path) -> None:
     """A module beside the script that is called like one of the driver's own libraries must not replace it."""
-    spec = Mock(python="/usr/bin/python3", path=tmp_path / "driver.json", submission_id="s")
-
-    made = environment(tmp_path, spec, GRAPH, {"PYTHONPATH": "/host"})
+    made = environment(tmp_path, SPEC, GRAPH, {"PYTHONPATH": "/host"})
 
     assert made["PYTHONPATH"] == "/host"
 
@@ -90,8 +95,14 @@ def test_the_modules_of_a_script_are_on_no_path_of_the_driver_before_it_runs(tmp
 def test_jvm_that_only_prints_a_command_line_compiles_little_unless_the_job_says_otherwise(
     tmp_path: Path, own: dict[str, str], used: str
 ) -> None:
-    spec = Mock(python="/usr/bin/python3", path=tmp_path / "driver.json", submission_id="s")
-
-    made = environment(tmp_path, spec, GRAPH.model_copy(update={"env": own}), {})
+    made = environment(tmp_path, SPEC, GRAPH.model_copy(update={"env": own}), {})
 
     assert made["SPARK_LAUNCHER_OPTS"].startswith(used)
+
+
+def test_the_interpreter_of_the_connection_is_that_of_driver_and_workers() -> None:
+    config = CONFIG.model_copy(update={"engines": {"local": {"python": "/opt/venv/bin/python"}}})
+
+    made = environment(Path("/spark"), SPEC.model_copy(update={"config": config}), GRAPH, {})
+
+    assert {made["PYSPARK_PYTHON"], made["PYSPARK_DRIVER_PYTHON"]} == {"/opt/venv/bin/python"}

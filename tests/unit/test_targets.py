@@ -8,6 +8,7 @@ from airflow_provider_ha.control.submission.prepare import check_conf
 from airflow_provider_ha.engines.local import LocalEngine
 from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.jobs.engine_options import engine_options
 from airflow_provider_ha.jobs.model import Target
 from tests.engine_helpers import CONFIG
 
@@ -44,3 +45,27 @@ def test_an_engine_that_is_not_known_is_refused_with_those_that_are() -> None:
         Engines.of(CONFIG).get("yarn")
 
     assert "['local']" in caught.value.next_step
+
+
+def test_options_of_the_connection_count_where_the_job_leaves_them_open() -> None:
+    config = CONFIG.model_copy(
+        update={"engines": {"local": {"spark_home": "/opt/spark", "python": "/usr/bin/python3"}}}
+    )
+
+    options = engine_options(config, Target(engine_options={"python": "/opt/venv/bin/python"}))
+
+    assert options == {"spark_home": "/opt/spark", "python": "/opt/venv/bin/python"}
+
+
+@pytest.mark.parametrize(
+    ("engines", "says"),
+    [
+        ({"local": {"interpreter": "x"}}, r"engine 'local' has no options \['interpreter'\]"),
+        ({"yarn": {"queue": "x"}}, r"engines that are not known here: \['yarn'\]"),
+    ],
+)
+def test_options_of_the_connection_that_nothing_reads_are_refused(
+    engines: dict[str, dict[str, str]], says: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        Engines.of(CONFIG.model_copy(update={"engines": engines}))

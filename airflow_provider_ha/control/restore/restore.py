@@ -238,7 +238,7 @@ def _graph(job: JobContext, request: RestoreRequest, chosen: Chosen) -> JobGraph
     if options:
         overrides["options"] = (request.options or source.options).model_copy(update=options)
     graph = source.model_copy(update=overrides)
-    check_spark()
+    check_spark(job.config, graph.target)
     check_conf(graph.conf)
     check_master(graph.target.master, allowed=graph.options.allow_remote_executors)
     if "application" not in (given := _given_files(request)) and given:

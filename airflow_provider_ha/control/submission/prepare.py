@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 
+from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.requests import SubmitRequest
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.artifacts import ApplicationArtifacts, digest_application, upload_application
+from airflow_provider_ha.jobs.engine_options import engine_options, named_spark_home
 from airflow_provider_ha.jobs.executors import REMOTE_NEXT_STEP, is_local, remote_reason
 from airflow_provider_ha.jobs.model import JobGraph, Target
 from airflow_provider_ha.jobs.spark_release import check_one_release, installed_spark
@@ -44,12 +45,14 @@ def check_conf(conf: Mapping[str, str]) -> None:
             )
 
 
-def check_spark() -> None:
+def check_spark(config: HaConfig, target: Target) -> None:
     """Refuse this host's Spark when it is put together from two releases: its drivers would fail in odd ways.
 
     :raises ConfigurationError: It is; names both releases.
     """
-    if not os.environ.get("SPARK_HOME"):  # what that names is used instead, with its own Python files
+    if (
+        named_spark_home(engine_options(config, target)) is None
+    ):  # what that names is used instead, with its own Python files
         check_one_release(installed_spark())
 
 
@@ -57,10 +60,9 @@ def upload(job: JobContext, request: SubmitRequest) -> JobGraph:
     """Put the files of an application into storage and return its graph.
 
     :raises ConfigurationError: A file is not there, the master is remote, conf sets what has a parameter, or Spark is
-        of two releases; nothing was
-        uploaded.
+        of two releases; nothing was uploaded.
     """
-    check_spark()
+    check_spark(job.config, _target(request))
     check_conf(request.conf)
     check_master(request.master, allowed=request.options.allow_remote_executors)
     job.engines.get(request.engine).check(_target(request))

@@ -76,6 +76,7 @@ def test_what_the_form_fills_in_by_itself_leaves_s3_to_the_environment() -> None
         ({"login": "user"}, EXTRA, "go together"),
         ({}, {"storage_root": "s3://bucket/ha"}, "work_root"),
         ({}, EXTRA | {"session_timeout": 2}, "too short"),
+        ({}, EXTRA | {"engines": "local: /opt/spark"}, "engines: it is no JSON of the form"),
     ],
 )
 def test_what_cannot_work_names_the_connection_and_the_reason(fields: Any, extra: Any, says: str) -> None:
@@ -84,6 +85,11 @@ def test_what_cannot_work_names_the_connection_and_the_reason(fields: Any, extra
 
     assert "'prod'" in str(caught.value)
     assert caught.value.next_step
+
+
+@pytest.mark.parametrize("given", ['{"local": {"spark_home": "/opt/spark"}}', {"local": {"spark_home": "/opt/spark"}}])
+def test_options_of_engines_may_be_the_text_of_the_form_or_an_object(given: Any) -> None:
+    assert config_of(connection(), EXTRA | {"engines": given}).engines == {"local": {"spark_home": "/opt/spark"}}
 
 
 def test_all_secrets_are_known_to_be_secrets() -> None:
