@@ -50,9 +50,8 @@ def check_spark(config: HaConfig, target: Target) -> None:
 
     :raises ConfigurationError: It is; names both releases.
     """
-    if (
-        named_spark_home(engine_options(config, target)) is None
-    ):  # what that names is used instead, with its own Python files
+    # A Spark that is named is used instead, with its own Python files.
+    if named_spark_home(engine_options(config, target)) is None:
         check_one_release(installed_spark())
 
 
