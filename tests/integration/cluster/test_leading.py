@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,6 +17,7 @@ from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Create, Delete, Op, SetData
 from airflow_provider_ha.errors import (
     FencedError,
+    JobStateError,
     LeadershipError,
     LeadershipLostError,
     LeadershipUnavailableError,
@@ -93,6 +97,33 @@ def test_only_the_leader_takes_submissions_and_the_others_name_it(
     assert "Ask host-a" in str(refused.value)
     assert cluster.client.list_jobs() == []
     assert leader.submit(cluster.request("flights")).created
+    assert cluster.attempts("flights") == [1]
+
+
+def test_a_task_submits_beside_the_leader_and_the_leader_finds_its_run(cluster: Cluster, leader: ClusterLeader) -> None:
+    """The lock is for recovery. A task never waits for it: the run node decides between all that submit."""
+    request = cluster.request("flights")
+
+    by_the_task = cluster.client.job("flights").submit(request)
+    by_the_leader = leader.submit(request)
+
+    assert (by_the_task.created, by_the_leader.created) == (True, False)
+    assert by_the_leader.run == by_the_task.run
+    assert cluster.attempts("flights") == [1]
+
+
+def test_of_a_task_and_the_leader_that_submit_at_once_one_makes_the_run(
+    cluster: Cluster, leader: ClusterLeader
+) -> None:
+    ours, theirs = (replace(cluster.request("flights"), request_id=name) for name in ("task", "leader"))
+    doors = [partial(cluster.client.job("flights").submit, ours), partial(leader.submit, theirs)]
+
+    with ThreadPoolExecutor(len(doors)) as pool:
+        errors = [future.exception() for future in [pool.submit(door) for door in doors]]
+
+    refused = [error for error in errors if error is not None]
+    assert [type(error) for error in refused] == [JobStateError]
+    assert cluster.context("flights").runs.numbers() == [1]
     assert cluster.attempts("flights") == [1]
 
 
