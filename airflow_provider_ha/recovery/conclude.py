@@ -20,10 +20,12 @@ from airflow_provider_ha.jobs.failures import Failure
 from airflow_provider_ha.jobs.job_records import JobRecords, who
 from airflow_provider_ha.jobs.model import JobState, LeaderInfo, Operation, RunResult
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.recovery.restart import GiveUp
 
 
 log = logging.getLogger(__name__)
 
+CANCELED_WITHOUT_A_DRIVER = "canceled without a driver"
 LOCK_SECONDS = 5.0  # the lock of a job without a driver is free; a caller that finds it taken is not needed
 _NO_ATTEMPT = 0
 
@@ -65,6 +67,16 @@ def conclude(
         leadership.commit(*_ops(job, number, result, operation))
     log.info("run %d of %s is %s: %s", number, job.job_id, state.value, reason)
     return result
+
+
+def conclude_canceled(job: JobRecords, operation: Operation, *, by: str) -> RunResult:
+    """End a run without a driver as CANCELED, and complete the cancel; raises as :func:`conclude` does."""
+    return conclude(job, JobState.CANCELED, reason=CANCELED_WITHOUT_A_DRIVER, by=by, operation=operation)
+
+
+def conclude_given_up(job: JobRecords, decision: GiveUp, *, by: str) -> RunResult:
+    """End a run that the restart strategy gives up as FAILED; raises as :func:`conclude` does."""
+    return conclude(job, JobState.FAILED, reason=decision.reason, by=by, failure=decision.failure)
 
 
 def take_lock(

@@ -28,11 +28,11 @@ from airflow_provider_ha.errors import CoordinationError, HaError, JobStateError
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.job_records import JobRecords
-from airflow_provider_ha.jobs.model import HaOptions, JobState, Operation
+from airflow_provider_ha.jobs.model import HaOptions, Operation
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.jobs.submissions import Submission, SubmissionExit
 from airflow_provider_ha.recovery.claim import claim, new_submission
-from airflow_provider_ha.recovery.conclude import conclude
+from airflow_provider_ha.recovery.conclude import conclude_canceled, conclude_given_up
 from airflow_provider_ha.recovery.restart import Decision, GiveUp, Resubmit, decide
 from airflow_provider_ha.supervisor.connection import connected
 
@@ -154,9 +154,9 @@ def _conclude(job: JobRecords, because: GiveUp | Operation) -> None:
     """End the run, or wait a moment: the session of the dead driver may still have to run out."""
     try:
         if isinstance(because, GiveUp):
-            conclude(job, JobState.FAILED, reason=because.reason, by=BY, failure=because.failure)
+            conclude_given_up(job, because, by=BY)
         else:
-            conclude(job, JobState.CANCELED, reason="canceled without a driver", by=BY, operation=because)
+            conclude_canceled(job, because, by=BY)
     except (JobStateError, LeadershipUnavailableError) as error:
         log.info("the run does not end yet: %s", error)
         time.sleep(POLL_SECONDS)

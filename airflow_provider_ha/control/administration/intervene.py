@@ -8,7 +8,7 @@ from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.errors import JobStateError, LeadershipUnavailableError
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.model import JobState, Operation, OperationKind
-from airflow_provider_ha.recovery.conclude import conclude
+from airflow_provider_ha.recovery.conclude import conclude, conclude_canceled
 
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ def cancel(job: JobContext, *, operation_id: str, requested_by: str) -> Operatio
     if operation.state.final or job.snapshot().leader is not None:
         return operation
     try:
-        conclude(job, JobState.CANCELED, reason="canceled without a driver", by=requested_by, operation=operation)
+        conclude_canceled(job, operation, by=requested_by)
     except (LeadershipUnavailableError, JobStateError) as error:
         # A driver took the lock first: it finds the request, or has ended the run. What counts is what is there now.
         log.info("cancel %s of %s is left to the driver: %s", operation_id, job.job_id, error)

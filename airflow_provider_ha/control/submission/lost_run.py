@@ -117,7 +117,7 @@ def carry_out_cancel(job: JobContext, lost: LostRun, *, by: str) -> bool:
         return False
     if not lost.proven and _supervised(job, lost):
         return True
-    result = result_of(job, lost, JobState.CANCELED, reason="canceled without a driver", by=by)
+    result = result_of(job, lost, JobState.CANCELED, reason=conclude.CANCELED_WITHOUT_A_DRIVER, by=by)
     try:
         end_lost(job, lost, result, also=ending_ops(job, lost, result, {each.operation_id: each for each in wanted}))
     except (JobStateError, LeadershipError) as error:

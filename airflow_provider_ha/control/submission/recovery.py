@@ -10,10 +10,10 @@ from airflow_provider_ha.control.submission.launch import claim, ensure_submitte
 from airflow_provider_ha.engines.engine import Gone, Pending
 from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs import operations
-from airflow_provider_ha.jobs.model import JobState, Operation
+from airflow_provider_ha.jobs.model import Operation
 from airflow_provider_ha.jobs.runs import RunView
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
-from airflow_provider_ha.recovery.conclude import conclude
+from airflow_provider_ha.recovery.conclude import conclude_canceled, conclude_given_up
 from airflow_provider_ha.recovery.restart import Decision, GiveUp, Over, Resubmit, decide
 
 
@@ -46,10 +46,10 @@ def recover(
         if isinstance(decision, Over):
             raise _over(job.job_id, run)
         if isinstance(decision, GiveUp | Resubmit) and (wanted := _open_cancel(job, run)) is not None:
-            conclude(job, JobState.CANCELED, reason="canceled without a driver", by=by, operation=wanted)
+            conclude_canceled(job, wanted, by=by)
             raise _over(job.job_id, job.runs.get(run.run.number))
         if isinstance(decision, GiveUp):
-            conclude(job, JobState.FAILED, reason=decision.reason, by=by, failure=decision.failure)
+            conclude_given_up(job, decision, by=by)
             raise _failed(job.job_id, decision)
         if not isinstance(decision, Resubmit):
             attempt = ensure_submitted(job, run.run.number, by=by)
