@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,6 +13,10 @@ from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig, Timings
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import ClusterPaths
+
+
+if TYPE_CHECKING:
+    from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 
 
 # Short, so that a test of a lost leader takes seconds: T = 3 s, a cut of 2.2 s is survived.
@@ -46,12 +51,21 @@ def tell(record_property: Callable[[str, object], None]) -> Callable[[str], None
 
 
 @pytest.fixture(scope="session")
-def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Hosts of a real ZooKeeper, from PySpark's own jars."""
+def zookeeper_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeeper]:
+    """A real ZooKeeper of this test process, from PySpark's own jars."""
     from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 
     with EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper"), tick_ms=200) as server:
-        yield server.hosts
+        yield server
+
+
+@pytest.fixture
+def zookeeper(zookeeper_server: EmbeddedZooKeeper, tell: Callable[[str], None]) -> str:
+    """Hosts of that ZooKeeper. One that was killed from outside costs one test, not all that follow."""
+    if zookeeper_server.pid is None:
+        tell("the ZooKeeper of this test process was killed before this test, and is started again")
+        zookeeper_server.start()
+    return zookeeper_server.hosts
 
 
 @pytest.fixture
