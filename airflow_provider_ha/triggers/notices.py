@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_provider_ha.views.events import cluster_event
+
 
 Event = dict[str, Any]
 
@@ -81,7 +83,8 @@ class Notices:
     def _tell(job_id: str, lasting: _Lasting, now: float) -> Event:
         lasting.told = now
         lasted = round(now - lasting.since, 3)
-        return {"event": lasting.condition.kind, "job_id": job_id, **(lasting.condition.facts or {}), "lasted": lasted}
+        condition = lasting.condition
+        return cluster_event(condition.kind, job_id, condition.facts or {}, lasted).to_json()
 
 
 def _carried(before: _Lasting | None, condition: Condition, now: float) -> _Lasting:
