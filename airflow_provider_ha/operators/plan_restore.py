@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from airflow_provider_ha.control.client import JobClient
 
 
+__all__ = ["SparkHaPlanRestoreOperator"]
+
+
 class SparkHaPlanRestoreOperator(SparkHaRestoreOperator):
     """Make the plan of a restore and show it. Changes nothing, and accepts every verdict: it is for reading.
 

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from airflow_provider_ha.jobs.drills import Drill
 
 
+__all__ = ["SparkHaRestoreDrillOperator"]
+
+
 class SparkHaRestoreDrillOperator(SparkHaBaseOperator):
     """Restore a job's newest savepoint on the worker, into a copy that is removed again, and prove that Spark goes on.
 

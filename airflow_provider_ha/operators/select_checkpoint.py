@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from airflow_provider_ha.checkpoints.verify.verify import Depth
 
 
+__all__ = ["SparkHaSelectCheckpointOperator"]
+
+
 class SparkHaSelectCheckpointOperator(SparkHaBaseOperator):
     """Verify a job's checkpoints, newest first, and return the first one that can be restored. Changes nothing.
 

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from airflow_provider_ha.control.verification.verified_cut import ProofDepth
 
 
+__all__ = ["SparkHaVerifyCheckpointOperator"]
+
+
 # What fails the task -> the verdicts that do. An unknown answer always fails it, and a retry asks again.
 FAIL_ON = {
     "not_startable": {StartVerdict.RESTORABLE, StartVerdict.NOT_RESTORABLE},

@@ -1,7 +1,7 @@
 """Follow one run of a job: until it runs, until it ends, or until its driver is lost.
 
 Invariant: killing the watcher leaves the stream alone unless ``when_killed`` says otherwise, and then only the
-holder of the watcher's claim may act (``triggers/kill.py``).
+holder of the watcher's claim may act (``triggers/_kill.py``).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from airflow_provider_ha.jobs.presence import Announcement
 from airflow_provider_ha.jobs.runs import RunStore, RunView
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.jobs.watchers import WhenKilled
-from airflow_provider_ha.triggers.base import Event, SparkHaTrigger
-from airflow_provider_ha.triggers.kill import kill
+from airflow_provider_ha.triggers._base import Event, SparkHaTrigger
+from airflow_provider_ha.triggers._kill import kill
 from airflow_provider_ha.views import events
 
 
@@ -150,7 +150,7 @@ class SparkHaJobTrigger(SparkHaTrigger):
         return event | {"status": "recover"} if due <= time.monotonic() else None
 
     async def on_kill(self) -> None:
-        """Stop the job when a user ended the task and asked for that; see ``triggers/kill.py`` for every guard."""
+        """Stop the job when a user ended the task and asked for that; see ``triggers/_kill.py`` for every guard."""
         if self.when_killed != WhenKilled.DETACH.value:
             await kill(self)
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha.coordination.paths import JobPaths
-from airflow_provider_ha.triggers.base import Event
+from airflow_provider_ha.triggers._base import Event
+from airflow_provider_ha.triggers._newer import NewerThanTrigger
 from airflow_provider_ha.triggers.job import leads
-from airflow_provider_ha.triggers.newer import NewerThanTrigger
 from airflow_provider_ha.views.events import LeaderEvent
 
 

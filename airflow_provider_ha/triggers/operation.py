@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.jobs.model import Operation, OperationState
 from airflow_provider_ha.jobs.runs import RunStore, RunView
-from airflow_provider_ha.triggers.base import Event, SparkHaTrigger
+from airflow_provider_ha.triggers._base import Event, SparkHaTrigger
 from airflow_provider_ha.views import events
 
 

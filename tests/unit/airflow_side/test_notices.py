@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_provider_ha.triggers.notices import GRANTED, NO_LEADER, Condition, Notices
+from airflow_provider_ha.triggers._notices import GRANTED, NO_LEADER, Condition, Notices
 
 
 def unled(attempt: int = 1, *, lasting: float = 10.0) -> Condition:

@@ -17,13 +17,13 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.triggers.base import BaseTrigger, TriggerEvent
+from airflow.triggers._base import BaseTrigger, TriggerEvent
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID, SparkHaHook
-from airflow_provider_ha.triggers.hub import Hub, Waiter, borrow
+from airflow_provider_ha.triggers._hub import Hub, Waiter, borrow
 from airflow_provider_ha.views.events import error_event
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha.errors import UnknownJobError
-from airflow_provider_ha.triggers.base import Event, Outage, SparkHaTrigger
+from airflow_provider_ha.triggers._base import Event, Outage, SparkHaTrigger
 from airflow_provider_ha.views.events import HopelessEvent
 
 
