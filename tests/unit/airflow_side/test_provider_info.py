@@ -11,7 +11,7 @@ from typing import Any
 import jsonschema
 import pytest
 from airflow.sdk import BaseOperator
-from airflow.triggers._base import BaseTrigger
+from airflow.triggers.base import BaseTrigger
 
 from airflow_provider_ha.config import HaConfig, S3Options, TlsOptions
 from airflow_provider_ha.get_provider_info import get_provider_info
