@@ -16,7 +16,7 @@ import time
 from collections.abc import AsyncIterator, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.triggers._base import BaseEventTrigger, TriggerEvent
+from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.errors import HaError, RecordCorruptError
