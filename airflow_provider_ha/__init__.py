@@ -1,9 +1,42 @@
 """High availability for Spark Structured Streaming jobs, driven by Airflow.
 
-Importing this package is cheap on purpose: every DAG file that uses an operator imports it while Airflow parses.
+Importing this package is cheap on purpose: every DAG file that uses an operator imports it while Airflow parses. So its
+names are loaded when they are first used.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha._version import __version__
 
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from airflow_provider_ha.config import HaConfig
+    from airflow_provider_ha.control.client import HaClient
+    from airflow_provider_ha.control.job.requests import RestoreRequest, SubmitRequest
+    from airflow_provider_ha.control.services import HaServices
+
+
+__all__ = ["HaClient", "HaConfig", "HaServices", "RestoreRequest", "SubmitRequest", "__version__"]
+_PLACES = {
+    "HaClient": "control.client",
+    "HaConfig": "config",
+    "HaServices": "control.services",
+    "RestoreRequest": "control.job.requests",
+    "SubmitRequest": "control.job.requests",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a name of the public API."""
+    place = _PLACES.get(name)
+    if place is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{place}"), name)
+
+
+def __dir__() -> list[str]:
+    """Return the names of the public API beside those that are loaded."""
+    return sorted({*globals(), *__all__})

@@ -39,6 +39,38 @@ from functools import partial
 from typing import ClassVar
 
 
+__all__ = [
+    "ApplicationRefusedError",
+    "CheckpointCorruptError",
+    "CheckpointError",
+    "CheckpointMissingError",
+    "ConfigurationError",
+    "CoordinationError",
+    "FencedError",
+    "HaError",
+    "JobError",
+    "JobStateError",
+    "LeadershipError",
+    "LeadershipLostError",
+    "LeadershipUnavailableError",
+    "LogMissingError",
+    "NodeExistsError",
+    "NodeMissingError",
+    "NotConnectedError",
+    "ObjectExistsError",
+    "ObjectMissingError",
+    "OperationFailedError",
+    "OutcomeUnknownError",
+    "RecordCorruptError",
+    "RestoreRefusedError",
+    "RestoreUnknownError",
+    "StorageError",
+    "StorageUnavailableError",
+    "UnknownJobError",
+    "VersionConflictError",
+]
+
+
 class HaError(Exception):
     """Root of all errors of this package.
 

@@ -7,6 +7,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from airflow_provider_ha.errors import ConfigurationError
 
 
+__all__ = ["Timings"]
+
+
 class Timings(BaseModel):
     """How long each process may rely on what it knows (design, contract 3).
 

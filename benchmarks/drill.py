@@ -17,6 +17,7 @@ from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.control.drills.stopwatch import Stopwatch
 from airflow_provider_ha.control.verification.cut_proof import ProofOptions, prove_cut
 from airflow_provider_ha.engines.local import host_environment
+from airflow_provider_ha.views.verification import proof_view
 from benchmarks.shared import quick, show
 
 
@@ -78,7 +79,7 @@ def steps(place: Path, application: Application) -> Mapping[str, float]:
     watch.end()
     for query, proof in proofs.items():
         if not proof.proven:
-            raise SystemExit(f"{query} is not proven: {proof.to_json()}")
+            raise SystemExit(f"{query} is not proven: {proof_view(proof).to_json()}")
     return {**watch.seconds, "total": watch.total}
 
 

@@ -24,7 +24,7 @@ from kazoo.client import KazooClient  # noqa: TID253  # fills ZooKeeper, and is 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
-from airflow_provider_ha.triggers.hub import Hub, borrow
+from airflow_provider_ha.triggers._hub import Hub, borrow
 from benchmarks.shared import median, p99, quick, show
 
 

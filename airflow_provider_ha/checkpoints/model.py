@@ -54,6 +54,7 @@ class SinkKind(str, Enum):
 class QuerySink(Model):
     """Where a query writes.
 
+    :param kind: How it treats a batch that it has already: ``file``, ``foreach_batch`` or ``other``.
     :param format: As the script named it.
     :param path: Directory of a file sink, absolute.
     :param max_batch: Highest batch in the file sink's log, or in the table's; -1 for none.
@@ -246,6 +247,10 @@ class Candidate(Model):
     """One checkpoint or savepoint that was looked at.
 
     :param source: ``checkpoint-12`` or ``savepoint-<id>``.
+    :param number: Number of the checkpoint; ``None`` for a savepoint.
+    :param savepoint_id: Id of the savepoint; ``None`` for a checkpoint.
+    :param cut: Query -> batch.
+    :param created_at: When it was taken.
     :param accepted: Whether it can be restored.
     :param file: The file that is bad, relative to the candidate's directory.
     :param reason: Why it was rejected; empty when it was accepted.
@@ -266,6 +271,8 @@ class KafkaPartition(Model):
 
     Offsets count what lies in the partition, markers of transactions included; so rows are at most so many.
 
+    :param topic: Its topic.
+    :param partition: Its number.
     :param start: Offset of the first row after the cut.
     :param end: Offset after the last row that is read again; *start* when none is.
     :param earliest: The first offset that the brokers still have; ``None`` when the partition is gone.
@@ -342,6 +349,9 @@ class QueryPlan(Model):
 class PlanFinding(Model):
     """One thing that keeps a restore from being SAFE, and what can be done about it.
 
+    :param query: The query that it concerns.
+    :param verdict: What it comes to.
+    :param reason: One sentence.
     :param ways_out: In the order in which to consider them.
     """
 

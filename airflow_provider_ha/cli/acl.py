@@ -16,6 +16,7 @@ from airflow_provider_ha.coordination._kazoo_acl import KazooAcls
 from airflow_provider_ha.coordination.acls import AclReport, check, repair
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.views.acl import acls_view
 
 
 app = typer.Typer(help="Check and repair the permissions of the cluster's nodes in ZooKeeper.", no_args_is_help=True)
@@ -71,9 +72,7 @@ def _acls(context: typer.Context, *, as_json: bool) -> Iterator[tuple[KazooAcls,
 
 def _show(report: AclReport, *, as_json: bool, verb: str) -> None:
     if as_json:
-        console.print_json(
-            {"nodes": report.nodes, "found": len(report.wrong), "left": report.left, "wrong": report.wrong}
-        )
+        console.print_json(acls_view(report))
         return
     shown = report.wrong[:_SHOWN]
     console.print_table(

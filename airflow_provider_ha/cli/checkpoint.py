@@ -10,6 +10,7 @@ from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.outcome import Exit
 from airflow_provider_ha.cli.session import AsJson, JobId, cluster
 from airflow_provider_ha.errors import CheckpointMissingError
+from airflow_provider_ha.views.checkpoints import CheckpointView, checkpoint_list
 
 
 app = typer.Typer(help="List, show and verify checkpoints.", no_args_is_help=True)
@@ -23,9 +24,7 @@ def list_checkpoints(context: typer.Context, job_id: JobId, as_json: AsJson = Fa
         job.snapshot()  # an unknown job is an error, not an empty list
         listing = job.checkpoints.list()
     if as_json:
-        console.print_json(
-            {"job_id": job_id, "checkpoints": list(listing.pointers), "unreadable": list(listing.unreadable)}
-        )
+        console.print_json(checkpoint_list(job_id, listing))
     else:
         console.print_table(
             ("CHECKPOINT", "TAKEN", "WHY", "RUN", "EPOCH", "CUT"),
@@ -56,7 +55,7 @@ def show(
             )
         checkpoint = store.load(pointer)
     if as_json:
-        console.print_json(checkpoint)
+        console.print_json(CheckpointView.of(checkpoint))
         return
     console.print_fields(
         {

@@ -24,6 +24,7 @@ from airflow_provider_ha.cli.session import AsJson, Target
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.coordination.leases import hold
 from airflow_provider_ha.errors import ConfigurationError, HaError
+from airflow_provider_ha.views.comparison import comparison_view
 
 
 # A comparison reads names and logs, and at most the state once. Only a command that was killed leaves its leases.
@@ -57,7 +58,7 @@ def diff(
         a, b = _both(held, context, targets, batch or [])
         comparison = compare(a, b)
     if as_json:
-        console.print_json(comparison.to_json())
+        console.print_json(comparison_view(comparison))
     else:
         print_comparison(comparison)
     raise typer.Exit(Exit.YES if comparison.same else Exit.NO)

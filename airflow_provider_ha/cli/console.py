@@ -19,6 +19,8 @@ from rich.tree import Tree
 
 from airflow_provider_ha.checkpoints.retention.listing import UnreadablePointer
 from airflow_provider_ha.errors import HaError
+from airflow_provider_ha.views.errors import ErrorDocument, error_view
+from airflow_provider_ha.views.view import View
 
 
 out = Console(soft_wrap=True, highlight=False)
@@ -31,21 +33,21 @@ _NONE = "-"
 _FRACTION = re.compile(r"\.\d+")
 
 
-def print_json(document: Any) -> None:
-    """Print *document* as JSON; records are written with their fields."""
-    out.out(json.dumps(plain(document), indent=2, default=str))
+def print_json(document: View | Mapping[str, Any]) -> None:
+    """Print *document* as JSON."""
+    out.out(json.dumps(document.to_json() if isinstance(document, View) else document, indent=2, default=str))
 
 
-def plain(value: Any) -> Any:
+def _plain(value: Any) -> Any:
     """Return *value* with records as dictionaries."""
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
     if is_dataclass(value) and not isinstance(value, type):
-        return plain(asdict(value))
+        return _plain(asdict(value))
     if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
+        return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
+        return [_plain(item) for item in value]
     return value
 
 
@@ -114,9 +116,10 @@ def phases(*, quiet: bool) -> Iterator[Callable[[str, float], None]]:
         yield say
 
 
-def print_line(fields: Mapping[str, object], *, as_json: bool) -> None:
+def print_line(line: View, *, as_json: bool) -> None:
     """Print one thing that happened, at once: for a command that goes on."""
-    text = json.dumps(plain(fields), default=str) if as_json else "  ".join(_cell(value) for value in fields.values())
+    fields = line.to_json()
+    text = json.dumps(fields) if as_json else "  ".join(_cell(value) for value in fields.values())
     out.out(text) if as_json else out.print(text)
     out.file.flush()
 
@@ -125,12 +128,7 @@ def print_error(error: HaError, *, as_json: bool) -> None:
     """Print what is wrong and what to do: on stderr for people, and as a document on stdout for programs."""
     err.print(f"[bold red]error[/] {escaped(str(error))}")
     if as_json:
-        print_json({"error": error_document(error)})
-
-
-def error_document(error: HaError) -> dict[str, str]:
-    """Return an error for programs."""
-    return {"type": type(error).__name__, "message": error.message, "next_step": error.next_step}
+        print_json(ErrorDocument(error=error_view(error)))
 
 
 def print_unreadable(pointers: Iterable[UnreadablePointer]) -> None:
@@ -159,7 +157,7 @@ def text_of(value: object) -> str:
     What has parts is written as ``name=value`` words, a list with commas, and what there is none of as a dash.
     """
     if isinstance(value, BaseModel) or (is_dataclass(value) and not isinstance(value, type)):
-        value = plain(value)
+        value = _plain(value)
     if isinstance(value, Mapping):
         return " ".join(f"{name}={_part(part)}" for name, part in value.items()) or _NONE
     if isinstance(value, list | tuple):

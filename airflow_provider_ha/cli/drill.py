@@ -16,6 +16,7 @@ from airflow_provider_ha.control.drills.drill_verdict import Limits
 from airflow_provider_ha.control.verification.cut_proof import ProofOptions
 from airflow_provider_ha.control.verification.prove import DEFAULT_DEADLINE, DEFAULT_HEAP
 from airflow_provider_ha.jobs.drills import Drill, DrillStore, DrillVerdict
+from airflow_provider_ha.views.drills import DrillView, drill_list
 
 
 _ANSWER = {DrillVerdict.PASSED: Exit.YES, DrillVerdict.FAILED: Exit.NO, DrillVerdict.UNKNOWN: Exit.UNKNOWN}
@@ -58,7 +59,7 @@ def run_drill(
         )
         done = drill(client.context(job_id), request, lambda line: console.err.print(line, markup=False))
     if as_json:
-        console.print_json(done)
+        console.print_json(DrillView.of(done))
     else:
         _print(done)
     raise typer.Exit(_ANSWER[done.verdict])
@@ -71,7 +72,7 @@ def list_drills(context: typer.Context, job_id: JobId, as_json: AsJson = False) 
         job.snapshot()  # an unknown job is an error, not an empty list
         drills, unreadable = DrillStore(job.store, job.keys).list()
     if as_json:
-        console.print_json({"job_id": job_id, "drills": drills, "unreadable": unreadable})
+        console.print_json(drill_list(job_id, drills, unreadable))
         return
     console.print_table(
         ("BEGUN", "SOURCE", "VERDICT", "AGE", "TOOK", "BYTES", "SPARK", "REASON"),

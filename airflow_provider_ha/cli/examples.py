@@ -11,6 +11,7 @@ import typer
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.session import AsJson, reported
 from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.views.examples import CopiedView
 
 
 # In a wheel they lie in the package, in a clone beside it.
@@ -48,7 +49,7 @@ def examples(
     with reported(as_json=as_json):
         copied = copy_examples(directory.absolute(), force=force)
     if as_json:
-        console.print_json(copied)
+        console.print_json(CopiedView.of(copied))
         return
     for name in copied.written:
         console.out.print(f"wrote {copied.directory / name}", markup=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from enum import Enum
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -18,14 +18,14 @@ from airflow_provider_ha.control.job.job_owner import Acting
 from airflow_provider_ha.errors import HaError, UnknownJobError
 from airflow_provider_ha.jobs import quarantine
 from airflow_provider_ha.jobs.engine_options import engine_options, named_spark_home
-from airflow_provider_ha.jobs.log_place import newest_log
 from airflow_provider_ha.jobs.model import JobGraph
-from airflow_provider_ha.jobs.presence import warning, watched
+from airflow_provider_ha.jobs.presence import watched
 from airflow_provider_ha.jobs.site_conf import keys_of, site_defaults
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.jobs.spark_release import installed_spark
 from airflow_provider_ha.names import check_job_id
-from airflow_provider_ha.recovery.restart import outage_of
+from airflow_provider_ha.views.graph import GraphView, graph_view
+from airflow_provider_ha.views.job import JobRow, ReleasedView, job_list, job_row, job_view, unreadable_row
 
 
 app = typer.Typer(help="Inspect, stop and cancel jobs.", no_args_is_help=True)
@@ -38,20 +38,17 @@ class StopMode(str, Enum):
     TERMINATE = "terminate"
 
 
-NO_RUN = "NO_RUN"  # in the place of a state: the job was erased, or its first run is being made
-
-
 @app.command("list")
 def list_jobs(context: typer.Context, as_json: AsJson = False) -> None:
     """List the jobs of the cluster with their state. Exit 0, also when there is none."""
     with cluster(context, as_json=as_json) as client:
-        rows = [_summary(client, job_id) for job_id in client.list_jobs()]
+        shown = job_list([_row(client, job_id) for job_id in client.list_jobs()])
     if as_json:
-        console.print_json({"jobs": rows})
+        console.print_json(shown)
         return
     console.print_table(
         ("JOB", "STATE", "RUN", "EPOCH", "LEADER", "CHECKPOINT"),
-        ([row["job_id"], row["state"], row["run"], row["epoch"], row["leader"], row["checkpoint"]] for row in rows),
+        ([row.job_id, row.state, row.run, row.epoch, row.leader, row.checkpoint] for row in shown.jobs),
         empty="no job is known in this cluster",
     )
 
@@ -69,24 +66,25 @@ def show(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None
         snapshot = job.snapshot()
         losses = _losses(client, job, snapshot)
         watching = watched(client.coordinator, client.paths.job(job_id))
-    document = _document(snapshot) | losses.fields(snapshot)
-    document |= {"watched_by": [*watching.tasks, *watching.cluster], "warning": warning(snapshot, watching)}
+    shown = job_view(snapshot, losses, watching)
     if as_json:
-        console.print_json(document)
+        console.print_json(shown)
         return
-    document["failure"] = losses.last.sentence if losses.last is not None else None
-    queries, not_started = document.pop("queries"), document.pop("not_started")
-    alert, document["watched_by"] = document.pop("warning"), watching.sentence or None
-    console.print_fields(document)
-    rows = [("yes", name, query) for name, query in queries.items()]
-    rows += [("not yet", name, query) for name, query in not_started.items()]
+    fields = shown.to_json()
+    for name in ("queries", "not_started", "warning"):
+        del fields[name]
+    fields["failure"] = losses.last.sentence if losses.last is not None else None
+    fields["watched_by"] = watching.sentence or None
+    console.print_fields(fields)
+    rows = [("yes", name, query) for name, query in shown.queries.items()]
+    rows += [("not yet", name, query) for name, query in shown.not_started.items()]
     console.print_table(
         ("QUERY", "STARTED", "COMMITTED", "PLANNED", "SINK"),
-        ([name, started, query["committed"], query["planned"], query["sink"]] for started, name, query in rows),
+        ([name, started, query.committed, query.planned, query.sink] for started, name, query in rows),
         empty="no query has started yet",
     )
-    if alert:
-        console.out.print(f"[bold yellow]warning[/] {console.escaped(alert)}")
+    if shown.warning:
+        console.out.print(f"[bold yellow]warning[/] {console.escaped(shown.warning)}")
 
 
 @app.command()
@@ -94,11 +92,11 @@ def graph(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> Non
     """Show the persisted job graph. Values of Spark conf and environment are not shown: they may be secrets."""
     with cluster(context, as_json=as_json) as client:
         job = client.job(job_id)
-        document = _graph_document(job, job.snapshot())
+        shown = _graph(job, job.snapshot())
     if as_json:
-        console.print_json(document)
+        console.print_json(shown)
     else:
-        console.print_fields(document)
+        console.print_fields(shown.to_json())
 
 
 @app.command()
@@ -142,58 +140,17 @@ def release(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> N
     with cluster(context, as_json=as_json) as client:
         reason = quarantine.release(client.coordinator, client.paths, check_job_id(job_id))
     if as_json:
-        console.print_json({"job_id": job_id, "released": True, "reason": reason})
+        console.print_json(ReleasedView(job_id=job_id, reason=reason))
     else:
         console.out.print(f"{job_id} may be recovered again; it was in quarantine, because {console.escaped(reason)}")
 
 
-def _summary(client: HaClient, job_id: str) -> dict[str, Any]:
+def _row(client: HaClient, job_id: str) -> JobRow:
     # One job that cannot be read must not hide the others (FLINK-5193).
     try:
-        snapshot = client.job(job_id).snapshot()
+        return job_row(client.job(job_id).snapshot())
     except HaError as error:
-        return dict.fromkeys(("run", "epoch", "leader", "checkpoint")) | {
-            "job_id": job_id,
-            "state": "UNREADABLE",
-            "error": str(error),
-        }
-    return {
-        "job_id": job_id,
-        "state": _state(snapshot),
-        "run": snapshot.run.run.number if snapshot.run else None,
-        "epoch": snapshot.epoch,
-        "leader": f"{snapshot.leader.host}:{snapshot.leader.pid}" if snapshot.leader else None,
-        "checkpoint": snapshot.latest_checkpoint,
-        "error": None,
-    }
-
-
-def _document(snapshot: JobSnapshot) -> dict[str, Any]:
-    run = snapshot.run
-    place = newest_log(snapshot.job_id, run)
-    return {
-        "job_id": snapshot.job_id,
-        "state": _state(snapshot),
-        "run": run.run.number if run else None,
-        "started_from": run.run.start.kind.value if run else None,
-        "owner": run.run.owner if run else None,
-        "claim_mode": run.run.start.claim_mode.value if run else None,
-        "epoch": snapshot.epoch,
-        "leader": console.plain(snapshot.leader),
-        "result": console.plain(run.result) if run else None,
-        "checkpoint": snapshot.latest_checkpoint,
-        "message": snapshot.status.message if snapshot.status else "",
-        "outage": outage_of(run) if run else "",
-        "log": f"{place.host}:{place.path}" if place else None,
-        "log_command": place.command if place else None,
-        "queries": console.plain(snapshot.status.queries) if snapshot.status else {},
-        "not_started": console.plain(snapshot.status.not_started) if snapshot.status else {},
-    }
-
-
-def _state(snapshot: JobSnapshot) -> str:
-    """Return the state of the newest run; of an erased job nothing but its epoch is left."""
-    return snapshot.state.value if snapshot.run is not None else NO_RUN
+        return unreadable_row(job_id, error)
 
 
 def _losses(client: HaClient, job: JobClient, snapshot: JobSnapshot) -> Losses:
@@ -205,24 +162,19 @@ def _losses(client: HaClient, job: JobClient, snapshot: JobSnapshot) -> Losses:
     return losses_of(snapshot, options, now=client.clock.now())
 
 
-def _site_conf(graph: JobGraph, config: HaConfig) -> dict[str, Any] | None:
+def _site_conf(graph: JobGraph, config: HaConfig) -> tuple[str, list[str]] | None:
     """Return the site's file on this host, with its keys; ``None`` where there is none, or it cannot be read."""
     home = named_spark_home(engine_options(config, graph.target))
     path = site_defaults(home or installed_spark().home, os.environ)
     try:
-        return None if path is None else {"file": str(path), "keys": keys_of(path)}
+        return None if path is None else (str(path), keys_of(path))
     except OSError:
         return None
 
 
-def _graph_document(job: JobClient, snapshot: JobSnapshot) -> dict[str, Any]:
+def _graph(job: JobClient, snapshot: JobSnapshot) -> GraphView:
     if snapshot.run is None:
         raise UnknownJobError(f"job {job.job_id!r} has no run yet", next_step="Submit it first")
-    graph = job.graph(snapshot.run.run.graph)
-    document = graph.model_dump(mode="json", exclude={"conf", "env"})
-    document["conf_keys"] = sorted(graph.conf)
-    document["env_keys"] = sorted(graph.env)
-    document["site_conf"] = _site_conf(graph, job.config)
-    document["sha256"] = snapshot.run.run.graph.sha256
-    document["recovered_by_a_new_leader"] = snapshot.graph is not None
-    return document
+    blob = snapshot.run.run.graph
+    graph = job.graph(blob)
+    return graph_view(graph, sha256=blob.sha256, pointer=snapshot.graph, site_conf=_site_conf(graph, job.config))

@@ -13,6 +13,7 @@ from airflow_provider_ha.control.administration.follow_logs import follow as fol
 from airflow_provider_ha.jobs.driver_log import LogReader, whole_lines
 from airflow_provider_ha.jobs.log_place import LogPlace
 from airflow_provider_ha.redaction import PublicText
+from airflow_provider_ha.views.logs import log_line, log_view
 
 
 def logs(
@@ -40,7 +41,7 @@ def logs(
         if not hide_secrets(job, view):
             console.err.print("The job graph cannot be read: only what looks like a secret is hidden.")
         submission = choose(job_id, view, attempt)
-        printed = _Printed(job_id, view.run.number, as_json=as_json, one_document=not follow)
+        printed = _Printed(as_json=as_json, one_document=not follow)
         if follow:
             try:
                 for place, part in follow_log(job, view, submission, lines=lines, note=printed.note):
@@ -58,8 +59,7 @@ def logs(
 class _Printed:
     """What goes to stdout: lines as they are, one document, or one document a line. What is about them: stderr."""
 
-    def __init__(self, job_id: str, run: int, *, as_json: bool, one_document: bool) -> None:
-        self._about = {"job_id": job_id, "run": run}
+    def __init__(self, *, as_json: bool, one_document: bool) -> None:
         self._as_json = as_json
         self._one_document = one_document
         self._lines: list[str] = []
@@ -83,10 +83,9 @@ class _Printed:
             self._lines += text.splitlines()
         else:
             for line in text.splitlines():
-                console.print_line({**self._about, "attempt": place.attempt, "line": line}, as_json=True)
+                console.print_line(log_line(place, line), as_json=True)
 
     def end(self) -> None:
         """Print what is printed as a whole."""
         if self._as_json and self._place is not None:
-            where = {"attempt": self._place.attempt, "host": self._place.host, "path": str(self._place.path)}
-            console.print_json({**self._about, **where, "lines": self._lines})
+            console.print_json(log_view(self._place, self._lines))

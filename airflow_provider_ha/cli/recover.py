@@ -17,6 +17,7 @@ from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader
 from airflow_provider_ha.control.reconcile.reconciler import Reconciled, ReconcileOutcome
 from airflow_provider_ha.errors import LeadershipUnavailableError
+from airflow_provider_ha.views.recovery import LeadingLineView, reconciled_line, recovery_view
 
 
 _NEEDS_A_PERSON = frozenset({ReconcileOutcome.QUARANTINED, ReconcileOutcome.IN_QUARANTINE, ReconcileOutcome.GIVEN_UP})
@@ -54,8 +55,7 @@ def _once(client: HaClient, leader: ClusterLeader, wait: float, *, as_json: bool
         leader.lead(timeout=0)
         epoch, attended = leader.epoch, leader.settle(wait)
     if as_json:
-        jobs = [{**console.plain(each), "outcome": each.outcome.value} for each in attended]
-        console.print_json({"cluster": client.config.cluster_id, "epoch": epoch, "jobs": jobs})
+        console.print_json(recovery_view(client.config.cluster_id, epoch, attended))
     else:
         console.print_table(
             ("JOB", "OUTCOME", "DETAIL"),
@@ -77,8 +77,7 @@ def _watch(leader: ClusterLeader, *, as_json: bool) -> Exit:
         before = said.get(attended.job_id)
         said[attended.job_id] = attended
         if attended.outcome not in _SILENT and (before is None or before.outcome is not attended.outcome):
-            line = {"job": attended.job_id, "outcome": attended.outcome.value, "detail": attended.detail}
-            console.print_line(line, as_json=as_json)
+            console.print_line(reconciled_line(attended), as_json=as_json)
 
     with leader:
         try:
@@ -87,7 +86,7 @@ def _watch(leader: ClusterLeader, *, as_json: bool) -> Exit:
             if stop.is_set():
                 return Exit.YES
             raise
-        console.print_line({"outcome": "leading", "epoch": leader.epoch}, as_json=as_json)
+        console.print_line(LeadingLineView(epoch=leader.epoch), as_json=as_json)
         leader.watch(stop, say)
     return Exit.YES
 

@@ -20,6 +20,7 @@ from airflow_provider_ha.control.client import JobClient
 from airflow_provider_ha.errors import HaError, OutcomeUnknownError
 from airflow_provider_ha.jobs.model import Operation, OperationState
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.views.operation import OperationView
 
 
 WaitSeconds = Annotated[float, typer.Option(help="Seconds to wait for the answer; 0 asks and returns.", min=0)]
@@ -44,7 +45,7 @@ def await_operation(job: JobClient, operation: Operation, *, seconds: float, as_
         with console.phases(quiet=as_json) as tell:
             operation = _final(job, operation, seconds, tell)
     if as_json:
-        console.print_json(operation)
+        console.print_json(OperationView.of(operation))
     else:
         console.print_fields(
             {

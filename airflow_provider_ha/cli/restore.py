@@ -29,13 +29,15 @@ from airflow_provider_ha.cli.restore_options import (
     StartFrom,
     WhenLost,
 )
-from airflow_provider_ha.cli.restore_report import plan_document, print_plan
+from airflow_provider_ha.cli.restore_report import print_plan
 from airflow_provider_ha.cli.session import AsJson, Force, cluster, reported
 from airflow_provider_ha.control.job.job_owner import Acting
 from airflow_provider_ha.control.restore.restore import refusal_of
 from airflow_provider_ha.errors import ConfigurationError, HaError
 from airflow_provider_ha.jobs.model import OutputMode
 from airflow_provider_ha.pointers.ownership import ClaimMode
+from airflow_provider_ha.views.plan import plan_view
+from airflow_provider_ha.views.submitted import SubmittedView
 
 
 def plan(
@@ -155,7 +157,7 @@ def restore(
     with cluster(context, as_json=as_json) as client:
         run = client.job(job_id, acting=acting).restore(request)
     if as_json:
-        console.print_json({"job_id": job_id, "run": run.run, "attempt": run.attempt, "created": run.created})
+        console.print_json(SubmittedView.of(run))
     else:
         said = "is submitted" if run.created else "was submitted by an earlier request of this id"
         console.out.print(f"run {run.run} of job {job_id} {said}; see `spark-ha job show {job_id}`")
@@ -185,7 +187,7 @@ def _show(
 
 def _print(made: RestorePlan, refusal: HaError | None, *, as_json: bool) -> None:
     if as_json:
-        console.print_json(plan_document(made, refusal))
+        console.print_json(plan_view(made, refusal))
     else:
         print_plan(made)
         if refusal is not None:

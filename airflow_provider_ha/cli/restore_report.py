@@ -1,13 +1,11 @@
-"""A restore plan for people and for programs."""
+"""A restore plan for people."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from airflow_provider_ha.checkpoints.model import Candidate, QueryPlan, RestorePlan, SinkKind, SourceInput, Verdict
 from airflow_provider_ha.cli import console
-from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.pointers.ownership import ClaimMode, Owner
 
 
@@ -24,18 +22,6 @@ _AFTERWARDS = {
     (Owner.JOB, ClaimMode.NO_CLAIM): "the job's, as it was before",
     (Owner.JOB, ClaimMode.CLAIM): "the job's: removed once newer checkpoints subsume it",
 }
-
-
-def plan_document(made: RestorePlan, refusal: HaError | None = None) -> dict[str, Any]:
-    """Return the plan for programs; of the batches to be replayed their ids, not their recorded boundaries.
-
-    :param refusal: What the restore would be refused for.
-    """
-    document = made.model_dump(mode="json")
-    for name, query in made.queries.items():
-        document["queries"][name]["replay"] = [entry.batch for entry in query.replay]
-    document["refusal"] = console.error_document(refusal) if refusal is not None else None
-    return document
 
 
 def print_plan(made: RestorePlan) -> None:

@@ -15,6 +15,7 @@ from airflow_provider_ha.cli.savepoint_target import SAVEPOINT_HELP, SavepointOf
 from airflow_provider_ha.cli.session import AsJson, Force, JobId, cluster
 from airflow_provider_ha.control.job.job_owner import Acting
 from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.views.savepoints import DisposedView, SavepointView, savepoint_list
 
 
 app = typer.Typer(
@@ -46,9 +47,7 @@ def list_savepoints(context: typer.Context, job_id: JobId, as_json: AsJson = Fal
         listing = job.savepoints.list()
         recorded = job.checkpoints.recorded() if listing.pointers else 0
     if as_json:
-        console.print_json(
-            {"job_id": job_id, "savepoints": list(listing.pointers), "unreadable": list(listing.unreadable)}
-        )
+        console.print_json(savepoint_list(job_id, listing))
         return
     console.print_table(
         ("SAVEPOINT", "TAKEN", "CUT", "BYTES", "SCHEDULE", "CLAIMED BY", "LABEL"),
@@ -82,7 +81,7 @@ def show(context: typer.Context, job_id: JobId, savepoint_id: SavepointId, as_js
         store = client.job(job_id).savepoints
         savepoint = store.load(named_savepoint(store, savepoint_id))
     if as_json:
-        console.print_json(savepoint)
+        console.print_json(SavepointView.of(savepoint))
         return
     console.print_fields(
         {
@@ -169,6 +168,6 @@ def dispose(
             typer.confirm(f"Remove savepoint {savepoint_id}{label} of job {target} for good?", abort=True)
         job.dispose_savepoint(savepoint_id, requested_by=who())
     if as_json:
-        console.print_json({"job_id": target, "savepoint_id": savepoint_id, "disposed": True})
+        console.print_json(DisposedView(job_id=target, savepoint_id=savepoint_id))
     else:
         console.out.print(f"savepoint {savepoint_id} of job {target} is removed")

@@ -21,6 +21,8 @@ from airflow_provider_ha.cli.session import AsJson, reported
 from airflow_provider_ha.cli.verify import CORES, Depth, Processes
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.names import safe_segment
+from airflow_provider_ha.views.new_savepoint import NewSavepointView
+from airflow_provider_ha.views.savepoints import ExportedView, RestoredView
 
 
 SparkVersion = Annotated[str | None, typer.Option(help="Spark release that starts from it, X.Y.Z.", metavar="X.Y.Z")]
@@ -140,7 +142,7 @@ def export(
     with located(context, target, savepoint_id, as_json=as_json) as (directory, savepoint):
         size = exporting.export(directory, savepoint, to)
     if as_json:
-        console.print_json({"savepoint_id": savepoint.savepoint_id, "archive": str(to), "bytes": size})
+        console.print_json(ExportedView(savepoint_id=savepoint.savepoint_id, archive=str(to), bytes=size))
     else:
         console.out.print(f"savepoint {savepoint.savepoint_id} is in {to}, {size} bytes", markup=False)
 
@@ -172,7 +174,7 @@ def restore(
         restoring.restore(directory, savepoint, _place(to), spark_version=spark_version)
     places = {query: str(_place(to) / query) for query in savepoint.queries}
     if as_json:
-        console.print_json({"savepoint_id": savepoint.savepoint_id, "checkpoints": places})
+        console.print_json(RestoredView(savepoint_id=savepoint.savepoint_id, checkpoints=places))
         return
     console.print_table(
         ("QUERY", "BATCH", "CHECKPOINT LOCATION"),
@@ -225,7 +227,7 @@ def print_savepoint(directory: Path, savepoint: Savepoint, *, as_json: bool) -> 
         "digested": savepoint.digested,
     }
     if as_json:
-        console.print_json(fields)
+        console.print_json(NewSavepointView.model_validate(fields))
     else:
         console.print_fields(
             {key.replace("_", " "): value for key, value in (fields | {"cut": console.cut_text(cut)}).items()}

@@ -30,6 +30,8 @@ from airflow_provider_ha.cli.savepoint_target import assigned, by_query, number
 from airflow_provider_ha.cli.session import AsJson, reported
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.names import safe_segment
+from airflow_provider_ha.views.new_savepoint import PooledDisposedView, PooledSavepointView, PoolView, SweptView
+from airflow_provider_ha.views.savepoints import ExportedView, RestoredView
 
 
 GraceHours = Annotated[
@@ -73,7 +75,7 @@ def _print_savepoint(uri: str, savepoint: PooledSavepoint, *, as_json: bool) -> 
         "digested": savepoint.digested,
     }
     if as_json:
-        console.print_json(fields)
+        console.print_json(PooledSavepointView.model_validate(fields))
     else:
         console.print_fields(
             {key: console.cut_text(value) if isinstance(value, dict) else value for key, value in fields.items()}
@@ -153,7 +155,7 @@ def export(uri: str, to: Path, *, as_json: bool) -> None:
             own = fetch(pool, savepoint, directory, holder=who(), move=False)
             size = exporting.export(directory, own, to)
     if as_json:
-        console.print_json({"savepoint_id": savepoint.savepoint_id, "archive": str(to), "bytes": size})
+        console.print_json(ExportedView(savepoint_id=savepoint.savepoint_id, archive=str(to), bytes=size))
     else:
         console.out.print(f"savepoint {savepoint.savepoint_id} is in {to}, {size} bytes", markup=False)
 
@@ -169,7 +171,7 @@ def restore(uri: str, to: str, *, spark_version: str | None, as_json: bool) -> N
     root = str(Place.of(to)).replace("s3://", "s3a://", 1) if is_s3(to) else to
     places = {query: f"{root}/{query}" for query in savepoint.queries}
     if as_json:
-        console.print_json({"savepoint_id": savepoint.savepoint_id, "checkpoints": places})
+        console.print_json(RestoredView(savepoint_id=savepoint.savepoint_id, checkpoints=places))
         return
     console.print_table(
         ("QUERY", "BATCH", "CHECKPOINT LOCATION"),
@@ -185,7 +187,11 @@ def dispose(uri: str, *, yes: bool, grace_hours: float, as_json: bool) -> None:
         if not yes:
             typer.confirm(f"Remove savepoint {uri} for good?", abort=True)
         swept = dispose_of(Pool(place), name, holder=who(), grace=timedelta(hours=grace_hours))
-    _print_swept({"savepoint": uri, "disposed": True}, swept, as_json=as_json)
+    if as_json:
+        console.print_json(PooledDisposedView(savepoint=uri, pool=PoolView.of(swept)))
+        return
+    console.out.print(f"savepoint {uri} is removed", markup=False)
+    _print_swept(swept)
 
 
 def sweep(
@@ -199,17 +205,15 @@ def sweep(
     """
     with reported(as_json=as_json):
         swept = sweep_pool(Pool(Place.of(_on_s3(place))), holder=who(), grace=timedelta(hours=grace_hours))
-    _print_swept({"place": place}, swept, as_json=as_json)
+    if as_json:
+        console.print_json(SweptView(place=place, pool=PoolView.of(swept)))
+    else:
+        _print_swept(swept)
     if swept.in_use_by:
         raise typer.Exit(Exit.NO)
 
 
-def _print_swept(fields: dict[str, object], swept: SweepResult, *, as_json: bool) -> None:
-    if as_json:
-        console.print_json({**fields, "pool": swept})
-        return
-    if "savepoint" in fields:
-        console.out.print(f"savepoint {fields['savepoint']} is removed", markup=False)
+def _print_swept(swept: SweepResult) -> None:
     if swept.in_use_by:
         users = ", ".join(swept.in_use_by)
         console.out.print(f"the pool was not swept: it is in use by {users}; sweep it later", markup=False)

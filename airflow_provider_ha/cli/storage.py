@@ -12,6 +12,7 @@ from airflow_provider_ha.cli.session import AsJson, cluster
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.pointers.orphans import Orphans, delete_orphans, find_orphans
 from airflow_provider_ha.storage.store import ObjectInfo
+from airflow_provider_ha.views.storage import orphans_view
 
 
 app = typer.Typer(help="Clean up storage.", no_args_is_help=True)
@@ -32,7 +33,7 @@ def orphans(
         found = find_orphans(client.coordinator, paths, client.store, client.config.work_path, clock=client.clock)
         deleted = delete_orphans(client.store, found) if delete and not found.problems else []
     if as_json:
-        console.print_json(_document(found, deleted))
+        console.print_json(orphans_view(found, [info.key for info in deleted]))
     else:
         _print(found, deleted, delete=delete)
     if found.problems:
@@ -51,14 +52,3 @@ def _print(found: Orphans, deleted: list[ObjectInfo], *, delete: bool) -> None:
         console.err.print(f"could not be read: {problem.where}: {problem.reason}", markup=False)
     if delete and found.problems:
         console.err.print("nothing was deleted, because what could not be read may name blobs")
-
-
-def _document(found: Orphans, deleted: list[ObjectInfo]) -> dict[str, object]:
-    return {
-        "blobs": found.blobs,
-        "named": found.named,
-        "young": found.young,
-        "orphans": list(found.garbage),
-        "deleted": [info.key for info in deleted],
-        "problems": list(found.problems),
-    }

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.text import Text
@@ -17,6 +16,8 @@ from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.rebuild import Applied, RebuildPlan, plan_rebuild, rebuild
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.errors import UnknownJobError
+from airflow_provider_ha.views.rebuild import rebuild_view
+from airflow_provider_ha.views.tree import tree_view
 
 
 def show_tree(
@@ -38,7 +39,7 @@ def show_tree(
                 next_step="See `spark-ha job list`",
             )
     if as_json:
-        console.print_json({"root": root, "tree": _exported(tree) if tree else None})
+        console.print_json(tree_view(root, tree))
     elif tree is None:
         console.out.print(f"{root} does not exist: the cluster is empty", markup=False)
     else:
@@ -65,18 +66,10 @@ def show_rebuild(
         if yes:
             applied = rebuild(client.config, client.coordinator, plan, missing_only=missing)
     if as_json:
-        console.print_json(_document(plan, applied))
+        console.print_json(rebuild_view(plan, applied))
     else:
         _print_plan(client, plan, applied)
     raise typer.Exit(Exit.NO if any(job.refused for job in applied) else Exit.YES)
-
-
-def _exported(node: TreeNode) -> dict[str, Any]:
-    fields: dict[str, Any] = {
-        name: getattr(node, name) for name in ("path", "version", "modified_zxid", "ephemeral_owner", "size", "sha256")
-    }
-    told = {name: getattr(node, name) for name in ("kind", "record", "text", "undecodable") if getattr(node, name)}
-    return {**fields, **told, "children": [_exported(child) for child in node.children]}
 
 
 def _label(node: TreeNode, name: str) -> Text:
@@ -93,25 +86,6 @@ def _branch(node: TreeNode, tree: Tree) -> Tree:
     for child in node.children:
         _branch(child, tree.add(_label(child, child.name)))
     return tree
-
-
-def _document(plan: RebuildPlan, applied: tuple[Applied, ...]) -> dict[str, Any]:
-    jobs = [
-        {
-            "job_id": job.job_id,
-            "runs": {number: state.value for number, state in job.states.items()},
-            "recoverable": job.pointer is not None,
-            "checkpoints": list(job.checkpoints),
-            "savepoints": list(job.savepoints),
-            "counter": job.counter,
-            "highest_epoch": job.highest_epoch,
-            "missing": list(plan.missing[job.job_id]),
-            "kept": list(plan.kept[job.job_id]),
-            "problems": list(job.problems),
-        }
-        for job in plan.jobs
-    ]
-    return {"present": list(plan.present), "jobs": jobs, "applied": [asdict(job) for job in applied]}
 
 
 def _print_plan(client: HaClient, plan: RebuildPlan, applied: tuple[Applied, ...]) -> None:

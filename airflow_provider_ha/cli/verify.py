@@ -32,6 +32,7 @@ from airflow_provider_ha.control.verification.prove import (
     prove,
 )
 from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.views.verification import proven_view, verification_view
 
 
 class Depth(str, Enum):
@@ -164,7 +165,7 @@ def verify_directory(
 
 def _print_report(path: str, report: Report, *, as_json: bool) -> bool | None:
     if as_json:
-        console.print_json(report.to_json())
+        console.print_json(verification_view(report))
     else:
         print_report(path, report)
     return report.startable
@@ -172,7 +173,7 @@ def _print_report(path: str, report: Report, *, as_json: bool) -> bool | None:
 
 def _print_proof(path: str, proof: Proof, *, as_json: bool) -> bool | None:
     if as_json:
-        console.print_json(proof.verification.to_json() | {"proof": proof.to_json()})
+        console.print_json(proven_view(proof))
     else:
         print_report(path, proof.verification)
         print_proof(proof)

@@ -92,7 +92,7 @@ class KazooCoordinator(Coordinator):
         self._refused = False
         self._unsure = False
         self._dropped = False
-        self._told = ConnectionNews(config.zookeeper)
+        self._news = ConnectionNews(config.zookeeper)
         self._listeners: list[Callable[[SessionState], None]] = []
         self._client.add_listener(self._on_state)
 
@@ -283,7 +283,7 @@ class KazooCoordinator(Coordinator):
                 _log.exception("a listener of the session's state failed")
         if not self._closed:  # an end in order is no news
             # Last: a log that blocks must not delay the listeners, which act on the change.
-            self._told.changed(self._state, self._session, self._reason(), refused=self._refused)
+            self._news.changed(self._state, self._session, self._reason(), refused=self._refused)
 
     def _reason(self) -> str:
         """Return why the connection was lost."""

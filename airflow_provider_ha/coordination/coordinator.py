@@ -15,6 +15,9 @@ from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.coordination.reads import Reads, Seen
 
 
+__all__ = ["ANY_VERSION", "Check", "Coordinator", "Create", "Delete", "Op", "SessionState", "SetData"]
+
+
 ANY_VERSION = -1
 
 

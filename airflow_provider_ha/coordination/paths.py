@@ -8,6 +8,9 @@ from typing import Protocol
 from airflow_provider_ha.names import check_job_id, check_name, check_savepoint_id
 
 
+__all__ = ["ClusterPaths", "JobPaths"]
+
+
 CHECKPOINT_DIGITS = 19  # zero-padded, so that text order is number order (FLINK-6284)
 
 

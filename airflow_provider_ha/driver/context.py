@@ -18,6 +18,9 @@ if TYPE_CHECKING:  # each process of a driver imports this module, and only one 
     from airflow_provider_ha.checkpoints.connectors.foreach_batch import GivenLog
 
 
+__all__ = ["DriverContext", "current"]
+
+
 @dataclass(frozen=True)
 class DriverContext:
     """This driver's leadership.

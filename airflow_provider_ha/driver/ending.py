@@ -54,8 +54,8 @@ class Ending:
         reason = failure or parts.registry.failure()
         if reason is not None:
             modules = own_modules(self.led.graph)
-            told = failure_of_run(parts.script.error, parts.registry, modules=modules)
-            self.way_out.leave(ExitCode.FAILED, reason, failure=told)
+            described = failure_of_run(parts.script.error, parts.registry, modules=modules)
+            self.way_out.leave(ExitCode.FAILED, reason, failure=described)
         if not parts.registry.started:
             self._refuse(ApplicationRefusedError("the script ended without a streaming query"))
         self._finish()

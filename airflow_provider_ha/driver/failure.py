@@ -46,10 +46,10 @@ def write_failure(directory: Path, code: ExitCode, reason: str, failure: Failure
     :param failure: What the failure was, when the driver knows it.
     """
     reason = public(reason)
-    told = {"code": int(code), "reason": reason[:REASON_LIMIT]}
+    report = {"code": int(code), "reason": reason[:REASON_LIMIT]}
     if failure is not None:
-        told["failure"] = failure.model_dump(mode="json")
-    content = json.dumps(told).encode()
+        report["failure"] = failure.model_dump(mode="json")
+    content = json.dumps(report).encode()
     try:
         with _first:
             if not (directory / FAILURE_FILE).exists():

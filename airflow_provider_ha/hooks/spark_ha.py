@@ -12,11 +12,14 @@ from airflow.sdk.log import mask_secret
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.errors import HaError
-from airflow_provider_ha.hooks.connection import config_of, secrets_of
+from airflow_provider_ha.hooks._connection import config_of, secrets_of
 
 
 if TYPE_CHECKING:
     from airflow_provider_ha.control.client import HaClient
+
+
+__all__ = ["SparkHaHook"]
 
 
 DEFAULT_CONN_ID = "spark_ha_default"

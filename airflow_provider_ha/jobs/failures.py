@@ -28,6 +28,7 @@ class FailureKind(str, Enum):
 class Failure(Model):
     """One failure of a driver. Holds no secret.
 
+    :param kind: Whose error it was.
     :param error_class: Class of the exception, or Spark's condition in brackets.
     :param message: The first line of what it says.
     :param query: Query that failed; ``None`` when the script did.

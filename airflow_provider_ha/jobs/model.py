@@ -333,6 +333,8 @@ class QueryStatus(Model):
 
     :param planned: Highest batch in ``offsets/``.
     :param committed: Highest batch in ``commits/``.
+    :param sink: Where it writes, as text.
+    :param replayed: Batches that were executed again at the start.
     """
 
     planned: int

@@ -109,8 +109,8 @@ class SparkHaWatchOperator(SparkHaBaseOperator):
             step = later(error, self.poll_interval)
         self.log.info("%s", step.sentence)
         lost_attempt = None if step.wait is None else event["attempt"]
-        told = event["attempt"] + 1
-        self._wait(event["run"], request, claim, recover_after=step.wait, lost_attempt=lost_attempt, attempt=told)
+        logged = event["attempt"] + 1
+        self._wait(event["run"], request, claim, recover_after=step.wait, lost_attempt=lost_attempt, attempt=logged)
 
     def _show_last_words(self, run: int) -> None:
         """Show the last lines of the driver that ended the run; what cannot be looked up never hides why it ended."""

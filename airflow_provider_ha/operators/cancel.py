@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from airflow_provider_ha.jobs.model import Operation
 
 
+__all__ = ["SparkHaCancelOperator"]
+
+
 class SparkHaCancelOperator(SparkHaOperationOperator):
     """End a job at once, in the middle of a batch if need be. Works without a live driver too.
 

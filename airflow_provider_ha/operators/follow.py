@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from airflow_provider_ha.control.client import HaClient
 
 
+__all__ = ["SparkHaFollowOperator"]
+
+
 class SparkHaFollowOperator(SparkHaWatchOperator):
     """Follow a job's run to its end, started by any caller, and submit it again whenever its driver is lost.
 

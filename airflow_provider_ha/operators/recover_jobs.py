@@ -23,6 +23,9 @@ from airflow_provider_ha.operators._plain_errors import PlainErrors
 from airflow_provider_ha.operators._retries import RETRY_DELAY, WAIT_RETRIES, retry_kwargs
 
 
+__all__ = ["SparkHaRecoverJobsOperator"]
+
+
 _LONGEST_PAUSE = 15.0  # seconds: a job that is lost while this task waits for another must not wait as long
 _HERE = 5.0  # seconds that are waited in the worker: a debounce; a longer wait is deferred
 

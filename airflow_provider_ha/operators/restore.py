@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from airflow_provider_ha.control.client import JobClient
 
 
+__all__ = ["SparkHaRestoreOperator"]
+
+
 class SparkHaRestoreOperator(SparkHaRunOperator):
     """Start a new run of a job from a checkpoint or savepoint, its own or another job's.
 

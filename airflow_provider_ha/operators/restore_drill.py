@@ -14,11 +14,15 @@ from airflow_provider_ha.operators._failures import airflow_errors, because, unk
 from airflow_provider_ha.operators._identity import request_id
 from airflow_provider_ha.operators._retries import DRILL_RETRIES, DRILL_RETRY_DELAY, retry_kwargs
 from airflow_provider_ha.operators._tables import table
+from airflow_provider_ha.views.drills import DrillResultView
 
 
 if TYPE_CHECKING:
     from airflow_provider_ha.control.drills.drill import DrillRequest
     from airflow_provider_ha.jobs.drills import Drill
+
+
+__all__ = ["SparkHaRestoreDrillOperator"]
 
 
 class SparkHaRestoreDrillOperator(SparkHaBaseOperator):
@@ -92,7 +96,7 @@ class SparkHaRestoreDrillOperator(SparkHaBaseOperator):
             done = drill(client.context(self.job_id), request, self.log.info)
         self.log.info("%s", drill_text(done))
         if done.verdict.value == "PASSED":
-            return drill_json(done)
+            return DrillResultView.of(done).to_json()
         sentence = f"drill {done.drill_id!r} of job {self.job_id!r} ({done.source}) {done.verdict.value}"
         kind = AirflowFailException if done.verdict.value == "FAILED" else AirflowException
         raise kind(f"{sentence}: {because('; '.join(done.reasons))}")
@@ -117,11 +121,6 @@ class SparkHaRestoreDrillOperator(SparkHaBaseOperator):
             ),
             options=ProofOptions(start=as_flag(self.start), heap=self.heap, **deadline),
         )
-
-
-def drill_json(done: Drill) -> dict[str, Any]:
-    """Return a drill as plain JSON, without the name of its requester."""
-    return done.model_dump(mode="json", exclude={"requested_by"})
 
 
 def drill_text(done: Drill) -> str:

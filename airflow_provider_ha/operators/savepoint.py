@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from airflow_provider_ha.jobs.model import Operation
 
 
+__all__ = ["SparkHaSavepointOperator"]
+
+
 class SparkHaSavepointOperator(SparkHaOperationOperator):
     """Take a verified savepoint of a running job, without a pause.
 

@@ -10,11 +10,15 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow_provider_ha.operators._base import SparkHaBaseOperator
 from airflow_provider_ha.operators._failures import airflow_errors
 from airflow_provider_ha.operators._tables import table
+from airflow_provider_ha.views.selection import selection_view
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.checkpoints.restore.select import Selection
+    from airflow_provider_ha.checkpoints.model import Candidate
     from airflow_provider_ha.checkpoints.verify.verify import Depth
+
+
+__all__ = ["SparkHaSelectCheckpointOperator"]
 
 
 class SparkHaSelectCheckpointOperator(SparkHaBaseOperator):
@@ -50,38 +54,22 @@ class SparkHaSelectCheckpointOperator(SparkHaBaseOperator):
             job = client.job(self.job_id)
             latest_number = job.snapshot().checkpoint_counter
             selection = job.select(start_from=self.start_from, fallback=self.fallback, depth=depth)
-        result = selection_json(selection) | {"job_id": self.job_id, "latest_number": latest_number}
-        self.log.info("Candidates of job %s, newest first:\n%s", self.job_id, candidates_table(result["candidates"]))
+        candidates = candidates_table(selection.candidates)
+        self.log.info("Candidates of job %s, newest first:\n%s", self.job_id, candidates)
         with airflow_errors():
-            selection.require()
-        self.log.info("Chosen: %s", result["chosen"]["source"])
-        return result
+            chosen = selection.require()
+        self.log.info("Chosen: %s", chosen.name)
+        return selection_view(selection, job_id=self.job_id, latest_number=latest_number).to_json()
 
 
-def selection_json(selection: Selection) -> dict[str, Any]:
-    """Return a selection as plain JSON."""
-    chosen = selection.chosen
-    return {
-        "chosen": chosen
-        and {
-            "source": chosen.name,
-            "cut": {query: cut.batch for query, cut in chosen.queries.items()},
-            "run": chosen.run,
-            "epoch": chosen.epoch,
-            "created_at": chosen.created_at.isoformat(),
-        },
-        "candidates": [candidate.model_dump(mode="json") for candidate in selection.candidates],
-    }
-
-
-def candidates_table(candidates: Sequence[dict[str, Any]]) -> str:
+def candidates_table(candidates: Sequence[Candidate]) -> str:
     """Return the candidates as a table for people: what was rejected, and which file is to blame."""
     rows = [
         (
-            candidate["source"],
-            "accepted" if candidate["accepted"] else "rejected",
-            candidate["file"] or "",
-            candidate["reason"],
+            candidate.source,
+            "accepted" if candidate.accepted else "rejected",
+            candidate.file or "",
+            candidate.reason,
         )
         for candidate in candidates
     ]

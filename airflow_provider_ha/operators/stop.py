@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from airflow_provider_ha.control.client import JobClient
 
 
+__all__ = ["SparkHaStopOperator"]
+
+
 STOP_MODES = ("suspend", "terminate")
 
 

@@ -19,6 +19,9 @@ from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.model import HaOptions
 
 
+__all__ = ["SparkHaSubmitOperator"]
+
+
 # Of the job's high availability. A template may render to text: a number, true or false; nothing means the default.
 OPTIONS = (
     "restart_attempts",

@@ -16,14 +16,7 @@ from airflow_provider_ha.operators._durations import seconds_of
 from airflow_provider_ha.operators._failures import airflow_errors, because
 from airflow_provider_ha.operators._identity import request_id
 from airflow_provider_ha.operators._tables import table
-from airflow_provider_ha.operators._verification_results import (
-    NOT_RESTORABLE,
-    RESTORABLE,
-    UNKNOWN,
-    of_cut,
-    of_directory,
-    why,
-)
+from airflow_provider_ha.views.verdict import StartVerdict, VerdictView, cut_verdict, directory_verdict
 
 
 if TYPE_CHECKING:
@@ -31,11 +24,14 @@ if TYPE_CHECKING:
     from airflow_provider_ha.control.verification.verified_cut import ProofDepth
 
 
+__all__ = ["SparkHaVerifyCheckpointOperator"]
+
+
 # What fails the task -> the verdicts that do. An unknown answer always fails it, and a retry asks again.
 FAIL_ON = {
-    "not_startable": {RESTORABLE, NOT_RESTORABLE},
-    "not_restorable": {NOT_RESTORABLE},
-    "nothing": set[str](),
+    "not_startable": {StartVerdict.RESTORABLE, StartVerdict.NOT_RESTORABLE},
+    "not_restorable": {StartVerdict.NOT_RESTORABLE},
+    "nothing": set[StartVerdict](),
 }
 
 
@@ -109,16 +105,17 @@ class SparkHaVerifyCheckpointOperator(SparkHaBaseOperator):
         with airflow_errors():
             failing, depth = self._checked()
         result = self._of_directory(depth) if self.directory else self._of_job(depth, request_id(context))
-        rows = [(item["code"], item["blocks"], item["file"]) for item in result["findings"]]
-        self.log.info("%s is %s:\n%s", result["subject"], result["verdict"], table(("finding", "blocks", "file"), rows))
-        self.log.info("%s", json.dumps(result["proofs"], indent=2))
-        if result["verdict"] == UNKNOWN:
-            raise AirflowException(f"{result['subject']} could not be judged: {because(why(result))}")
-        if result["verdict"] in failing:
-            raise AirflowFailException(f"{result['subject']} is {result['verdict']}: {because(why(result))}")
-        return result
+        shown, verdict = result.to_json(), result.verdict
+        rows = [(item.code.value, item.blocks, item.file) for item in result.findings]
+        self.log.info("%s is %s:\n%s", result.subject, verdict.value, table(("finding", "blocks", "file"), rows))
+        self.log.info("%s", json.dumps(shown["proofs"], indent=2))
+        if verdict is StartVerdict.UNKNOWN:
+            raise AirflowException(f"{result.subject} could not be judged: {because(result.why)}")
+        if verdict in failing:
+            raise AirflowFailException(f"{result.subject} is {verdict.value}: {because(result.why)}")
+        return shown
 
-    def _of_directory(self, depth: ProofDepth) -> dict[str, Any]:
+    def _of_directory(self, depth: ProofDepth) -> VerdictView:
         from airflow_provider_ha.checkpoints.connectors.places import directory_at  # noqa: PLC0415  # brings boto3
         from airflow_provider_ha.checkpoints.verify.verify import verify  # noqa: PLC0415  # not for the parser
         from airflow_provider_ha.control.verification.prove import prove  # noqa: PLC0415  # the same
@@ -128,7 +125,7 @@ class SparkHaVerifyCheckpointOperator(SparkHaBaseOperator):
             place, sink = directory_at(named), directory_at(self.sink) if self.sink else None
             if depth != "prove":
                 report = verify(place, depth=depth, spark_version=self.spark_version or None, sink=sink)
-                return of_directory(named, report)
+                return directory_verdict(named, report)
             if not isinstance(place, Path):
                 raise ConfigurationError(
                     f"{named} is not on a file system of the worker, so Spark cannot be given a copy",
@@ -136,9 +133,9 @@ class SparkHaVerifyCheckpointOperator(SparkHaBaseOperator):
                 )
             options = self._options()
             proof = prove(place, sink=sink, heap=options.heap, deadline=options.deadline)
-        return of_directory(named, proof.verification, proof)
+        return directory_verdict(named, proof.verification, proof)
 
-    def _of_job(self, depth: ProofDepth, request: str) -> dict[str, Any]:
+    def _of_job(self, depth: ProofDepth, request: str) -> VerdictView:
         from airflow_provider_ha.control.verification.verified_cut import verify_cut  # noqa: PLC0415  # brings kazoo and boto3
 
         with self.client() as client:
@@ -150,7 +147,7 @@ class SparkHaVerifyCheckpointOperator(SparkHaBaseOperator):
                 spark_version=self.spark_version or None,
                 options=self._options(),
             )
-        return of_cut(found) | {"job_id": self.job_id}
+        return cut_verdict(self.job_id, found)
 
     def _options(self) -> ProofOptions:
         from airflow_provider_ha.control.verification.cut_proof import ProofOptions  # noqa: PLC0415  # brings kazoo and boto3
@@ -159,7 +156,7 @@ class SparkHaVerifyCheckpointOperator(SparkHaBaseOperator):
         limit = {} if seconds is None else {"deadline": seconds}
         return ProofOptions(start=as_flag(self.start), heap=self.heap, **limit)
 
-    def _checked(self) -> tuple[set[str], ProofDepth]:
+    def _checked(self) -> tuple[set[StartVerdict], ProofDepth]:
         """Return the verdicts that fail the task, and the depth.
 
         :raises ConfigurationError: A parameter cannot be used.

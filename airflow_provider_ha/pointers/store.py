@@ -1,6 +1,6 @@
 """Pointers of one kind below one node: added after their payloads, removed before them, every change fenced.
 
-Invariants (contract 2; ``reference`` H1 to H12 with the design's decisions):
+Invariants (contract 2, H1 to H12):
 
 - A pointer that is there has a payload that is there: payload first, pointer second; pointer removed first.
 - A certain rejection discards what this call has written. An uncertain outcome discards nothing; it is read back and

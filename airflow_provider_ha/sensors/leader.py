@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ha.sensors.base import SparkHaBaseSensor
+from airflow_provider_ha.sensors._base import SparkHaBaseSensor
 from airflow_provider_ha.triggers.leader import SparkHaLeaderTrigger
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.sensors.baseline import Baseline
+    from airflow_provider_ha.sensors._baseline import Baseline
+
+
+__all__ = ["SparkHaLeaderSensor"]
 
 
 class SparkHaLeaderSensor(SparkHaBaseSensor):

@@ -94,14 +94,14 @@ def _end_session(spec: DriverSpec) -> None:
 
 
 def _write_exit(spec: DriverSpec, death: Death, restart: RestartInPlace | None) -> Reported:
-    told = read_failure(spec.home.directory)
+    reported = read_failure(spec.home.directory)
     record = SubmissionExit(
         code=death.code,
         pids=death.pids,
-        reason=public(f"{told} ({death.reason})" if told else death.reason),
+        reason=public(f"{reported} ({death.reason})" if reported else death.reason),
         log=str(spec.home.driver_log),
         outage=death.outage or read_code(spec.home.directory) == ExitCode.OUTAGE,
-        failure=_failure(spec, told),
+        failure=_failure(spec, reported),
         last_lines=_last_lines(spec),
         ran=spec.home.running.exists(),
         at=SystemClock().now(),

@@ -21,7 +21,8 @@ from airflow_provider_ha.jobs.spark_release import check_one_release, installed_
 
 
 _FIRST_PRINTABLE, _LAST_PRINTABLE = 0x20, 0x7E
-# spark-class first starts a JVM that only prints the command line of the second one: without C2 that takes 0.1 s less.
+# spark-class first starts a JVM that only prints the command line of the second one: with one compiler that takes
+# 0.1 s less.
 _LAUNCHER_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 

@@ -21,6 +21,9 @@ from airflow_provider_ha.testing.links import Link
 from airflow_provider_ha.testing.waiting import wait_until
 
 
+__all__ = ["EmbeddedEnsemble", "Member"]
+
+
 _HOST = "127.0.0.1"
 _START_TIMEOUT = 60.0
 _INIT_TICKS = 10

@@ -19,6 +19,9 @@ from airflow_provider_ha.coordination.raw_socket import hang_up, receive
 from airflow_provider_ha.testing.gate import Gate
 
 
+__all__ = ["Link"]
+
+
 _HOST = "127.0.0.1"
 _CHUNK = 65536
 _GREETING = struct.Struct("!qqi")  # protocol version, number of the member, length of its address

@@ -23,6 +23,9 @@ from airflow_provider_ha.coordination.raw_socket import hang_up, receive
 from airflow_provider_ha.testing.gate import Gate
 
 
+__all__ = ["FaultProxy"]
+
+
 _log = logging.getLogger(__name__)
 
 _HOST = "127.0.0.1"

@@ -7,6 +7,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 
+__all__ = ["wait_until"]
+
+
 T = TypeVar("T")
 
 

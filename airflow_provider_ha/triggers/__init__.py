@@ -1,1 +1,1 @@
-"""Airflow triggers. All of one triggerer share one ZooKeeper session per connection through ``triggers/hub.py``."""
+"""Airflow triggers. All of one triggerer share one ZooKeeper session per connection through ``triggers/_hub.py``."""

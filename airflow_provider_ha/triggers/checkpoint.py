@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha.coordination.paths import JobPaths
-from airflow_provider_ha.triggers.base import Event
+from airflow_provider_ha.triggers._base import Event
+from airflow_provider_ha.triggers._newer import NewerThanTrigger
 from airflow_provider_ha.triggers.job import leads
-from airflow_provider_ha.triggers.newer import NewerThanTrigger
+from airflow_provider_ha.views.events import CheckpointEvent
 
 
 if TYPE_CHECKING:
@@ -44,10 +45,5 @@ def checkpoint_event(snapshot: JobSnapshot, *, newer_than: int) -> Event | None:
     if latest is None or latest <= newer_than or not leads(snapshot):
         return None
     assert snapshot.leader is not None  # noqa: S101  # what leads() has just said, for the type checker
-    return {
-        "status": "success",
-        "job_id": snapshot.job_id,
-        "run": snapshot.leader.run,
-        "epoch": snapshot.leader.epoch,
-        "checkpoint": latest,
-    }
+    leader = snapshot.leader
+    return CheckpointEvent(job_id=snapshot.job_id, run=leader.run, epoch=leader.epoch, checkpoint=latest).to_json()

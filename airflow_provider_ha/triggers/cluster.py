@@ -24,13 +24,16 @@ from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID, SparkHaHook
 from airflow_provider_ha.jobs.model import LeaderInfo
 from airflow_provider_ha.jobs.presence import Announcement
 from airflow_provider_ha.jobs.recoverable import Action, judge, look
-from airflow_provider_ha.triggers.base import Outage
-from airflow_provider_ha.triggers.hub import Hub, borrow
-from airflow_provider_ha.triggers.notices import GRANTED, KINDS, NO_LEADER, Condition, Event, Notices
+from airflow_provider_ha.triggers._base import Outage
+from airflow_provider_ha.triggers._hub import Hub, borrow
+from airflow_provider_ha.triggers._notices import GRANTED, KINDS, NO_LEADER, Condition, Event, Notices
 
 
 if TYPE_CHECKING:
     from airflow_provider_ha.control.client import HaClient
+
+
+__all__ = ["SparkHaClusterTrigger"]
 
 
 class SparkHaClusterTrigger(BaseEventTrigger):

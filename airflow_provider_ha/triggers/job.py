@@ -1,7 +1,7 @@
 """Follow one run of a job: until it runs, until it ends, or until its driver is lost.
 
 Invariant: killing the watcher leaves the stream alone unless ``when_killed`` says otherwise, and then only the
-holder of the watcher's claim may act (``triggers/kill.py``).
+holder of the watcher's claim may act (``triggers/_kill.py``).
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from airflow_provider_ha.jobs.presence import Announcement
 from airflow_provider_ha.jobs.runs import RunStore, RunView
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.jobs.watchers import WhenKilled
-from airflow_provider_ha.triggers.base import Event, SparkHaTrigger
-from airflow_provider_ha.triggers.kill import kill
+from airflow_provider_ha.triggers._base import Event, SparkHaTrigger
+from airflow_provider_ha.triggers._kill import kill
+from airflow_provider_ha.views import events
 
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ class SparkHaJobTrigger(SparkHaTrigger):
         return event | {"status": "recover"} if due <= time.monotonic() else None
 
     async def on_kill(self) -> None:
-        """Stop the job when a user ended the task and asked for that; see ``triggers/kill.py`` for every guard."""
+        """Stop the job when a user ended the task and asked for that; see ``triggers/_kill.py`` for every guard."""
         if self.when_killed != WhenKilled.DETACH.value:
             await kill(self)
 
@@ -161,7 +162,7 @@ class SparkHaJobTrigger(SparkHaTrigger):
         if snapshot.run is None or now - self._led < self.start_timeout:
             return None
         reason = f"the job has had no leader for {self.start_timeout:.0f} s"
-        return {"status": "recover", "reason": reason, **run_facts(snapshot, snapshot.run)}
+        return events.loss_event(snapshot, snapshot.run, reason, status="recover").to_json()
 
     def _tell_restarts(self, view: RunView | None) -> None:
         """Log the attempts that were lost and followed by another since the last look: the task log is read first."""
@@ -207,13 +208,12 @@ def run_event(snapshot: JobSnapshot, *, run: int, wait_for: str) -> Event | None
     if view is None or view.run.number != run:
         return None
     if view.result is not None:
-        return ended_event(snapshot.job_id, view)
-    facts = run_facts(snapshot, view)
+        return events.ended_event(snapshot.job_id, view.run.number, view.result).to_json()
     if snapshot.state is JobState.LOST:
         exited = view.newest.exit if view.newest else None
-        return {"status": "lost", "reason": exited.reason if exited else "its leader is gone", **facts}
+        return events.loss_event(snapshot, view, exited.reason if exited else "its leader is gone").to_json()
     if wait_for == RUNNING and leads(snapshot) and snapshot.state is JobState.RUNNING:
-        return {"status": "running", "state": JobState.RUNNING.value, **facts}
+        return events.running_event(snapshot, view).to_json()
     return None
 
 
@@ -236,12 +236,6 @@ def _proven_dead(snapshot: JobSnapshot) -> bool:
     return newest is not None and newest.exit is not None
 
 
-def run_facts(snapshot: JobSnapshot, view: RunView) -> Event:
-    """Return what every event about a live run carries."""
-    attempt = view.newest.submission.attempt if view.newest else 0
-    return {"job_id": snapshot.job_id, "run": view.run.number, "epoch": snapshot.epoch, "attempt": attempt}
-
-
 def leads(snapshot: JobSnapshot) -> bool:
     """Whether the newest run is live and has a leader whose epoch is known.
 
@@ -253,24 +247,9 @@ def leads(snapshot: JobSnapshot) -> bool:
     return leader.run == view.run.number and leader.epoch > 0
 
 
-def ended_event(job_id: str, view: RunView) -> Event:
-    """Return the event of a run with a result."""
-    result = view.result
-    assert result is not None, "a run without a result has not ended"  # noqa: S101  # checked by both callers
-    return {
-        "status": "ended",
-        "job_id": job_id,
-        "run": view.run.number,
-        "epoch": result.epoch,
-        "state": result.state.value,
-        "reason": result.reason,
-        "checkpoint": result.checkpoint,
-    }
-
-
 def superseded_event(job_id: str, view: RunView) -> Event:
     """Return the event of a run that is not the newest one any more: it has a result, or a broken history."""
     if view.result is not None:
-        return ended_event(job_id, view)
+        return events.ended_event(job_id, view.run.number, view.result).to_json()
     reason = f"run {view.run.number} of job {job_id!r} has no result, but a newer run exists"
-    return {"status": "error", "reason": reason}
+    return events.ErrorEvent(reason=reason).to_json()

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha.coordination.paths import JobPaths
-from airflow_provider_ha.triggers.base import Event
-from airflow_provider_ha.triggers.newer import NewerThanTrigger
+from airflow_provider_ha.triggers._base import Event
+from airflow_provider_ha.triggers._newer import NewerThanTrigger
+from airflow_provider_ha.views.events import StateEvent
 
 
 if TYPE_CHECKING:
@@ -42,10 +43,4 @@ def status_event(snapshot: JobSnapshot, target_states: Sequence[str]) -> Event |
     view = snapshot.run
     if view is None or snapshot.state.value not in target_states:
         return None
-    return {
-        "status": "success",
-        "job_id": snapshot.job_id,
-        "run": view.run.number,
-        "epoch": snapshot.epoch,
-        "state": snapshot.state.value,
-    }
+    return StateEvent(job_id=snapshot.job_id, run=view.run.number, epoch=snapshot.epoch, state=snapshot.state).to_json()

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha.coordination.paths import JobPaths
-from airflow_provider_ha.triggers.base import Event
+from airflow_provider_ha.triggers._base import Event
+from airflow_provider_ha.triggers._newer import NewerThanTrigger
 from airflow_provider_ha.triggers.job import leads
-from airflow_provider_ha.triggers.newer import NewerThanTrigger
+from airflow_provider_ha.views.events import LeaderEvent
 
 
 if TYPE_CHECKING:
@@ -45,12 +46,11 @@ def leader_event(snapshot: JobSnapshot, *, min_epoch: int, min_run: int) -> Even
     leader = snapshot.leader
     if leader is None or not leads(snapshot) or leader.epoch < min_epoch or leader.run < min_run:
         return None
-    return {
-        "status": "success",
-        "job_id": snapshot.job_id,
-        "run": leader.run,
-        "epoch": leader.epoch,
-        "attempt": leader.attempt,
-        "host": leader.host,
-        "pid": leader.pid,
-    }
+    return LeaderEvent(
+        job_id=snapshot.job_id,
+        run=leader.run,
+        epoch=leader.epoch,
+        attempt=leader.attempt,
+        host=leader.host,
+        pid=leader.pid,
+    ).to_json()

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.jobs.model import Operation, OperationState
 from airflow_provider_ha.jobs.runs import RunStore, RunView
-from airflow_provider_ha.triggers.base import Event, SparkHaTrigger
+from airflow_provider_ha.triggers._base import Event, SparkHaTrigger
+from airflow_provider_ha.views import events
 
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ class SparkHaOperationTrigger(SparkHaTrigger):
         """Read the operation and the run it was asked of."""
         operation = client.job(self.job_id).operation(self.operation_id)
         if operation is None:
-            return {"status": "error", "reason": f"operation {self.operation_id!r} of job {self.job_id!r} is gone"}
+            reason = f"operation {self.operation_id!r} of job {self.job_id!r} is gone"
+            return events.ErrorEvent(reason=reason).to_json()
         paths = ClusterPaths(client.config.root, client.config.cluster_id).job(self.job_id)
         view = RunStore(client.coordinator, paths).get(self.number)
         event = operation_event(operation, view, until_ended=self.until_ended)
@@ -64,20 +66,13 @@ class SparkHaOperationTrigger(SparkHaTrigger):
 
         self._unanswered = self._unanswered or UnansweredStop()
         due = self._unanswered.due(client.job(self.job_id).snapshot(), operation)
-        return {"status": "lost"} if due else None
+        return events.UnansweredEvent().to_json() if due else None
 
 
 def operation_event(operation: Operation, view: RunView, *, until_ended: bool) -> Event | None:
     """Decide what an operation and its run say; ``None`` while the answer, or the run's end, is still to come."""
     if not operation.state.final:
         return None
-    event: Event = {
-        "status": operation.state.value.lower(),
-        "operation": operation.model_dump(mode="json"),
-        "reason": operation.error,
-    }
-    if view.result is not None:
-        event |= {"state": view.result.state.value, "run_reason": view.result.reason}
-    elif until_ended and operation.state is OperationState.COMPLETED:
+    if view.result is None and until_ended and operation.state is OperationState.COMPLETED:
         return None
-    return event
+    return events.operation_event(operation, view.result).to_json()

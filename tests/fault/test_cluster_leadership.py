@@ -48,7 +48,7 @@ class Recoverer:
         return next((line["epoch"] for line in self.said if "epoch" in line), 0)
 
     def recovered(self) -> set[str]:
-        return {line["job"] for line in self.said if line.get("outcome") == "recovered"}
+        return {line["job_id"] for line in self.said if line.get("outcome") == "recovered"}
 
     def end(self) -> None:
         self.process.kill()

@@ -123,7 +123,7 @@ def test_watching_goes_on_until_it_is_stopped_and_then_gives_the_cluster_up_at_o
         process.wait()
         process.stdout.close()
     assert leading == {"outcome": "leading", "epoch": 1}
-    assert (given_up["job"], given_up["outcome"]) == ("used-up", "given up")
+    assert (given_up["job_id"], given_up["outcome"]) == ("used-up", "given up")
     assert job.snapshot().state is JobState.FAILED
     assert info is not None
     assert info.address == "host-a"

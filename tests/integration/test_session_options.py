@@ -24,7 +24,7 @@ from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.coordination.session_close import close_session
 from airflow_provider_ha.coordination.tick import check_tick, server_tick
 from airflow_provider_ha.errors import ConfigurationError, NotConnectedError
-from airflow_provider_ha.hooks.connection import config_of, secrets_of
+from airflow_provider_ha.hooks._connection import config_of, secrets_of
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.conftest import FAST
 from tests.support.clusters.rebuild_helpers import drive, job, submit

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_ha.checkpoints.comparison.side import Side
@@ -60,21 +60,6 @@ class QueryComparison:
         answers = [change.refused for change in self.operators]
         return True if True in answers else None if None in answers else False
 
-    def to_json(self) -> dict[str, Any]:
-        """The comparison as a part of the document."""
-        return {
-            "same": self.same,
-            "a": _side(self.a),
-            "b": _side(self.b),
-            "values": [asdict(item) for item in self.values],
-            "sources": [asdict(item) | {"same": item.same} for item in self.sources],
-            "conf": [asdict(item) for item in self.conf],
-            "operators": [asdict(item) for item in self.operators],
-            "refused": self.refused,
-            "other_state_ids": list(self.other_state_ids),
-            "state": asdict(self.state),
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
@@ -93,15 +78,6 @@ class Comparison:
     def same(self) -> bool:
         """Whether nothing differs."""
         return not (self.only_in_a or self.only_in_b) and all(query.same for query in self.queries.values())
-
-    def to_json(self) -> dict[str, Any]:
-        """The comparison as ``spark-ha checkpoint diff --json`` prints it."""
-        return {
-            "same": self.same,
-            "only_in_a": list(self.only_in_a),
-            "only_in_b": list(self.only_in_b),
-            "queries": {name: query.to_json() for name, query in self.queries.items()},
-        }
 
 
 def compare(a: Mapping[str, Side], b: Mapping[str, Side]) -> Comparison:
@@ -169,12 +145,3 @@ def _ids(side: Side) -> Iterator[tuple[str, str | None]]:
         for partition, stores in enumerate(partitions):
             for position, state_id in enumerate(stores):
                 yield f"{operator}/{partition}/{position}", state_id
-
-
-def _side(side: Side) -> dict[str, Any]:
-    return {
-        "directory": str(side.directory),
-        "batch": side.batch,
-        "query_id": side.query_id,
-        "spark_version": side.spark_version,
-    }

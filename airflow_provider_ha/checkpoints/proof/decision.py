@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from airflow_provider_ha.checkpoints.format.layout import OFFSETS, STATE
 from airflow_provider_ha.checkpoints.proof.answers import Answer, Event, SparkError
-from airflow_provider_ha.checkpoints.proof.refusals import is_refusal, told
+from airflow_provider_ha.checkpoints.proof.refusals import decisive_error, is_refusal
 from airflow_provider_ha.checkpoints.proof.report import LoadedState, Outcome, StartedOnCopy, Step
 from airflow_provider_ha.checkpoints.proof.request import ProofRequest, StateReading
 from airflow_provider_ha.checkpoints.verify.findings import Code, Finding
@@ -68,7 +68,7 @@ def _unanswered(
 ) -> str | None:
     """Return why it is not known whether Spark can load it; ``None`` when it is."""
     if rows is None:
-        return _text(told(errors)) if errors else missing
+        return _text(decisive_error(errors)) if errors else missing
     if len(rows) < reading.partitions:
         # Spark reads the partitions that it finds: a partition that it does not see has not been loaded.
         return f"Spark read {len(rows)} of {reading.partitions} partitions of {reading.title}"
@@ -87,18 +87,18 @@ def _starting(
         return Step(Outcome.NOT_ASKED, "its state could not be loaded"), None, []
     errors = next((item.errors for item in answers if item.event is Event.REFUSED and item.reading is None), ())
     if is_refusal(errors):
-        found = _text(told(errors))
+        found = _text(decisive_error(errors))
         expected = f"a commit of batch {request.batch + 1}, without input"
         path = f"{OFFSETS}/{request.batch}"
         finding = Finding(Code.START_REFUSED, path, request.batch, found, expected, blocks=True)
         return Step(Outcome.REFUTED, found), None, [finding]
-    reason = _text(told(errors)) if errors else missing
+    reason = _text(decisive_error(errors)) if errors else missing
     return Step(Outcome.UNKNOWN, reason), None, [_unknown(request.batch, ".", reason)]
 
 
 def _refused_load(batch: int, reading: StateReading, errors: Sequence[SparkError]) -> Finding:
     expected = f"{reading.title} as batch {batch} left it, in {reading.partitions} partition(s)"
-    return Finding(Code.LOAD_REFUSED, _place(reading), batch, _text(told(errors)), expected, blocks=True)
+    return Finding(Code.LOAD_REFUSED, _place(reading), batch, _text(decisive_error(errors)), expected, blocks=True)
 
 
 def _unknown(batch: int, path: str, reason: str) -> Finding:

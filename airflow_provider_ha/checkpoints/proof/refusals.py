@@ -36,7 +36,7 @@ def is_refusal(errors: Sequence[SparkError]) -> bool:
     )
 
 
-def told(errors: Sequence[SparkError]) -> SparkError:
+def decisive_error(errors: Sequence[SparkError]) -> SparkError:
     """Return the one to show: what the innermost condition of Spark says, else the cause."""
     conditions = [error for error in errors if not _is_java(error) and "UNCATEGORIZED" not in error.error_class]
     return (conditions or list(errors))[-1]

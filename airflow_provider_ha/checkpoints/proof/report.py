@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any
 
 from airflow_provider_ha.checkpoints.proof.request import StateReading
 from airflow_provider_ha.checkpoints.verify.findings import Finding
@@ -48,18 +47,6 @@ class LoadedState:
     reading: StateReading
     rows: tuple[int, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """As the command prints it."""
-        return {
-            "operator": self.reading.operator,
-            "operator_name": self.reading.operator_name,
-            "store": self.reading.store,
-            "kind": self.reading.kind,
-            "variable": self.reading.variable,
-            "partitions": list(self.rows),
-            "rows": sum(self.rows),
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class StartedOnCopy:
@@ -73,10 +60,6 @@ class StartedOnCopy:
     name: str
     batch: int
     state_rows: tuple[int, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """As the command prints it."""
-        return {"query": self.name, "batch": self.batch, "state_rows": list(self.state_rows)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,26 +110,6 @@ class Proof:
         # A query that committed has loaded the state of every operator, whatever a reader of it could not read.
         unknown = self.starting.outcome is not Outcome.PROVEN and Outcome.UNKNOWN in outcomes
         return None if unknown else True
-
-    def to_json(self) -> dict[str, Any]:
-        """The proof as ``spark-ha checkpoint verify --depth prove --json`` prints it, beside the verification."""
-        return {
-            "proven": self.proven,
-            "batch": self.batch,
-            "spark_version": self.spark_version,
-            "seconds": round(self.seconds, 1),
-            "loaded": {
-                "outcome": self.loading.outcome.value,
-                "reason": self.loading.reason,
-                "state": [state.to_json() for state in self.state],
-            },
-            "started": {
-                "outcome": self.starting.outcome.value,
-                "reason": self.starting.reason,
-                "query": self.started and self.started.to_json(),
-            },
-            "findings": [finding.to_json() for finding in self.findings],
-        }
 
 
 def sentences(proof: Proof) -> Iterator[str]:

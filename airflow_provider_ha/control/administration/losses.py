@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 from airflow_provider_ha.jobs.failures import Failure
 from airflow_provider_ha.jobs.model import HaOptions, JobState
@@ -63,25 +62,6 @@ class Losses:
     last: LastFailure | None
     next_attempt_at: datetime | None
 
-    def fields(self, snapshot: JobSnapshot) -> dict[str, Any]:
-        """Return plain values: ``attempts``, ``failure``, ``next_attempt_at``, and ``message`` for a lost driver."""
-        last = self.last
-        failure = None
-        if last is not None:
-            told = (last.failure or Failure()).model_dump(mode="json")
-            failure = told | {
-                "attempt": last.attempt,
-                "at": _text(last.at),
-                "reason": last.reason,
-                "times": last.times,
-                "since": _text(last.since),
-                "log": last.log,
-            }
-        fields = {"attempts": self.attempts, "failure": failure, "next_attempt_at": _text(self.next_attempt_at)}
-        if last is not None and snapshot.state is JobState.LOST:
-            fields["message"] = last.message
-        return fields
-
 
 def losses_of(snapshot: JobSnapshot, options: HaOptions | None, *, now: datetime) -> Losses:
     """Return the report.
@@ -136,7 +116,3 @@ def _log(view: SubmissionView) -> str:
     if view.started is not None:
         return view.started.handle.log_path
     return view.exit.log if view.exit is not None else ""
-
-
-def _text(moment: datetime | None) -> str | None:
-    return moment.isoformat(timespec="seconds") if moment is not None else None

@@ -89,13 +89,13 @@ def walk(node: TreeNode) -> Iterator[TreeNode]:
 
 def _described(node: Node, children: tuple[TreeNode, ...]) -> TreeNode:
     name = node.path.rpartition("/")[2]
-    told: dict[str, Any] = {}
+    content: dict[str, Any] = {}
     if not node.data:
-        told = {}
+        content = {}
     elif name in _PLAIN and (text := _plain(node.data)) is not None:
-        told = {"text": text}
+        content = {"text": text}
     else:
-        told = _decoded(node)
+        content = _decoded(node)
     return TreeNode(
         path=node.path,
         name=name,
@@ -105,7 +105,7 @@ def _described(node: Node, children: tuple[TreeNode, ...]) -> TreeNode:
         size=len(node.data),
         sha256=hashlib.sha256(node.data).hexdigest(),
         children=children,
-        **told,
+        **content,
     )
 
 

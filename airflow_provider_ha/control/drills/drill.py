@@ -203,14 +203,14 @@ class Phases:
     def __init__(self, watch: Stopwatch, tell: Callable[[str], None]) -> None:
         self._watch = watch
         self._tell = tell
-        self._told = ""
+        self._last_line = ""
 
     def begin(self, step: str, what: str) -> None:
         """End the phase that goes on and begin another one; the same one just goes on."""
         self._watch.begin(step)
         line = f"{step}: {what}"
-        if line != self._told:
-            self._told = line
+        if line != self._last_line:
+            self._last_line = line
             self._tell(line)
 
     def of_proof(self, now: ProofProgress) -> None:

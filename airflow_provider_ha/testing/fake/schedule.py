@@ -19,6 +19,9 @@ from airflow_provider_ha.testing.fake.ensemble import FakeEnsemble
 from airflow_provider_ha.testing.fake.turns import Alone, Request
 
 
+__all__ = ["Actor", "Path", "Schedule", "any_request", "every_path"]
+
+
 def any_request(request: Request) -> bool:
     """Make every request a point."""
     del request

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.cli.job import _document
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.jobs.model import HaOptions, JobState
+from airflow_provider_ha.recovery.restart import outage_of
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters.full_disk import SmallDisk, config_on, small_disk
 from tests.support.clusters.submit_helpers import alive
@@ -34,7 +34,13 @@ def config(zookeeper: str, tmp_path: Path, disk: SmallDisk) -> HaConfig:
 
 
 def message(job: SupervisedJob) -> str:
-    return str(_document(job.job.snapshot())["message"])
+    status = job.job.snapshot().status
+    return status.message if status is not None else ""
+
+
+def outage(job: SupervisedJob) -> str:
+    run = job.job.snapshot().run
+    return outage_of(run) if run is not None else ""
 
 
 def test_disk_that_is_full_at_a_pin_ends_no_driver_and_the_checkpoint_follows(
@@ -73,9 +79,9 @@ def test_driver_whose_storage_is_away_before_its_script_begins_counts_as_no_atte
     job.submit_script(APPS / "timed.py", [str(job.stream.source), str(tmp_path / "notes")])
     job.await_lost()
 
-    told = wait_until(lambda: _document(job.job.snapshot())["outage"], timeout=PATIENCE, what="the outage")
-    assert "none counts as an attempt" in told
-    assert "could not be created" in told or "could not be written" in told
+    shown = wait_until(lambda: outage(job), timeout=PATIENCE, what="the outage")
+    assert "none counts as an attempt" in shown
+    assert "could not be created" in shown or "could not be written" in shown
     generations.unlink()
     job.recover()
     job.await_alive(lambda: job.job.snapshot().state is JobState.RUNNING, "RUNNING")

@@ -34,7 +34,7 @@ def paths(cluster_paths: Any, coordinator: Coordinator) -> JobPaths:
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     """Every client that the hub opened; real ones, only counted."""
-    from airflow_provider_ha.triggers import hub
+    from airflow_provider_ha.triggers import _hub as hub
 
     real, clients = hub._open_client, []
 

@@ -17,7 +17,7 @@ from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Se
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.errors import StorageUnavailableError
 from airflow_provider_ha.testing.waiting import wait_until
-from airflow_provider_ha.triggers import hub
+from airflow_provider_ha.triggers import _hub as hub
 from airflow_provider_ha.triggers.checkpoint import SparkHaCheckpointTrigger
 from airflow_provider_ha.triggers.job import SparkHaJobTrigger
 from airflow_provider_ha.triggers.leader import SparkHaLeaderTrigger

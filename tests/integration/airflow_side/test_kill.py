@@ -11,7 +11,7 @@ from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.watchers import WhenKilled, claim
-from airflow_provider_ha.triggers import kill
+from airflow_provider_ha.triggers import _kill as kill
 from airflow_provider_ha.triggers.job import SparkHaJobTrigger
 from tests.support.clusters.jobs_helpers import submit
 

@@ -25,7 +25,7 @@ from airflow_provider_ha.operators.restore import SparkHaRestoreOperator
 from airflow_provider_ha.operators.stop import SparkHaStopOperator
 from airflow_provider_ha.operators.submit import SparkHaSubmitOperator
 from airflow_provider_ha.testing.waiting import wait_until
-from airflow_provider_ha.triggers.kill import end_job
+from airflow_provider_ha.triggers._kill import end_job
 from tests.integration.airflow_side.task_runner import deferral, run_task
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.clusters.airflow_helpers import context

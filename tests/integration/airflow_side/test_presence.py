@@ -18,7 +18,7 @@ from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.coordination.session_close import close_session
 from airflow_provider_ha.jobs.presence import LIVE, Announcement, Watched, watched
 from airflow_provider_ha.testing.waiting import wait_until
-from airflow_provider_ha.triggers.announcements import Announcements
+from airflow_provider_ha.triggers._announcements import Announcements
 from airflow_provider_ha.triggers.cluster import SparkHaClusterTrigger
 from airflow_provider_ha.triggers.job import SparkHaJobTrigger
 from tests.support.clusters.cluster_helpers import Cluster

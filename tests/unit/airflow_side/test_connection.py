@@ -10,7 +10,7 @@ from pydantic import SecretStr
 
 from airflow_provider_ha.config import S3Options
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.hooks.connection import config_of, secrets_of
+from airflow_provider_ha.hooks._connection import config_of, secrets_of
 
 
 EXTRA = {"storage_root": "file:///shared/ha"}

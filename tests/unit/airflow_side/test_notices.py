@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_provider_ha.triggers.notices import GRANTED, NO_LEADER, Condition, Notices
+from airflow_provider_ha.triggers._notices import GRANTED, NO_LEADER, Condition, Notices
 
 
 def unled(attempt: int = 1, *, lasting: float = 10.0) -> Condition:
-    return Condition(kind=NO_LEADER, key=(attempt,), lasting=lasting, facts={"attempt": attempt})
+    return Condition(
+        kind=NO_LEADER,
+        key=(attempt,),
+        lasting=lasting,
+        facts={"reason": "gone", "run": 1, "attempt": attempt, "epoch": 1},
+    )
 
 
 def led(epoch: int = 1) -> Condition:
-    return Condition(kind=GRANTED, key=(epoch,), lasting=10.0, facts={"epoch": epoch})
+    facts = {"run": 1, "attempt": 1, "epoch": epoch, "host": "h", "pid": 1}
+    return Condition(kind=GRANTED, key=(epoch,), lasting=10.0, facts=facts)
 
 
 QUIET = Condition()
@@ -60,7 +66,8 @@ def test_what_is_told_says_which_job_and_since_when() -> None:
 
     events: list[Any] = notices.take({"flights": unled(3), "other": QUIET}, 12.0)
 
-    assert events == [{"event": NO_LEADER, "job_id": "flights", "attempt": 3, "lasted": 12.0}]
+    facts = {"reason": "gone", "run": 1, "attempt": 3, "epoch": 1}
+    assert events == [{"event": NO_LEADER, "job_id": "flights", **facts, "lasted": 12.0}]
 
 
 def test_the_next_look_is_not_later_than_what_is_due() -> None:

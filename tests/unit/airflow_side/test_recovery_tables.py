@@ -15,8 +15,10 @@ from airflow_provider_ha.checkpoints.model import (
     Verdict,
 )
 from airflow_provider_ha.checkpoints.restore.select import Chosen, Selection
-from airflow_provider_ha.operators.plan_restore import plan_json, plan_text
-from airflow_provider_ha.operators.select_checkpoint import candidates_table, selection_json
+from airflow_provider_ha.operators.plan_restore import plan_text
+from airflow_provider_ha.operators.select_checkpoint import candidates_table
+from airflow_provider_ha.views.plan import plan_figures
+from airflow_provider_ha.views.selection import selection_view
 from tests.support.clusters.jobs_helpers import NOON
 
 
@@ -65,9 +67,9 @@ PLAN = RestorePlan(
 
 
 def test_a_rejected_candidate_is_shown_with_its_file_and_reason() -> None:
-    shown = selection_json(SELECTION)
+    shown = selection_view(SELECTION, job_id="flights", latest_number=8).to_json()
 
-    lines = candidates_table(shown["candidates"]).splitlines()
+    lines = candidates_table(SELECTION.candidates).splitlines()
 
     assert lines[2].split() == ["checkpoint-8", "rejected", "q/offsets/9", "it", "is", "empty"]
     assert lines[3].split() == ["checkpoint-7", "accepted"]
@@ -76,11 +78,15 @@ def test_a_rejected_candidate_is_shown_with_its_file_and_reason() -> None:
 
 
 def test_no_choice_is_shown_as_none() -> None:
-    assert selection_json(Selection(candidates=(), chosen=None)) == {"chosen": None, "candidates": []}
+    shown = selection_view(Selection(candidates=(), chosen=None), job_id="flights", latest_number=0)
+
+    assert shown.to_json() == {"chosen": None, "candidates": [], "job_id": "flights", "latest_number": 0}
 
 
 def test_a_plan_says_what_is_executed_again_and_its_verdict() -> None:
-    assert plan_json(PLAN)["queries"]["q"] == {
+    shown = plan_figures(PLAN, latest_number=9)
+
+    assert shown.to_json()["queries"]["q"] == {
         "batch": 7,
         "replayed": [8, 9],
         "sink_batch": 9,
@@ -89,8 +95,8 @@ def test_a_plan_says_what_is_executed_again_and_its_verdict() -> None:
         "inputs": [],
         "input_files": 0,
     }
-    text = plan_text(PLAN)
+    text = plan_text(shown)
     assert "From checkpoint-7, 61.0 s old. Verdict: SAFE" in text
     assert "Afterwards it is the user's (NO_CLAIM)." in text
     assert "- every boundary is recorded" in text
-    assert json.dumps(plan_json(PLAN))
+    assert json.dumps(shown.to_json())

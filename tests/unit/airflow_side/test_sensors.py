@@ -10,7 +10,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.runs import RunView
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
-from airflow_provider_ha.sensors.baseline import Baseline, baseline_of, first
+from airflow_provider_ha.sensors._baseline import Baseline, baseline_of, first
 from airflow_provider_ha.sensors.checkpoint import SparkHaCheckpointSensor
 from airflow_provider_ha.sensors.job_status import SparkHaJobStatusSensor
 from tests.support.clusters.airflow_helpers import StateStore, context

@@ -9,11 +9,11 @@ import pytest
 from airflow_provider_ha.jobs.model import JobState, Operation, OperationKind, OperationState
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.triggers._newer import hopeless_event
 from airflow_provider_ha.triggers.checkpoint import checkpoint_event
 from airflow_provider_ha.triggers.job import run_event
 from airflow_provider_ha.triggers.job_status import status_event
 from airflow_provider_ha.triggers.leader import leader_event
-from airflow_provider_ha.triggers.newer import hopeless_event
 from airflow_provider_ha.triggers.operation import operation_event
 from tests.support.clusters.jobs_helpers import (
     NOON,

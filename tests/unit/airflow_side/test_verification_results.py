@@ -15,7 +15,7 @@ from airflow_provider_ha.checkpoints.verify.findings import Finding
 from airflow_provider_ha.checkpoints.verify.report import BatchVerdict, Report
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.operators._durations import seconds_of
-from airflow_provider_ha.operators._verification_results import SHOWN_FINDINGS, of_directory, why
+from airflow_provider_ha.views.verdict import SHOWN_FINDINGS, directory_verdict
 
 
 def report(*, startable: bool | None, restorable: tuple[int, ...] = (), findings: int = 0) -> Report:
@@ -40,9 +40,9 @@ def spark_said(outcome: Outcome, of: Report) -> Proof:
     ],
 )
 def test_the_verdict_on_a_directory(found: Report, verdict: str, restorable: bool | None) -> None:
-    result = of_directory("/data/counts", found)
+    result = directory_verdict("/data/counts", found)
 
-    assert (result["verdict"], result["restorable"]) == (verdict, restorable)
+    assert (result.verdict.value, result.restorable) == (verdict, restorable)
 
 
 @pytest.mark.parametrize(
@@ -56,25 +56,25 @@ def test_the_verdict_on_a_directory(found: Report, verdict: str, restorable: boo
 def test_spark_has_the_last_word(outcome: Outcome, verdict: str) -> None:
     found = report(startable=True, restorable=(8,))
 
-    result = of_directory("/data/counts", found, spark_said(outcome, found))
+    result = directory_verdict("/data/counts", found, spark_said(outcome, found))
 
-    assert result["verdict"] == verdict
-    assert result["proofs"]["counts"]["proven"] is {"startable": True, "not_restorable": False}.get(verdict)
+    assert result.verdict.value == verdict
+    assert result.proofs["counts"].proven is {"startable": True, "not_restorable": False}.get(verdict)
 
 
 def test_a_result_stays_small_and_says_how_much_was_left_off() -> None:
-    result = of_directory("/data/counts", report(startable=False, findings=500))
+    result = directory_verdict("/data/counts", report(startable=False, findings=500))
 
-    assert len(result["findings"]) == SHOWN_FINDINGS
-    assert result["findings_left_off"] == 480
-    assert "a secret" not in json.dumps(result)
-    assert len(json.dumps(result)) < 4000
+    assert len(result.findings) == SHOWN_FINDINGS
+    assert result.findings_left_off == 480
+    assert "a secret" not in json.dumps(result.to_json())
+    assert len(json.dumps(result.to_json())) < 4000
 
 
 def test_a_message_names_the_first_findings() -> None:
-    result = of_directory("/data/counts", report(startable=False, findings=500))
+    result = directory_verdict("/data/counts", report(startable=False, findings=500))
 
-    assert why(result) == "; ".join(f"STATE_MISSING state/0/{n}/9.delta" for n in range(3))
+    assert result.why == "; ".join(f"STATE_MISSING state/0/{n}/9.delta" for n in range(3))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_provider_ha.checkpoints.proof.answers import Answer, Event, SparkError
 from airflow_provider_ha.checkpoints.proof.decision import Decision, decide
-from airflow_provider_ha.checkpoints.proof.refusals import is_refusal, told
+from airflow_provider_ha.checkpoints.proof.refusals import decisive_error, is_refusal
 from airflow_provider_ha.checkpoints.proof.report import Outcome, Proof, Step, sentences
 from airflow_provider_ha.checkpoints.proof.request import Application, ProofRequest, StateReading
 from airflow_provider_ha.checkpoints.verify.codes import Code
@@ -197,6 +197,7 @@ def test_of_several_errors_the_innermost_condition_is_told() -> None:
     missing = SparkError(error_class="CANNOT_LOAD_STATE_STORE.CANNOT_READ_DELTA_FILE_NOT_EXISTS", message="no 9.delta")
 
     assert (
-        told([*DAMAGED[:2], missing, SparkError(error_class="java.io.FileNotFoundException", message="x")]) == missing
+        decisive_error([*DAMAGED[:2], missing, SparkError(error_class="java.io.FileNotFoundException", message="x")])
+        == missing
     )
-    assert told(DAMAGED) == DAMAGED[2]
+    assert decisive_error(DAMAGED) == DAMAGED[2]

@@ -18,8 +18,9 @@ from airflow_provider_ha.checkpoints.model import (
     Verdict,
 )
 from airflow_provider_ha.cli.restore_options import by_query
-from airflow_provider_ha.cli.restore_report import plan_document, print_plan
+from airflow_provider_ha.cli.restore_report import print_plan
 from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.views.plan import plan_view
 
 
 PARTITION = KafkaPartition(
@@ -76,7 +77,7 @@ def test_everything_that_is_known_is_shown_to_people(capsys: pytest.CaptureFixtu
 
 
 def test_everything_that_is_known_is_in_the_document() -> None:
-    document = plan_document(PLAN)
+    document = plan_view(PLAN).to_json()
 
     assert document["queries"]["hourly"]["inputs"][0]["partitions"] == [PARTITION.model_dump()]
     assert document["queries"]["hourly"]["given"] == {"begun": 6, "finished": 5}

@@ -15,12 +15,12 @@ from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID, SparkHaHook
 from airflow_provider_ha.operators._failures import airflow_errors
 from airflow_provider_ha.operators._plain_errors import PlainErrors
 from airflow_provider_ha.operators._retries import RETRY_DELAY, WAIT_RETRIES, is_own, retry_kwargs
-from airflow_provider_ha.sensors.baseline import Baseline, baseline_of, first
+from airflow_provider_ha.sensors._baseline import Baseline, baseline_of, first
 
 
 if TYPE_CHECKING:
     from airflow_provider_ha.control.client import HaClient
-    from airflow_provider_ha.triggers.base import SparkHaTrigger
+    from airflow_provider_ha.triggers._base import SparkHaTrigger
 
 
 class SparkHaBaseSensor(PlainErrors, BaseSensorOperator):

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_provider_ha.views.events import cluster_event
+
 
 Event = dict[str, Any]
 
@@ -39,7 +41,7 @@ class Condition:
 class _Lasting:
     condition: Condition
     since: float
-    told: float | None = None
+    reported: float | None = None
 
 
 class Notices:
@@ -62,7 +64,7 @@ class Notices:
         self._jobs = {job_id: _carried(before.get(job_id), condition, now) for job_id, condition in seen.items()}
         if first:
             for lasting in self._jobs.values():
-                lasting.told = now if lasting.condition.kind == GRANTED else None
+                lasting.reported = now if lasting.condition.kind == GRANTED else None
         return [self._tell(job_id, lasting, now) for job_id, lasting in self._jobs.items() if self._due(lasting) <= now]
 
     def next_due(self, now: float) -> float:
@@ -73,18 +75,19 @@ class Notices:
 
     def _due(self, lasting: _Lasting) -> float:
         condition = lasting.condition
-        if not condition.kind or (lasting.told is not None and condition.kind == GRANTED):
+        if not condition.kind or (lasting.reported is not None and condition.kind == GRANTED):
             return float("inf")
-        return lasting.since + condition.lasting if lasting.told is None else lasting.told + self._repeat_after
+        return lasting.since + condition.lasting if lasting.reported is None else lasting.reported + self._repeat_after
 
     @staticmethod
     def _tell(job_id: str, lasting: _Lasting, now: float) -> Event:
-        lasting.told = now
+        lasting.reported = now
         lasted = round(now - lasting.since, 3)
-        return {"event": lasting.condition.kind, "job_id": job_id, **(lasting.condition.facts or {}), "lasted": lasted}
+        condition = lasting.condition
+        return cluster_event(condition.kind, job_id, condition.facts or {}, lasted).to_json()
 
 
 def _carried(before: _Lasting | None, condition: Condition, now: float) -> _Lasting:
     if before is None or (before.condition.kind, before.condition.key) != (condition.kind, condition.key):
         return _Lasting(condition, now)
-    return _Lasting(condition, before.since, before.told)
+    return _Lasting(condition, before.since, before.reported)

@@ -21,8 +21,8 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.job.job_owner import Acting
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.jobs.watchers import WhenKilled, release
-from airflow_provider_ha.triggers.hub import borrow
-from airflow_provider_ha.triggers.time_limit import within
+from airflow_provider_ha.triggers._hub import borrow
+from airflow_provider_ha.triggers._time_limit import within
 
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, TypeVar
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import SessionState
 from airflow_provider_ha.jobs.presence import Announcement
-from airflow_provider_ha.triggers.announcements import Announcements
-from airflow_provider_ha.triggers.time_limit import within
+from airflow_provider_ha.triggers._announcements import Announcements
+from airflow_provider_ha.triggers._time_limit import within
 
 
 if TYPE_CHECKING:

@@ -23,7 +23,8 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID, SparkHaHook
-from airflow_provider_ha.triggers.hub import Hub, Waiter, borrow
+from airflow_provider_ha.triggers._hub import Hub, Waiter, borrow
+from airflow_provider_ha.views.events import error_event
 
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ class SparkHaTrigger(BaseTrigger):
             paths = self.paths(config)
             nodes, announced = self.nodes(paths), self.announcement(paths)
         except HaError as error:
-            return error_event(error)
+            return error_event(error).to_json()
         async with borrow(config) as hub, hub.announced(announced), hub.waiter(nodes) as waiter:
             return await self._wait(hub, waiter, announced)
 
@@ -118,7 +119,7 @@ class SparkHaTrigger(BaseTrigger):
                 event = None
                 outage.goes_on("no answer in time")
             except HaError as error:
-                event = None if error.retryable else error_event(error)
+                event = None if error.retryable else error_event(error).to_json()
                 outage.goes_on(str(error))
             if event is not None:
                 return event
@@ -154,8 +155,3 @@ class Outage:
         if self._since is not None:
             self._trigger.log.info("Over after %.0f s: %s", time.monotonic() - self._since, self._what)
             self._since = None
-
-
-def error_event(error: HaError) -> Event:
-    """Return the event of an error that waiting cannot resolve."""
-    return {"status": "error", "reason": str(error)}

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha.errors import UnknownJobError
-from airflow_provider_ha.triggers.base import Event, Outage, SparkHaTrigger
+from airflow_provider_ha.triggers._base import Event, Outage, SparkHaTrigger
+from airflow_provider_ha.views.events import HopelessEvent
 
 
 if TYPE_CHECKING:
@@ -53,4 +54,4 @@ def hopeless_event(snapshot: JobSnapshot, *, ended_run: int) -> Event | None:
     if view is None or view.result is None or view.run.number <= ended_run:
         return None
     reason = f"run {view.run.number} of job {snapshot.job_id!r} ended {view.result.state.value}: {view.result.reason}"
-    return {"status": "failed", "run": view.run.number, "state": view.result.state.value, "reason": reason}
+    return HopelessEvent(run=view.run.number, state=view.result.state, reason=reason).to_json()

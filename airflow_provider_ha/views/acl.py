@@ -1,0 +1,45 @@
+"""Nodes in ZooKeeper whose protection differs from what the credentials give."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_provider_ha.views.view import View
+
+
+if TYPE_CHECKING:
+    from airflow_provider_ha.coordination.acls import AclReport
+
+
+class WrongAclView(View):
+    """One node whose ACL differs.
+
+    :param path: The node.
+    :param acl: Its ACL, without the hash of a password.
+    :param refused: Whether the server refuses to read and to set it: what lies below is not known either.
+    """
+
+    path: str
+    acl: str
+    refused: bool
+
+
+class AclsView(View):
+    """The result of a check or a repair.
+
+    :param nodes: How many nodes were read.
+    :param found: How many of them are wrong, or were until they were repaired.
+    :param left: How many are still wrong.
+    :param wrong: Those that are wrong, or were.
+    """
+
+    nodes: int
+    found: int
+    left: int
+    wrong: tuple[WrongAclView, ...]
+
+
+def acls_view(report: AclReport) -> AclsView:
+    """Return the result of a check or a repair."""
+    wrong = tuple(WrongAclView.of(each) for each in report.wrong)
+    return AclsView(nodes=report.nodes, found=len(wrong), left=report.left, wrong=wrong)

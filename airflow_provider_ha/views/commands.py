@@ -1,0 +1,78 @@
+"""Which document each command prints with ``--json``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from airflow_provider_ha.views.acl import AclsView
+from airflow_provider_ha.views.checkpoints import CheckpointListView, CheckpointView
+from airflow_provider_ha.views.comparison import ComparisonView
+from airflow_provider_ha.views.drills import DrillListView, DrillView
+from airflow_provider_ha.views.examples import CopiedView
+from airflow_provider_ha.views.graph import GraphView
+from airflow_provider_ha.views.job import JobListView, JobView, ReleasedView
+from airflow_provider_ha.views.leader import JobLeaderView
+from airflow_provider_ha.views.logs import LogLineView, LogView
+from airflow_provider_ha.views.new_savepoint import (
+    NewSavepointView,
+    PooledDisposedView,
+    PooledSavepointView,
+    SweptView,
+)
+from airflow_provider_ha.views.operation import OperationView
+from airflow_provider_ha.views.plan import PlanView
+from airflow_provider_ha.views.rebuild import RebuildView
+from airflow_provider_ha.views.recovery import LeadingLineView, ReconciledLineView, RecoveryView
+from airflow_provider_ha.views.savepoints import (
+    DisposedView,
+    ExportedView,
+    RestoredView,
+    SavepointListView,
+    SavepointView,
+)
+from airflow_provider_ha.views.storage import OrphansView
+from airflow_provider_ha.views.submitted import SubmittedView
+from airflow_provider_ha.views.tree import TreeView
+from airflow_provider_ha.views.verification import ProvenVerificationView, VerificationView
+from airflow_provider_ha.views.view import View
+
+
+# Command -> (when, what it prints then); one that fails prints ``views.errors.ErrorDocument``.
+COMMANDS: Mapping[str, Mapping[str, type[View]]] = {
+    "acl check": {"": AclsView},
+    "acl repair": {"": AclsView},
+    "checkpoint diff": {"": ComparisonView},
+    "checkpoint list": {"": CheckpointListView},
+    "checkpoint plan": {"": PlanView},
+    "checkpoint show": {"": CheckpointView},
+    "checkpoint verify": {"": VerificationView, "with `--depth prove`": ProvenVerificationView},
+    "examples": {"": CopiedView},
+    "job cancel": {"": OperationView},
+    "job graph": {"": GraphView},
+    "job list": {"": JobListView},
+    "job logs": {"": LogView, "with `--follow`, each line": LogLineView},
+    "job release": {"": ReleasedView},
+    "job show": {"": JobView},
+    "job stop": {"": OperationView},
+    "leader show": {"": JobLeaderView},
+    "rebuild": {"": RebuildView},
+    "recover": {
+        "": RecoveryView,
+        "with `--watch`, the first line": LeadingLineView,
+        "with `--watch`, each other line": ReconciledLineView,
+    },
+    "restore": {"": SubmittedView, "with `--dry-run`": PlanView},
+    "savepoint create": {"": NewSavepointView, "on S3": PooledSavepointView},
+    "savepoint dispose": {"": DisposedView, "on S3": PooledDisposedView},
+    "savepoint drill": {"": DrillView},
+    "savepoint drills": {"": DrillListView},
+    "savepoint export": {"": ExportedView},
+    "savepoint import": {"": NewSavepointView, "on S3": PooledSavepointView},
+    "savepoint list": {"": SavepointListView},
+    "savepoint restore": {"": RestoredView},
+    "savepoint show": {"": SavepointView},
+    "savepoint sweep": {"": SweptView},
+    "savepoint trigger": {"": OperationView},
+    "storage orphans": {"": OrphansView},
+    "tree": {"": TreeView},
+}

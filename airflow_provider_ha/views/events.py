@@ -1,0 +1,300 @@
+"""Events of triggers: what a triggerer hands to a worker, and an asset watcher to a DAG.
+
+Invariant: an event crosses processes and releases: a key is never renamed, and one that is added has a default where it
+is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+from airflow_provider_ha.errors import HaError
+from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.views.operation import OperationView
+from airflow_provider_ha.views.view import View
+
+
+if TYPE_CHECKING:
+    from airflow_provider_ha.jobs.model import Operation, RunResult
+    from airflow_provider_ha.jobs.runs import RunView
+    from airflow_provider_ha.jobs.snapshot import JobSnapshot
+
+
+class ErrorEvent(View):
+    """Something that waiting cannot resolve.
+
+    :param status: Always ``error``.
+    :param reason: What is wrong.
+    """
+
+    status: Literal["error"] = "error"
+    reason: str
+
+
+class LiveRunEvent(View):
+    """A run that has no result.
+
+    :param job_id: The job.
+    :param run: Number of the run.
+    :param epoch: Epoch of the latest leadership of the job.
+    :param attempt: Its newest submission; 0 for none.
+    """
+
+    job_id: str
+    run: int
+    epoch: int
+    attempt: int
+
+
+class RunningEvent(LiveRunEvent):
+    """A run that has a leader and is RUNNING.
+
+    :param status: Always ``running``.
+    :param state: Always ``RUNNING``.
+    """
+
+    status: Literal["running"] = "running"
+    state: JobState = JobState.RUNNING
+
+
+class LossEvent(LiveRunEvent):
+    """A run that has lost its driver.
+
+    :param status: ``lost``, or ``recover`` when the run is to be submitted again now.
+    :param reason: Why it is lost.
+    """
+
+    status: Literal["lost", "recover"]
+    reason: str
+
+
+class EndedEvent(View):
+    """A run that has a result.
+
+    :param status: Always ``ended``.
+    :param job_id: The job.
+    :param run: Number of the run.
+    :param epoch: Epoch of the leader that wrote the result.
+    :param state: ``FINISHED``, ``CANCELED`` or ``FAILED``.
+    :param reason: For people.
+    :param checkpoint: Number of the last checkpoint.
+    """
+
+    status: Literal["ended"] = "ended"
+    job_id: str
+    run: int
+    epoch: int
+    state: JobState
+    reason: str
+    checkpoint: int | None
+
+
+class HopelessEvent(View):
+    """A run that has ended, so that what is waited for will not come.
+
+    :param status: Always ``failed``.
+    :param run: Number of the run.
+    :param state: How it ended.
+    :param reason: For people.
+    """
+
+    status: Literal["failed"] = "failed"
+    run: int
+    state: JobState
+    reason: str
+
+
+class LeaderEvent(View):
+    """The leader that is waited for.
+
+    :param status: Always ``success``.
+    :param job_id: The job.
+    :param run: Run that it leads.
+    :param epoch: Epoch of the leadership.
+    :param attempt: Submission of that run.
+    :param host: Host of the driver.
+    :param pid: Its process id.
+    """
+
+    status: Literal["success"] = "success"
+    job_id: str
+    run: int
+    epoch: int
+    attempt: int
+    host: str
+    pid: int
+
+
+class StateEvent(View):
+    """The state that is waited for.
+
+    :param status: Always ``success``.
+    :param job_id: The job.
+    :param run: Number of its newest run.
+    :param epoch: Epoch of the latest leadership.
+    :param state: State of the run.
+    """
+
+    status: Literal["success"] = "success"
+    job_id: str
+    run: int
+    epoch: int
+    state: JobState
+
+
+class CheckpointEvent(View):
+    """The checkpoint that is waited for.
+
+    :param status: Always ``success``.
+    :param job_id: The job.
+    :param run: Number of its newest run.
+    :param epoch: Epoch of the latest leadership.
+    :param checkpoint: Number of the checkpoint.
+    """
+
+    status: Literal["success"] = "success"
+    job_id: str
+    run: int
+    epoch: int
+    checkpoint: int
+
+
+class OperationEvent(View):
+    """The answer to an operation.
+
+    :param status: ``completed``, ``failed`` or ``abandoned``.
+    :param operation: The operation.
+    :param reason: Why it failed.
+    """
+
+    status: str
+    operation: OperationView
+    reason: str
+
+
+class UnansweredEvent(View):
+    """A stop that no driver has answered, and that none will: it needs no driver.
+
+    :param status: Always ``lost``.
+    """
+
+    status: Literal["lost"] = "lost"
+
+
+class EndedOperationEvent(OperationEvent):
+    """The answer to an operation of a run that has a result.
+
+    :param state: How the run ended.
+    :param run_reason: Why, for people.
+    """
+
+    state: JobState
+    run_reason: str
+
+
+class NoLeaderEvent(View):
+    """A job of the cluster that has no leader, and that has to be recovered.
+
+    :param event: Always ``no_leader``.
+    :param job_id: The job.
+    :param reason: Why it has no leader.
+    :param run: Number of its newest run; left out, as *attempt* and *epoch*, for a job that cannot be read.
+    :param attempt: Its newest submission; 0 for none.
+    :param epoch: Epoch of the latest leadership.
+    :param lasted: Seconds for which this has lasted.
+    """
+
+    event: Literal["no_leader"] = "no_leader"
+    job_id: str
+    reason: str
+    run: int | None = None
+    attempt: int | None = None
+    epoch: int | None = None
+    lasted: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the event; a DAG finds no key of what is not known."""
+        return self.model_dump(mode="json", exclude_none=True)
+
+
+class GrantedEvent(View):
+    """A leadership of a job of the cluster that was granted.
+
+    :param event: Always ``leadership_granted``.
+    :param job_id: The job.
+    :param run: Run that it leads.
+    :param attempt: Submission of that run.
+    :param epoch: Epoch of the leadership.
+    :param host: Host of the driver.
+    :param pid: Its process id.
+    :param lasted: Seconds for which this has lasted.
+    """
+
+    event: Literal["leadership_granted"] = "leadership_granted"
+    job_id: str
+    run: int
+    attempt: int
+    epoch: int
+    host: str
+    pid: int
+    lasted: float
+
+
+CLUSTER_EVENTS: Mapping[str, type[View]] = {"no_leader": NoLeaderEvent, "leadership_granted": GrantedEvent}
+
+
+def error_event(error: HaError) -> ErrorEvent:
+    """Return the event of an error that waiting cannot resolve."""
+    return ErrorEvent(reason=str(error))
+
+
+def running_event(snapshot: JobSnapshot, view: RunView) -> RunningEvent:
+    """Return the event of a run that is RUNNING."""
+    return RunningEvent(**_live(snapshot, view))
+
+
+def loss_event(
+    snapshot: JobSnapshot, view: RunView, reason: str, *, status: Literal["lost", "recover"] = "lost"
+) -> LossEvent:
+    """Return the event of a run that has lost its driver."""
+    return LossEvent(status=status, reason=reason, **_live(snapshot, view))
+
+
+def ended_event(job_id: str, run: int, result: RunResult) -> EndedEvent:
+    """Return the event of a run with a result."""
+    return EndedEvent(
+        job_id=job_id,
+        run=run,
+        epoch=result.epoch,
+        state=result.state,
+        reason=result.reason,
+        checkpoint=result.checkpoint,
+    )
+
+
+def operation_event(operation: Operation, result: RunResult | None) -> OperationEvent:
+    """Return the answer to an operation.
+
+    :param result: Of the run that it was asked of; ``None`` while that is live.
+    """
+    status, shown = operation.state.value.lower(), OperationView.of(operation)
+    if result is None:
+        return OperationEvent(status=status, operation=shown, reason=operation.error)
+    return EndedOperationEvent(
+        status=status, operation=shown, reason=operation.error, state=result.state, run_reason=result.reason
+    )
+
+
+def cluster_event(kind: str, job_id: str, facts: Mapping[str, Any], lasted: float) -> View:
+    """Return an event of a job of the cluster.
+
+    :param kind: ``no_leader`` or ``leadership_granted``.
+    :param facts: The other fields of the event.
+    """
+    return CLUSTER_EVENTS[kind].model_validate({"job_id": job_id, "lasted": lasted, **facts})
+
+
+def _live(snapshot: JobSnapshot, view: RunView) -> dict[str, Any]:
+    attempt = view.newest.submission.attempt if view.newest else 0
+    return {"job_id": snapshot.job_id, "run": view.run.number, "epoch": snapshot.epoch, "attempt": attempt}

@@ -1,0 +1,250 @@
+"""One job, and the jobs of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Literal
+
+from airflow_provider_ha.errors import HaError
+from airflow_provider_ha.jobs.failures import Failure, FailureKind
+from airflow_provider_ha.jobs.log_place import newest_log
+from airflow_provider_ha.jobs.model import DrainedQuery, JobState, QueryStatus, StartKind
+from airflow_provider_ha.jobs.presence import Watched, warning
+from airflow_provider_ha.pointers.ownership import ClaimMode
+from airflow_provider_ha.recovery.restart import outage_of
+from airflow_provider_ha.views.leader import LeaderView
+from airflow_provider_ha.views.view import View
+
+
+if TYPE_CHECKING:
+    from airflow_provider_ha.control.administration.losses import LastFailure, Losses
+    from airflow_provider_ha.jobs.snapshot import JobSnapshot
+
+
+NO_RUN = "NO_RUN"  # in the place of a state: the job was erased, or its first run is being made
+UNREADABLE = "UNREADABLE"
+
+
+class JobRow(View):
+    """One job of a list.
+
+    :param job_id: The job.
+    :param state: State of its newest run; ``NO_RUN`` without one, ``UNREADABLE`` for a job that cannot be read.
+    :param run: Number of the newest run.
+    :param epoch: Epoch of the latest leadership; 0 when the job was never led.
+    :param leader: Its leader, as host and process id; ``null`` when there is none.
+    :param checkpoint: Number of the newest retained checkpoint.
+    :param error: Why the job cannot be read.
+    """
+
+    job_id: str
+    state: str
+    run: int | None = None
+    epoch: int | None = None
+    leader: str | None = None
+    checkpoint: int | None = None
+    error: str | None = None
+
+
+class JobListView(View):
+    """The jobs of a cluster.
+
+    :param jobs: One entry for each.
+    """
+
+    jobs: tuple[JobRow, ...]
+
+
+class ResultView(View):
+    """How a run ended.
+
+    :param state: ``FINISHED``, ``CANCELED`` or ``FAILED``.
+    :param cleanup: ``DIRTY`` until everything that the run no longer needs is removed, then ``CLEAN``.
+    :param epoch: Epoch of the leader that wrote it.
+    :param reason: For people.
+    :param checkpoint: Number of the last checkpoint.
+    :param drained: Query -> what the drain wrote, when the run was terminated.
+    :param failure: The error of the application that ended it.
+    :param at: When it ended.
+    """
+
+    state: JobState
+    cleanup: Literal["DIRTY", "CLEAN"]
+    epoch: int
+    reason: str
+    checkpoint: int | None
+    drained: dict[str, DrainedQuery]
+    failure: Failure | None
+    at: datetime
+
+
+class LastFailureView(View):
+    """How the newest attempt that was lost ended.
+
+    :param kind: Whose error it was; ``UNKNOWN`` for a driver that reported none.
+    :param error_class: Class of the exception, or Spark's condition in brackets.
+    :param message: The first line of what it says.
+    :param query: Query that failed; ``null`` when the script did, or nothing is known.
+    :param batches: Query -> last committed batch; ``null`` when they could not be read.
+    :param location: Innermost line of the application in the traceback.
+    :param attempt: Number of the attempt.
+    :param at: When all its processes were dead; ``null`` when nothing has proven that.
+    :param reason: As its supervisor wrote it.
+    :param times: How often the same error of the application has come at the same batch; 0 for another failure.
+    :param since: When it came first.
+    :param log: Where the log of the driver is.
+    """
+
+    kind: FailureKind
+    error_class: str
+    message: str
+    query: str | None
+    batches: dict[str, int] | None
+    location: str
+    attempt: int
+    at: datetime | None
+    reason: str
+    times: int
+    since: datetime | None
+    log: str
+
+
+class JobView(View):
+    """One job.
+
+    :param job_id: The job.
+    :param state: State of its newest run; ``NO_RUN`` without one.
+    :param run: Number of the newest run.
+    :param started_from: What it started from: ``fresh``, ``checkpoint``, ``savepoint`` or ``path``.
+    :param owner: Owner of the job, a DAG id; ``null`` when it is open to all.
+    :param claim_mode: Whether the job became the owner of what it started from.
+    :param epoch: Epoch of the latest leadership, past or present; 0 when the job was never led.
+    :param leader: The leader; ``null`` when there is none.
+    :param result: How the run ended; ``null`` while it is live.
+    :param checkpoint: Number of the newest retained checkpoint.
+    :param message: What the leader last said, or why the driver was lost.
+    :param outage: What the driver waits for, or was lost for, when that is nothing of the application's; else empty.
+    :param log: Host and path of the newest log of a driver.
+    :param log_command: What prints it on that host.
+    :param queries: Query -> where it stands, of those that the script has started.
+    :param not_started: The same, of those that the run had and that the script has not started yet.
+    :param attempts: How often the run was submitted.
+    :param failure: How the newest attempt that was lost ended; ``null`` when none was.
+    :param next_attempt_at: When the restart strategy submits the run again; ``null`` when it is not lost, is never
+        submitted again, or its options cannot be read.
+    :param watched_by: What would recover the job if its driver were lost now.
+    :param warning: What is wrong and what helps when nothing watches a live run; else empty.
+    """
+
+    job_id: str
+    state: str
+    run: int | None
+    started_from: StartKind | None
+    owner: str | None
+    claim_mode: ClaimMode | None
+    epoch: int
+    leader: LeaderView | None
+    result: ResultView | None
+    checkpoint: int | None
+    message: str
+    outage: str
+    log: str | None
+    log_command: str | None
+    queries: dict[str, QueryStatus]
+    not_started: dict[str, QueryStatus]
+    attempts: int
+    failure: LastFailureView | None
+    next_attempt_at: datetime | None
+    watched_by: tuple[str, ...]
+    warning: str
+
+
+class ReleasedView(View):
+    """A job that has left quarantine.
+
+    :param job_id: The job.
+    :param released: Always true.
+    :param reason: Why it was in quarantine.
+    """
+
+    job_id: str
+    released: bool = True
+    reason: str
+
+
+def job_row(snapshot: JobSnapshot) -> JobRow:
+    """Return one job of a list."""
+    return JobRow(
+        job_id=snapshot.job_id,
+        state=_state(snapshot),
+        run=snapshot.run.run.number if snapshot.run else None,
+        epoch=snapshot.epoch,
+        leader=f"{snapshot.leader.host}:{snapshot.leader.pid}" if snapshot.leader else None,
+        checkpoint=snapshot.latest_checkpoint,
+    )
+
+
+def unreadable_row(job_id: str, error: HaError) -> JobRow:
+    """Return a job of a list that cannot be read."""
+    return JobRow(job_id=job_id, state=UNREADABLE, error=str(error))
+
+
+def job_list(rows: Sequence[JobRow]) -> JobListView:
+    """Return the jobs of a cluster."""
+    return JobListView(jobs=tuple(rows))
+
+
+def job_view(snapshot: JobSnapshot, losses: Losses, watching: Watched) -> JobView:
+    """Return one job, with its losses and what watches it."""
+    run, status, last = snapshot.run, snapshot.status, losses.last
+    place = newest_log(snapshot.job_id, run)
+    message = status.message if status else ""
+    if last is not None and snapshot.state is JobState.LOST:
+        message = last.message
+    return JobView(
+        job_id=snapshot.job_id,
+        state=_state(snapshot),
+        run=run.run.number if run else None,
+        started_from=run.run.start.kind if run else None,
+        owner=run.run.owner if run else None,
+        claim_mode=run.run.start.claim_mode if run else None,
+        epoch=snapshot.epoch,
+        leader=LeaderView.of(snapshot.leader) if snapshot.leader else None,
+        result=ResultView.of(run.result) if run and run.result else None,
+        checkpoint=snapshot.latest_checkpoint,
+        message=message,
+        outage=outage_of(run) if run else "",
+        log=f"{place.host}:{place.path}" if place else None,
+        log_command=place.command if place else None,
+        queries=status.queries if status else {},
+        not_started=status.not_started if status else {},
+        attempts=losses.attempts,
+        failure=_failure(last) if last is not None else None,
+        next_attempt_at=losses.next_attempt_at,
+        watched_by=(*watching.tasks, *watching.cluster),
+        warning=warning(snapshot, watching),
+    )
+
+
+def _state(snapshot: JobSnapshot) -> str:
+    """Return the state of the newest run; of an erased job nothing but its epoch is left."""
+    return snapshot.state.value if snapshot.run is not None else NO_RUN
+
+
+def _failure(last: LastFailure) -> LastFailureView:
+    reported = last.failure or Failure()
+    return LastFailureView(
+        kind=reported.kind,
+        error_class=reported.error_class,
+        message=reported.message,
+        query=reported.query,
+        batches=reported.batches,
+        location=reported.location,
+        attempt=last.attempt,
+        at=last.at,
+        reason=last.reason,
+        times=last.times,
+        since=last.since,
+        log=last.log,
+    )

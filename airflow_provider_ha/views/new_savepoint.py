@@ -1,0 +1,75 @@
+"""A savepoint that a command has just made, and the pool of S3 that it lies in."""
+
+from __future__ import annotations
+
+from airflow_provider_ha.views.view import View
+
+
+class PooledSavepointView(View):
+    """A savepoint on S3 that is complete.
+
+    :param savepoint_id: Its id.
+    :param directory: Its URI.
+    :param cut: Query -> batch.
+    :param files: How many files it has.
+    :param bytes: Their size.
+    :param digested: Whether every file has a digest.
+    """
+
+    savepoint_id: str
+    directory: str
+    cut: dict[str, int]
+    files: int
+    bytes: int
+    digested: bool
+
+
+class NewSavepointView(PooledSavepointView):
+    """A savepoint in a directory that is complete.
+
+    :param directory: Its path.
+    :param shares_inodes: Whether its files are hard links of live ones.
+    """
+
+    shares_inodes: bool
+
+
+class PoolView(View):
+    """A sweep of the pool of savepoints on S3.
+
+    :param removed: Files that are gone.
+    :param size: Bytes of them.
+    :param kept: Files that a savepoint names.
+    :param young: Files that no savepoint names, and that are younger than the grace.
+    :param in_use_by: Holders that use or sweep the pool: then nothing was removed, and nothing counted.
+    """
+
+    removed: int
+    size: int
+    kept: int
+    young: int
+    in_use_by: tuple[str, ...]
+
+
+class SweptView(View):
+    """A pool that was swept.
+
+    :param place: Where the savepoints lie.
+    :param pool: What the sweep removed.
+    """
+
+    place: str
+    pool: PoolView
+
+
+class PooledDisposedView(View):
+    """A savepoint on S3 that is gone.
+
+    :param savepoint: Its URI.
+    :param disposed: Always true.
+    :param pool: What went with it, because no other savepoint names it.
+    """
+
+    savepoint: str
+    disposed: bool = True
+    pool: PoolView

@@ -1,0 +1,131 @@
+"""The savepoints of a job, and savepoints as directories, archives and prefixes of S3."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from airflow_provider_ha.checkpoints.model import ManifestFile, QueryCut, SavepointPointer
+from airflow_provider_ha.views.unreadable import UnreadableView
+from airflow_provider_ha.views.view import View
+
+
+if TYPE_CHECKING:
+    from airflow_provider_ha.checkpoints.retention.listing import Listing
+
+
+class SavepointRow(View):
+    """One savepoint of a list: its pointer.
+
+    :param savepoint_id: Its id.
+    :param directory: Key of its directory.
+    :param manifest_sha256: Digest of its manifest.
+    :param size: Bytes of its files.
+    :param cut: Query -> batch.
+    :param schedule: Schedule that made it and may remove it; ``null`` when a user owns it.
+    :param label: A word for people.
+    :param created_at: When it was taken.
+    :param claimed_by: Run that was restored from it with ``CLAIM``: it is the job's since then.
+    """
+
+    savepoint_id: str
+    directory: str
+    manifest_sha256: str
+    size: int
+    cut: dict[str, int]
+    schedule: str | None
+    label: str
+    created_at: datetime
+    claimed_by: int | None
+
+
+class SavepointListView(View):
+    """The savepoints of a job.
+
+    :param job_id: The job.
+    :param savepoints: Newest first.
+    :param unreadable: Pointers that are there and cannot be read.
+    """
+
+    job_id: str
+    savepoints: tuple[SavepointRow, ...]
+    unreadable: tuple[UnreadableView, ...]
+
+
+class SavepointView(View):
+    """One savepoint of a job: its manifest.
+
+    :param savepoint_id: Its id.
+    :param job_id: The job.
+    :param run: Run that took it.
+    :param epoch: Epoch that took it.
+    :param created_at: When it was taken.
+    :param label: A word for people.
+    :param schedule: Schedule that made it and may remove it; ``null`` when a user owns it.
+    :param queries: Query -> its part of the cut.
+    :param files: Path relative to the savepoint -> size and digest.
+    :param shares_inodes: Whether its files are hard links of live ones.
+    :param digested: Whether every file has a digest; where one has none, only its size can be compared.
+    :param graph: Digest of the job graph that wrote it.
+    :param spark_version: Release that wrote it.
+    """
+
+    savepoint_id: str
+    job_id: str
+    run: int
+    epoch: int
+    created_at: datetime
+    label: str
+    schedule: str | None
+    queries: dict[str, QueryCut]
+    files: dict[str, ManifestFile]
+    shares_inodes: bool
+    digested: bool
+    graph: str
+    spark_version: str
+
+
+class DisposedView(View):
+    """A savepoint of a job that is gone.
+
+    :param job_id: The job.
+    :param savepoint_id: The savepoint.
+    :param disposed: Always true.
+    """
+
+    job_id: str
+    savepoint_id: str
+    disposed: bool = True
+
+
+class ExportedView(View):
+    """An archive that was written.
+
+    :param savepoint_id: The savepoint in it.
+    :param archive: Path of the archive.
+    :param bytes: Its size.
+    """
+
+    savepoint_id: str
+    archive: str
+    bytes: int
+
+
+class RestoredView(View):
+    """Checkpoint locations that were made of a savepoint.
+
+    :param savepoint_id: The savepoint.
+    :param checkpoints: Query -> its checkpoint location.
+    """
+
+    savepoint_id: str
+    checkpoints: dict[str, str]
+
+
+def savepoint_list(job_id: str, listing: Listing[SavepointPointer]) -> SavepointListView:
+    """Return the savepoints of a job."""
+    return SavepointListView(
+        job_id=job_id,
+        savepoints=tuple(SavepointRow.of(pointer) for pointer in listing.pointers),
+        unreadable=tuple(UnreadableView.of(pointer) for pointer in listing.unreadable),
+    )

@@ -1,0 +1,215 @@
+"""A verification for XCom: Airflow's database is no place for a report as long as a checkpoint.
+
+Invariant: no content of a file and no conf of a job is in it, only codes, names of files and verdicts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from airflow_provider_ha.checkpoints.proof.report import Outcome, Proof
+from airflow_provider_ha.checkpoints.verify.codes import Code
+from airflow_provider_ha.checkpoints.verify.findings import Finding
+from airflow_provider_ha.checkpoints.verify.report import Report
+from airflow_provider_ha.views.view import View
+
+
+if TYPE_CHECKING:
+    from airflow_provider_ha.control.verification.verified_cut import VerifiedCut
+
+
+SHOWN_FINDINGS = 20
+_LETTERS = 200
+_NAMED = 3  # findings in a message
+
+
+class StartVerdict(str, Enum):
+    """What can be done with a checkpoint."""
+
+    STARTABLE = "startable"  # Spark can start from it as it is
+    RESTORABLE = "restorable"  # only an older batch can be restored
+    NOT_RESTORABLE = "not_restorable"
+    UNKNOWN = "unknown"
+
+
+class BlamedFileView(View):
+    """One finding.
+
+    :param code: What kind of thing (page Findings of a verification).
+    :param file: The file, below its query.
+    :param blocks: Whether it keeps Spark from starting; ``null`` when that is not known.
+    """
+
+    code: Code
+    file: str
+    blocks: bool | None
+
+
+class ProofVerdictView(View):
+    """What Spark said of one query.
+
+    :param batch: The batch that it was asked about.
+    :param proven: ``true``, ``false`` when Spark refused, ``null`` when there was no answer.
+    :param loaded: Outcome of loading the state.
+    :param started: Outcome of starting the query.
+    :param reason: Why it is not proven; empty when it is.
+    :param seconds: How long it took.
+    """
+
+    batch: int | None
+    proven: bool | None
+    loaded: Outcome
+    started: Outcome
+    reason: str
+    seconds: float
+
+
+class ProblemFileView(View):
+    """The first thing that keeps a cut from being restored.
+
+    :param file: The file.
+    :param found: What is wrong with it.
+    """
+
+    file: str
+    found: str
+
+
+class VerdictView(View):
+    """What a verification comes to.
+
+    :param subject: The directory, ``checkpoint-<n>`` or ``savepoint-<id>``.
+    :param verdict: ``startable``, ``restorable``, ``not_restorable`` or ``unknown``.
+    :param restorable: Whether it can be restored; ``null`` when that is unknown.
+    :param findings: The first findings.
+    :param findings_left_off: How many more there are.
+    :param proofs: Query -> what Spark said; empty when Spark was not asked.
+    """
+
+    subject: str
+    verdict: StartVerdict
+    restorable: bool | None
+    findings: tuple[BlamedFileView, ...]
+    findings_left_off: int
+    proofs: dict[str, ProofVerdictView]
+
+    @property
+    def why(self) -> str:
+        """Why the verdict is what it is, as a clause: what Spark said, or the first findings."""
+        said = [f"{query}: {proof.reason}" for query, proof in self.proofs.items() if proof.reason]
+        blocking = [item for item in self.findings if item.blocks is not False] or self.findings
+        found = [f"{item.code.value} {item.file}" for item in blocking[:_NAMED]]
+        return "; ".join(said or found) or "nothing was found that could be started from"
+
+
+class DirectoryVerdictView(VerdictView):
+    """What a verification of a checkpoint directory comes to.
+
+    :param latest: The newest batch that it could be restored to; ``null`` when there is none.
+    """
+
+    latest: int | None
+
+
+class CutVerdictView(VerdictView):
+    """What a verification of a checkpoint or savepoint of a job comes to.
+
+    :param created_at: When it was taken.
+    :param cut: Query -> batch.
+    :param problem: The first thing that keeps it from being restored; ``null`` when there is none.
+    :param job_id: The job.
+    """
+
+    created_at: datetime
+    cut: dict[str, int]
+    problem: ProblemFileView | None
+    job_id: str
+
+    @property
+    def why(self) -> str:
+        """Why the verdict is what it is: the problem where there is one."""
+        return f"{self.problem.file}: {self.problem.found}" if self.problem is not None else super().why
+
+
+def directory_verdict(path: str, report: Report, proof: Proof | None = None) -> DirectoryVerdictView:
+    """Return what is known of one checkpoint directory.
+
+    :param proof: Is about one batch: Spark's no, and its silence, weigh more than what the files look like.
+    """
+    if proof is not None and proof.proven is not True:
+        verdict = StartVerdict.UNKNOWN if proof.proven is None else StartVerdict.NOT_RESTORABLE
+    elif report.startable is False:
+        verdict = StartVerdict.RESTORABLE if report.restorable else StartVerdict.NOT_RESTORABLE
+    else:
+        verdict = StartVerdict.STARTABLE if report.startable else StartVerdict.UNKNOWN
+    findings = _blamed([("", finding) for finding in (*(proof.findings if proof else ()), *report.findings)])
+    return DirectoryVerdictView(
+        subject=path,
+        verdict=verdict,
+        restorable=_restorable(verdict),
+        findings=findings[:SHOWN_FINDINGS],
+        findings_left_off=max(0, len(findings) - SHOWN_FINDINGS),
+        proofs=_proofs({Path(path).name: proof} if proof else {}),
+        latest=report.latest_restorable,
+    )
+
+
+def cut_verdict(job_id: str, cut: VerifiedCut) -> CutVerdictView:
+    """Return what is known of a checkpoint or savepoint of a job."""
+    verdict = {True: StartVerdict.STARTABLE, False: StartVerdict.NOT_RESTORABLE, None: StartVerdict.UNKNOWN}[
+        cut.restorable
+    ]
+    found = [(query, finding) for query, proof in cut.proofs.items() for finding in proof.findings]
+    found += [(query, finding) for query, report in cut.reports.items() for finding in report.findings]
+    findings = _blamed(found)
+    return CutVerdictView(
+        subject=cut.name,
+        verdict=verdict,
+        restorable=_restorable(verdict),
+        findings=findings[:SHOWN_FINDINGS],
+        findings_left_off=max(0, len(findings) - SHOWN_FINDINGS),
+        proofs=_proofs(cut.proofs),
+        created_at=cut.created_at,
+        cut=dict(cut.cut),
+        problem=ProblemFileView(file=cut.problem[0], found=_short(cut.problem[1])) if cut.problem else None,
+        job_id=job_id,
+    )
+
+
+def _restorable(verdict: StartVerdict) -> bool | None:
+    return None if verdict is StartVerdict.UNKNOWN else verdict is not StartVerdict.NOT_RESTORABLE
+
+
+def _blamed(findings: Sequence[tuple[str, Finding]]) -> tuple[BlamedFileView, ...]:
+    return tuple(
+        BlamedFileView(code=item.code, file=f"{query}/{item.path}" if query else item.path, blocks=item.blocks)
+        for query, item in findings
+    )
+
+
+def _proofs(proofs: Mapping[str, Proof]) -> dict[str, ProofVerdictView]:
+    return {
+        query: ProofVerdictView(
+            batch=proof.batch,
+            proven=proof.proven,
+            loaded=proof.loading.outcome,
+            started=proof.starting.outcome,
+            reason="" if proof.proven else _short(_reason(proof)),
+            seconds=round(proof.seconds, 1),
+        )
+        for query, proof in proofs.items()
+    }
+
+
+def _reason(proof: Proof) -> str:
+    """Return what the steps say that were asked and are not proven."""
+    asked = (step for step in (proof.loading, proof.starting) if step.outcome in {Outcome.REFUTED, Outcome.UNKNOWN})
+    return "; ".join(dict.fromkeys(step.reason for step in asked if step.reason))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LETTERS else f"{text[:_LETTERS]}…"

@@ -1,0 +1,234 @@
+"""A verification of a checkpoint directory, and a proof by Spark beside it."""
+
+from __future__ import annotations
+
+from airflow_provider_ha.checkpoints.proof.report import LoadedState, Outcome, Proof, StartedOnCopy
+from airflow_provider_ha.checkpoints.verify.codes import Code
+from airflow_provider_ha.checkpoints.verify.report import Report
+from airflow_provider_ha.views.view import Text, View
+
+
+class ReasonView(View):
+    """One thing that a batch needs and lacks.
+
+    :param code: What kind of thing (page Findings of a verification).
+    :param path: The file, relative to the checkpoint.
+    :param found: What is wrong with it.
+    """
+
+    code: Code
+    path: str
+    found: str
+
+
+class BatchView(View):
+    """One batch in the offset log or the commit log.
+
+    :param batch: Its id.
+    :param restorable: Whether the directory can be restored to it.
+    :param reasons: Why not; empty when it can.
+    """
+
+    batch: int
+    restorable: bool
+    reasons: tuple[ReasonView, ...]
+
+
+class SinkView(View):
+    """The file sink that was judged together with the checkpoint.
+
+    :param path: Its output directory.
+    :param max_batch: The highest batch in its log; -1 for none.
+    """
+
+    path: Text
+    max_batch: int
+
+
+class FindingView(View):
+    """One thing that is wrong, or worth knowing.
+
+    :param code: What kind of thing (page Findings of a verification).
+    :param path: File or directory, relative to the checkpoint; ``"."`` for the checkpoint itself. What belongs to a
+        sink has its absolute path.
+    :param batch: The newest batch that it concerns; ``null`` when it concerns all or none.
+    :param message: What was found and what was expected, for a log line.
+    :param expected: What has to be there; empty where nothing was expected.
+    :param found: What is there instead.
+    :param blocks: Whether it keeps Spark from starting, or lets it go on with wrong or lost data; ``null`` when that is
+        not known.
+    :param meaning: What it means for a decision.
+    :param next_step: What to do about it.
+    """
+
+    code: Code
+    path: str
+    batch: int | None
+    message: str
+    expected: str
+    found: str
+    blocks: bool | None
+    meaning: str
+    next_step: str
+
+
+class LoadedStateView(View):
+    """What Spark read of one store, variable or set of timers.
+
+    :param operator: Number of the operator.
+    :param operator_name: Its name; empty for releases that record none.
+    :param store: Name of the store.
+    :param kind: What of it was read: ``store``, ``variable`` or ``timers``.
+    :param variable: Name of the variable of ``transformWithState``.
+    :param partitions: Rows of each partition.
+    :param rows: Rows of all of them.
+    """
+
+    operator: int
+    operator_name: str
+    store: str
+    kind: str
+    variable: str
+    partitions: tuple[int, ...]
+    rows: int
+
+
+class LoadedView(View):
+    """Whether Spark loaded the whole state of the batch.
+
+    :param outcome: ``proven``, ``refuted``, ``unknown``, ``nothing`` (a query without state) or ``not_asked``.
+    :param reason: Why it is not proven; empty when it is.
+    :param state: What was loaded, in the order of the operators.
+    """
+
+    outcome: Outcome
+    reason: str
+    state: tuple[LoadedStateView, ...]
+
+
+class StartedQueryView(View):
+    """What the query did on a copy of the checkpoint.
+
+    :param query: Its name.
+    :param batch: The batch that it committed.
+    :param state_rows: Rows of state of each of its stateful operators after that batch.
+    """
+
+    query: str
+    batch: int
+    state_rows: tuple[int, ...]
+
+
+class StartedView(View):
+    """Whether Spark executed the next batch, without input and without a sink.
+
+    :param outcome: ``proven``, ``refuted``, ``unknown``, ``nothing`` or ``not_asked`` (no application was named, or a
+        step before it said no).
+    :param reason: Why it is not proven; empty when it is.
+    :param query: What the query did; ``null`` when it did not commit.
+    """
+
+    outcome: Outcome
+    reason: str
+    query: StartedQueryView | None
+
+
+class ProofView(View):
+    """What Spark itself said of one batch.
+
+    :param proven: ``true``, ``false`` when Spark refused or the batch is not restorable, ``null`` when there was no
+        answer.
+    :param batch: The batch; ``null`` when the checkpoint could not be read.
+    :param spark_version: The release that was asked.
+    :param seconds: How long all of it took.
+    :param loaded: Whether Spark loaded the state.
+    :param started: Whether Spark started the query on it.
+    :param findings: ``LOAD_REFUSED``, ``START_REFUSED`` or ``NOT_PROVEN``.
+    """
+
+    proven: bool | None
+    batch: int | None
+    spark_version: str
+    seconds: float
+    loaded: LoadedView
+    started: StartedView
+    findings: tuple[FindingView, ...]
+
+
+class VerificationView(View):
+    """Whether Spark can start from a checkpoint directory as it stands, and what it could be restored to.
+
+    :param startable: ``true``, ``false``, or ``null`` when something that matters could not be read.
+    :param restorable: All batch ids that it could be restored to, ascending: every file that a restore takes is whole.
+    :param latest_restorable: The last of them; ``null`` when there is none.
+    :param planned: The highest batch in ``offsets/``; -1 for none.
+    :param committed: The highest batch in ``commits/``; -1 for none.
+    :param sink: With ``--sink``: the file sink.
+    :param batches: Every batch in either log, ascending.
+    :param findings: What was found, first what keeps Spark from starting.
+    """
+
+    startable: bool | None
+    restorable: tuple[int, ...]
+    latest_restorable: int | None
+    planned: int
+    committed: int
+    sink: SinkView | None
+    batches: tuple[BatchView, ...]
+    findings: tuple[FindingView, ...]
+
+
+class ProvenVerificationView(VerificationView):
+    """A verification with ``--depth prove``: one key more.
+
+    :param proof: What Spark said; the exit code is that of its ``proven``.
+    """
+
+    proof: ProofView
+
+
+def verification_view(report: Report) -> VerificationView:
+    """Return what a verification found."""
+    return VerificationView.of(report)
+
+
+def proven_view(proof: Proof) -> ProvenVerificationView:
+    """Return what the verification found, and beside it what Spark said."""
+    found = verification_view(proof.verification)
+    return ProvenVerificationView(**dict(found), proof=proof_view(proof))
+
+
+def proof_view(proof: Proof) -> ProofView:
+    """Return what Spark said."""
+    loading, starting = proof.loading, proof.starting
+    return ProofView(
+        proven=proof.proven,
+        batch=proof.batch,
+        spark_version=proof.spark_version,
+        seconds=round(proof.seconds, 1),
+        loaded=LoadedView(
+            outcome=loading.outcome, reason=loading.reason, state=tuple(_loaded(part) for part in proof.state)
+        ),
+        started=StartedView(
+            outcome=starting.outcome,
+            reason=starting.reason,
+            query=_started(proof.started) if proof.started is not None else None,
+        ),
+        findings=tuple(FindingView.of(finding) for finding in proof.findings),
+    )
+
+
+def _loaded(part: LoadedState) -> LoadedStateView:
+    return LoadedStateView(
+        operator=part.reading.operator,
+        operator_name=part.reading.operator_name,
+        store=part.reading.store,
+        kind=part.reading.kind,
+        variable=part.reading.variable,
+        partitions=part.rows,
+        rows=sum(part.rows),
+    )
+
+
+def _started(started: StartedOnCopy) -> StartedQueryView:
+    return StartedQueryView(query=started.name, batch=started.batch, state_rows=started.state_rows)

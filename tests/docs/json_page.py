@@ -1,0 +1,163 @@
+"""Writes docs/reference/json.md from the views: ``python -m tests.docs.json_page``."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from enum import Enum
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+
+from airflow_provider_ha.views import events
+from airflow_provider_ha.views.commands import COMMANDS
+from airflow_provider_ha.views.drills import DrillResultView
+from airflow_provider_ha.views.errors import ErrorDocument
+from airflow_provider_ha.views.plan import PlanFiguresView
+from airflow_provider_ha.views.selection import SelectionView
+from airflow_provider_ha.views.verdict import CutVerdictView, DirectoryVerdictView
+from airflow_provider_ha.views.view import View
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "json.md"
+# Operator -> (when, what it returns then).
+OPERATORS: Mapping[str, Mapping[str, type[View]]] = {
+    "SparkHaPlanRestoreOperator": {"": PlanFiguresView},
+    "SparkHaRestoreDrillOperator": {"": DrillResultView},
+    "SparkHaSelectCheckpointOperator": {"": SelectionView},
+    "SparkHaVerifyCheckpointOperator": {"of a directory": DirectoryVerdictView, "of a job": CutVerdictView},
+    "SparkHaLeaderSensor": {"without `status`": events.LeaderEvent},
+    "SparkHaJobStatusSensor": {"without `status`": events.StateEvent},
+    "SparkHaCheckpointSensor": {"without `status`": events.CheckpointEvent},
+}
+TRIGGERS: Mapping[str, Mapping[str, type[View]]] = {
+    "SparkHaClusterTrigger": {"": events.NoLeaderEvent, "also": events.GrantedEvent},
+}
+_HEAD = """\
+# JSON
+
+What commands print with `--json`, what operators and sensors return (XCom), and what an event carries. Moments are
+ISO 8601 with time zone; digests are 64 hex digits. A later release may add keys.
+
+A command that fails prints [an error](#errordocument) in place of its document. No document holds a secret.
+
+This page is made by `python -m tests.docs.json_page` from the classes in `airflow_provider_ha/views`. A test holds that
+it is in step.
+"""
+_PARAM = re.compile(r":param (\w+): (.*?)(?=\n\s*:\w+ ?\w*:|\n\s*\n|\Z)", re.DOTALL)
+_WORDS: Mapping[Any, str] = {
+    str: "text",
+    int: "number",
+    float: "number",
+    bool: "`true` or `false`",
+    datetime: "moment",
+    NoneType: "`null`",
+    Any: "anything",
+}
+
+
+def main() -> None:
+    """Write the page."""
+    PAGE.write_text(page(), encoding="utf-8")
+
+
+def page() -> str:
+    """Return the page."""
+    parts = [
+        _HEAD,
+        _table("Commands", "Command", {f"spark-ha {name}": shown for name, shown in COMMANDS.items()}),
+        _table("Operators and sensors", "Class", OPERATORS),
+        _table("Events", "Trigger", TRIGGERS),
+        "## Documents\n",
+        *(_section(model) for model in shown_models()),
+    ]
+    return "\n".join(parts)
+
+
+def shown_models() -> list[type[BaseModel]]:
+    """Return everything that can be a part of a document, by name."""
+    found: dict[str, type[BaseModel]] = {}
+    documents = (
+        model for table in (COMMANDS, OPERATORS, TRIGGERS) for shown in table.values() for model in shown.values()
+    )
+    queue: list[type[BaseModel]] = [ErrorDocument, *documents]
+    while queue:
+        model = queue.pop()
+        if found.setdefault(name_of(model), model) is not model:
+            raise ValueError(f"two models are called {name_of(model)}")
+        queue += [part for part in parts_of(model) if name_of(part) not in found]
+    return [found[name] for name in sorted(found)]
+
+
+def parts_of(model: type[BaseModel]) -> list[type[BaseModel]]:
+    """Return the models that the fields of *model* hold."""
+    return [part for field in model.model_fields.values() for part in _models(field.annotation)]
+
+
+def described(model: type[BaseModel]) -> dict[str, str]:
+    """Return field -> its description, those that it inherits included."""
+    found: dict[str, str] = {}
+    for kind in model.__mro__:
+        for name, text in _PARAM.findall(inspect.cleandoc(kind.__doc__ or "")):
+            found.setdefault(name, " ".join(text.split()))
+    return found
+
+
+def name_of(model: type[BaseModel]) -> str:
+    """Return the name of a model on the page."""
+    return model.__name__.removesuffix("View")
+
+
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models(part)
+
+
+def _table(title: str, first: str, rows: Mapping[str, Mapping[str, type[View]]]) -> str:
+    lines = [f"## {title}\n", f"| {first} | Document |", "|---|---|"]
+    for name, shown in rows.items():
+        documents = "; ".join(f"{when + ' ' if when else ''}{_link(model)}" for when, model in shown.items())
+        lines.append(f"| `{name}` | {documents} |")
+    return "\n".join(lines) + "\n"
+
+
+def _section(model: type[BaseModel]) -> str:
+    texts = described(model)
+    lines = [f"### {name_of(model)}\n", f"{_plain((model.__doc__ or '').strip().partition(chr(10))[0])}\n"]
+    lines += ["| Key | Type | Meaning |", "|---|---|---|"]
+    for name, field in model.model_fields.items():
+        lines.append(f"| `{name}` | {_type(field.annotation)} | {_plain(texts.get(name, ''))} |")
+    return "\n".join(lines) + "\n"
+
+
+def _type(annotation: Any) -> str:
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if annotation in _WORDS:
+        return _WORDS[annotation]
+    if origin in (Union, UnionType):
+        return " or ".join(_type(part) for part in parts)
+    if origin is Literal:
+        return ", ".join(f"`{getattr(part, 'value', part)}`" for part in parts)
+    if origin in (tuple, dict):
+        return f"list of {_type(parts[0])}" if origin is tuple else f"map to {_type(parts[1])}"
+    return "text" if issubclass(annotation, Enum) else _link(annotation)
+
+
+def _link(model: type[BaseModel]) -> str:
+    return f"[{name_of(model)}](#{name_of(model).lower()})"
+
+
+def _plain(text: str) -> str:
+    """Return a docstring's text as Markdown."""
+    text = text.replace("|", "\\|").replace("``", "`").replace("`None`", "`null`")
+    return re.sub(r"(?<![\w*])\*(\w+)\*(?![\w*])", r"`\1`", text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""The page about JSON is in step with the views, and every command's document is on it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import typer
+from pydantic import BaseModel
+
+from airflow_provider_ha.cli.app import app
+from airflow_provider_ha.views.commands import COMMANDS
+from tests.docs.json_page import PAGE, described, page, shown_models
+
+
+WITHOUT_A_VIEW = {"savepoint verify"}  # its document is still built where savepoints are judged
+
+
+def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    for name, command in getattr(group, "commands", {}).items():
+        yield from commands(command, (*path, name))
+    if not hasattr(group, "commands"):
+        yield " ".join(path), group
+
+
+WITH_JSON = {
+    name: command
+    for name, command in commands(typer.main.get_command(app))
+    if any("--json" in parameter.opts for parameter in command.params)
+}
+
+
+def test_the_page_is_in_step_with_the_views() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "run python -m tests.docs.json_page"
+
+
+def test_every_command_with_json_names_its_documents() -> None:
+    assert WITH_JSON.keys() - WITHOUT_A_VIEW == COMMANDS.keys()
+
+
+@pytest.mark.parametrize("model", shown_models(), ids=lambda model: str(model.__name__))
+def test_every_key_is_explained(model: type[BaseModel]) -> None:
+    assert set(model.model_fields) <= described(model).keys()
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_a_command_is_written_with_the_views_that_it_names(name: str) -> None:
+    written = inspect.getmodule(WITH_JSON[name].callback)
+    assert written is not None
+    modules = {written.__name__} | {getattr(value, "__module__", "") for value in vars(written).values()}
+    modules |= {getattr(value, "__name__", "") for value in vars(written).values() if inspect.ismodule(value)}
+    sources = "".join(inspect.getsource(__import__(each, fromlist=["_"])) for each in modules if ".cli." in each)
+
+    missing = [view for view in COMMANDS[name].values() if view.__module__ not in sources]
+
+    assert missing == []

@@ -1,0 +1,220 @@
+"""One JSON form per concept: what a view shows, what it leaves out, and what stays as earlier releases wrote it."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from airflow_provider_ha import views
+from airflow_provider_ha.checkpoints.proof.report import LoadedState, Outcome, Proof, StartedOnCopy, Step
+from airflow_provider_ha.checkpoints.proof.request import StateReading
+from airflow_provider_ha.checkpoints.verify.codes import Code
+from airflow_provider_ha.checkpoints.verify.findings import Finding
+from airflow_provider_ha.checkpoints.verify.report import BatchVerdict, Reason, Report, SinkState
+from airflow_provider_ha.control.administration.losses import LastFailure, Losses
+from airflow_provider_ha.control.administration.tree import TreeNode
+from airflow_provider_ha.errors import HaError
+from airflow_provider_ha.jobs.model import Artifact, Blob, JobGraph, JobState, LeaderInfo
+from airflow_provider_ha.jobs.presence import Watched
+from airflow_provider_ha.jobs.snapshot import JobSnapshot
+from airflow_provider_ha.views import events
+from airflow_provider_ha.views.errors import ErrorDocument, error_view
+from airflow_provider_ha.views.graph import graph_view
+from airflow_provider_ha.views.job import NO_RUN, job_view, unreadable_row
+from airflow_provider_ha.views.leader import LeaderView
+from airflow_provider_ha.views.tree import tree_view
+from airflow_provider_ha.views.verification import proven_view, verification_view
+from airflow_provider_ha.views.view import View
+from tests.support.clusters.jobs_helpers import NOON
+
+
+SECRET = "hunter2"  # a fake that must not be found
+FINDING = Finding(Code.STATE_MISSING, "state/0/0/9.delta", 8, "it is gone", "a file", blocks=True)
+REPORT = Report(
+    startable=False,
+    restorable=[1],
+    findings=(FINDING,),
+    planned=3,
+    committed=2,
+    batches=(BatchVerdict(1, ()), BatchVerdict(2, (Reason(Code.STATE_MISSING, "state/0/0/9.delta", "it is gone"),))),
+    sink=SinkState(Path("/out"), 3),
+)
+LEADER = LeaderInfo(epoch=3, run=1, attempt=2, host="h", pid=7, since=NOON)
+
+
+def all_views() -> list[type[View]]:
+    for module in pkgutil.iter_modules(views.__path__):
+        importlib.import_module(f"{views.__name__}.{module.name}")
+    found, queue = [], [View]
+    while queue:
+        below = queue.pop().__subclasses__()
+        found += below
+        queue += below
+    return found
+
+
+def test_what_a_view_does_not_name_is_refused() -> None:
+    with pytest.raises(ValidationError):
+        LeaderView.model_validate({**LEADER.model_dump(), "password": SECRET})
+
+
+@pytest.mark.parametrize("view", all_views(), ids=lambda view: str(view.__name__))
+def test_no_view_has_a_key_for_what_may_be_a_secret(view: type[View]) -> None:
+    assert not {"conf_values", "env", "environment", "password", "login", "digest_auth", "credentials"} & set(
+        view.model_fields
+    )
+
+
+def test_the_graph_shows_names_of_conf_and_environment_and_no_values() -> None:
+    artifact = Artifact(name="app.py", blob=Blob(sha256="0" * 64, size=1))
+    graph = JobGraph(
+        job_id="flights", name="flights", application=artifact, conf={"spark.key": SECRET}, env={"TOKEN": SECRET}
+    )
+
+    shown = graph_view(graph, sha256="1" * 64, pointer=None, site_conf=("/conf", ["spark.a"])).to_json()
+
+    assert SECRET not in json.dumps(shown)
+    assert (shown["conf_keys"], shown["env_keys"]) == (["spark.key"], ["TOKEN"])
+    assert shown["site_conf"] == {"file": "/conf", "keys": ["spark.a"]}
+    assert shown["recovered_by_a_new_leader"] is False
+
+
+def test_a_verification_has_one_json_form_also_inside_a_savepoint() -> None:
+    assert verification_view(REPORT).to_json() == REPORT.to_json()
+
+
+def test_a_proof_is_one_key_beside_its_verification() -> None:
+    reading = StateReading(operator=0, operator_name="stateStoreSave", store="default", partitions=2)
+    proof = Proof(
+        Path("/data"),
+        1,
+        REPORT,
+        Step(Outcome.PROVEN),
+        Step(Outcome.UNKNOWN, "out of time"),
+        state=(LoadedState(reading, (3, 4)),),
+        started=StartedOnCopy("counts", 2, (7,)),
+        spark_version="4.2.0",
+        seconds=1.25,
+    )
+
+    shown = proven_view(proof).to_json()
+
+    assert {key: value for key, value in shown.items() if key != "proof"} == REPORT.to_json()
+    assert shown["proof"]["loaded"] == {
+        "outcome": "proven",
+        "reason": "",
+        "state": [
+            {
+                "operator": 0,
+                "operator_name": "stateStoreSave",
+                "store": "default",
+                "kind": "store",
+                "variable": "",
+                "partitions": [3, 4],
+                "rows": 7,
+            }
+        ],
+    }
+    assert shown["proof"]["started"]["query"] == {"query": "counts", "batch": 2, "state_rows": [7]}
+
+
+def test_a_job_without_a_run_has_no_state() -> None:
+    shown = job_view(JobSnapshot(job_id="j", epoch=4), Losses(attempts=0, last=None, next_attempt_at=None), Watched())
+
+    assert (shown.state, shown.run, shown.result, shown.epoch) == (NO_RUN, None, None, 4)
+
+
+def test_a_failure_is_shown_with_moments_like_all_others() -> None:
+    last = LastFailure(attempt=2, at=NOON, reason="killed", failure=None, times=0, since=None, log="/driver.log")
+    losses = Losses(attempts=2, last=last, next_attempt_at=NOON + timedelta(seconds=5))
+
+    shown = job_view(JobSnapshot(job_id="j", leader=LEADER), losses, Watched()).to_json()
+
+    assert (shown["failure"]["kind"], shown["failure"]["reason"]) == ("UNKNOWN", "killed")
+    assert shown["failure"]["at"] == shown["leader"]["since"]
+
+
+def test_a_job_that_cannot_be_read_has_its_error_in_the_list() -> None:
+    row = unreadable_row("j", HaError("the status is broken", next_step="Look"))
+
+    assert (row.state, row.run) == ("UNREADABLE", None)
+    assert "the status is broken" in (row.error or "")
+
+
+def test_a_node_leaves_out_what_it_does_not_hold() -> None:
+    leaf = TreeNode(
+        path="/a/epoch", name="epoch", version=3, modified_zxid=1, ephemeral_owner=0, size=1, sha256="0", text="3"
+    )
+    node = TreeNode(
+        path="/a", name="a", version=0, modified_zxid=1, ephemeral_owner=0, size=0, sha256="0", children=(leaf,)
+    )
+
+    shown = tree_view("/a", node).to_json()["tree"]
+
+    assert set(shown) == {"path", "version", "modified_zxid", "ephemeral_owner", "size", "sha256", "children"}
+    assert shown["children"][0]["text"] == "3"
+
+
+def test_an_error_has_its_type_its_message_and_the_next_step() -> None:
+    error = HaError("it is wrong", next_step="Correct it")
+
+    assert ErrorDocument(error=error_view(error)).to_json() == {
+        "error": {"type": "HaError", "message": "it is wrong", "next_step": "Correct it"}
+    }
+
+
+@pytest.mark.parametrize(
+    ("event", "expected"),
+    [
+        (events.ErrorEvent(reason="gone"), {"status": "error", "reason": "gone"}),
+        (
+            events.RunningEvent(job_id="j", run=1, epoch=2, attempt=3),
+            {"status": "running", "state": "RUNNING", "job_id": "j", "run": 1, "epoch": 2, "attempt": 3},
+        ),
+        (
+            events.LossEvent(status="recover", reason="killed", job_id="j", run=1, epoch=2, attempt=3),
+            {"status": "recover", "reason": "killed", "job_id": "j", "run": 1, "epoch": 2, "attempt": 3},
+        ),
+        (
+            events.EndedEvent(job_id="j", run=1, epoch=2, state=JobState.FAILED, reason="r", checkpoint=None),
+            {
+                "status": "ended",
+                "job_id": "j",
+                "run": 1,
+                "epoch": 2,
+                "state": "FAILED",
+                "reason": "r",
+                "checkpoint": None,
+            },
+        ),
+        (
+            events.cluster_event("no_leader", "j", {"reason": "broken"}, 1.5),
+            {"event": "no_leader", "job_id": "j", "reason": "broken", "lasted": 1.5},
+        ),
+        (
+            events.cluster_event(
+                "leadership_granted", "j", {"run": 1, "attempt": 1, "epoch": 2, "host": "h", "pid": 3}, 1.5
+            ),
+            {
+                "event": "leadership_granted",
+                "job_id": "j",
+                "run": 1,
+                "attempt": 1,
+                "epoch": 2,
+                "host": "h",
+                "pid": 3,
+                "lasted": 1.5,
+            },
+        ),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_an_event_has_the_keys_of_earlier_releases(event: View, expected: dict[str, Any]) -> None:
+    assert event.to_json() == expected
