@@ -62,7 +62,7 @@ def carry_out_cancel(spec: DriverSpec) -> None:
             f"the cancel of run {spec.run} took longer than the lease: {error.message}"
         ) from error
     except HaError as error:
-        if error.retryable:
+        if error.retryable:  # guard: lost-journal-ends-the-cancel
             raise
         log.exception("the cancel of run %d could not be carried out; it stays open for the next leader", spec.run)
 
@@ -82,7 +82,7 @@ def clean_up(spec: DriverSpec, *, on_lost: Callable[[str], Any]) -> None:
 
 def _cancel(spec: DriverSpec, coordinator: Coordinator) -> None:
     paths = _paths(spec)
-    if not operations.open_cancels(coordinator, paths, spec.run):
+    if not operations.open_cancels(coordinator, paths, spec.run):  # guard: every-death-is-a-cancel
         return
     runs = RunStore(coordinator, paths)
     try:
@@ -136,7 +136,7 @@ def _clean(spec: DriverSpec, coordinator: Coordinator, on_lost: Callable[[str], 
         return
     checkpoints = CheckpointStore(coordinator, open_store(spec.config), paths, keys, spec.config.work_path)
     with _lock(spec, coordinator, timeout=0.0) as leadership:
-        if max(runs.numbers()) != spec.run:
+        if max(runs.numbers()) != spec.run:  # guard: clean-up-beside-a-newer-run
             return  # a run that was made since may read what this one has left: its leader cleans up
         leadership.start_heartbeats(on_lost)
         Housekeeping(runs, leadership, checkpoints, spec.config.work_path, generation[0].directory).finish(spec.run)
