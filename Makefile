@@ -14,7 +14,7 @@ venv:
 	@.ci/bootstrap
 
 wheel: venv ## Build dist/airflow_provider_ha-<version>-py3-none-any.whl
-	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+	@$(BIN)/python -m tests.support.wheel
 
 demo: venv ## Run the main job end to end through a real Airflow (KEEP=1 leaves Airflow up)
 	@$(BIN)/python -m tests.system.demo $(if $(KEEP),--keep)
