@@ -1,6 +1,6 @@
 # Every target brings its own environment along: a clean clone needs Python 3.10 or newer and Java 17 or newer.
 .DEFAULT_GOAL := help
-.PHONY: help venv wheel demo demo-stop quick test test-long mutants proof lint format types docs bench clean
+.PHONY: help venv wheel demo demo-stop quick test test-long matrix mutants proof lint format types docs bench clean
 
 BIN := build/venv/bin
 # Half of a test's time is waiting for a session to expire or for Spark to start, so two at a time use two cores well.
@@ -14,7 +14,7 @@ venv:
 	@.ci/bootstrap
 
 wheel: venv ## Build dist/airflow_provider_ha-<version>-py3-none-any.whl
-	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+	@$(BIN)/python -m tests.support.wheel
 
 demo: venv ## Run the main job end to end through a real Airflow (KEEP=1 leaves Airflow up)
 	@$(BIN)/python -m tests.system.demo $(if $(KEEP),--keep)
@@ -35,6 +35,9 @@ test-long: venv ## Run what takes longer: a real Airflow, real kills, full matri
 	{ $(BIN)/pytest -m "(long or system) and not apart" --timeout 1800 -n $(WORKERS) --dist loadfile --no-loadscope-reorder; \
 	others=$$?; wait $$apart; of_apart=$$?; cat build/apart.log; exit $$((others + of_apart)); }
 
+matrix: venv ## Test the wheel with other Pythons, Airflows and Sparks (ONLY=pattern MINUTES=60); it can be interrupted
+	@$(BIN)/python -m tests.matrix.run $(if $(ONLY),--only '$(ONLY)') $(if $(MINUTES),--minutes $(MINUTES)) --workers $(WORKERS)
+
 mutants: venv ## Break the package, one guard at a time, and see a test fail (ONLY=pattern), or at random (RANDOM=n SEED=s)
 	@$(if $(RANDOM),nice -n 19 $(BIN)/python -m tests.mutants.random_changes.run --number $(RANDOM) --seed $(or $(SEED),1),\
 	$(BIN)/python -m tests.mutants.run) $(if $(ONLY),--only '$(ONLY)')
@@ -46,7 +49,7 @@ lint: venv ## Check style and spelling
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/codespell
-	@$(BIN)/codespell --dictionary .ci/words.txt --skip "*.pyc,*/conformance.md" airflow_provider_ha docs dags README.md CONTRIBUTING.md
+	@$(BIN)/codespell --dictionary .ci/words.txt --skip "*.pyc" airflow_provider_ha docs dags README.md CONTRIBUTING.md
 
 format: venv ## Format the code
 	@$(BIN)/ruff check --fix .

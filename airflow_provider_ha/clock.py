@@ -40,7 +40,7 @@ class SystemClock:
 
     def lease_time(self) -> float:
         """Seconds since boot, time of suspension by the kernel included."""
-        return time.clock_gettime(time.CLOCK_BOOTTIME)
+        return time.clock_gettime(time.CLOCK_BOOTTIME)  # guard: lease-clock-stops-with-the-machine
 
     def now(self) -> datetime:
         """Return the current time in UTC."""

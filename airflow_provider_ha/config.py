@@ -266,7 +266,7 @@ def tls_of(switch: Any, settings: dict[str, Any], name: str) -> dict[str, Any] |
     :raises ConfigurationError: The switch is off and there are options, or it is neither on nor off.
     """
     if switch in (None, ""):
-        return settings or None
+        return settings or None  # guard: a-switch-left-out-means-clear
     try:
         wanted = TypeAdapter(bool).validate_python(switch)
     except ValidationError:
@@ -274,7 +274,7 @@ def tls_of(switch: Any, settings: dict[str, Any], name: str) -> dict[str, Any] |
     if wanted:
         return settings
     meant = sorted(settings.keys() - {"check_hostname"})  # forms fill that one in
-    if meant:
+    if meant:  # guard: settings-with-the-switch-off-mean-clear
         raise ConfigurationError(
             f"{name} is off, but TLS options are given ({', '.join(meant)}): the connection would be in clear",
             next_step=f"Switch {name} on, or remove the TLS options",

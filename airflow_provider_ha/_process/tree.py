@@ -63,7 +63,7 @@ def become_subreaper() -> None:
 
 def _die_with(parent: int) -> None:
     """In the child, before exec: SIGKILL when the thread that started it ends. Survives exec, not a fork."""
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # guard: jvm-outlives-its-supervisor
     if os.getppid() != parent:  # it died before the request was made
         os._exit(1)
 
@@ -81,7 +81,7 @@ class ProcessTree:
 
     def __init__(self, command: Sequence[str], *, env: Mapping[str, str], directory: Path, log_file: Path) -> None:
         parent = os.getpid()
-        with log_file.open("ab") as output:
+        with log_file.open("ab") as output:  # guard: writers-keep-their-place
             self._child = subprocess.Popen(
                 list(command),
                 env=dict(env),
@@ -105,7 +105,7 @@ class ProcessTree:
         """Collect every dead child: an adopted orphan would otherwise stay a zombie and look alive."""
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                pid, status = os.waitpid(-1, os.WNOHANG)  # guard: adopted-orphans-are-not-reaped
             except ChildProcessError:
                 return
             if pid == 0:
@@ -137,7 +137,7 @@ class ProcessTree:
                     process.kill()
                 except psutil.NoSuchProcess:
                     continue
-                except psutil.AccessDenied:
+                except psutil.AccessDenied:  # guard: denied-kill-ends-the-supervisor
                     if process.pid not in denied:
                         log.warning("process %d may not be killed by this user: its end is waited for", process.pid)
                     denied.add(process.pid)

@@ -276,11 +276,12 @@ class KazooCoordinator(Coordinator):
             self._connected.clear()
             if self._state is SessionState.LOST:
                 self._session = None
-        for listener in tuple(self._listeners):
+        for listener in tuple(self._listeners):  # guard: log-before-the-listeners
             try:
                 listener(self._state)
             except Exception:  # noqa: BLE001, PERF203  # the other listeners still have to learn of it
                 _log.exception("a listener of the session's state failed")
+        # guard: close-in-order-is-news
         if not self._closed:  # an end in order is no news
             # Last: a log that blocks must not delay the listeners, which act on the change.
             self._news.changed(self._state, self._session, self._reason(), refused=self._refused)

@@ -20,7 +20,7 @@ def read_counter(coordinator: Coordinator, path: str) -> int:
 
     :raises RecordCorruptError: The node does not hold a number.
     """
-    return counter_value(coordinator.find(path))
+    return counter_value(coordinator.find(path))  # guard: counter-that-is-away-begins-again
 
 
 def counter_value(node: Node | None) -> int:
@@ -28,7 +28,7 @@ def counter_value(node: Node | None) -> int:
 
     :raises RecordCorruptError: It does not hold a number: guessing one would give numbers out twice.
     """
-    if node is None or not node.data:
+    if node is None or not node.data:  # guard: garbled-counter-begins-again
         return 0
     if not node.data.isdigit() or (value := int(node.data)) > MAX_NUMBER:
         raise RecordCorruptError(f"znode {node.path} holds {node.data[:40]!r} where a number is expected")
@@ -44,9 +44,10 @@ def counter_op(path: str, node: Node | None, value: int) -> Create | SetData:
     :raises ValueError: *value* is not above the current number.
     :raises CoordinationError: *value* needs more than 64 bits: no number is left.
     """
-    if value <= counter_value(node):
+    if value <= counter_value(node):  # guard: counter-can-be-lowered
         raise ValueError(f"counter {path} stands at {counter_value(node)} and cannot be set to {value}")
-    if value > MAX_NUMBER:
+    if value > MAX_NUMBER:  # guard: counter-overflows
         raise CoordinationError(f"counter {path} cannot be raised to {value}: it ends at {MAX_NUMBER}")
     data = str(value).encode()
+    # guard: counter-is-raised-unconditionally
     return Create(path, data) if node is None else SetData(path, data, node.version)

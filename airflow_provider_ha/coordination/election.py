@@ -68,7 +68,7 @@ def acquire(
     try:
         return _wait_for_grant(candidate, timeout, stop, admit)
     except BaseException:
-        candidate.withdraw()
+        candidate.withdraw()  # guard: withdraw
         raise
 
 
@@ -78,7 +78,7 @@ def _wait_for_grant(
     label, interval = candidate.lock.label, candidate.timings.heartbeat_interval
     deadline = None if timeout is None else time.monotonic() + timeout
     while True:
-        if stop is not None and stop.is_set():
+        if stop is not None and stop.is_set():  # guard: stop-noticed
             raise LeadershipUnavailableError(f"the wait for {label} was called off")
         try:
             leadership = candidate.try_once(admit)
@@ -123,10 +123,10 @@ class _Candidate:
         """Take the lock when it is free; ``None`` when it is not, or when it is not known yet whether it was won."""
         self.changed.clear()
         epoch = self._read()
-        if self.leader is None:
-            if admit is not None:
+        if self.leader is None:  # guard: wait-for-absence
+            if admit is not None:  # guard: admission-each-time
                 admit()
-            self._contend(epoch)
+            self._contend(epoch)  # guard: lost-answer-of-an-acquisition-is-a-failure
             epoch = self._read()
         return self._judge(epoch, self.leader)
 
@@ -136,7 +136,7 @@ class _Candidate:
             return
         try:
             epoch = self._read()
-            if self._is_mine(epoch, self.leader):
+            if self._is_mine(epoch, self.leader):  # guard: withdraw-own-only
                 self.coordinator.commit(Check(self.lock.epoch, epoch.version), Delete(self.lock.leader))
         except CoordinationError as error:
             _log.warning(
@@ -148,7 +148,7 @@ class _Candidate:
         epoch = self.coordinator.find(self.lock.epoch)
         if epoch is None:
             # The epoch last: a process that finds it takes the lock at once, and first writes the heartbeat node.
-            self.coordinator.ensure(self.lock.heartbeat, self.lock.epoch)
+            self.coordinator.ensure(self.lock.heartbeat, self.lock.epoch)  # guard: lock-made-whole
             epoch = self.coordinator.get(self.lock.epoch)
         self.leader = self.coordinator.find(self.lock.leader, watch=self.changed.set)
         return epoch
@@ -158,7 +158,7 @@ class _Candidate:
         try:
             self.coordinator.commit(
                 Check(self.lock.epoch, epoch.version),
-                SetData(self.lock.epoch, self.attempt, epoch.version),
+                SetData(self.lock.epoch, self.attempt, epoch.version),  # guard: attempt-kept
                 Create(self.lock.leader, self._information(epoch.version + 1), ephemeral=True),
                 *self.also(epoch.version + 1),
             )
@@ -174,7 +174,7 @@ class _Candidate:
         leadership = Leadership(
             self.coordinator,
             self.lock,
-            epoch=epoch.version,
+            epoch=epoch.version,  # guard: epoch-is-the-version
             session_id=leader.ephemeral_owner,
             information=self._information(epoch.version),
             granted_at=self.clock.lease_time(),
@@ -182,7 +182,7 @@ class _Candidate:
             clock=self.clock,
         )
         try:
-            leadership.prove()
+            leadership.prove()  # guard: grant-proved
         except FencedError:
             return None
         _log.info("leading %s with epoch %d, session 0x%x", self.lock.label, epoch.version, leader.ephemeral_owner)
@@ -198,7 +198,7 @@ class _Candidate:
         session = self.coordinator.session
         if leader is None or session is None:
             return False
-        return epoch.data == self.attempt and leader.ephemeral_owner == session.session_id
+        return epoch.data == self.attempt and leader.ephemeral_owner == session.session_id  # guard: owner-compared
 
     def unavailable(self, waited: float) -> LeadershipUnavailableError:
         """Return the error for a wait that ends without the lock."""

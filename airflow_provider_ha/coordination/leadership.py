@@ -104,7 +104,7 @@ class Leadership:
         :raises NodeExistsError, NodeMissingError, VersionConflictError: One of *ops* was rejected; nothing was changed.
         :raises NotConnectedError, OutcomeUnknownError: As :meth:`Coordinator.commit`.
         """
-        self._require_lease()
+        self._require_lease()  # guard: lease-checked
         return self._guarded(ops, timeout=self.lease_left())
 
     def prove(self) -> None:
@@ -115,7 +115,7 @@ class Leadership:
         sent_at = Moment.at_least(self._clock)
         beat = SetData(self._lock.heartbeat, self._clock.now().isoformat().encode())
         self._guarded((beat,), timeout=self._timings.heartbeat_timeout)
-        self._lease.acknowledge(sent_at)
+        self._lease.acknowledge(sent_at)  # guard: lease-from-the-answer
 
     def start_heartbeats(self, on_lost: Callable[[str], None]) -> None:
         """Prove the leadership once per heartbeat interval, in a thread of its own, and keep the leader node's data.
@@ -123,6 +123,7 @@ class Leadership:
         :param on_lost: Called once, from that thread, with the reason, when the leadership is lost. A driver exits.
         """
         self._coordinator.add_state_listener(self._on_state)
+        # guard: reconnect-before-the-heartbeats-is-missed
         self._lease.shorten(self._coordinator.negotiated_timeout)  # it may have changed since the grant
         self._heartbeats = threading.Thread(
             target=self._beat_until_lost, args=(on_lost,), name=f"ha-heartbeat-{self._lock.label}", daemon=True
@@ -140,6 +141,7 @@ class Leadership:
         self._stop_heartbeats()
         while not self.lost.is_set():
             try:
+                # guard: release-guarded
                 self._guarded((Delete(self._lock.leader),), timeout=self._timings.session_timeout)
             except LeadershipError:  # noqa: PERF203  # a retry is a try in a loop
                 break  # it is no longer ours to remove
@@ -162,7 +164,7 @@ class Leadership:
     def _require_lease(self) -> None:
         if self._stopping.is_set():
             raise LeadershipLostError(f"epoch {self.epoch} of {self._lock.label} was released")
-        reason = self._reason or self._own_doubt()
+        reason = self._reason or self._own_doubt()  # guard: leadership-comes-back
         if reason:
             self._lose(reason)
             raise LeadershipLostError(reason, next_step=_EXIT)
@@ -175,12 +177,12 @@ class Leadership:
         if self._lease.left() <= 0:
             return f"{what}: the lease ran out {-self._lease.left():.1f} s ago"
         session = self._coordinator.session
-        if session is None or session.session_id != self._session_id:
+        if session is None or session.session_id != self._session_id:  # guard: own-doubt-session
             return f"{what}: the session 0x{self._session_id:x} that held it has ended"
         return ""
 
     def _guarded(self, ops: tuple[Op, ...], *, timeout: float) -> list[int]:
-        guard = (Check(self._lock.epoch, self.epoch), Check(self._lock.leader))
+        guard = (Check(self._lock.epoch, self.epoch), Check(self._lock.leader))  # guard: guard-epoch
         try:
             return self._coordinator.commit(*guard, *ops, timeout=timeout)[len(guard) :]
         except (NodeMissingError, VersionConflictError) as error:
@@ -193,25 +195,27 @@ class Leadership:
     def _lose(self, reason: str) -> None:
         if not self.lost.is_set() and not self._stopping.is_set():
             self._reason = reason
-            self.lost.set()
+            self.lost.set()  # guard: loss-is-set
             self._wake.set()
             self._published.stop()  # nothing is logged here: that can block, and the end of the process waits
 
     def _on_state(self, state: SessionState) -> None:
         """Wake the heartbeats on any change: after a cut the next heartbeat must not wait for its turn."""
         if state is SessionState.CONNECTED:
+            # guard: reconnect-keeps-the-granted-lease
             self._lease.shorten(self._coordinator.negotiated_timeout)  # another server may grant less
-        if state is not SessionState.CONNECTED and not self._timings.tolerate_suspended:
+        if state is not SessionState.CONNECTED and not self._timings.tolerate_suspended:  # guard: strict-mode
             self._lose(f"{self._lock.label}, epoch {self.epoch}: the connection was interrupted (strict mode)")
         self._wake.set()
 
     def _beat_until_lost(self, on_lost: Callable[[str], None]) -> None:
         try:
             self._beat_while_led()
+        # guard: heartbeats-die-without-a-word
         except BaseException as error:  # noqa: BLE001  # a leader without heartbeats must learn that it is none
             self._lose(f"{self._lock.label}, epoch {self.epoch}: the heartbeats failed ({error!r})")
         if self.lost.is_set():
-            on_lost(self._reason)
+            on_lost(self._reason)  # guard: loss-is-reported
 
     def _beat_while_led(self) -> None:
         while not self._stopping.is_set() and not self.lost.is_set():
@@ -241,5 +245,5 @@ class Leadership:
         self._wake.set()
         self._published.stop()
         thread = self._heartbeats
-        if thread is not None and thread is not threading.current_thread():
+        if thread is not None and thread is not threading.current_thread():  # guard: release-in-callback
             thread.join(self._timings.heartbeat_timeout * 3)

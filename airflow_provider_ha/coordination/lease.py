@@ -62,7 +62,7 @@ class Lease:
     """
 
     def __init__(self, timings: Timings, *, session_timeout: float, granted_at: float, clock: Clock) -> None:
-        self._duration = session_timeout - timings.margin
+        self._duration = session_timeout - timings.margin  # guard: lease-is-shorter
         self._margin = timings.margin
         self._clock = clock
         self._spacing = timings.heartbeat_interval * _TIMER_SLACK
@@ -86,15 +86,17 @@ class Lease:
 
     def shorten(self, session_timeout: float) -> None:
         """Take note of the T that a server grants now. A longer one changes nothing."""
+        # guard: another-grant-makes-the-lease-longer
         self._duration = min(self._duration, session_timeout - self._margin)
 
     @property
     def deadline(self) -> float:
         """Lease time at which the lease ends."""
-        regular = self._last_but_one.boot + self._duration
+        regular = self._last_but_one.boot + self._duration  # guard: last-heartbeat-counts
+        # guard: stopped-process-sees-a-jump
         if Moment.at_most(self._clock).skew - self._last_but_one.skew <= JUMP_SECONDS:
             return regular
-        return min(regular, self._newest.boot + self._patience)
+        return min(regular, self._newest.boot + self._patience)  # guard: jump-makes-a-lease-longer
 
     def left(self) -> float:
         """Return the seconds until the lease ends; negative when it is over."""

@@ -56,7 +56,7 @@ class ReaderLease:
 
     def release(self) -> None:
         """End the lease. Idempotent."""
-        _remove(self.coordinator, self.path)
+        _remove(self.coordinator, self.path)  # guard: release-takes-all
 
 
 def hold(
@@ -91,12 +91,13 @@ def active(coordinator: Coordinator, paths: JobPaths, what: str, clock: Clock) -
     """
     parent = paths.leases(what)
     while True:
-        names = ours(coordinator.children(parent), _is_lease, parent=parent)
+        names = ours(coordinator.children(parent), _is_lease, parent=parent)  # guard: strays-are-leases
         found = [read_record(coordinator, f"{parent}/{name}", LeaseRecord) for name in names]
         # A reader that renews makes the new lease before it removes the old one. One that is gone since the listing may
         # have a successor that the listing does not hold yet.
-        if None not in found:
+        if None not in found:  # guard: renewed-lease-is-overlooked
             break
+    # guard: lease-never-ends
     leases = [item[0] for item in found if item is not None and item[0].expires_at > clock.now()]
     return sorted(leases, key=lambda lease: lease.expires_at, reverse=True)
 

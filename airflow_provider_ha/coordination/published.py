@@ -70,15 +70,15 @@ class PublishedInformation:
         :raises CoordinationError: It could not be read or written.
         """
         node = self._coordinator.find(self._lock.leader, watch=self._touched.set)
-        if node is None or self._stopping.is_set():
+        if node is None or self._stopping.is_set():  # guard: published-stopped
             return False  # the next guarded write of the leader is refused
-        if node.ephemeral_owner != self._session_id:
+        if node.ephemeral_owner != self._session_id:  # guard: published-owner
             self._on_foreign(f"the leader node of {self._lock.label} belongs to session 0x{node.ephemeral_owner:x} now")
             return False
-        if node.data == self._data:
+        if node.data == self._data:  # guard: published-once
             return False
         _log.warning("the leader node of %s was changed from outside; it is written again", self._lock.label)
-        self._coordinator.commit(
+        self._coordinator.commit(  # guard: published-epoch
             Check(self._lock.epoch, self._epoch), SetData(self._lock.leader, self._data, node.version)
         )
         return True

@@ -76,6 +76,7 @@ class LeaderRetrieval:
         """End the announcements. Idempotent; may be called from ``on_change`` itself."""
         self._stopping.set()
         self._changed.set()
+        # guard: retrieval-stop-in-callback
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(_STOP_SECONDS)
 
@@ -119,6 +120,7 @@ class LeaderRetrieval:
 
     def _announce(self, node: Node | None, *, again: bool = False) -> None:
         found = None if node is None else (node.ephemeral_owner, node.data)
+        # guard: retrieval-same-leader
         if self._stopping.is_set() or (found == self._announced and not self._first and not (again and found)):
             return
         self._announced, self._first = found, False
@@ -134,6 +136,6 @@ class LeaderRetrieval:
     def _on_state(self, state: SessionState) -> None:
         """Called on the event thread: only notes what the next read has to do."""
         if state is not SessionState.CONNECTED:
-            self._again = True
-            self._blind = self._blind or state in self._unknown
+            self._again = True  # guard: retrieval-again
+            self._blind = self._blind or state in self._unknown  # guard: retrieval-looks
         self._changed.set()

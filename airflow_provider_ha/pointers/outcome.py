@@ -53,13 +53,13 @@ def outcome_of(error: HaError, path: str, applied: Callable[[], bool]) -> Outcom
     if isinstance(error, _CERTAIN) and not ours:
         return Outcome.REJECTED
     try:
-        if applied():
+        if applied():  # guard: read-back
             return Outcome.APPLIED
     except CoordinationError as failure:
         log.warning("znode %s could not be read back: %s", path, failure)
         return Outcome.UNKNOWN
     # Without an answer, "not there" is no proof: keep everything, and let the caller try the same again.
-    return Outcome.REJECTED if ours else Outcome.UNKNOWN
+    return Outcome.REJECTED if ours else Outcome.UNKNOWN  # guard: exists-is-success
 
 
 def unknown(error: HaError, path: str) -> HaError:

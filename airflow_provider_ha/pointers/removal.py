@@ -117,13 +117,13 @@ class Remover:
             check_entry(entry, record)
             job = self._cluster.job(record.job_id)
             leases = active(self._coordinator, job, record.what, self._clock)
-            if leases:
+            if leases:  # guard: removal-ignores-leases
                 return f"{leases[0].holder} reads it until {leases[0].expires_at:%Y-%m-%d %H:%M:%S} UTC at the latest"
-            self._remove(record, entry)
+            self._remove(record, entry)  # guard: entry-goes-first
             self._strike_off(commit, path, job, record.what)
         except (RecordCorruptError, StorageError, VersionConflictError, OutcomeUnknownError) as error:
             return error.message
-        except OSError as error:
+        except OSError as error:  # guard: removal-error-is-raised
             return f"a file could not be removed: {error}"
         return ""
 
@@ -140,7 +140,7 @@ class Remover:
 
     def _remove_adopted(self, what: str, each: AdoptedCheckpoint) -> None:
         path, own = Path(each.path), self._work_path.resolve()
-        if path.resolve().is_relative_to(own) or own.is_relative_to(path.resolve()):
+        if path.resolve().is_relative_to(own) or own.is_relative_to(path.resolve()):  # guard: claimed-paths-may-be-ours
             raise StorageError(f"{path} is not outside of the cluster, so it was never adopted")
         if self._adopted is None:
             raise StorageError(f"{path} cannot be removed: this process cannot read checkpoints of Spark")

@@ -73,6 +73,7 @@ def scan(
     """
     nodes = stable_children(coordinator, parent)
     names = [node.path.rpartition("/")[2] for node in nodes]
+    # guard: strays-are-pointers-that-cannot-be-read
     own = set(names if is_ours is None else ours(names, is_ours, parent=parent))
     found, unreadable = [], []
     for node in nodes:
@@ -82,7 +83,7 @@ def scan(
         try:
             found.append(decode(node, record_type))
         except RecordCorruptError as error:
-            unreadable.append(Unreadable(name, error.message))
+            unreadable.append(Unreadable(name, error.message))  # guard: scan-skips-what-it-cannot-read
     return Scan(tuple(found), tuple(unreadable))
 
 
@@ -95,7 +96,7 @@ def stable_children(coordinator: Coordinator, parent: str) -> list[Node]:
     for _ in range(_ATTEMPTS):
         nodes, now = _look(coordinator, parent, names)
         present = [node for node in nodes if node is not None]
-        if now == names and len(present) == len(nodes):
+        if now == names and len(present) == len(nodes):  # guard: scan-looks-once
             return present
         names = now
     raise CoordinationError(f"the children of {parent} changed during each of {_ATTEMPTS} reads", next_step="Try again")

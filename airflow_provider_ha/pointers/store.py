@@ -98,8 +98,9 @@ class PointerStore(Generic[P]):
         for pointer in seen.found:
             try:
                 found.append((pointer, self.payload(pointer.record)))
+            # guard: unknown-counts-as-bad
             except (RecordCorruptError, ObjectMissingError) as error:  # noqa: PERF203  # one bad payload hides no other
-                unreadable.append(Unreadable(pointer.name, error.message))
+                unreadable.append(Unreadable(pointer.name, error.message))  # guard: recovery-skips-bad-payloads
         return Loaded(tuple(found), tuple(unreadable))
 
     def add(self, commit: Commit, name: str, pointer: P, payload: bytes | None = None, *also: Op) -> None:
@@ -114,9 +115,9 @@ class PointerStore(Generic[P]):
         path, data = self._path(name), pointer.to_bytes()
         if self._holds(path, data):
             return  # an earlier call of ours, whose answer was lost
-        fresh = self._write_payload(pointer, payload)
+        fresh = self._write_payload(pointer, payload)  # guard: pointer-before-payload
         try:
-            commit(Create(path, data), *also)
+            commit(Create(path, data), *also)  # guard: pointer-is-ephemeral
         except HaError as error:
             self._settle(error, path, lambda: self._holds(path, data), pointer if fresh else None)
 
@@ -138,12 +139,12 @@ class PointerStore(Generic[P]):
         """
         path, data = self._path(old.name), pointer.to_bytes()
         fresh = self._write_payload(pointer, payload)
-        ops: list[Op] = [SetData(path, data, old.version), *also]
+        ops: list[Op] = [SetData(path, data, old.version), *also]  # guard: replace-is-not-versioned
         if payload is not None:
             # Decided and recorded with the change itself: a process that dies after it leaves no untraceable payload.
-            ops += self._old_payload(old, pointer, what or old.name)
+            ops += self._old_payload(old, pointer, what or old.name)  # guard: replace-forgets-the-old-payload
         try:
-            commit(*ops)
+            commit(*ops)  # guard: replace-is-not-fenced
         except HaError as error:
             self._settle(error, path, lambda: self._holds(path, data), pointer if fresh else None)
 
@@ -178,9 +179,9 @@ class PointerStore(Generic[P]):
             return self._coordinator.find(path) is None and self._holds(entry.path, entry.data)
 
         try:
-            commit(Delete(path, version), entry)
+            commit(Delete(path, version), entry)  # guard: mark-leaves-no-entry
         except NodeMissingError as error:
-            if error.path != path:
+            if error.path != path:  # guard: missing-entry-is-an-error
                 raise
             return None
         except HaError as error:
@@ -211,10 +212,10 @@ class PointerStore(Generic[P]):
         if outcome is Outcome.APPLIED:
             return
         if outcome is Outcome.UNKNOWN:
-            raise unknown(error, path) from error
-        if fresh is not None:
+            raise unknown(error, path) from error  # guard: removal-of-unknown-outcome-is-silent
+        if fresh is not None:  # guard: rejected-payload-stays
             self._own_payloads().discard(fresh)
-        raise error
+        raise error  # guard: rejection-is-silent
 
     def _write_payload(self, pointer: P, payload: bytes | None) -> bool:
         return payload is not None and self._own_payloads().write(pointer, payload)

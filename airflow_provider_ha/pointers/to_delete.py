@@ -77,7 +77,7 @@ class ToDelete:
             adopted=tuple(adopted),
             marked_at=self._clock.now(),
         )
-        entry_id = _SEPARATOR.join((self._job_id, what, new_id()[:16]))
+        entry_id = _SEPARATOR.join((self._job_id, what, new_id()[:16]))  # guard: entries-share-a-name
         check_entry(entry_id, record)
         if not self._made:
             self._coordinator.ensure(self._cluster.to_delete)

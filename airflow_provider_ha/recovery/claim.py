@@ -54,9 +54,10 @@ def claim(job: JobRecords, run: int, submission: Submission, *, also: tuple[Op, 
     live = _while_live(job, run)
     if live is None:
         return False
+    # guard: loss-is-claimed
     recovery = () if submission.lost_epoch is None else (_recovery(job, run, submission, submission.lost_epoch),)
     try:
-        job.commit(live, Create(path, submission.to_bytes()), *recovery, *also)
+        job.commit(live, Create(path, submission.to_bytes()), *recovery, *also)  # guard: submissions-need-no-live-run
     except (NodeMissingError, VersionConflictError) as error:
         if error.path != live.path:
             raise
@@ -64,7 +65,7 @@ def claim(job: JobRecords, run: int, submission: Submission, *, also: tuple[Op, 
     except (NodeExistsError, OutcomeUnknownError):
         # Sent, and not answered, or made by an earlier call: ours if and only if our own id is there.
         found = read_record(job.coordinator, path, Submission)
-        return found is not None and found[0] == submission
+        return found is not None and found[0] == submission  # guard: claim-of-a-loss
     return True
 
 

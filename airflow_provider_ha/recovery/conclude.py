@@ -64,7 +64,7 @@ def conclude(
             at=job.clock.now(),
         )
         job.journal.result(number, result)
-        leadership.commit(*_ops(job, number, result, operation))
+        leadership.commit(*_ops(job, number, result, operation))  # guard: result-with-pointer
     log.info("run %d of %s is %s: %s", number, job.job_id, state.value, reason)
     return result
 
@@ -129,7 +129,7 @@ def _ops(job: JobRecords, number: int, result: RunResult, operation: Operation |
     ops: list[Op] = [job.runs.result_op(number, result)]
     pointer = job.graphs.remove_op(number)
     if pointer is not None:
-        ops.append(pointer)
+        ops.append(pointer)  # guard: result-removes-pointer
     if operation is not None:
         ops.append(operations.completed_op(job.paths, operation, result={}, at=result.at))
     return ops

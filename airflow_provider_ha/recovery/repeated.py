@@ -47,6 +47,7 @@ class Repeated:
         """Whether it has repeated often enough, over long enough."""
         if options.application_failures == _NEVER:
             return False
+        # guard: short-storm-of-errors-ends-the-run
         return self.count >= options.application_failures and self.seconds >= options.application_failure_period
 
     def delay(self, options: HaOptions) -> float:
@@ -82,13 +83,14 @@ def repeated_failure(submissions: tuple[SubmissionView, ...], options: HaOptions
         earlier = _application_failure(view.exit)
         if view.exit is not None and earlier is not None and failure.repeats(earlier):
             count, since = count + 1, view.exit.at
-        elif earlier is not None or _refutes(view, options):
+        elif earlier is not None or _refutes(view, options):  # guard: long-life-refutes-no-error
             break
     return Repeated(failure, max(count, 1), since, newest.at)
 
 
 def _application_failure(exit_: SubmissionExit | None) -> Failure | None:
     failure = exit_.failure if exit_ is not None else None
+    # guard: uncertain-error-ends-the-run
     return failure if failure is not None and failure.kind is FailureKind.APPLICATION else None
 
 

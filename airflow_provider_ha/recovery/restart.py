@@ -78,24 +78,24 @@ def decide(snapshot: JobSnapshot, options: HaOptions, *, now: datetime, newest_i
     :param newest_is_gone: Whether the engine has proven that no process of the newest submission is left.
     """
     run = snapshot.run
-    if run is None or run.result is not None:
+    if run is None or run.result is not None:  # guard: ended-run-is-run-again
         return Over()
     newest = run.newest
     lost = snapshot.state is JobState.LOST or (newest_is_gone and snapshot.leader is None)
     if newest is None or not lost:
         return Keep()
     repeated = repeated_failure(run.submissions, options)
-    if repeated is not None and repeated.ends_the_run(options):
+    if repeated is not None and repeated.ends_the_run(options):  # guard: repeated-error-never-ends-the-run
         return GiveUp(f"{repeated.reason} (log: {_log(newest)})", repeated.failure)
     used = attempts_used(run.submissions, options, now)
-    if not _met_outage(newest) and 0 <= options.restart_attempts <= used:
+    if not _met_outage(newest) and 0 <= options.restart_attempts <= used:  # guard: outages-give-up
         return GiveUp(_given_up(run, newest, used))
     idle = _without_work(run.submissions, options, now)
     again = repeated.delay_left(options, now) if repeated is not None else 0.0
     led = snapshot.epoch_zxid > newest.created_zxid
     return Resubmit(
         attempt=newest.submission.attempt + 1,
-        lost_epoch=snapshot.epoch if led and snapshot.recovery is None else None,
+        lost_epoch=snapshot.epoch if led and snapshot.recovery is None else None,  # guard: claim-without-a-loss
         after=max(again, _delay_left(newest, idle, options, now)),
     )
 
@@ -106,13 +106,13 @@ def attempts_used(submissions: tuple[SubmissionView, ...], options: HaOptions, n
     Those that an outage ended are left out, as if they had not been made.
     """
     newest = list(_since(submissions, now, lambda view, end: _lived_long(view, options, end)))
-    counted = sum(good or not _met_outage(view) for view, good in newest)
+    counted = sum(good or not _met_outage(view) for view, good in newest)  # guard: outages-use-up-attempts
     return max(0, counted - 1)  # the first of them was no re-submission
 
 
 def _without_work(submissions: tuple[SubmissionView, ...], options: HaOptions, now: datetime) -> int:
     """Return how many re-submissions the delay grows with: those since a driver last worked, outages included."""
-    newest = list(
+    newest = list(  # guard: kill-of-a-running-job-makes-the-next-one-wait
         _since(submissions, now, lambda view, end: _ran_until_it_was_lost(view) or _lived_long(view, options, end))
     )
     outages = sum(1 for _ in takewhile(lambda one: _met_outage(one[0]) and not one[1], newest))
@@ -133,6 +133,7 @@ def _since(
 
 def _ran_until_it_was_lost(view: SubmissionView) -> bool:
     """Whether the job was RUNNING until something from outside ended its driver: no error of its own."""
+    # guard: crash-loop-of-a-running-job-is-not-slowed
     return view.exit is not None and view.exit.ran and (view.exit.failure is None or _met_outage(view))
 
 
@@ -167,12 +168,13 @@ def _met_outage(view: SubmissionView) -> bool:
 
 def delay(used: int, options: HaOptions) -> float:
     """Return the seconds before the next re-submission after *used* others: none at first, then doubling."""
+    # guard: first-loss-delayed
     return min(options.restart_delay * 2.0 ** min(used - 1, 32), options.restart_delay_max) if used else 0.0
 
 
 def _delay_left(newest: SubmissionView, used: int, options: HaOptions, now: datetime) -> float:
     if newest.exit is None:
-        return delay(max(used, 1), options)
+        return delay(max(used, 1), options)  # guard: unproven-loss-not-delayed
     wanted = delay(used, options)
     # Clocks of two hosts differ: never wait longer than wanted, whatever they say.
     return min(wanted, max(0.0, wanted - (now - newest.exit.at).total_seconds()))

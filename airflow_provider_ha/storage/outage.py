@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from airflow_provider_ha.errors import StorageUnavailableError
 
 
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})  # guard: full-disk-is-a-mistake
 _AWAY = frozenset(
     {errno.EIO, errno.EREMOTEIO, errno.ESTALE, errno.ENODEV, errno.ENXIO, errno.ENOTCONN, errno.ESHUTDOWN}
     | {errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETDOWN, errno.ENETUNREACH, errno.ECONNRESET}
@@ -66,6 +66,6 @@ def outages(doing: str, path: str | os.PathLike[str]) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if not is_outage(error):
+        if not is_outage(error):  # guard: every-oserror-is-an-outage
             raise
         raise unavailable(f"{os.fspath(path)} could not be {doing}", error) from error

@@ -27,12 +27,13 @@ def resolve_key(work_path: Path, key: str, *, inside: tuple[str, ...], source: s
         check_key(key)
     except ConfigurationError as error:
         raise _refused(source, error.message) from None
+    # guard: keys-may-lead-deeper
     if not any(key.startswith(prefix) and "/" not in key.removeprefix(prefix) for prefix in inside):
         raise _refused(source, f"{key!r} is no directory in {' or '.join(inside)}")
     path = work_path
     for segment in key.split("/"):
         path /= segment
-        if _is_link(path):
+        if _is_link(path):  # guard: links-on-the-way-are-followed
             raise _refused(source, f"{path} on the way to {key!r} is a symbolic link")
     return path
 
@@ -43,7 +44,7 @@ def _is_link(path: Path) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as error:
-        raise StorageUnavailableError(
+        raise StorageUnavailableError(  # guard: unlooked-link-is-no-link
             f"{path} could not be inspected: {error.strerror or error}",
             next_step="Check the file system, and the permission to read there",
         ) from error

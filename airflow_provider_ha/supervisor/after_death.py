@@ -55,7 +55,7 @@ def carry_out_cancel(spec: DriverSpec) -> None:
             f"the cancel of run {spec.run} took longer than the lease: {error.message}"
         ) from error
     except HaError as error:
-        if error.retryable:
+        if error.retryable:  # guard: lost-journal-ends-the-cancel
             raise
         log.exception("the cancel of run %d could not be carried out; it stays open for the next leader", spec.run)
 
@@ -74,7 +74,7 @@ def clean_up(spec: DriverSpec, *, on_lost: Callable[[str], Any]) -> None:
 
 
 def _cancel(spec: DriverSpec, job: JobRecords) -> None:
-    if not operations.open_cancels(job.coordinator, job.paths, spec.run):
+    if not operations.open_cancels(job.coordinator, job.paths, spec.run):  # guard: every-death-is-a-cancel
         return
     runs = job.runs
     try:
@@ -125,7 +125,7 @@ def _clean(spec: DriverSpec, job: JobRecords, on_lost: Callable[[str], Any]) -> 
         return
     checkpoints = _checkpoints(job)
     with _lock(spec, job, timeout=0.0) as leadership:
-        if max(runs.numbers()) != spec.run:
+        if max(runs.numbers()) != spec.run:  # guard: clean-up-beside-a-newer-run
             return  # a run that was made since may read what this one has left: its leader cleans up
         leadership.start_heartbeats(on_lost)
         Housekeeping(runs, leadership, checkpoints, spec.config.work_path, generation[0].directory).finish(spec.run)

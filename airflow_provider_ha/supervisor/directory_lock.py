@@ -31,18 +31,19 @@ def lock_directory(spec: DriverSpec) -> int:
     next_step = "Let the job be recovered (spark-ha recover): each attempt is a separate submission"
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, OWNER_ONLY)
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # guard: two-supervisors-of-one-driver
     except BlockingIOError:
         raise ConfigurationError(
             f"another supervisor works in {str(spec.home.directory)!r}", next_step=next_step
         ) from None
     except OSError as error:
+        # guard: room-for-the-lock-is-a-second-supervisor
         if error.errno in _NO_ROOM:  # an existing file opens on a full disk
             raise unavailable(f"{path} could not be written", error) from error
         raise ConfigurationError(
             f"{str(path)!r} cannot be locked ({error.strerror}), so this may be the second supervisor of one driver",
             next_step="Make the work root writable, on a file system with locks",
         ) from error
-    if spec.home.driver_log.exists():
+    if spec.home.driver_log.exists():  # guard: supervisor-runs-a-dead-driver-again
         raise ConfigurationError(f"the driver of {str(spec.home.directory)!r} was started before", next_step=next_step)
     return descriptor

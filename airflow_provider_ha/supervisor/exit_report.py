@@ -60,8 +60,8 @@ def report(
     pause = 0.2
     while True:
         try:
-            _end_session(spec)
-            after_death.carry_out_cancel(spec)
+            _end_session(spec)  # guard: exit-before-the-session-ends
+            after_death.carry_out_cancel(spec)  # guard: driver-ends-its-run-by-itself
             reported = _write_exit(spec, death, restart)
         except HaError as error:  # noqa: PERF203  # a retry is a try in a loop
             if not error.retryable or stopped() or time.monotonic() > end:
@@ -77,7 +77,7 @@ def report(
 
 def clean_up(spec: DriverSpec) -> None:
     """Clean up after a run that is over; ends the process when another one leads the job."""
-    after_death.clean_up(spec, on_lost=_give_up)
+    after_death.clean_up(spec, on_lost=_give_up)  # guard: canceled-run-is-not-cleaned-up
 
 
 def _give_up(reason: str) -> None:
@@ -98,7 +98,7 @@ def _write_exit(spec: DriverSpec, death: Death, restart: RestartInPlace | None) 
     record = SubmissionExit(
         code=death.code,
         pids=death.pids,
-        reason=public(f"{reported} ({death.reason})" if reported else death.reason),
+        reason=public(f"{reported} ({death.reason})" if reported else death.reason),  # guard: exits-keep-passwords
         log=str(spec.home.driver_log),
         outage=death.outage or read_code(spec.home.directory) == ExitCode.OUTAGE,
         failure=_failure(spec, reported),
@@ -118,7 +118,7 @@ def _failure(spec: DriverSpec, reason: str | None) -> Failure | None:
     if read_code(spec.home.directory) == ExitCode.LEADERSHIP_LOST:
         said = public(reason or "").partition("\n")[0][:MESSAGE_LIMIT]
         return Failure(kind=FailureKind.OUTAGE, error_class=ExitCode.LEADERSHIP_LOST.name, message=said)
-    return read_details(spec.home.directory)
+    return read_details(spec.home.directory)  # guard: supervisor-forgets-the-failure
 
 
 def _last_lines(spec: DriverSpec) -> str:

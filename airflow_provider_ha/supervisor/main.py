@@ -76,6 +76,7 @@ def main(arguments: list[str]) -> int:
         become_subreaper()
         log.info("supervising %s run %d attempt %d as pid %d", spec.job_id, spec.run, spec.attempt, os.getpid())
         death = run(spec, stop)
+    # guard: drivers-keep-their-spec
     spec.forget()  # no driver is left that could read it
     log.info("all processes are dead: %s (exit code %d, pids %s)", death.reason, death.code, list(death.pids))
     asked, stop.raised = bool(stop.raised), 0  # obeyed; another signal means: do not wait for ZooKeeper any longer
@@ -92,7 +93,7 @@ def _end(spec: DriverSpec, death: Death, stop: _StopFlag, *, asked: bool) -> int
     def stopped() -> bool:
         return bool(stop.raised)
 
-    restart = None if asked else in_place.RestartInPlace(spec)
+    restart = None if asked else in_place.RestartInPlace(spec)  # guard: restart-in-place-after-sigterm
     reported = exit_report.report(spec, death, restart=restart, stopped=stopped)
     if reported is None:
         return 1
@@ -116,7 +117,7 @@ def run(spec: DriverSpec, stop: _StopFlag) -> Death:
         tree.kill()
         reason = f"the supervisor failed: {error!r}"
         log.exception("the supervisor failed")
-    pids = tree.kill()
+    pids = tree.kill()  # guard: leftovers-live-on
     return Death(tree.code if tree.code is not None else NOT_LAUNCHED, pids, reason)
 
 
@@ -125,7 +126,7 @@ def start(spec: DriverSpec) -> ProcessTree:
 
     :raises HaError: The graph or the application cannot be read.
     """
-    require_room(spec.home.directory)
+    require_room(spec.home.directory)  # guard: launch-without-room
     store = open_store(spec.config)
     graph = JobGraph.from_bytes(
         get_blob(store, spec.ticket.graph.sha256), source=f"job graph {spec.ticket.graph.sha256[:12]}"

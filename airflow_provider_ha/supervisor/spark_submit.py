@@ -33,7 +33,7 @@ def find_spark_home(configured: Path | None) -> Path:
     """
     if configured is None:
         spark = installed_spark()
-        check_one_release(spark)
+        check_one_release(spark)  # guard: a-driver-starts-with-two-releases
         if spark.home is None or (spark.client and not spark.package):
             what = "only pyspark-client, which has no spark-submit," if spark.client else "no pyspark"
             version = f" and pyspark=={spark.client}" if spark.client else ""
@@ -100,6 +100,7 @@ def properties(graph: JobGraph, application: FetchedApplication) -> dict[str, st
         own = [item for item in values.get(key, "").split(",") if item]
         if own or items:
             values[key] = ",".join([*own, *items])
+    # guard: workers-do-not-search-the-script
     return values | {WORKER_PATH: worker_path(values, application.script.parent)}
 
 

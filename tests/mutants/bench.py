@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from tests.mutants.catalogue import Mutant
+from tests.mutants.guards import Source
 from tests.mutants.outcome import Outcome, Result, Testimony, judge
 
 
@@ -56,7 +57,9 @@ class Bench:
         return passed
 
     def _tried(self, mutant: Mutant) -> tuple[Outcome, str]:
-        found = (self._root / mutant.file).read_text(encoding="utf-8").count(mutant.old)
+        if not mutant.file:
+            return Outcome.NOT_FOUND, f"no statement is marked as `{mutant.guard}`"
+        found = len(mutant.places(Source.read(self._root / mutant.file)))
         if found != 1:
             return (Outcome.AMBIGUOUS if found else Outcome.NOT_FOUND), f"{mutant.file}: {found} times"
         copy = self.copy(mutant.id)
@@ -107,8 +110,7 @@ class Bench:
 
 
 def _change(file: Path, mutant: Mutant) -> None:
-    text = file.read_text(encoding="utf-8")
-    file.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
+    file.write_text(mutant.apply(Source.read(file)), encoding="utf-8")
     for compiled in (file.parent / "__pycache__").glob(f"{file.stem}.*.pyc"):
         compiled.unlink()
 

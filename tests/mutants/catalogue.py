@@ -1,14 +1,17 @@
-"""The mutants, as ``tests/mutants/*.toml`` lists them: one change of one file, and the test that must notice it."""
+"""The mutants, as ``tests/mutants/*.toml`` lists them: a change of one statement, and the test that must notice."""
 
 from __future__ import annotations
 
 import hashlib
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from tests.mutants.guards import GuardError, Source, guarded_files
 
 
 if sys.version_info >= (3, 11):
@@ -35,8 +38,9 @@ class Mutant(BaseModel):
 
     :param id: lower case words, unique over all lists
     :param rule: what the change breaks: ``H3``, ``design 4.2``
-    :param file: path from the repository's root
-    :param old: text that stands exactly once in the file
+    :param guard: what marks the statement, see :mod:`tests.mutants.guards`
+    :param file: path from the repository's root; of a mutant with a guard it is found, not written
+    :param old: text that begins exactly once in the statement; without a guard, in the file
     :param new: what is put in its place
     :param test: pytest node id; without its parameters all of them are run and one has to fail
     :param why: one sentence
@@ -46,33 +50,59 @@ class Mutant(BaseModel):
 
     id: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
     rule: str = Field(min_length=1)
-    file: str = Field(pattern=r"^airflow_provider_ha/.*\.py$")
+    guard: str = ""
+    file: str = Field(default="", pattern=r"^(airflow_provider_ha/.*\.py)?$")
     old: str = Field(min_length=1)
     new: str
     test: str = Field(pattern=r"^tests/.*\.py::")
     why: str = Field(min_length=1)
 
+    @model_validator(mode="after")
+    def _has_a_place(self) -> Mutant:
+        if not self.guard and not self.file:
+            raise ValueError(f"{self.id} names no guard")
+        return self
+
     @property
     def fingerprint(self) -> str:
-        """Changes when the mutant does: a result belongs to one of them."""
+        """Changes when the mutant does: a result belongs to one of them. The guard only says where it is."""
         told = repr((self.file, self.old, self.new, self.test))
         return hashlib.sha256(told.encode()).hexdigest()[:12]
 
+    def places(self, source: Source) -> list[int]:
+        """Return where its text stands in its file: once, or it cannot be tried."""
+        return source.places(self.old, self.guard)
 
-def load(folder: Path = LISTS, lists: str = "*.toml") -> list[Mutant]:
+    def apply(self, source: Source) -> str:
+        """Return the file's changed text."""
+        (place,) = self.places(source)
+        return source.text[:place] + self.new + source.text[place + len(self.old) :]
+
+
+def load(folder: Path = LISTS, lists: str = "*.toml", root: Path = ROOT) -> list[Mutant]:
     """Every mutant of a folder's lists, in the order of files and lines.
 
-    :raises CatalogueError: a list cannot be read, or two mutants have one id
+    :raises CatalogueError: a list cannot be read, two mutants have one id, or two statements one guard
     """
-    mutants = [mutant for file in sorted(folder.glob(lists)) for mutant in _listed(file)]
+    try:
+        guarded = guarded_files(root)
+    except GuardError as error:
+        raise CatalogueError(str(error)) from error
+    mutants = [mutant for file in sorted(folder.glob(lists)) for mutant in _listed(file, guarded)]
     twice = [name for name, number in Counter(mutant.id for mutant in mutants).items() if number > 1]
     if twice:
         raise CatalogueError(f"Two mutants have one id: {', '.join(twice)}")
     return mutants
 
 
-def _listed(file: Path) -> list[Mutant]:
+def _listed(file: Path, guarded: Mapping[str, str]) -> list[Mutant]:
     try:
-        return [Mutant(**table) for table in read_toml(file)["mutant"]]
+        return [_mutant(table, guarded) for table in read_toml(file)["mutant"]]
     except (ValueError, KeyError, TypeError) as error:
         raise CatalogueError(f"{file.name}: {error}") from error
+
+
+def _mutant(table: dict[str, Any], guarded: Mapping[str, str]) -> Mutant:
+    if "guard" not in table:
+        return Mutant(**table)
+    return Mutant(**table, file=guarded.get(table["guard"], ""))  # a file beside it is refused: it is given twice

@@ -1,4 +1,4 @@
-"""Writes docs/reference/conformance.md: ``python -m tests.mutants.page``, after ``make mutants``.
+"""Writes tests/mutants/README.md: ``python -m tests.mutants.page``, after ``make mutants``.
 
 Case, our test and mutant come from the markers and the lists; the result is the last one of ``build/mutants``. A result
 of a mutant that was changed since is not shown. What has no test is listed as such.
@@ -15,7 +15,7 @@ from tests.mutants.outcome import Result
 from tests.mutants.run import RESULTS, recall
 
 
-PAGE = ROOT / "docs" / "reference" / "conformance.md"
+PAGE = ROOT / "tests" / "mutants" / "README.md"
 CASES = ROOT / "tests" / "mutants" / "flink" / "cases.toml"
 
 NO_TEST = "no test"
@@ -28,8 +28,9 @@ Flink's own suites hold the rules of high availability that this provider takes 
 their cases which of our tests holds the rule, on our pieces and in our words, and which mutant belongs to it. A case
 without a test is listed as well.
 
-A mutant is one change of the package that breaks one rule. `make mutants` applies each of them to a copy and runs the
-test that must notice. A test that could not run, or that fails without the change too, has killed nothing.
+A mutant is one change of the package that breaks one rule. It names a guard: a statement that carries the comment
+`# guard: <id>`. `make mutants` applies each mutant to a copy and runs the test that must notice. A test that could not
+run, or that fails without the change too, has killed nothing.
 
 Beside the list, `make mutants RANDOM=n SEED=s` changes the package at random: a condition is negated, a comparison
 shifted, a `raise` or a call dropped, `and` and `or` swapped, a boolean or a small number changed. Each change is tried
@@ -75,7 +76,7 @@ def page(
     return (
         f"{_HEAD}\n## Flink's cases\n\n{len(tested & listed.keys())} of {len(listed)} cases have a test.\n\n"
         f"| | case of Flink | our test | mutant | result |\n|---|---|---|---|---|\n{of_flink}\n\n"
-        "## Mutants\n\nRules are those of the [design](../explanation/design.md#4-contracts), or of Flink: H of"
+        "## Mutants\n\nRules are those of the [design](../../docs/explanation/design.md#4-contracts), or of Flink: H of"
         " pointers and payloads, C of\ncheckpoints, I of their numbers, J of job graphs, L of leadership, P of"
         " ownership, R of results.\n\n"
         f"{len(mutants)} are listed, {tried} were tried as they are now, {killed} of these were killed.\n\n"

@@ -23,6 +23,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.interpreters import interpreter
+
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / "build" / "test-cache" / "sparks"
@@ -113,21 +115,10 @@ def environment(spark: Spark) -> dict[str, str]:
 def python(spark: Spark) -> Path:
     """Return a Python that *spark* runs under. Skips the test when there is none."""
     oldest, newest = spark.pythons
-    for path in _pythons(range(newest, oldest - 1, -1)):
-        code = f"import sys; sys.exit(not (3, {oldest}) <= sys.version_info[:2] <= (3, {newest}))"
-        if subprocess.run([path, "-c", code], check=False, capture_output=True).returncode == 0:
-            return Path(path)
-    pytest.skip(f"Spark {spark.version} needs a Python 3.{oldest} to 3.{newest}, and none was found")
-
-
-def _pythons(minors: range) -> Iterator[str]:
-    yield sys.executable
-    versions = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
-    for minor in minors:
-        yield from map(str, sorted(versions.glob(f"3.{minor}.*/bin/python3.{minor}")))
-        on_path = shutil.which(f"python3.{minor}")
-        if on_path:
-            yield on_path
+    found = interpreter(range(newest, oldest - 1, -1))
+    if found is None:
+        pytest.skip(f"Spark {spark.version} needs a Python 3.{oldest} to 3.{newest}, and none was found")
+    return found
 
 
 def packages(spark: Spark) -> Path | None:

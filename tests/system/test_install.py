@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.wheel import wheel as built_wheel
+
 
 ROOT = Path(__file__).parents[2]
 UV = Path(sys.executable).with_name("uv")  # .ci/bootstrap puts it there
@@ -19,12 +21,9 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, as ``make wheel`` builds it."""
-    place = tmp_path_factory.mktemp("dist")
-    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(place), str(ROOT)]
-    subprocess.run(build, check=True)
-    return next(place.glob("*.whl"))
+def wheel() -> Path:
+    """The wheel of this tree, built once for all that install it."""
+    return built_wheel()
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from tests.mutants.guards import without_guard
+
 
 _SHIFTED: dict[type[ast.cmpop], tuple[str, str]] = {
     ast.Lt: ("<", "<="),
@@ -45,7 +47,7 @@ class Change:
     :param stop: Where it ends.
     :param new: What takes its place.
     :param kind: What is done, for people: ``< to <=``, ``raise dropped``.
-    :param line: The first line as it is, without its indentation.
+    :param line: The first line, without its indentation and the mark of a guard.
     :param at_import: Whether it is executed by the import of the module, and not by a call.
     :param turn: Which one of equal changes of equal lines of one place it is, from 0.
     """
@@ -235,7 +237,7 @@ class _Finder(ast.NodeVisitor):
                 stop=stop,
                 new=new,
                 kind=kind,
-                line=self._lines[node.lineno - 1].strip(),
+                line=without_guard(self._lines[node.lineno - 1]).strip(),
                 at_import=not self._calls,
             )
         )

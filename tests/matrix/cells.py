@@ -1,0 +1,107 @@
+"""The cells of ``.ci/matrix.toml``: ``python -m tests.matrix.cells`` prints them as JSON, for a workflow.
+
+Only the standard library, so that any Python 3.11 can print them.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # pytest brings it along
+
+
+FILE = Path(__file__).parents[2] / ".ci" / "matrix.toml"
+
+
+@dataclass(frozen=True, order=True)
+class Cell:
+    """One environment: releases of Python, Airflow and PySpark."""
+
+    python: str
+    airflow: str
+    pyspark: str
+
+    @property
+    def name(self) -> str:
+        """Name of the cell, for people and for a folder."""
+        return f"py{self.python}-airflow{self.airflow}-pyspark{self.pyspark}"
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Cells that are not tried.
+
+    :param python: Releases of Python that it is about; empty for all. The others likewise.
+    :param reason: One sentence.
+    """
+
+    reason: str
+    python: tuple[str, ...] = ()
+    airflow: tuple[str, ...] = ()
+    pyspark: tuple[str, ...] = ()
+
+    def covers(self, cell: Cell) -> bool:
+        """Whether it says why this cell is missing."""
+        return all(
+            not wanted or found in wanted
+            for wanted, found in (
+                (self.python, cell.python),
+                (self.airflow, cell.airflow),
+                (self.pyspark, cell.pyspark),
+            )
+        )
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """All releases that the package claims, which of their combinations are tried, and why the others are not."""
+
+    python: tuple[str, ...]
+    airflow: tuple[str, ...]
+    pyspark: tuple[str, ...]
+    cells: tuple[Cell, ...]
+    missing: tuple[Missing, ...]
+
+    @classmethod
+    def read(cls, file: Path = FILE) -> Matrix:
+        """Read the file."""
+        told = tomllib.loads(file.read_text(encoding="utf-8"))
+        axes = {name: tuple(releases) for name, releases in told["axes"].items()}
+        return cls(
+            **axes,
+            cells=tuple(Cell(**cell) for cell in told["cell"]),
+            missing=tuple(_missing(entry) for entry in told["missing"]),
+        )
+
+    def absent(self) -> list[Cell]:
+        """Return the combinations that are not tried."""
+        every = (Cell(*releases) for releases in product(self.python, self.airflow, self.pyspark))
+        return [cell for cell in every if cell not in self.cells]
+
+    def unexplained(self) -> list[Cell]:
+        """Return the combinations that are not tried without a reason."""
+        return [cell for cell in self.absent() if not any(entry.covers(cell) for entry in self.missing)]
+
+
+def as_json(cells: Iterable[Cell]) -> str:
+    """Return what a workflow's job takes as its matrix."""
+    return json.dumps([{"name": cell.name} | asdict(cell) for cell in cells])
+
+
+def _missing(entry: dict[str, Any]) -> Missing:
+    releases = {name: tuple(map(str, entry[name])) for name in ("python", "airflow", "pyspark") if name in entry}
+    return Missing(str(entry["reason"]), **releases)
+
+
+if __name__ == "__main__":
+    print(as_json(Matrix.read().cells))

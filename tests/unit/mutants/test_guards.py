@@ -1,0 +1,164 @@
+"""Guards: where the comments stand, which statement they mark, and that each has a mutant and each mutant its guard."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.mutants.catalogue import ROOT, CatalogueError, Mutant, load
+from tests.mutants.guards import Guard, GuardError, Source, guarded_files
+
+
+MODULE = '''\
+"""Numbers."""
+@cached  # guard: cached
+def allowed(number):
+    if number < 3:  # guard: limit
+        return number < 3
+    # guard: sum
+    total = plus(
+        number,
+        number,
+    )
+    try:
+        total = plus(number, 3)  # guard: again
+    except ValueError:  # guard: error
+        total = 3
+    else:  # guard: otherwise
+        total += 3
+    return total
+'''
+PLAIN = '''\
+"""Numbers."""
+@cached
+def allowed(number):
+    if number < 3:
+        return number < 3
+    total = plus(
+        number,
+        number,
+    )
+    try:
+        total = plus(number, 3)
+    except ValueError:
+        total = 3
+    else:
+        total += 3
+    return total
+'''
+
+
+@pytest.fixture
+def source() -> Source:
+    return Source.of(MODULE)
+
+
+def lines(source: Source, places: list[int]) -> list[int]:
+    return [source.text.count("\n", 0, place) + 1 for place in places]
+
+
+def test_every_mutant_finds_its_statement_once() -> None:
+    found = {mutant.id: len(mutant.places(Source.read(ROOT / mutant.file))) for mutant in load()}
+
+    assert {name: number for name, number in found.items() if number != 1} == {}
+
+
+def test_every_guard_has_a_mutant() -> None:
+    assert guarded_files(ROOT).keys() - {mutant.guard for mutant in load()} == set()
+
+
+def test_the_text_without_guards_is_what_it_would_be_without_them(source: Source) -> None:
+    assert source.text == PLAIN
+
+
+def test_a_guard_marks_its_own_line_or_the_next_one(source: Source) -> None:
+    assert source.guards[:3] == (Guard("cached", 2), Guard("limit", 4), Guard("sum", 6))
+
+
+def test_what_only_looks_like_a_guard_stays() -> None:
+    text = 'x = "# guard: Not-one"\n# guard: two words\ny = 1#guard: z\n'
+
+    assert Source.of(text) == Source(text, ())
+
+
+@pytest.mark.parametrize(
+    ("guard", "old", "expected"),
+    [
+        pytest.param("limit", "number < 3", [4], id="the-head-of-a-statement-with-a-body"),
+        pytest.param("limit", "return", [], id="not-its-body"),
+        pytest.param("sum", "number", [7, 8], id="every-line-of-a-statement"),
+        pytest.param("again", "number, 3", [11], id="not-what-stands-elsewhere"),
+        pytest.param("cached", "allowed", [3], id="a-definition-with-its-decorators"),
+        pytest.param("error", "ValueError", [12], id="the-head-of-a-handler"),
+        pytest.param("otherwise", "else:\n        total += 3", [14], id="a-text-that-goes-on"),
+        pytest.param("otherwise", "total", [], id="a-branch-is-a-line-by-itself"),
+        pytest.param("error", "\n    except", [11], id="the-line-feed-before-it"),
+        pytest.param("unknown", "number", [], id="no-such-guard"),
+    ],
+)
+def test_a_text_has_to_begin_in_the_guarded_statement(
+    source: Source, guard: str, old: str, expected: list[int]
+) -> None:
+    assert lines(source, source.places(old, guard)) == expected
+
+
+def test_a_mutant_changes_its_statement_alone(source: Source) -> None:
+    mutant = a_mutant(guard="again", old="3", new="4")
+
+    assert mutant.apply(source) == PLAIN.replace("plus(number, 3)", "plus(number, 4)")
+
+
+def test_a_guard_that_marks_two_statements_is_refused(tmp_path: Path) -> None:
+    package = tmp_path / "airflow_provider_ha"
+    package.mkdir()
+    (package / "a.py").write_text("x = 1  # guard: one\n", encoding="utf-8")
+    (package / "b.py").write_text("x = 1  # guard: one\n", encoding="utf-8")
+
+    with pytest.raises(GuardError, match=r"`one`: in airflow_provider_ha/a\.py and in airflow_provider_ha/b\.py"):
+        guarded_files(tmp_path)
+    with pytest.raises(CatalogueError):
+        load(tmp_path, root=tmp_path)
+
+
+def test_the_file_of_a_mutant_is_where_its_guard_stands(tmp_path: Path) -> None:
+    package = tmp_path / "airflow_provider_ha"
+    package.mkdir()
+    (package / "a.py").write_text("x = 1  # guard: one\n", encoding="utf-8")
+    (tmp_path / "list.toml").write_text(LISTED, encoding="utf-8")
+
+    assert [mutant.file for mutant in load(tmp_path, root=tmp_path)] == ["airflow_provider_ha/a.py"]
+
+
+def test_a_mutant_names_its_guard_or_its_file_but_not_both(tmp_path: Path) -> None:
+    (tmp_path / "list.toml").write_text(
+        LISTED.replace("guard =", 'file = "airflow_provider_ha/a.py"\nguard ='), encoding="utf-8"
+    )
+
+    with pytest.raises(CatalogueError, match="file"):
+        load(tmp_path, root=tmp_path)
+    with pytest.raises(ValueError, match="names no guard"):
+        a_mutant(old="a", new="b")
+
+
+def test_the_guard_is_no_part_of_what_a_result_belongs_to() -> None:
+    by_guard = a_mutant(guard="one", file="airflow_provider_ha/a.py", old="a", new="b")
+    by_file = a_mutant(file="airflow_provider_ha/a.py", old="a", new="b")
+
+    assert by_guard.fingerprint == by_file.fingerprint
+
+
+LISTED = """
+[[mutant]]
+id = "two"
+rule = "H1"
+guard = "one"
+old = "1"
+new = "2"
+test = "tests/test_a.py::test_a"
+why = "Because."
+"""
+
+
+def a_mutant(**fields: str) -> Mutant:
+    return Mutant.model_validate({"id": "x", "rule": "H1", "test": "tests/a.py::test_a", "why": "Because."} | fields)
