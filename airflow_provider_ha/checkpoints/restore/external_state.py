@@ -20,7 +20,7 @@ from airflow_provider_ha.checkpoints.connectors.kafka_offsets import Partition, 
 from airflow_provider_ha.checkpoints.connectors.places import sink_log
 from airflow_provider_ha.checkpoints.format.layout import SOURCES
 from airflow_provider_ha.checkpoints.format.metadata_log import read_query_id
-from airflow_provider_ha.checkpoints.model import BatchEntry, QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, SinkKind
 from airflow_provider_ha.checkpoints.trees.files import is_directory, names, read
 from airflow_provider_ha.checkpoints.trees.tree import Directory
 from airflow_provider_ha.errors import CheckpointCorruptError, ConfigurationError, HaError, RestoreUnknownError
@@ -30,6 +30,20 @@ AskInputs = Callable[[Sequence[BatchEntry]], InputFiles]
 """Batches that have to be replayed -> what is left of their input files."""
 AskKafka = Callable[[str, frozenset[str]], Mapping[Partition, PartitionOffsets]]
 """Query, topics -> what the brokers have; raises :class:`HaError` when they cannot be asked, or do not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalQueries:
+    """Asks what lies outside of the checkpoint.
+
+    :param ask_kafka: Asks the brokers of a query.
+    :param ask_inputs: Asks for input files; ``None`` where nothing will be replayed.
+    :param given: Query -> where notes about its fenced function lie; ``None`` when there can be none.
+    """
+
+    ask_kafka: AskKafka
+    ask_inputs: AskInputs | None = None
+    given: Callable[[str], Path | None] = lambda _: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,37 +83,27 @@ class Surroundings:
 
 
 def look_around(
-    query: str,
-    directory: Directory,
-    *,
-    batch: int,
-    sink: QuerySink,
-    entries: Sequence[BatchEntry],
-    ask_kafka: AskKafka,
-    ask_inputs: AskInputs | None,
-    given: Path | None,
+    query: str, directory: Directory, *, cut: QueryCut, entries: Sequence[BatchEntry], external: ExternalQueries
 ) -> Surroundings:
     """Return what lies around one query. Changes nothing.
 
     :param directory: The query in the chosen pin or savepoint.
-    :param batch: N of the cut.
-    :param sink: Where it writes.
+    :param cut: Its part of the cut.
     :param entries: Everything that is recorded of the cut and of what came after it.
-    :param ask_kafka: Asks the brokers of a query.
-    :param ask_inputs: Asks for input files; ``None`` where nothing will be replayed.
-    :param given: Where notes about its fenced function lie; ``None`` when there can be none.
     :raises StorageUnavailableError: The checkpoint itself could not be read.
     """
+    batch, sink = cut.batch, cut.sink
     around = Surroundings(initial=_initial_offsets(directory))
     topics = kafka_topics(entries, around.initial)
     if topics:
-        around = _with_kafka(around, lambda: ask_kafka(query, topics))
-    if ask_inputs is not None:
-        around = _with_inputs(around, ask_inputs([entry for entry in entries if entry.batch > batch]))
+        around = _with_kafka(around, lambda: external.ask_kafka(query, topics))
+    if external.ask_inputs is not None:
+        around = _with_inputs(around, external.ask_inputs([entry for entry in entries if entry.batch > batch]))
     if sink.kind is SinkKind.FILE and sink.path is not None and batch >= 0:
         around = replace(around, sink_gone=not is_directory(sink_log(sink.path)))
     if (sink.format or "").lower() == DELTA:
         around = _with_table(around, directory, sink.table, batch)
+    given = external.given(query) if sink.kind is SinkKind.FOREACH_BATCH else None
     return around if given is None else _with_notes(around, given)
 
 

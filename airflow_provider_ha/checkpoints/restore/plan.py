@@ -8,24 +8,22 @@ silently (design, section 5; spark-facts section 2).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from datetime import datetime
-from types import MappingProxyType
+from dataclasses import dataclass, field
 
 from airflow_provider_ha.checkpoints.connectors.delta import DELTA
 from airflow_provider_ha.checkpoints.connectors.foreach_batch import summary
 from airflow_provider_ha.checkpoints.connectors.inputs import SourceFacts, inputs_of
 from airflow_provider_ha.checkpoints.model import (
     BatchEntry,
-    Candidate,
+    PlanFinding,
     QueryPlan,
     QuerySink,
     RestorePlan,
     SinkKind,
     Verdict,
 )
-from airflow_provider_ha.checkpoints.restore.facts import QueryFacts
+from airflow_provider_ha.checkpoints.restore.facts import QueryFacts, RestoreFacts
 from airflow_provider_ha.checkpoints.restore.judgement import Judgement, worst
-from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.checkpoints.restore.sink_judgement import (
     judge_file_sink,
     judge_other_sink,
@@ -34,65 +32,96 @@ from airflow_provider_ha.checkpoints.restore.sink_judgement import (
 )
 from airflow_provider_ha.checkpoints.restore.source_judgement import judge_files, judge_inputs
 from airflow_provider_ha.checkpoints.restore.timeline import following
-from airflow_provider_ha.checkpoints.working.unfinished_drain import Drained, is_drained
+from airflow_provider_ha.checkpoints.restore.wanted import CHECKPOINT
+from airflow_provider_ha.checkpoints.working.unfinished_drain import is_drained
+from airflow_provider_ha.pointers.ownership import ClaimMode, Owner
 
 
-def plan_restore(
-    chosen: Chosen,
-    facts: Mapping[str, QueryFacts],
-    *,
-    job_id: str,
-    source_job: str,
-    now: datetime,
-    drained: Mapping[str, Drained] | None = None,
-    candidates: Iterable[Candidate] = (),
-    same_output: bool = True,
-    accept_unverified: Collection[str] = (),
-    reset_query_ids: Mapping[str, str] = MappingProxyType({}),
-) -> RestorePlan:
-    """Return what restoring *chosen* would do.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreChoices:
+    """What the request decides about a restore.
 
-    :param facts: Query -> what is known (``facts.gather_facts``).
     :param job_id: Job that will run.
     :param source_job: Job that the cut belongs to.
-    :param drained: Query -> what the drain wrote that ended the source job's last run.
-    :param candidates: What was looked at before, for the record.
     :param same_output: Whether the job goes on with the outputs of the source. If not, nothing is replayed: it starts
         at the cut, plans the batches after it afresh, and its driver seeds the logs of new file sinks.
     :param accept_unverified: Queries for which unverified facts are accepted; it is judged all the same.
     :param reset_query_ids: Query -> fresh query id, so that a table skips none of its batches.
+    :param claim_mode: Whether the job becomes the owner of what it starts from.
     """
+
+    job_id: str
+    source_job: str
+    same_output: bool = True
+    accept_unverified: Collection[str] = ()
+    reset_query_ids: Mapping[str, str] = field(default_factory=dict)
+    claim_mode: ClaimMode = ClaimMode.NO_CLAIM
+
+
+def plan_restore(facts: RestoreFacts, choices: RestoreChoices) -> RestorePlan:
+    """Return what a restore would do. Pure: the plan is complete, and is never changed afterwards."""
     queries, judgements = {}, []
-    for name, known in facts.items():
+    for name, known in facts.queries.items():
         judgement = Judgement(name)
-        if same_output:
-            # The result of a drain says more than the fork of an earlier, unfinished one.
-            drain = (drained or {}).get(name) or known.unfinished_drain
-            queries[name] = _continue_output(known, drain, judgement, reset_query_ids.get(name))
-        else:
-            queries[name] = _other_output(known, judgement, reset_query_ids.get(name))
+        decide = _continue_output if choices.same_output else _other_output
+        queries[name] = decide(known, judgement, choices.reset_query_ids.get(name))
         judgements.append(judgement)
-    findings = tuple(finding for item in judgements for finding in item.findings)
+    given_up = _given_up(facts, choices)
+    findings = (*(finding for item in judgements for finding in item.findings), *given_up)
     return RestorePlan(
-        job_id=job_id,
-        source_job=source_job,
-        source=chosen.source,
-        source_id=chosen.source_id,
-        directory=chosen.directory,
+        job_id=choices.job_id,
+        source_job=choices.source_job,
+        source=facts.chosen.source,
+        source_id=facts.chosen.source_id,
+        directory=facts.chosen.directory,
         verdict=worst(findings),
-        reasons=tuple(finding.reason for finding in findings),
+        reasons=(*(finding.reason for finding in findings), *_unnamed_sinks(facts)),
         queries=queries,
-        candidates=tuple(candidates),
-        age_seconds=(now - chosen.created_at).total_seconds(),
-        created_at=now,
-        same_output=same_output,
+        candidates=facts.candidates,
+        age_seconds=(facts.at - facts.chosen.created_at).total_seconds(),
+        created_at=facts.at,
+        same_output=choices.same_output,
         findings=findings,
         unknown={
             item.query: tuple(item.unknown)
             for item in judgements
-            if item.unknown and item.query not in accept_unverified
+            if item.unknown and item.query not in choices.accept_unverified
         },
+        claim_mode=choices.claim_mode,
+        owner=_owner(facts, choices),
+        adopted=dict(facts.adopted),
     )
+
+
+def _owner(facts: RestoreFacts, choices: RestoreChoices) -> Owner:
+    """Return the owner of what is restored from, once the restore is done."""
+    if facts.chosen.source == CHECKPOINT:
+        return Owner.JOB  # in either mode: it is subsumed as every checkpoint is
+    return Owner.JOB if facts.claimed or choices.claim_mode is ClaimMode.CLAIM else Owner.USER
+
+
+def _given_up(facts: RestoreFacts, choices: RestoreChoices) -> tuple[PlanFinding, ...]:
+    if not facts.adopted or not facts.has_state:
+        return ()
+    return (
+        PlanFinding(
+            query="",
+            verdict=Verdict.DUPLICATES_POSSIBLE,
+            reason=f"job {choices.job_id} gives up its own checkpoints: what it wrote since may be written again",
+            ways_out=("adopt it as a job of another id", "restore the job from a checkpoint of its own"),
+        ),
+    )
+
+
+def _unnamed_sinks(facts: RestoreFacts) -> list[str]:
+    return [
+        f"{query}: its sink is not named; what a file sink has is taken into account when its directory is"
+        for query, known in facts.queries.items()
+        if (adopted := facts.adopted.get(query)) is not None
+        and known.cut.sink.kind is SinkKind.OTHER
+        and known.cut.sink.format is None
+        and adopted.planned > known.cut.batch
+    ]
 
 
 def _other_output(facts: QueryFacts, judgement: Judgement, reset_query_id: str | None) -> QueryPlan:
@@ -110,10 +139,8 @@ def _other_output(facts: QueryFacts, judgement: Judgement, reset_query_id: str |
     return QueryPlan(batch=facts.cut.batch, sink=facts.cut.sink, inputs=inputs, query_id=reset_query_id)
 
 
-def _continue_output(
-    facts: QueryFacts, drained: Drained | None, judgement: Judgement, reset_query_id: str | None
-) -> QueryPlan:
-    cut = facts.cut
+def _continue_output(facts: QueryFacts, judgement: Judgement, reset_query_id: str | None) -> QueryPlan:
+    cut, drained = facts.cut, facts.drain
     if drained is not None and drained.batch <= cut.batch:
         drained = None
     # The drain's own batch is never replayed: its watermark would drop every later row as late.

@@ -6,7 +6,6 @@ payloads of purged batches, no drain, no epochs. Facts that could not be queried
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Iterator
 from datetime import datetime, timezone
 
@@ -17,11 +16,11 @@ from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.format.metadata_log import read_offsets, read_query_id
 from airflow_provider_ha.checkpoints.format.releases import installed_version
 from airflow_provider_ha.checkpoints.model import Candidate, QueryCut, QuerySink, RestorePlan, SinkKind
-from airflow_provider_ha.checkpoints.restore.external_state import AskKafka, look_around
-from airflow_provider_ha.checkpoints.restore.facts import QueryFacts
-from airflow_provider_ha.checkpoints.restore.plan import plan_restore
+from airflow_provider_ha.checkpoints.restore.external_state import AskKafka, ExternalQueries
+from airflow_provider_ha.checkpoints.restore.gather import RestoreCase, gather_facts
+from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices, plan_restore
 from airflow_provider_ha.checkpoints.restore.select import Chosen
-from airflow_provider_ha.checkpoints.trees.files import names, read
+from airflow_provider_ha.checkpoints.trees.files import names
 from airflow_provider_ha.checkpoints.trees.tree import Directory
 from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.report import Report
@@ -64,36 +63,36 @@ def plan_directory(
     candidates = tuple(_candidates(query, directory, report, batch))
     cut = _chosen(directory, report, candidates, batch)
     entries = tuple(readable(directory, after=cut - 1))
-    facts = _facts(query, directory, QueryCut(batch=cut, sink=sink, entries=entries), before.planned, ask_kafka)
     adopted = AdoptedCheckpoint(
         path=str(directory), query_id=read_query_id(directory), planned=before.planned, committed=before.committed
     )
-    if progress(directory) != before:
-        raise JobStateError(
-            f"query {query!r} is running in {directory}: it has gone on while it was looked at",
-            next_step="Stop it first: two queries would write to one output",
-        )
     chosen = Chosen(
         source="path",
         source_id=str(directory),
         directory=str(directory),
-        queries={query: facts.cut},
+        queries={query: QueryCut(batch=cut, sink=sink, entries=entries)},
         run=0,
         epoch=0,
         graph="",
         spark_version=installed_version(),
         created_at=candidates[-1].created_at,
     )
-    plan = plan_restore(
-        chosen,
-        {query: facts},
-        job_id="",
-        source_job="",
-        now=now,
-        candidates=candidates,
-        accept_unverified=accept_unverified,
+    facts = gather_facts(
+        RestoreCase(
+            chosen=chosen,
+            at=now,
+            directories={query: directory},
+            candidates=candidates,
+            adopted={query: adopted},
+            external=ExternalQueries(ask_kafka, look_for),
+        )
     )
-    return plan.model_copy(update={"adopted": {query: adopted}})
+    if progress(directory) != before:
+        raise JobStateError(
+            f"query {query!r} is running in {directory}: it has gone on while it was looked at",
+            next_step="Stop it first: two queries would write to one output",
+        )
+    return plan_restore(facts, RestoreChoices(job_id="", source_job="", accept_unverified=accept_unverified))
 
 
 def sink_at(said: str) -> QuerySink:
@@ -151,34 +150,3 @@ def _planned_at(directory: Directory, batch: int) -> datetime | None:
     except CheckpointError:
         return None
     return datetime.fromtimestamp(stamp / 1000, tz=timezone.utc) if isinstance(stamp, int) and stamp > 0 else None
-
-
-def _facts(query: str, directory: Directory, cut: QueryCut, planned: int, ask_kafka: AskKafka) -> QueryFacts:
-    around = look_around(
-        query,
-        directory,
-        batch=cut.batch,
-        sink=cut.sink,
-        entries=cut.entries,
-        ask_kafka=ask_kafka,
-        ask_inputs=look_for,
-        given=None,
-    )
-    return QueryFacts(
-        cut=cut,
-        history={entry.batch: entry for entry in cut.entries},
-        planned_to=planned,
-        complete=True,  # its own offset log is there: nothing was planned that it does not have
-        sink_max=cut.sink.max_batch,
-        sink_digests=dict(_sink_digests(cut)),
-        sink_log_kept=False,
-        around=around,
-    )
-
-
-def _sink_digests(cut: QueryCut) -> Iterator[tuple[int, str]]:
-    if cut.sink.kind is SinkKind.FILE and cut.sink.path is not None:
-        log = sink_log(cut.sink.path)
-        for entry, name in entry_names(names(log)).items():
-            if entry > cut.batch:
-                yield entry, hashlib.sha256(read(log, name)).hexdigest()

@@ -6,17 +6,14 @@ batch that was in flight is executed again with its own boundaries, and what a n
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from airflow_provider_ha.checkpoints.format.releases import installed_version
-from airflow_provider_ha.checkpoints.model import PlanFinding, RestorePlan, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.model import RestorePlan
 from airflow_provider_ha.checkpoints.restore.adopted_cut import DirectoryCut, look, sink_of
-from airflow_provider_ha.checkpoints.restore.facts import gather_facts
-from airflow_provider_ha.checkpoints.restore.judgement import worst
+from airflow_provider_ha.checkpoints.restore.gather import RestoreCase, gather_facts
 from airflow_provider_ha.checkpoints.restore.plan import plan_restore
 from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.checkpoints.trees import files
@@ -24,11 +21,11 @@ from airflow_provider_ha.checkpoints.verify.restorable import verifier
 from airflow_provider_ha.checkpoints.working.pins import refuse_reserved
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.requests import RestoreRequest
-from airflow_provider_ha.control.restore.external_state import look_around
+from airflow_provider_ha.control.restore.choices import restore_choices
+from airflow_provider_ha.control.restore.external_state import external_queries
 from airflow_provider_ha.errors import ConfigurationError, StorageUnavailableError
 from airflow_provider_ha.jobs.model import StartKind
 from airflow_provider_ha.names import check_name
-from airflow_provider_ha.pointers.ownership import ClaimMode, Owner
 
 
 def plan_adoption(job: JobContext, request: RestoreRequest) -> tuple[Chosen, RestorePlan]:
@@ -48,43 +45,19 @@ def plan_adoption(job: JobContext, request: RestoreRequest) -> tuple[Chosen, Res
     }
     _check_identities(found)
     chosen = _chosen(job, found)
-    # The directory is there, so what was planned last is known.
-    facts = {
-        query: replace(known, complete=True, planned_to=found[query].adopted.planned)
-        for query, known in gather_facts(chosen, job.config.work_path, (), None).items()
-    }
-    facts = look_around(job, request, chosen.graph, lambda query: Path(found[query].adopted.path), facts)
-    plan = plan_restore(
-        chosen,
-        facts,
-        job_id=job.job_id,
-        source_job=job.job_id,
-        now=job.clock.now(),
-        candidates=[item.candidate for item in found.values()],
-        accept_unverified=request.accept_unverified,
-        reset_query_ids={name: str(uuid.uuid4()) for name in request.reset_query_ids},
-    )
-    reasons = [*plan.reasons, *_unnamed_sinks(found)]
-    findings = list(plan.findings)
-    if job.has_state:
-        given_up = PlanFinding(
-            query="",
-            verdict=Verdict.DUPLICATES_POSSIBLE,
-            reason=f"job {job.job_id} gives up its own checkpoints: what it wrote since may be written again",
-            ways_out=("adopt it as a job of another id", "restore the job from a checkpoint of its own"),
+    choices = restore_choices(request, chosen, job_id=job.job_id, source_job=job.job_id)
+    facts = gather_facts(
+        RestoreCase(
+            chosen=chosen,
+            at=job.clock.now(),
+            directories={query: Path(item.adopted.path) for query, item in found.items()},
+            candidates=tuple(item.candidate for item in found.values()),
+            adopted={query: item.adopted for query, item in found.items()},
+            has_state=job.has_state,
+            external=external_queries(job, request, chosen),
         )
-        findings.append(given_up)
-        reasons.append(given_up.reason)
-    return chosen, plan.model_copy(
-        update={
-            "verdict": worst(findings),
-            "findings": tuple(findings),
-            "reasons": tuple(reasons),
-            "claim_mode": request.claim_mode,
-            "owner": Owner.JOB if request.claim_mode is ClaimMode.CLAIM else Owner.USER,
-            "adopted": {query: item.adopted for query, item in found.items()},
-        }
     )
+    return chosen, plan_restore(facts, choices)
 
 
 def _check_names(request: RestoreRequest) -> None:
@@ -150,13 +123,3 @@ def _chosen(job: JobContext, found: Mapping[str, DirectoryCut]) -> Chosen:
         spark_version=installed_version(),
         created_at=min(item.created_at for item in found.values()),
     )
-
-
-def _unnamed_sinks(found: Mapping[str, DirectoryCut]) -> list[str]:
-    return [
-        f"{query}: its sink is not named; what a file sink has is taken into account when its directory is"
-        for query, item in found.items()
-        if item.cut.sink.kind is SinkKind.OTHER
-        and item.cut.sink.format is None
-        and item.adopted.planned > item.adopted.committed
-    ]

@@ -7,38 +7,26 @@ from functools import partial
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.connectors._kafka_client import held_offsets
-from airflow_provider_ha.checkpoints.connectors.delta import DELTA
 from airflow_provider_ha.checkpoints.connectors.input_files import look_for
 from airflow_provider_ha.checkpoints.connectors.kafka_offsets import Partition, PartitionOffsets
-from airflow_provider_ha.checkpoints.restore.facts import QueryFacts, with_surroundings
+from airflow_provider_ha.checkpoints.restore.external_state import ExternalQueries
+from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.requests import RestoreRequest
 from airflow_provider_ha.errors import ConfigurationError, HaError
 from airflow_provider_ha.jobs.model import Blob, HaOptions
 
 
-def look_around(
-    source: JobContext,
-    request: RestoreRequest,
-    graph: str,
-    place: Callable[[str], Path],
-    facts: Mapping[str, QueryFacts],
-    *,
-    replays: bool = True,
-) -> dict[str, QueryFacts]:
-    """Return *facts* with what lies around each query.
+def external_queries(
+    source: JobContext, request: RestoreRequest, chosen: Chosen, *, replays: bool = True
+) -> ExternalQueries:
+    """Return what asks around the queries of a cut.
 
     :param source: The job that the cut belongs to.
-    :param graph: Digest of the graph that wrote it.
-    :param place: Query -> its directory in what is to be restored.
     :param replays: Whether batches after the cut are executed again: then their input files are looked up.
-    :raises ConfigurationError: The request names a query that the cut does not have, or that cannot get a fresh id.
     """
-    _check_names(request, facts)
-    asked = _Brokers(source, request, graph)
-    return with_surroundings(
-        facts,
-        place,
+    asked = _Brokers(source, request, chosen.graph)
+    return ExternalQueries(
         ask_kafka=asked.held,
         ask_inputs=partial(look_for, s3=source.config.s3) if replays else None,
         given=lambda query: source.config.work_path / source.keys.given(query),
@@ -78,24 +66,3 @@ class _Brokers:
             return option(self._source.graphs.read_graph(Blob(sha256=self._graph, size=0)).options)
         except (HaError, ValueError):
             return None  # a run that starts from this graph meets the error; a plan can still be shown
-
-
-def _check_names(request: RestoreRequest, facts: Mapping[str, QueryFacts]) -> None:
-    for option, named in (
-        ("kafka_bootstrap", request.kafka_bootstrap),
-        ("accept_unverified", request.accept_unverified),
-        ("reset_query_ids", request.reset_query_ids),
-    ):
-        if strange := sorted(set(named) - set(facts)):
-            raise ConfigurationError(
-                f"{option} names {strange}, but the queries of the cut are {sorted(facts)}",
-                next_step="Correct the name",
-            )
-    for name in sorted(request.reset_query_ids):
-        sink = facts[name].cut.sink
-        if (sink.format or "").lower() != DELTA:
-            raise ConfigurationError(
-                f"query {name!r} writes to a {sink.format or sink.kind.value} sink, which does not remember query "
-                "ids: a fresh one would change nothing",
-                next_step="Leave it out of reset_query_ids",
-            )

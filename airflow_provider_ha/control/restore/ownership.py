@@ -1,4 +1,4 @@
-"""The owner of what a restore starts from, decided before anything is changed.
+"""Whether what a restore starts from can be claimed, checked before anything is changed.
 
 Invariant: what is claimed is the job's own savepoint, or a directory outside of the cluster. Another job goes on owning
 what is its own, and its leader alone removes it. A savepoint is claimed once; only the request that claimed it may ask
@@ -15,11 +15,11 @@ from airflow_provider_ha.control.job.requests import RestoreRequest
 from airflow_provider_ha.control.submission.submission import made_by
 from airflow_provider_ha.errors import RestoreRefusedError
 from airflow_provider_ha.jobs.model import StartKind
-from airflow_provider_ha.pointers.ownership import ClaimMode, Owner
+from airflow_provider_ha.pointers.ownership import ClaimMode
 
 
-def owner_of(job: JobContext, request: RestoreRequest, source: JobContext, chosen: Chosen) -> Owner:
-    """Return the owner of *chosen* after the restore.
+def check_claim(job: JobContext, request: RestoreRequest, source: JobContext, chosen: Chosen) -> bool:
+    """Return whether *chosen* is a savepoint that an earlier restore has claimed.
 
     :param source: The job that it belongs to.
     :raises RestoreRefusedError: It is to be claimed, and cannot be.
@@ -31,14 +31,14 @@ def owner_of(job: JobContext, request: RestoreRequest, source: JobContext, chose
             next_step="Restore it with claim mode NO_CLAIM; its own job, or its user, removes it",
         )
     if chosen.source == StartKind.CHECKPOINT.value:
-        return Owner.JOB
+        return False
     store = SavepointStore(source.coordinator, source.paths, source.keys, source.config.work_path, clock=source.clock)
     pointer = store.pointer(chosen.source_id)
     if pointer.claimed_by is None:
-        return Owner.JOB if claims else Owner.USER
+        return False
     if claims:
         _refuse_second_claim(job, request, pointer, pointer.claimed_by)
-    return Owner.JOB
+    return True
 
 
 def _refuse_second_claim(job: JobContext, request: RestoreRequest, pointer: SavepointPointer, run: int) -> None:

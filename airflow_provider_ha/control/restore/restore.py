@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import uuid
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from airflow_provider_ha.checkpoints.model import RestorePlan, Verdict
-from airflow_provider_ha.checkpoints.restore.facts import LastDirectory, gather_facts
+from airflow_provider_ha.checkpoints.restore.gather import RestoreCase, gather_facts
 from airflow_provider_ha.checkpoints.restore.judgement import not_accepted
 from airflow_provider_ha.checkpoints.restore.plan import plan_restore
+from airflow_provider_ha.checkpoints.restore.recorded import LastDirectory
 from airflow_provider_ha.checkpoints.restore.select import Chosen, Selection
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.job_owner import owner_of_job
@@ -31,8 +31,9 @@ from airflow_provider_ha.control.job.requests import (
 )
 from airflow_provider_ha.control.job.stores import checkpoint_store, select_checkpoint
 from airflow_provider_ha.control.restore.adoption import plan_adoption
-from airflow_provider_ha.control.restore.external_state import look_around
-from airflow_provider_ha.control.restore.ownership import owner_of
+from airflow_provider_ha.control.restore.choices import restore_choices
+from airflow_provider_ha.control.restore.external_state import external_queries
+from airflow_provider_ha.control.restore.ownership import check_claim
 from airflow_provider_ha.control.restore.restore_leases import RestoreLeases
 from airflow_provider_ha.control.submission.if_lost import choose_for_restore
 from airflow_provider_ha.control.submission.prepare import check_conf, check_master, check_spark, upload
@@ -100,25 +101,23 @@ def _plan(job: JobContext, request: RestoreRequest, reading: RestoreLeases) -> t
     source = dataclasses.replace(job, job_id=request.source_job or job.job_id)
     snapshot = source.snapshot()  # first: an unknown job is not a job without checkpoints
     selection, chosen = _choose(job, source, request, reading)
-    owner = owner_of(job, request, source, chosen)
+    claimed = check_claim(job, request, source, chosen)
+    choices = restore_choices(request, chosen, job_id=job.job_id, source_job=source.job_id)
     generation = snapshot.generation
-    last = _last_directory(source, generation) if generation else None
-    root = job.config.work_path / chosen.directory
-    facts = gather_facts(chosen, root, checkpoint_store(source).payloads(), last)
-    same_output = source.job_id == job.job_id
-    facts = look_around(source, request, chosen.graph, lambda query: root / query, facts, replays=same_output)
-    plan = plan_restore(
-        chosen,
-        facts,
-        job_id=job.job_id,
-        source_job=source.job_id,
-        now=job.clock.now(),
-        drained=_drained(source, generation.run) if generation else {},
-        candidates=selection.candidates,
-        same_output=same_output,
-        accept_unverified=request.accept_unverified,
-        reset_query_ids={name: str(uuid.uuid4()) for name in request.reset_query_ids},
-    ).model_copy(update={"claim_mode": request.claim_mode, "owner": owner})
+    facts = gather_facts(
+        RestoreCase(
+            chosen=chosen,
+            at=job.clock.now(),
+            root=job.config.work_path / chosen.directory,
+            payloads=checkpoint_store(source).payloads(),
+            last=_last_directory(source, generation) if generation else None,
+            drained=_drained(source, generation.run) if generation else {},
+            candidates=selection.candidates,
+            claimed=claimed,
+            external=external_queries(source, request, chosen, replays=choices.same_output),
+        )
+    )
+    plan = plan_restore(facts, choices)
     log.info(
         "restoring %s of %s as %s: %s %s", chosen.name, source.job_id, job.job_id, plan.verdict.value, plan.reasons
     )

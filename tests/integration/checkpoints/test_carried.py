@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, SinkKind
-from airflow_provider_ha.checkpoints.restore.facts import LastDirectory, gather_facts
+from airflow_provider_ha.checkpoints.restore.gather import RestoreCase, gather_facts
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_recovery
+from airflow_provider_ha.checkpoints.restore.recorded import LastDirectory
 from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.checkpoints.restore.timeline import following
 from airflow_provider_ha.checkpoints.working.batch_log import record
@@ -65,11 +66,12 @@ def test_restore_to_before_a_loss_knows_every_batch_although_the_lost_directory_
     cut = QueryCut(batch=6, sink=QuerySink(kind=SinkKind.FOREACH_BATCH))
     chosen = Chosen("checkpoint", "1", "pin", {QUERY: cut}, 1, 1, "g", "4.2.0", now)
 
-    facts = gather_facts(chosen, tmp_path / "pin", [], LastDirectory(second, epoch=2))
+    last = LastDirectory(second, epoch=2)
+    facts = gather_facts(RestoreCase(chosen=chosen, at=now, root=tmp_path / "pin", last=last))
 
-    replayed = [entry.batch for entry in following(facts[QUERY].history, 6)]
+    replayed = [entry.batch for entry in following(facts.queries[QUERY].history, 6)]
     assert replayed == list(range(7, LAST + 1))
-    assert facts[QUERY].planned_to == LAST
+    assert facts.queries[QUERY].planned_to == LAST
 
 
 def test_recorder_of_the_next_epoch_publishes_what_was_carried(tmp_path: Path) -> None:

@@ -16,13 +16,16 @@ import pytest
 
 from airflow_provider_ha.checkpoints.connectors._kafka_client import held_offsets
 from airflow_provider_ha.checkpoints.connectors.kafka_offsets import PartitionOffsets
+from airflow_provider_ha.checkpoints.format.metadata_log import read_query_id
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink, RestorePlan, SinkKind, Verdict
-from airflow_provider_ha.checkpoints.restore.facts import QueryFacts, with_surroundings
-from airflow_provider_ha.checkpoints.restore.plan import plan_restore
+from airflow_provider_ha.checkpoints.restore.external_state import ExternalQueries
+from airflow_provider_ha.checkpoints.restore.gather import RestoreCase, gather_facts
+from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices, plan_restore
 from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.checkpoints.working.batch_log import readable
 from airflow_provider_ha.checkpoints.working.pins import pin
 from airflow_provider_ha.errors import RestoreUnknownError
+from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint
 from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.spark.kafka_server import PASSWORD, Kafka, broker, connector_jars
 
@@ -83,17 +86,22 @@ def run(kafka: Kafka, topic: str, checkpoint: Path, *options: str) -> Any:
 def plan(kafka: Kafka, checkpoint: Path, *, servers: str | None = None) -> RestorePlan:
     """Plan to restore the checkpoint to batch 1, into the sink that has batch 2 as well."""
     recorded = {entry.batch: entry for entry in readable(checkpoint)}
-    cut = QueryCut(batch=CUT, sink=QuerySink(kind=SinkKind.FOREACH_BATCH), entries=(recorded[CUT],))
-    known = {"stats": QueryFacts(cut, recorded, LAST, complete=True)}
-    around = with_surroundings(
-        known,
-        lambda _: checkpoint,
-        ask_kafka=lambda _, topics: held_offsets(servers or kafka.servers, topics, timeout=10),
-        ask_inputs=None,
-        given=lambda _: None,
+    cut = QueryCut(
+        batch=CUT,
+        sink=QuerySink(kind=SinkKind.FOREACH_BATCH),
+        entries=tuple(recorded[batch] for batch in sorted(recorded) if batch >= CUT),
     )
-    chosen = Chosen("checkpoint", "1", "pins/1", {"stats": cut}, 1, 1, "g", "4.2.0", NOW)
-    return plan_restore(chosen, around, job_id="job", source_job="job", now=NOW)
+    adopted = AdoptedCheckpoint(path=str(checkpoint), query_id=read_query_id(checkpoint), planned=LAST, committed=LAST)
+    facts = gather_facts(
+        RestoreCase(
+            chosen=Chosen("checkpoint", "1", "pins/1", {"stats": cut}, 1, 1, "g", "4.2.0", NOW),
+            at=NOW,
+            directories={"stats": checkpoint},
+            adopted={"stats": adopted},
+            external=ExternalQueries(lambda _, topics: held_offsets(servers or kafka.servers, topics, timeout=10)),
+        )
+    )
+    return plan_restore(facts, RestoreChoices(job_id="job", source_job="job"))
 
 
 def replan_last_batch(checkpoint: Path) -> None:

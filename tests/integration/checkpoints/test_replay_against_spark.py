@@ -9,9 +9,10 @@ import pytest
 
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG, FileSinkLog
 from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, RestorePlan, SinkKind, Verdict
-from airflow_provider_ha.checkpoints.restore.facts import LastDirectory, gather_facts
-from airflow_provider_ha.checkpoints.restore.plan import plan_restore
+from airflow_provider_ha.checkpoints.restore.gather import RestoreCase, gather_facts
+from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices, plan_restore
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_recovery, prepare_restore
+from airflow_provider_ha.checkpoints.restore.recorded import LastDirectory
 from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.checkpoints.working.drain import write_drain_entry
 from airflow_provider_ha.checkpoints.working.fork import fork
@@ -42,9 +43,10 @@ def plan_for(
     sink = QuerySink(kind=SinkKind.FILE, format="json", path=str(out))
     now = datetime.now(timezone.utc)
     chosen = Chosen("checkpoint", "1", "pin", {QUERY: QueryCut(batch=batch, sink=sink)}, 1, 1, "g", "4.2.0", now)
-    facts = gather_facts(chosen, pinned, [], LastDirectory(live, epoch=1))
     told = {QUERY: drained} if drained else {}
-    return plan_restore(chosen, facts, job_id="j", source_job="j", now=now, drained=told, same_output=same)
+    last = LastDirectory(live, epoch=1)
+    facts = gather_facts(RestoreCase(chosen=chosen, at=now, root=pinned, last=last, drained=told))
+    return plan_restore(facts, RestoreChoices(job_id="j", source_job="j", same_output=same))
 
 
 def job(tmp_path: Path, name: str) -> tuple[Path, Path]:

@@ -10,9 +10,10 @@ import pytest
 
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG, FileSinkLog
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink, RestorePlan, SinkKind, Verdict
-from airflow_provider_ha.checkpoints.restore.facts import LastDirectory, gather_facts
-from airflow_provider_ha.checkpoints.restore.plan import plan_restore
+from airflow_provider_ha.checkpoints.restore.gather import RestoreCase, gather_facts
+from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices, plan_restore
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_restore
+from airflow_provider_ha.checkpoints.restore.recorded import LastDirectory
 from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.checkpoints.working.batch_log import read_entry
 from airflow_provider_ha.checkpoints.working.drain import write_drain_entry
@@ -66,9 +67,10 @@ class GivenUp:
         now = datetime.now(timezone.utc)
         chosen = Chosen("checkpoint", "1", "pin", {QUERY: cut}, 1, 1, "g", "4.2.0", now)
         fence_directory(self.working)
-        facts = gather_facts(chosen, self.root / "pin", [], LastDirectory(self.working, epoch=2))
+        last = LastDirectory(self.working, epoch=2)
         drained = {QUERY: told} if told else {}
-        return plan_restore(chosen, facts, job_id="j", source_job="j", now=now, drained=drained)
+        facts = gather_facts(RestoreCase(chosen=chosen, at=now, root=self.root / "pin", last=last, drained=drained))
+        return plan_restore(facts, RestoreChoices(job_id="j", source_job="j"))
 
 
 @pytest.fixture

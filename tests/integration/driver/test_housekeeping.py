@@ -10,8 +10,9 @@ from typing import NoReturn
 import pytest
 
 from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, SinkKind
-from airflow_provider_ha.checkpoints.restore.facts import LastDirectory, gather_facts
+from airflow_provider_ha.checkpoints.restore.gather import RestoreCase, gather_facts
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_recovery
+from airflow_provider_ha.checkpoints.restore.recorded import LastDirectory
 from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.checkpoints.restore.timeline import following
 from airflow_provider_ha.checkpoints.working.fence import fence_directory
@@ -164,10 +165,11 @@ def test_after_three_losses_a_restore_to_before_the_first_one_misses_no_removed_
     cut = QueryCut(batch=6, sink=QuerySink(kind=SinkKind.FOREACH_BATCH))
     chosen = Chosen("checkpoint", "1", "pin", {QUERY: cut}, 1, 1, "g", "4.2.0", NOON)
 
-    facts = gather_facts(chosen, job.pin_path(1), [], LastDirectory(live / "e4-new", epoch=4))
+    last = LastDirectory(live / "e4-new", epoch=4)
+    facts = gather_facts(RestoreCase(chosen=chosen, at=NOON, root=job.pin_path(1), last=last))
 
     assert names(live) == ["e3-c.dead", "e4-new"]
-    assert [entry.batch for entry in following(facts[QUERY].history, 6)] == list(range(7, 14))
+    assert [entry.batch for entry in following(facts.queries[QUERY].history, 6)] == list(range(7, 14))
 
 
 def test_deposed_leader_marks_nothing(job: Job) -> None:

@@ -21,8 +21,8 @@ from airflow_provider_ha.checkpoints.model import (
     RestorePlan,
     SinkKind,
 )
-from airflow_provider_ha.checkpoints.restore.facts import gather_facts
-from airflow_provider_ha.checkpoints.restore.plan import plan_restore
+from airflow_provider_ha.checkpoints.restore.gather import RestoreCase, gather_facts
+from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices, plan_restore
 from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.checkpoints.retention.collection import Bounds, Collection
 from airflow_provider_ha.checkpoints.retention.history import PayloadHistory
@@ -202,8 +202,8 @@ class RecordedJob:
 
     def plan(self, chosen: Chosen, payloads: Any) -> RestorePlan:
         """Return the plan that restores *chosen* with what *payloads* record."""
-        facts = gather_facts(chosen, Path("/nowhere"), payloads, None)
-        return plan_restore(chosen, facts, job_id=JOB, source_job=JOB, now=AT)
+        facts = gather_facts(RestoreCase(chosen=chosen, at=AT, root=Path("/nowhere"), payloads=payloads))
+        return plan_restore(facts, RestoreChoices(job_id=JOB, source_job=JOB))
 
     def objects(self, prefix: str) -> list[str]:
         """Return the names below a prefix."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from itertools import islice
-from pathlib import Path
 
 import pytest
 
 from airflow_provider_ha.checkpoints.model import BatchEntry
-from airflow_provider_ha.checkpoints.restore.facts import gather_facts
+from airflow_provider_ha.checkpoints.restore.recorded import read_records
 from airflow_provider_ha.checkpoints.retention import payload_archives
 from airflow_provider_ha.checkpoints.retention.collection import Bounds
 from airflow_provider_ha.checkpoints.retention.payload_archives import chunks, parse_name
@@ -203,5 +202,5 @@ def test_what_a_later_checkpoint_records_of_a_batch_counts_in_any_order(job: Rec
     chosen = job.cuts()[-1]
 
     for payloads in ([planned, later], [later, planned]):
-        facts = gather_facts(chosen, Path("/nowhere"), payloads, None)
-        assert facts["a"].history[entry.batch].commits == "v1\n{}"
+        records = read_records(chosen, payloads, None)
+        assert records["a"].history[entry.batch].commits == "v1\n{}"

@@ -13,13 +13,14 @@ from airflow_provider_ha.checkpoints.connectors.foreach_batch import ForeachBatc
 from airflow_provider_ha.checkpoints.connectors.kafka_offsets import PartitionOffsets
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink, RestorePlan, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.restore.external_state import Surroundings, Unknown
-from airflow_provider_ha.checkpoints.restore.facts import QueryFacts
+from airflow_provider_ha.checkpoints.restore.facts import QueryFacts, RestoreFacts
 from airflow_provider_ha.checkpoints.restore.judgement import not_accepted
-from airflow_provider_ha.checkpoints.restore.plan import plan_restore
+from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices, plan_restore
 from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.checkpoints.working.batch_log import readable
 from airflow_provider_ha.checkpoints.working.drain import write_drain_entry
 from airflow_provider_ha.jobs.model import DrainedQuery
+from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint, ClaimMode, Owner
 from tests.support.checkpoints.portable_helpers import QUERY, checkpoint
 
 
@@ -64,16 +65,9 @@ def plan(
         spark_version="4.2.0",
         created_at=NOW - timedelta(seconds=90),
     )
-    return plan_restore(
-        chosen,
-        {"q": known},
-        job_id="target",
-        source_job="source",
-        now=NOW,
-        drained={"q": drained} if drained else {},
-        same_output=same_output,
-        **options,
-    )
+    known = replace(known, drain=drained) if drained else known
+    choices = RestoreChoices(job_id="target", source_job="source", same_output=same_output, **options)
+    return plan_restore(RestoreFacts(chosen=chosen, at=NOW, queries={"q": known}), choices)
 
 
 def replayed(made: RestorePlan) -> list[int]:
@@ -377,3 +371,61 @@ def test_everything_but_safe_comes_with_a_way_out() -> None:
 
     assert all(finding.ways_out for made in unsafe for finding in made.findings)
     assert all(made.findings for made in unsafe)
+
+
+def plan_of(
+    source: str, *, adopted: bool = False, claimed: bool = False, has_state: bool = False, mode: ClaimMode
+) -> RestorePlan:
+    known = facts(QuerySink(kind=SinkKind.OTHER))
+    directory = AdoptedCheckpoint(path="/elsewhere/q", query_id="id", planned=5, committed=4)
+    chosen = Chosen(source, "3", "pins/3", {"q": known.cut}, 1, 1, "g", "4.2.0", NOW)
+    return plan_restore(
+        RestoreFacts(
+            chosen=chosen,
+            at=NOW,
+            queries={"q": known},
+            adopted={"q": directory} if adopted else {},
+            claimed=claimed,
+            has_state=has_state,
+        ),
+        RestoreChoices(job_id="j", source_job="j", claim_mode=mode),
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "claimed", "mode", "owner"),
+    [
+        ("checkpoint", False, ClaimMode.NO_CLAIM, Owner.JOB),
+        ("savepoint", False, ClaimMode.NO_CLAIM, Owner.USER),
+        ("savepoint", False, ClaimMode.CLAIM, Owner.JOB),
+        ("savepoint", True, ClaimMode.NO_CLAIM, Owner.JOB),
+        ("path", False, ClaimMode.NO_CLAIM, Owner.USER),
+        ("path", False, ClaimMode.CLAIM, Owner.JOB),
+    ],
+)
+def test_the_owner_follows_from_the_source_and_from_every_claim(
+    source: str, claimed: bool, mode: ClaimMode, owner: Owner
+) -> None:
+    made = plan_of(source, adopted=source == "path", claimed=claimed, mode=mode)
+
+    assert (made.owner, made.claim_mode) == (owner, mode)
+
+
+def test_an_adoption_by_a_job_with_checkpoints_gives_them_up() -> None:
+    mode = ClaimMode.NO_CLAIM
+
+    given_up = [
+        plan_of("path", adopted=True, has_state=has_state, mode=mode).verdict is Verdict.DUPLICATES_POSSIBLE
+        for has_state in (True, False)
+    ]
+
+    assert given_up == [True, False]
+    assert plan_of("checkpoint", has_state=True, mode=mode).verdict is Verdict.SAFE
+
+
+def test_an_adopted_query_in_flight_whose_sink_is_not_named_is_pointed_out() -> None:
+    made = plan_of("path", adopted=True, mode=ClaimMode.NO_CLAIM)
+
+    assert made.reasons == (
+        "q: its sink is not named; what a file sink has is taken into account when its directory is",
+    )

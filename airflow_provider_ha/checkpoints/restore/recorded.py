@@ -1,0 +1,157 @@
+"""What is recorded of each query's batches, in the payloads of its job and in its last working directory.
+
+Invariant: only reads. Records come from every payload in storage, whether its pointer is still there or not, and from
+the last working directory, which alone knows the batches after the last payload; it is looked for under its fenced name
+as well. What cannot be read because of damage is left out and makes a gap; what could not be read at all is raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from airflow_provider_ha.checkpoints.format.layout import OFFSETS, batches
+from airflow_provider_ha.checkpoints.model import BatchEntry, Checkpoint, CheckpointKind, QueryCut
+from airflow_provider_ha.checkpoints.restore.select import Chosen
+from airflow_provider_ha.checkpoints.restore.timeline import merge
+from airflow_provider_ha.checkpoints.working.batch_log import readable
+from airflow_provider_ha.checkpoints.working.fence import resolve
+from airflow_provider_ha.checkpoints.working.unfinished_drain import newest_drain, unfinished_batch
+from airflow_provider_ha.checkpoints.working.unpublished_batches import read_carried
+
+
+# Epoch -> batch -> number of the payload that records it, and what it records.
+_Recorded = dict[int, dict[int, tuple[int, BatchEntry]]]
+
+
+@dataclass(frozen=True, slots=True)
+class LastDirectory:
+    """The working directory of the job's last epoch.
+
+    :param path: Under its first name; it may have been fenced since.
+    :param epoch: Epoch that made it.
+    """
+
+    path: Path
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueryRecords:
+    """What is recorded of one query.
+
+    :param history: Recorded batch -> its entry: what the sinks were given last.
+    :param planned_to: Highest batch that is known to have been planned, readable or not; -1 for none.
+    :param complete: Whether no higher batch can have been planned.
+    :param epochs: Epochs that may have given a batch after the cut to the sink.
+    :param drained: Batch that an unfinished drain may have given to the sink; ``None`` when there is none.
+    """
+
+    history: Mapping[int, BatchEntry]
+    planned_to: int
+    complete: bool
+    epochs: frozenset[int]
+    drained: int | None = None
+
+
+def read_records(chosen: Chosen, payloads: Iterable[Checkpoint], last: LastDirectory | None) -> dict[str, QueryRecords]:
+    """Return query -> what is recorded of it.
+
+    :param payloads: Every payload of the source job (``CheckpointStore.payloads``).
+    :param last: Last working directory of the source job; ``None`` when it never had one.
+    :raises StorageUnavailableError: Something could not be read.
+    """
+    recorded, newest = _in_payloads(payloads, chosen.queries)
+    shown = _LastEpoch.read(last) if last is not None else None
+    complete = _complete(shown, newest)
+    found = {}
+    for query, cut in chosen.queries.items():
+        recordings: dict[int, dict[int, BatchEntry]] = {chosen.epoch: {entry.batch: entry for entry in cut.entries}}
+        for epoch, entries in recorded.pop(query).items():
+            recordings.setdefault(epoch, {}).update({batch: entry for batch, (_, entry) in entries.items()})
+        found[query] = _query_records(query, cut, recordings, shown, complete=complete)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _LastEpoch:
+    """What the last working directory shows.
+
+    :param directory: Under the name that it has now; it may be gone.
+    :param carried: Query -> batches of earlier epochs that no payload holds.
+    :param drain: Newest fork of a drain.
+    """
+
+    epoch: int
+    directory: Path
+    carried: Mapping[str, tuple[BatchEntry, ...]]
+    drain: Path | None
+
+    @classmethod
+    def read(cls, last: LastDirectory) -> _LastEpoch:
+        directory = resolve(last.path)
+        return cls(last.epoch, directory, read_carried(directory), newest_drain(last.path))
+
+    @property
+    def exists(self) -> bool:
+        return self.directory.is_dir()
+
+    def entries(self, query: str) -> dict[int, BatchEntry]:
+        found = {entry.batch: entry for entry in readable(self.directory / query)}
+        return found | {entry.batch: entry for entry in self.carried.get(query, ()) if entry.commits is not None}
+
+    def drained(self, query: str, history: Mapping[int, BatchEntry]) -> int | None:
+        if self.drain is None:
+            return None
+        return unfinished_batch(self.directory / query, self.drain / query, history)
+
+
+def _query_records(
+    query: str,
+    cut: QueryCut,
+    recordings: dict[int, dict[int, BatchEntry]],
+    shown: _LastEpoch | None,
+    *,
+    complete: bool,
+) -> QueryRecords:
+    planned = [batch for entries in recordings.values() for batch in entries]
+    if shown is not None and shown.exists:
+        recordings.setdefault(shown.epoch, {}).update(shown.entries(query))
+        planned += batches(shown.directory / query, OFFSETS)
+    epochs = {epoch for epoch, entries in recordings.items() if any(batch > cut.batch for batch in entries)}
+    history = merge({epoch: entries.values() for epoch, entries in recordings.items()})
+    return QueryRecords(
+        history=history,
+        planned_to=max(planned, default=-1),
+        complete=complete,
+        epochs=frozenset(epochs | ({shown.epoch} if shown is not None else set())),
+        drained=shown.drained(query, history) if shown is not None else None,
+    )
+
+
+def _in_payloads(
+    payloads: Iterable[Checkpoint], queries: Iterable[str]
+) -> tuple[dict[str, _Recorded], tuple[int, int, CheckpointKind] | None]:
+    """Return what *payloads* record of *queries*, and number, epoch and kind of the newest one; keeps nothing else.
+
+    A later checkpoint of an epoch records more of a batch than an earlier one.
+    """
+    recorded: dict[str, _Recorded] = {query: {} for query in queries}
+    newest: tuple[int, int, CheckpointKind] | None = None
+    for payload in payloads:
+        if newest is None or (payload.number, payload.epoch) >= newest[:2]:
+            newest = payload.number, payload.epoch, payload.reason
+        for query in recorded.keys() & payload.queries.keys():
+            entries = recorded[query].setdefault(payload.epoch, {})
+            for entry in payload.queries[query].entries:
+                if entry.batch not in entries or entries[entry.batch][0] <= payload.number:
+                    entries[entry.batch] = payload.number, entry
+    return recorded, newest
+
+
+def _complete(shown: _LastEpoch | None, newest: tuple[int, int, CheckpointKind] | None) -> bool:
+    if shown is not None and shown.exists:
+        return True
+    # A sharp checkpoint has nothing in flight, and the job has ended with it.
+    return newest is not None and newest[2] is CheckpointKind.STOP

@@ -1,0 +1,48 @@
+"""What a request chooses about a restore, checked against the queries of the cut."""
+
+from __future__ import annotations
+
+import uuid
+
+from airflow_provider_ha.checkpoints.connectors.delta import DELTA
+from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices
+from airflow_provider_ha.checkpoints.restore.select import Chosen
+from airflow_provider_ha.control.job.requests import RestoreRequest
+from airflow_provider_ha.errors import ConfigurationError
+
+
+def restore_choices(request: RestoreRequest, chosen: Chosen, *, job_id: str, source_job: str) -> RestoreChoices:
+    """Return the choices of *request*. A query that gets a fresh id has it from then on.
+
+    :raises ConfigurationError: The request names a query that the cut does not have, or that cannot get a fresh id.
+    """
+    _check_names(request, chosen)
+    return RestoreChoices(
+        job_id=job_id,
+        source_job=source_job,
+        same_output=source_job == job_id,
+        accept_unverified=request.accept_unverified,
+        reset_query_ids={name: str(uuid.uuid4()) for name in request.reset_query_ids},
+        claim_mode=request.claim_mode,
+    )
+
+
+def _check_names(request: RestoreRequest, chosen: Chosen) -> None:
+    for option, named in (
+        ("kafka_bootstrap", request.kafka_bootstrap),
+        ("accept_unverified", request.accept_unverified),
+        ("reset_query_ids", request.reset_query_ids),
+    ):
+        if strange := sorted(set(named) - set(chosen.queries)):
+            raise ConfigurationError(
+                f"{option} names {strange}, but the queries of the cut are {sorted(chosen.queries)}",
+                next_step="Correct the name",
+            )
+    for name in sorted(request.reset_query_ids):
+        sink = chosen.queries[name].sink
+        if (sink.format or "").lower() != DELTA:
+            raise ConfigurationError(
+                f"query {name!r} writes to a {sink.format or sink.kind.value} sink, which does not remember query "
+                "ids: a fresh one would change nothing",
+                next_step="Leave it out of reset_query_ids",
+            )
