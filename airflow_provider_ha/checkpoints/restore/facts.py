@@ -18,6 +18,7 @@ from airflow_provider_ha.checkpoints.model import BatchEntry, Checkpoint, Checkp
 from airflow_provider_ha.checkpoints.restore.external_state import AskInputs, AskKafka, Surroundings, look_around
 from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.checkpoints.restore.timeline import merge
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.batch_log import readable
 from airflow_provider_ha.checkpoints.working.fence import resolve
 from airflow_provider_ha.checkpoints.working.pins import sink_directory
@@ -121,10 +122,10 @@ def gather_facts(
             recordings.setdefault(epoch, {}).update({batch: entry for batch, (_, entry) in entries.items()})
         planned = [batch for entries in recordings.values() for batch in entries]
         if last is not None and directory is not None and directory.is_dir():
-            found = {entry.batch: entry for entry in readable(directory / query)}
+            found = {entry.batch: entry for entry in readable(LocalTree(directory / query))}
             found |= {entry.batch: entry for entry in carried.get(query, ()) if entry.commits is not None}
             recordings.setdefault(last.epoch, {}).update(found)
-            planned += batches(directory / query, OFFSETS)
+            planned += batches(LocalTree(directory / query), OFFSETS)
         epochs = {epoch for epoch, entries in recordings.items() if any(batch > cut.batch for batch in entries)}
         history = merge({epoch: entries.values() for epoch, entries in recordings.items()})
         found_out = _with_sink(root, query, cut, history, max(planned, default=-1), complete=complete)
@@ -157,7 +158,7 @@ def with_surroundings(
             known,
             look_around(
                 query,
-                place(query),
+                LocalTree(place(query)),
                 batch=known.cut.batch,
                 sink=known.cut.sink,
                 entries=[*known.cut.entries, *known.history.values()],

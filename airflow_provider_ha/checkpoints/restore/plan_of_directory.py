@@ -22,7 +22,7 @@ from airflow_provider_ha.checkpoints.restore.facts import QueryFacts
 from airflow_provider_ha.checkpoints.restore.plan import plan_restore
 from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.checkpoints.trees.files import names, read
-from airflow_provider_ha.checkpoints.trees.tree import Directory
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.report import Report
 from airflow_provider_ha.checkpoints.verify.verify import verify
@@ -41,7 +41,7 @@ _NEVER = datetime.fromtimestamp(0, tz=timezone.utc)
 
 def plan_directory(
     query: str,
-    directory: Directory,
+    directory: Tree,
     *,
     sink: QuerySink,
     now: datetime,
@@ -106,7 +106,7 @@ def sink_at(said: str) -> QuerySink:
     return QuerySink(kind=SinkKind.FILE, path=said, max_batch=max(entry_names(names(sink_log(said))), default=-1))
 
 
-def _candidates(query: str, directory: Directory, report: Report, batch: int | None) -> Iterator[Candidate]:
+def _candidates(query: str, directory: Tree, report: Report, batch: int | None) -> Iterator[Candidate]:
     """Yield what was looked at, newest first, the chosen one last; nothing when something could not be read."""
     for verdict in reversed(report.batches):
         if batch is not None and verdict.batch != batch:
@@ -126,7 +126,7 @@ def _candidates(query: str, directory: Directory, report: Report, batch: int | N
             return
 
 
-def _chosen(directory: Directory, report: Report, candidates: tuple[Candidate, ...], batch: int | None) -> int:
+def _chosen(directory: Tree, report: Report, candidates: tuple[Candidate, ...], batch: int | None) -> int:
     last = candidates[-1] if candidates else None
     if last is not None and last.accepted and last.number is not None:
         return last.number
@@ -144,7 +144,7 @@ def _chosen(directory: Directory, report: Report, candidates: tuple[Candidate, .
     )
 
 
-def _planned_at(directory: Directory, batch: int) -> datetime | None:
+def _planned_at(directory: Tree, batch: int) -> datetime | None:
     """Return when Spark planned a batch, by its own clock; the time of a file is that of its copy."""
     try:
         stamp = read_offsets(directory, batch).metadata.get("batchTimestampMs")
@@ -153,7 +153,7 @@ def _planned_at(directory: Directory, batch: int) -> datetime | None:
     return datetime.fromtimestamp(stamp / 1000, tz=timezone.utc) if isinstance(stamp, int) and stamp > 0 else None
 
 
-def _facts(query: str, directory: Directory, cut: QueryCut, planned: int, ask_kafka: AskKafka) -> QueryFacts:
+def _facts(query: str, directory: Tree, cut: QueryCut, planned: int, ask_kafka: AskKafka) -> QueryFacts:
     around = look_around(
         query,
         directory,

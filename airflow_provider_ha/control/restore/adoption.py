@@ -19,7 +19,7 @@ from airflow_provider_ha.checkpoints.restore.facts import gather_facts
 from airflow_provider_ha.checkpoints.restore.judgement import worst
 from airflow_provider_ha.checkpoints.restore.plan import plan_restore
 from airflow_provider_ha.checkpoints.restore.select import Chosen
-from airflow_provider_ha.checkpoints.trees import files
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.restorable import verifier
 from airflow_provider_ha.checkpoints.working.pins import refuse_reserved
 from airflow_provider_ha.control.job.context import JobContext
@@ -111,7 +111,7 @@ def _directory(job: JobContext, text: str) -> Path:
         raise ConfigurationError(
             f"checkpoint directory {text!r} is no absolute path", next_step="Write it from the root, without '..'"
         )
-    if not files.is_directory(path):
+    if not LocalTree(path).is_directory():
         raise StorageUnavailableError(
             f"checkpoint {path} is not a directory of this host",
             next_step="Check its path, and that its file system is mounted; the driver has to see it as well",

@@ -20,6 +20,7 @@ from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySin
 from airflow_provider_ha.checkpoints.restore.facts import QueryFacts, with_surroundings
 from airflow_provider_ha.checkpoints.restore.plan import plan_restore
 from airflow_provider_ha.checkpoints.restore.select import Chosen
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.batch_log import readable
 from airflow_provider_ha.checkpoints.working.pins import pin
 from airflow_provider_ha.errors import RestoreUnknownError
@@ -82,7 +83,7 @@ def run(kafka: Kafka, topic: str, checkpoint: Path, *options: str) -> Any:
 
 def plan(kafka: Kafka, checkpoint: Path, *, servers: str | None = None) -> RestorePlan:
     """Plan to restore the checkpoint to batch 1, into the sink that has batch 2 as well."""
-    recorded = {entry.batch: entry for entry in readable(checkpoint)}
+    recorded = {entry.batch: entry for entry in readable(LocalTree(checkpoint))}
     cut = QueryCut(batch=CUT, sink=QuerySink(kind=SinkKind.FOREACH_BATCH), entries=(recorded[CUT],))
     known = {"stats": QueryFacts(cut, recorded, LAST, complete=True)}
     around = with_surroundings(
@@ -246,7 +247,7 @@ def test_the_command_asks_the_brokers_that_it_is_told(
 
 def add_checkpoint(job: Job, checkpoint: Path) -> None:
     """Give the job a newer checkpoint: that of the query that reads Kafka, at batch 1."""
-    recorded = {entry.batch: entry for entry in readable(checkpoint)}
+    recorded = {entry.batch: entry for entry in readable(LocalTree(checkpoint))}
     pin(checkpoint.parent, job.pin_path(2), {"stats": CUT})
     made = job.checkpoint(2, CUT)
     entries: tuple[BatchEntry, ...] = (recorded[CUT],)
