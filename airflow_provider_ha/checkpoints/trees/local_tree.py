@@ -25,7 +25,8 @@ from airflow_provider_ha.checkpoints.trees.files import (
 )
 from airflow_provider_ha.checkpoints.trees.links import write_aside
 from airflow_provider_ha.checkpoints.trees.memory_bounds import check_size, first_names
-from airflow_provider_ha.checkpoints.trees.tree import OpenFile
+from airflow_provider_ha.checkpoints.trees.tree import OpenFile, Tree
+from airflow_provider_ha.errors import ConfigurationError
 
 
 # What is read in large pieces is read to its end: the disk works on what follows while a piece is decoded.
@@ -240,6 +241,19 @@ class LocalTree:
             os.close(descriptor)
             raise NotAFileError(name, "it is not a regular file")
         return descriptor, status.st_size
+
+
+def path_on_this_host(tree: Tree) -> Path:
+    """Return the path of a tree, for what only works on files of this host.
+
+    :raises ConfigurationError: It has none.
+    """
+    if tree.local_path is None:
+        raise ConfigurationError(
+            f"{tree} is not on a file system of this host",
+            next_step="Mount it, or copy it to a directory of this host first",
+        )
+    return tree.local_path
 
 
 def _whole(file: io.FileIO, name: str, expected: int) -> bytes:
