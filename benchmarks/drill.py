@@ -13,6 +13,7 @@ from pathlib import Path
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, SinkKind
 from airflow_provider_ha.checkpoints.proof.request import Application
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.control.drills.stopwatch import Stopwatch
 from airflow_provider_ha.control.verification.cut_proof import ProofOptions, prove_cut
@@ -65,7 +66,7 @@ def steps(place: Path, application: Application) -> Mapping[str, float]:
     live, scratch, watch = place / "live", place / "scratch", Stopwatch(SystemClock())
     scratch.mkdir()
     cut = {
-        query: QueryCut(batch=progress(live / query).committed, sink=QuerySink(kind=SinkKind.OTHER))
+        query: QueryCut(batch=progress(LocalTree(live / query)).committed, sink=QuerySink(kind=SinkKind.OTHER))
         for query in QUERIES
     }
     proofs = prove_cut(

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from benchmarks.clones import cloned, lengthened
 from benchmarks.shared import median, quick, show
@@ -39,7 +40,7 @@ def listed(place: Path) -> int:
 
 def check(checkpoint: Path, versions: int) -> None:
     """Verify names, sizes and chains; what is measured must have been whole."""
-    report = verify(checkpoint, depth="quick", spark_version=RELEASE)
+    report = verify(LocalTree(checkpoint), depth="quick", spark_version=RELEASE)
     if not report.startable or len(report.restorable) != versions:
         raise RuntimeError(f"{checkpoint} is not whole: {report.findings}")
 

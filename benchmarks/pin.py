@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from airflow_provider_ha.checkpoints.format.layout import progress
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.pins import pin
 from benchmarks.shared import quick
 from tests.support.spark import corpus
@@ -38,7 +39,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         live = Path(folder) / "live"
         corpus.checkpoint_copy("rocksdb2", live / "query")
-        cut = {"query": progress(live / "query").committed}
+        cut = {"query": progress(LocalTree(live / "query")).committed}
         pairs = []
         for number in range(rounds):
             target = Path(folder) / f"pin-{number}"

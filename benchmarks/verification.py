@@ -20,6 +20,7 @@ from itertools import cycle
 from pathlib import Path
 from random import Random
 
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.process_pool import cores
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from benchmarks.clones import cloned, hadoop_sums
@@ -119,7 +120,7 @@ def forget(files: list[Path]) -> None:
 
 def check(checkpoint: Path, processes: int = 1) -> None:
     """Verify every byte; what is measured must have been whole."""
-    report = verify(checkpoint, spark_version=RELEASE, processes=processes)
+    report = verify(LocalTree(checkpoint), spark_version=RELEASE, processes=processes)
     if not report.startable or len(report.restorable) != VERSIONS:
         raise RuntimeError(f"{checkpoint} is not whole: {report.findings}")
 

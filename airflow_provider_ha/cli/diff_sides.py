@@ -12,6 +12,7 @@ from airflow_provider_ha.checkpoints.savepoints.directory import read_savepoint
 from airflow_provider_ha.checkpoints.savepoints.pool.pool import Place, Pool, member_of, savepoint_place
 from airflow_provider_ha.checkpoints.savepoints.pool.records import PooledSavepoint
 from airflow_provider_ha.checkpoints.savepoints.savepoint_files import MANIFEST
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.trees.object_tree import ObjectTree
 from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError
 
@@ -27,7 +28,7 @@ def of_path(path: Path, batch: int | None) -> Sides:
     :raises ConfigurationError: A batch of a savepoint is named.
     """
     if not (path / MANIFEST).is_file():
-        return {path.resolve().name: read_side(path, batch)}
+        return {path.resolve().name: read_side(LocalTree(path), batch)}
     _check_batch(path, batch)
     return of_savepoint(path, read_savepoint(path))
 
@@ -36,7 +37,7 @@ def of_savepoint(directory: Path, savepoint: Savepoint) -> Sides:
     """Return the queries of a savepoint in a directory."""
     return {
         query: read_side(
-            directory / query,
+            LocalTree(directory / query),
             part.batch,
             spark_version=savepoint.spark_version,
             digests={name: savepoint.files[f"{query}/{name}"] for name in part.files},

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import shlex
 from contextlib import suppress
-from pathlib import Path
 
 from airflow_provider_ha.checkpoints.format.layout import COMMITS, METADATA, OFFSETS
 from airflow_provider_ha.checkpoints.savepoints.savepoint_files import MANIFEST
 from airflow_provider_ha.checkpoints.trees import files
-from airflow_provider_ha.checkpoints.trees.tree import Directory
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.report import Report
 from airflow_provider_ha.errors import ConfigurationError, StorageUnavailableError
@@ -20,7 +19,7 @@ _NOTHING_TO_JUDGE = frozenset({Code.UNREADABLE, Code.NOT_A_CHECKPOINT})
 _SHOWN = 10  # children that are named
 
 
-def refuse_misnamed(named: str, directory: Directory, report: Report) -> None:
+def refuse_misnamed(named: str, directory: Tree, report: Report) -> None:
     """Refuse a place whose verification found nothing to judge, when its content can be identified.
 
     :param named: The place as the user wrote it.
@@ -29,25 +28,18 @@ def refuse_misnamed(named: str, directory: Directory, report: Report) -> None:
     """
     if not any(finding.path == "." and finding.code in _NOTHING_TO_JUDGE for finding in report.findings):
         return
-    found = files.fresh(directory)
-    if not files.is_directory(found):
+    found = directory.fresh()
+    if not found.is_directory():
         raise _missing(named, directory)
     _offer_what_it_holds(named, found)
 
 
-def _missing(named: str, directory: Directory) -> ConfigurationError:
-    if isinstance(directory, Path) and directory.exists():
-        return ConfigurationError(
-            f"{named} is a file; a checkpoint is a directory",
-            next_step="Name the directory that holds offsets and commits",
-        )
-    what = "there is no directory" if isinstance(directory, Path) else "nothing lies below"
-    return ConfigurationError(
-        f"{what} {named}", next_step="Correct the path, or make its file system or store available; nothing was judged"
-    )
+def _missing(named: str, directory: Tree) -> ConfigurationError:
+    what, next_step = directory.absence()
+    return ConfigurationError(f"{named} {what}", next_step=f"{next_step}; nothing was judged")
 
 
-def _offer_what_it_holds(named: str, directory: Directory) -> None:
+def _offer_what_it_holds(named: str, directory: Tree) -> None:
     names = files.names(directory)
     base = named.rstrip("/")
     if MANIFEST in names:
@@ -66,7 +58,7 @@ def _offer_what_it_holds(named: str, directory: Directory) -> None:
     )
 
 
-def _is_checkpoint(directory: Directory, name: str) -> bool:
+def _is_checkpoint(directory: Tree, name: str) -> bool:
     with suppress(StorageUnavailableError):  # one that cannot be read does not hide the others
         return bool(_SIGNS & set(files.names(directory, name)))
     return False

@@ -13,7 +13,7 @@ import typer
 
 from airflow_provider_ha.checkpoints.connectors.places import directory_at
 from airflow_provider_ha.checkpoints.format.releases import installed_version, release
-from airflow_provider_ha.checkpoints.trees.tree import Directory
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.verify.process_pool import cores
 from airflow_provider_ha.checkpoints.verify.report import Report
 from airflow_provider_ha.checkpoints.verify.verify import verify
@@ -192,13 +192,13 @@ def _application(script: Path | None, arguments: list[str], conf: list[str]) -> 
     )
 
 
-def _on_this_host(path: str, directory: Directory) -> Path:
-    if not isinstance(directory, Path):
+def _on_this_host(path: str, directory: Tree) -> Path:
+    if directory.local_path is None:
         raise ConfigurationError(
             f"{path} is not on a file system of this host, and Spark is given a copy that is",
             next_step="Copy the checkpoint to this host, and prove the copy",
         )
-    return directory
+    return directory.local_path
 
 
 def _check_release(wanted: str | None) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.model import SinkKind
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.drain import write_drain_entry
 from airflow_provider_ha.checkpoints.working.fork import fork
 from airflow_provider_ha.driver.query_start import NOOP, WriterCalls, check_writer
@@ -32,7 +33,7 @@ def fork_for_drain(stopped: Path, target: Path, names: Iterable[str]) -> None:
     private_directories(target.parent)
     target.mkdir(PRIVATE_DIRECTORY)
     for name in names:
-        if progress(stopped / name).committed >= 0:
+        if progress(LocalTree(stopped / name)).committed >= 0:
             fork(stopped / name, target / name, keep_planned=False)
             write_drain_entry(target / name)
 
@@ -64,7 +65,7 @@ class DrainStarter:
         session.conf.set(CHECKPOINT_LOCATION, self._root.as_uri())
         checked = check_writer(writer, path, self._root, frozenset())
         directory = self._root / checked.name
-        planned = progress(directory).planned
+        planned = progress(LocalTree(directory)).planned
         fit_state_format(session, directory)
         if planned < 0:  # it never had a batch: there is nothing to drain, and a first batch would be new input
             self._calls.set_format(writer, NOOP)
@@ -74,7 +75,7 @@ class DrainStarter:
         handle.awaitTermination()
         if planned < 0:
             return handle
-        now = progress(directory)
+        now = progress(LocalTree(directory))
         if (now.planned, now.committed) != (planned, planned):
             raise OperationFailedError(f"the drain of query {checked.name!r} ended at {now} instead of batch {planned}")
         wrote = withheld is None or withheld.called

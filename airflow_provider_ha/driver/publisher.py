@@ -16,6 +16,7 @@ from pathlib import Path
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind, QueryCut
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.pins import pin
 from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.coordination.coordinator import Op
@@ -163,7 +164,7 @@ class Publisher:
         """
         if not self._registry.started or not self._registry.settled:
             return False
-        cut = {query.name: progress(query.directory).committed for query in self._registry.members}
+        cut = {query.name: progress(LocalTree(query.directory)).committed for query in self._registry.members}
         if all(batch <= self._last.cut.get(name, -1) for name, batch in cut.items()):
             return False
         return self._clock.lease_time() - self._last.at >= self._options.checkpoint_interval
@@ -191,7 +192,7 @@ class Publisher:
         for attempt in range(1, PIN_ATTEMPTS + 1):
             self.record()
             queries = self._registry.members
-            cut = {query.name: progress(query.directory).committed for query in reversed(queries)}
+            cut = {query.name: progress(LocalTree(query.directory)).committed for query in reversed(queries)}
             if self._registry.members != queries:
                 continue  # one of them began to be started, and its sink may be another one from then on
             sinks = {query.name: query.sink_now() for query in queries}

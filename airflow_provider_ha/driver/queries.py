@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.driver.resting import RestingQuery, as_it_is, described
 from airflow_provider_ha.driver.writer_notes import SinkSpec
@@ -54,7 +55,7 @@ class StartedQuery:
 
     def status(self) -> QueryStatus:
         """Return where the query stands, from its directory."""
-        now = progress(self.directory)
+        now = progress(LocalTree(self.directory))
         return QueryStatus(
             planned=now.planned,
             committed=now.committed,
@@ -67,7 +68,7 @@ class StartedQuery:
 
         Spark reports progress for the first time at the end of the first trigger, also of one without data.
         """
-        if progress(self.directory).committed > self.committed_before:
+        if progress(LocalTree(self.directory)).committed > self.committed_before:
             return True
         try:
             if self.handle._jsq.lastProgress() is not None:  # noqa: SLF001  # pyspark's own converts all of it

@@ -19,6 +19,7 @@ from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.format.metadata_log import read_query_id
 from airflow_provider_ha.checkpoints.model import SinkKind
 from airflow_provider_ha.checkpoints.restore.start import ReplayStep, decide_start
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.batch_log import put_offsets
 from airflow_provider_ha.driver.context import Fenced
 from airflow_provider_ha.driver.lifecycle import Lifecycle
@@ -176,7 +177,7 @@ class QueryStarter:
         handle, committed = None, -1
         try:
             if self._replay(checked, steps):
-                committed = progress(directory).committed
+                committed = progress(LocalTree(directory)).committed
                 handle = self._calls.start(writer, path)
         finally:
             if handle is None:
@@ -184,7 +185,9 @@ class QueryStarter:
         if handle is None:
             return None
         self._registry.add(StartedQuery(checked.name, handle, checked.sink, directory, len(steps), committed))
-        log.info("query %s started at %s after %d replayed batches", checked.name, progress(directory), len(steps))
+        log.info(
+            "query %s started at %s after %d replayed batches", checked.name, progress(LocalTree(directory)), len(steps)
+        )
         return handle
 
     def _taken(self, name: str | None) -> frozenset[str]:
@@ -219,7 +222,7 @@ class QueryStarter:
             reached = FileSinkLog(checked.sink.path).max_batch()
         if checked.sink.table is not None:
             reached = self._in_table(checked.name, checked.sink.table)
-        recorded, now = self._origin.recorded(checked.name), progress(directory)
+        recorded, now = self._origin.recorded(checked.name), progress(LocalTree(directory))
         if checked.sink.path is not None and reached >= 0 and now.planned < 0 and not recorded:
             raise RestoreRefusedError(
                 f"LOSS_POSSIBLE: query {checked.name!r} begins from nothing, and its output {checked.sink.path} has "
@@ -232,10 +235,10 @@ class QueryStarter:
         """Return the highest batch that a table would skip, or has under the id that the query had before."""
         directory, plan = self._origin.directory / name, self._origin.plans.get(name)
         had = min(plan.sink.max_batch, plan.batch + len(plan.replay)) if plan and plan.query_id else -1
-        if progress(directory).planned < 0:
+        if progress(LocalTree(directory)).planned < 0:
             return had  # its id is only made when it starts
         try:
-            return max(had, DeltaLog(table).last_batch(read_query_id(directory)))
+            return max(had, DeltaLog(table).last_batch(read_query_id(LocalTree(directory))))
         except RestoreUnknownError as error:
             log.warning("query %s starts without knowing what its table has: %s", name, error)
             return had
@@ -245,7 +248,10 @@ class QueryStarter:
         plan = self._origin.plans.get(name)
         if plan is None or plan.batch < 0 or (plan.sink.path == str(target) and not plan.sink_gone):
             return
-        if FileSinkLog(target).max_batch() >= 0 or progress(self._origin.directory / name).committed > plan.batch:
+        if (
+            FileSinkLog(target).max_batch() >= 0
+            or progress(LocalTree(self._origin.directory / name)).committed > plan.batch
+        ):
             return
         source = self._origin.sink_log(name)
         if source is None:
@@ -270,7 +276,7 @@ class QueryStarter:
                 put_offsets(directory, step.entry)
             self._calls.set_format(checked.writer, NOOP if step.into == NOOP else checked.sink.source)
             self._calls.run_once(checked.writer, checked.path)
-            now = progress(directory)
+            now = progress(LocalTree(directory))
             if (now.planned, now.committed) != (step.batch, step.batch):
                 raise RestoreRefusedError(
                     f"query {checked.name!r} stands at {now} after batch {step.batch} was executed again",

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.model import BatchEntry
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.batch_log import record
 
 
@@ -27,7 +28,7 @@ class BatchRecorder:
 
     def poll(self) -> None:
         """Read what is new; a batch that was only planned so far is read again."""
-        for entry in record(self._directory, after=self._complete_up_to):
+        for entry in record(LocalTree(self._directory), after=self._complete_up_to):
             before = self._entries.get(entry.batch)
             if before is None or before.commits is None or before.offsets != entry.offsets:
                 self._entries[entry.batch] = entry

@@ -14,6 +14,7 @@ from pathlib import Path
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog, local_path
 from airflow_provider_ha.checkpoints.format.layout import progress, queries
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.started_queries import StartedQueries
 from airflow_provider_ha.driver.origin import Origin, OriginKind
 from airflow_provider_ha.driver.writer_notes import SinkSpec
@@ -40,7 +41,7 @@ class RestingQuery:
     @property
     def pending(self) -> bool:
         """Whether its sink may have a batch that it has not committed: it has to be started before it is drained."""
-        now = progress(self.directory)
+        now = progress(LocalTree(self.directory))
         return now.in_flight or self.recorded_to > now.committed
 
     def sink_now(self) -> QuerySink:
@@ -57,7 +58,7 @@ class RestingQuery:
 
     def status(self) -> QueryStatus:
         """Return where the query stands, from its directory."""
-        now = progress(self.directory)
+        now = progress(LocalTree(self.directory))
         where = (self.sink.path or self.sink.table or self.sink.format) if self.sink is not None else None
         return QueryStatus(planned=now.planned, committed=now.committed, sink=where)
 
@@ -88,7 +89,7 @@ def expected_queries(
     :param published: Returns query -> sink of the run's newest checkpoint; asked only where *started* does not show it,
         which is so after an epoch of an older release.
     """
-    there = queries(origin.directory)
+    there = queries(LocalTree(origin.directory))
     noted: Mapping[str, QuerySink] = started.sinks
     if origin.kind is OriginKind.RECOVERY and not noted.keys() >= set(there):
         noted = {**noted, **{name: sink for name, sink in published().items() if name not in noted}}

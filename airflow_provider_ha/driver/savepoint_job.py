@@ -11,6 +11,7 @@ from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.model import Savepoint
 from airflow_provider_ha.checkpoints.retention.policy import SavepointRetention, max_age_of
 from airflow_provider_ha.checkpoints.savepoints.store import SavepointRequest, SavepointStore
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.coordination.election import Leadership
 from airflow_provider_ha.driver.publisher import Provenance
 from airflow_provider_ha.driver.queries import QueryRegistry
@@ -88,7 +89,7 @@ class SavepointJob:
                 run=self.provenance.run,
                 epoch=self.leadership.epoch,
                 # Downstream first: no query is ahead of what it read.
-                cut={query.name: progress(query.directory).committed for query in reversed(queries)},
+                cut={query.name: progress(LocalTree(query.directory)).committed for query in reversed(queries)},
                 sinks={query.name: query.sink_now() for query in queries},
                 sink_logs={query.name: query.sink_log for query in queries if query.sink_log is not None},
                 graph=self.provenance.graph,

@@ -11,6 +11,7 @@ from typing import Any
 
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.format.metadata_log import read_commits, read_offsets
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.driver.way_forward import from_root
 from airflow_provider_ha.errors import ApplicationRefusedError
 from airflow_provider_ha.jobs.executors import REMOTE_NEXT_STEP, is_local, remote_reason
@@ -112,12 +113,12 @@ def fit_state_format(session: Any, checkpoint: Path) -> None:
     Spark reads the provider from the checkpoint, but takes the format from the session: a checkpoint of format 1 that
     is opened with format 2 does not start, and a script that chose the HDFS provider cannot have format 2.
     """
-    now = progress(checkpoint)
+    now = progress(LocalTree(checkpoint))
     provider = session.conf.get(PROVIDER, None)
     if now.planned >= 0:
-        provider = read_offsets(checkpoint, now.planned).conf.get(PROVIDER, provider)
+        provider = read_offsets(LocalTree(checkpoint), now.planned).conf.get(PROVIDER, provider)
     if now.committed >= 0:
-        held = "2" if read_commits(checkpoint, now.committed).state_ids else None
+        held = "2" if read_commits(LocalTree(checkpoint), now.committed).state_ids else None
         version = held or ("1" if _has_state(checkpoint) else None)
     else:
         version = None if provider == ROCKSDB else "1"

@@ -16,6 +16,7 @@ from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog
 from airflow_provider_ha.checkpoints.format.layout import Progress, progress
 from airflow_provider_ha.checkpoints.model import QueryPlan, RestorePlan
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_recovery, prepare_restore
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.external_directory import query_id
 from airflow_provider_ha.checkpoints.working.fence import fence_directory
 from airflow_provider_ha.checkpoints.working.pins import keep_sink_logs, kept_in
@@ -117,7 +118,7 @@ def check_adopted(plan: RestorePlan) -> None:
     """
     for name, adopted in plan.adopted.items():
         directory = Path(adopted.path)
-        now = progress(directory)
+        now = progress(LocalTree(directory))
         if query_id(directory) != adopted.query_id or now != Progress(adopted.planned, adopted.committed):
             raise RestoreRefusedError(
                 f"the checkpoint of query {name!r} in {directory} has changed since the restore was planned: "

@@ -17,6 +17,7 @@ from typing import Any
 
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.unfinished_drain import drain_directory
 from airflow_provider_ha.driver.drain_run import fork_for_drain
 from airflow_provider_ha.driver.job_writer import JobWriter
@@ -202,6 +203,6 @@ def stop_all(registry: QueryRegistry, lifecycle: Lifecycle) -> None:
             reason = report.failure or f"query {report.name!r} has not ended after {report.seconds:.0f} s"
             raise StopFailedError(reason, {})
     for query in registry.started:
-        now = progress(query.directory)
+        now = progress(LocalTree(query.directory))
         if now.planned != now.committed:
             raise StopFailedError(f"query {query.name!r} ended at {now}, which is no batch boundary", {})

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog
 from airflow_provider_ha.checkpoints.format.layout import progress
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.driver.origin import Origin
 from airflow_provider_ha.driver.resting import RestingQuery
 
@@ -32,8 +33,8 @@ def undo_drain(origin: Origin, name: str, path: Path) -> None:
     """
     if origin.drain is None:
         return
-    batch, sink_log = progress(origin.drain / name).planned, FileSinkLog(path)
-    if batch != progress(origin.directory / name).planned + 1 or sink_log.max_batch() != batch:
+    batch, sink_log = progress(LocalTree(origin.drain / name)).planned, FileSinkLog(path)
+    if batch != progress(LocalTree(origin.directory / name)).planned + 1 or sink_log.max_batch() != batch:
         return
     digest = sink_log.digest(batch)
     if digest is not None and sink_log.set_aside(batch, digest):

@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from airflow_provider_ha.checkpoints.format.layout import progress, queries
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.errors import StorageUnavailableError
 
 
@@ -67,13 +68,13 @@ def _absolute(location: str) -> Path | None:
 
 def _has_committed(directory: Path) -> bool:
     try:
-        return progress(directory).committed >= 0
+        return progress(LocalTree(directory)).committed >= 0
     except StorageUnavailableError:
         return True  # what cannot be read may be there: nothing is advised that would begin from nothing
 
 
 def _queries(root: Path) -> list[str]:
     try:
-        return queries(root)
+        return queries(LocalTree(root))
     except StorageUnavailableError:
         return []

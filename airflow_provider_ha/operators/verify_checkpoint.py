@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
@@ -126,13 +125,13 @@ class SparkHaVerifyCheckpointOperator(SparkHaBaseOperator):
             if depth != "prove":
                 report = verify(place, depth=depth, spark_version=self.spark_version or None, sink=sink)
                 return directory_verdict(named, report)
-            if not isinstance(place, Path):
+            if place.local_path is None:
                 raise ConfigurationError(
                     f"{named} is not on a file system of the worker, so Spark cannot be given a copy",
                     next_step="Use depth='full'",
                 )
             options = self._options()
-            proof = prove(place, sink=sink, heap=options.heap, deadline=options.deadline)
+            proof = prove(place.local_path, sink=sink, heap=options.heap, deadline=options.deadline)
         return directory_verdict(named, proof.verification, proof)
 
     def _of_job(self, depth: ProofDepth, request: str) -> VerdictView:

@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 from airflow_provider_ha.checkpoints.format.layout import Progress, progress
 from airflow_provider_ha.checkpoints.proof.answers import Answer, Event
 from airflow_provider_ha.checkpoints.proof.request import ProofRequest
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.drain import plan_empty_batch
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.driver.lifecycle import Lifecycle
@@ -92,7 +93,7 @@ class ProvingStarter:
         except Exception as error:  # noqa: BLE001  # whatever Spark raises is its answer
             return Answer(event=Event.REFUSED, query=name, errors=chain(error))
         planned = self._request.batch + 1
-        now = progress(copy)
+        now = progress(LocalTree(copy))
         if now != Progress(planned, planned):
             return Answer(event=Event.UNABLE, query=name, reason=f"the query ended at {now} instead of batch {planned}")
         last = handle.lastProgress or {}

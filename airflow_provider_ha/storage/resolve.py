@@ -13,10 +13,10 @@ from airflow_provider_ha.errors import ConfigurationError, RecordCorruptError, S
 from airflow_provider_ha.storage.key_names import check_key
 
 
-def resolve_key(work_path: Path, key: str, *, inside: tuple[str, ...], source: str) -> Path:
+def resolve_key(root: Path, key: str, *, inside: tuple[str, ...], source: str) -> Path:
     """Return the path of *key*.
 
-    :param work_path: Root of all keys of directories.
+    :param root: Root of all keys of directories.
     :param key: What a record says.
     :param inside: Prefixes with a final slash; the key is one of them and exactly one name more.
     :param source: Where the record was found, for the error: ``"znode /spark-ha/default/flights/generation"``.
@@ -30,12 +30,22 @@ def resolve_key(work_path: Path, key: str, *, inside: tuple[str, ...], source: s
     # guard: keys-may-lead-deeper
     if not any(key.startswith(prefix) and "/" not in key.removeprefix(prefix) for prefix in inside):
         raise _refused(source, f"{key!r} is no directory in {' or '.join(inside)}")
-    path = work_path
+    refuse_links(root, key, source=source)
+    return root / key
+
+
+def refuse_links(root: Path, key: str, *, source: str) -> None:
+    """Refuse a key that leads through a symbolic link: that could end anywhere.
+
+    :param source: What names the key, for the error.
+    :raises RecordCorruptError: It does.
+    :raises StorageUnavailableError: The way to it could not be looked at.
+    """
+    path = root
     for segment in key.split("/"):
         path /= segment
         if _is_link(path):  # guard: links-on-the-way-are-followed
             raise _refused(source, f"{path} on the way to {key!r} is a symbolic link")
-    return path
 
 
 def _is_link(path: Path) -> bool:

@@ -69,7 +69,7 @@ def test_verifying_what_is_not_there_cannot_be_answered(spark_ha: Any, tmp_path:
     code, stdout, _ = spark_ha("checkpoint", "verify", str(tmp_path / "absent"), "--json")
 
     document = json.loads(stdout)
-    assert (code, document["error"]["message"]) == (UNKNOWN, f"there is no directory {tmp_path}/absent")
+    assert (code, document["error"]["message"]) == (UNKNOWN, f"{tmp_path}/absent is not a directory of this host")
 
 
 def test_an_empty_directory_is_startable_and_said_to_be_empty(spark_ha: Any, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.cli.app import app
 from airflow_provider_ha.cli.session import Target
@@ -74,7 +75,7 @@ def test_a_savepoint_travels_without_a_cluster(alone: Call, live: Path, tmp_path
     assert exported[1]["bytes"] == packed.stat().st_size
     assert imported[1] == created[1] | {"directory": str(back)}
     assert restored[1]["checkpoints"] == {QUERY: str(at / QUERY)}
-    assert verify(at / QUERY).startable is True
+    assert verify(LocalTree(at / QUERY)).startable is True
 
 
 def test_several_queries_and_their_sinks_are_one_savepoint(alone: Call, live: Path, tmp_path: Path) -> None:
@@ -268,7 +269,7 @@ def test_the_savepoint_of_a_managed_job_travels(spark_ha: Any, exported: tuple[J
 
     assert (verified, imported, restored) == (YES, YES, YES)
     assert json.loads(document)["restorable"] is True
-    assert verify(tmp_path / "at" / recorded_job.QUERY).latest_restorable == 9
+    assert verify(LocalTree(tmp_path / "at" / recorded_job.QUERY)).latest_restorable == 9
 
 
 @pytest.mark.timeout(300)

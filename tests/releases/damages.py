@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.format.layout import numbers, progress
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from tests.support.checkpoints.damage import (
     append,
     as_directory,
@@ -58,7 +59,7 @@ class ReleaseDamage:
 
 def last(checkpoint: Path) -> int:
     """Return the newest planned batch."""
-    return progress(checkpoint).planned
+    return progress(LocalTree(checkpoint)).planned
 
 
 def log(damage: Callable[[str], Apply], pattern: str, *, back: int = 0) -> Apply:
@@ -133,7 +134,7 @@ def more_partitions(checkpoint: Path) -> None:
 
 def two_commits_lost(checkpoint: Path) -> None:
     """Remove the two newest commits."""
-    for batch in numbers(checkpoint / "commits")[-2:]:
+    for batch in numbers(LocalTree(checkpoint / "commits"))[-2:]:
         remove(f"commits/{batch}")(checkpoint)
 
 

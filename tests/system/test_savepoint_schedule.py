@@ -15,6 +15,7 @@ import pytest
 
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.model import CheckpointKind
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.control.client import HaClient, JobClient
 from airflow_provider_ha.jobs.model import JobState
 from tests.system.harness.rest import DagRun
@@ -137,7 +138,7 @@ def test_a_stop_with_savepoint_leaves_a_sharp_checkpoint_and_a_verified_savepoin
     assert (checkpoint.reason, ended.result.checkpoint) == (CheckpointKind.STOP, checkpoint.number)
     assert job.counted.snapshot().latest_checkpoint == checkpoint.number
     assert checkpoint.pin is not None
-    standing = progress(job.airflow.config.work_path / checkpoint.pin / "ticks")
+    standing = progress(LocalTree(job.airflow.config.work_path / checkpoint.pin / "ticks"))
     assert standing.planned == standing.committed == pointer.cut["ticks"], "nothing is in flight"
 
     savepoint = job.client.savepoints.load(result["savepoint_id"])

@@ -18,6 +18,7 @@ from airflow_provider_ha.checkpoints.proof.answers import Answer, Event
 from airflow_provider_ha.checkpoints.proof.request import ProofRequest
 from airflow_provider_ha.checkpoints.restore import plan_of_directory
 from airflow_provider_ha.checkpoints.restore.external_state import Surroundings, _with_table
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.unfinished_drain import drain_directory, newest_drain
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.control.client import JobClient
@@ -155,7 +156,7 @@ def test_the_list_of_deletions_is_made_once() -> None:
 
 @pytest.mark.parametrize(("batch", "gone"), [(0, True), (-1, False)])
 def test_a_table_that_is_not_there_is_gone_once_a_batch_was_committed(batch: int, gone: bool, tmp_path: Path) -> None:
-    around = _with_table(Surroundings(), tmp_path, str(tmp_path / "table"), batch)
+    around = _with_table(Surroundings(), LocalTree(tmp_path), str(tmp_path / "table"), batch)
 
     assert (around.sink_gone, around.table_batch) == (gone, -1)
 
@@ -165,7 +166,7 @@ def test_the_batch_that_was_asked_for_is_named_when_it_is_not_there(batch: int |
     report: Any = SimpleNamespace(findings=())
 
     with pytest.raises(CheckpointMissingError, match=said):
-        plan_of_directory._chosen(Path("checkpoint"), report, (), batch)
+        plan_of_directory._chosen(LocalTree(Path("checkpoint")), report, (), batch)
 
 
 def test_the_newest_fork_of_a_drain_is_the_one_that_was_made_last(tmp_path: Path) -> None:

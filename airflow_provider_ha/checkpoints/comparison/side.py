@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from airflow_provider_ha.checkpoints.comparison.schema import Schema, parse_schema
 from airflow_provider_ha.checkpoints.format.closure import closure, source_log
@@ -23,8 +22,8 @@ from airflow_provider_ha.checkpoints.format.metadata_log import (
     read_query_id,
 )
 from airflow_provider_ha.checkpoints.model import ManifestFile
-from airflow_provider_ha.checkpoints.trees.files import expect, is_directory, read, read_text
-from airflow_provider_ha.checkpoints.trees.tree import Directory
+from airflow_provider_ha.checkpoints.trees.files import read, read_text
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError, StorageUnavailableError
 
 
@@ -58,7 +57,7 @@ class Side:
         identities are the same; of others nothing is known.
     """
 
-    directory: Directory
+    directory: Tree
     batch: int
     query_id: str
     spark_version: str | None
@@ -73,7 +72,7 @@ class Side:
 
 
 def read_side(
-    directory: Directory,
+    directory: Tree,
     batch: int | None = None,
     *,
     spark_version: str | None = None,
@@ -88,7 +87,7 @@ def read_side(
     :raises CheckpointCorruptError: A file that the batch needs is missing or damaged.
     :raises StorageUnavailableError: A file could not be read, or the directory is not there.
     """
-    if not is_directory(directory):
+    if not directory.is_directory():
         raise _absent(directory)
     chosen = progress(directory).committed if batch is None else batch
     if chosen < 0:
@@ -96,7 +95,7 @@ def read_side(
             f"checkpoint {directory} has no committed batch", next_step="Wait for its first one"
         )
     files = closure(directory, chosen, with_planned=False).files
-    expect(directory, [name for name in files if _is_log(name)])
+    directory.expect([name for name in files if _is_log(name)])
     offsets = read_offsets(directory, chosen)
     before = max((int(name.split("/")[1]) for name in files if _is_older_offsets(name, chosen)), default=None)
     state = {name: size for name, size in files.items() if _holds_state(name)}
@@ -116,12 +115,8 @@ def read_side(
     )
 
 
-def _absent(directory: Directory) -> StorageUnavailableError:
-    if isinstance(directory, Path):
-        what, step = "is not a directory of this host", "Check its path, and that it is mounted"
-    else:
-        # S3 has no directories: a wrong name and an empty one are the same.
-        what, step = "is not there: nothing lies below it", "Check bucket and prefix"
+def _absent(directory: Tree) -> StorageUnavailableError:
+    what, step = directory.absence()
     return StorageUnavailableError(f"checkpoint {directory} {what}", next_step=step)
 
 
@@ -139,7 +134,7 @@ def _holds_state(name: str) -> bool:
     return parts[0] == STATE and not name.endswith(".crc") and not {"_metadata", "_stateSchema"} & set(parts)
 
 
-def _inputs(directory: Directory, offsets: OffsetsEntry) -> Iterable[tuple[str, frozenset[str]]]:
+def _inputs(directory: Tree, offsets: OffsetsEntry) -> Iterable[tuple[str, frozenset[str]]]:
     for position, source in enumerate(offsets.sources):
         last = offsets.log_offset(position)
         if last is not None:
@@ -149,7 +144,7 @@ def _inputs(directory: Directory, offsets: OffsetsEntry) -> Iterable[tuple[str, 
             yield source, frozenset(str(json.loads(line).get("path")) for entry in entries for line in log.lines(entry))
 
 
-def _operators(directory: Directory, files: Iterable[str]) -> Iterable[tuple[int, RecordedOperator]]:
+def _operators(directory: Tree, files: Iterable[str]) -> Iterable[tuple[int, RecordedOperator]]:
     by_number: dict[int, list[list[str]]] = {}
     for name in files:
         parts = name.split("/")
@@ -160,7 +155,7 @@ def _operators(directory: Directory, files: Iterable[str]) -> Iterable[tuple[int
         yield number, RecordedOperator(name, stores, properties, dict(_schemas(directory, paths)))
 
 
-def _metadata(directory: Directory, paths: Iterable[list[str]]) -> tuple[str, dict[str, int], str]:
+def _metadata(directory: Tree, paths: Iterable[list[str]]) -> tuple[str, dict[str, int], str]:
     """Return name, stores and properties of an operator, of its newest metadata in the closure; empty without any."""
     versions = {int(parts[4]): parts for parts in paths if parts[2:4] == ["_metadata", "v2"]}
     first = next((parts for parts in paths if parts[2:] == ["_metadata", "metadata"]), None)
@@ -177,7 +172,7 @@ def _metadata(directory: Directory, paths: Iterable[list[str]]) -> tuple[str, di
         raise CheckpointCorruptError(path, "the operator's metadata cannot be read") from None
 
 
-def _schemas(directory: Directory, paths: Iterable[list[str]]) -> Iterable[tuple[str, Schema]]:
+def _schemas(directory: Tree, paths: Iterable[list[str]]) -> Iterable[tuple[str, Schema]]:
     """Yield (store, schema): of partition 0, or with ``transformWithState`` of the newest file of each store."""
     newest: dict[str, tuple[int, list[str]]] = {}
     for parts in paths:

@@ -8,13 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 from airflow_provider_ha.checkpoints.comparison.schema import Schema, accepts
 from airflow_provider_ha.checkpoints.comparison.side import RecordedOperator, Side
 from airflow_provider_ha.checkpoints.format.rocksdb import has_unique_name
 from airflow_provider_ha.checkpoints.trees.files import FileGoneError, opened
-from airflow_provider_ha.checkpoints.trees.tree import Directory
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.errors import StorageUnavailableError
 
 
@@ -161,9 +160,10 @@ def _same_file(name: str, a: Side, b: Side) -> bool:
     return _same_bytes(name, a.directory, b.directory)
 
 
-def _same_bytes(name: str, a: Directory, b: Directory) -> bool:
+def _same_bytes(name: str, a: Tree, b: Tree) -> bool:
     try:
-        if isinstance(a, Path) and isinstance(b, Path) and (a / name).samefile(b / name):
+        one = a.identity(name)
+        if one is not None and one == b.identity(name):
             return True
         with opened(a, name) as ours, opened(b, name) as theirs:
             if ours.size != theirs.size:

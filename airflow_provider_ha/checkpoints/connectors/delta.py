@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_ha.checkpoints.trees.files import names
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.errors import HaError, RestoreUnknownError
 
 
@@ -43,7 +44,9 @@ class DeltaLog:
 
         :raises StorageUnavailableError: It could not be found out.
         """
-        return any(_COMMIT.fullmatch(name) or _CHECKPOINT.fullmatch(name) for name in names(self.table / LOG))
+        return any(
+            _COMMIT.fullmatch(name) or _CHECKPOINT.fullmatch(name) for name in names(LocalTree(self.table / LOG))
+        )
 
     def last_batch(self, query_id: str) -> int:
         """Return the highest batch that the table has of a query; -1 when it has none, or is not there.
@@ -53,7 +56,7 @@ class DeltaLog:
             read here.
         :raises StorageUnavailableError: It could not be listed.
         """
-        found = names(self.table / LOG)
+        found = names(LocalTree(self.table / LOG))
         commits = {int(match[1]) for name in found if (match := _COMMIT.fullmatch(name))}
         checkpoints = _whole_checkpoints(found)
         version = max((*commits, *checkpoints), default=-1)

@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 from airflow_provider_ha.checkpoints.format.compactible_log import CompactibleLog
 from airflow_provider_ha.checkpoints.trees.files import read
 from airflow_provider_ha.checkpoints.trees.links import building, hidden_checksum, write_aside
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.errors import ConfigurationError, RestoreRefusedError
 from airflow_provider_ha.storage.durable import flush_directory
 from airflow_provider_ha.storage.outage import outages
@@ -58,7 +59,7 @@ class FileSinkLog:
     def entry(self, batch: int) -> bytes | None:
         """Return the bytes of a batch's entry, or ``None`` when there is none."""
         name = self._log().entries.get(batch)
-        return None if name is None else read(self.path, f"{LOG}/{name}")
+        return None if name is None else read(LocalTree(self.path), f"{LOG}/{name}")
 
     def digest(self, batch: int) -> str | None:
         """Return the sha256 of a batch's entry, or ``None`` when there is none."""
@@ -124,11 +125,11 @@ class FileSinkLog:
             raise ConfigurationError(f"output mode {mode!r} is not known", next_step="Use 'continue' or 'fresh'")
         if batch < 0:
             return
-        names = CompactibleLog(source.parent, source.name).closure(batch)
+        names = CompactibleLog(LocalTree(source.parent), source.name).closure(batch)
         with building(target / LOG, private=False) as log:
             for name in names:
-                data = read(source.parent, name) if mode == "continue" else EMPTY_ENTRY
+                data = read(LocalTree(source.parent), name) if mode == "continue" else EMPTY_ENTRY
                 write_aside(log / Path(name).name, data)
 
     def _log(self) -> CompactibleLog:
-        return CompactibleLog(self.path, LOG)
+        return CompactibleLog(LocalTree(self.path), LOG)

@@ -18,6 +18,7 @@ from typing import ClassVar
 from airflow_provider_ha.checkpoints.model import GivenBatches
 from airflow_provider_ha.checkpoints.trees.files import names, read
 from airflow_provider_ha.checkpoints.trees.links import write_aside
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.records import Record
 
 
@@ -67,7 +68,7 @@ class GivenLog:
         :raises StorageUnavailableError: They could not be read.
         :raises RecordCorruptError: One is not what was written.
         """
-        found = (match for name in names(self._directory) if (match := _FILE.fullmatch(name)))
+        found = (match for name in names(LocalTree(self._directory)) if (match := _FILE.fullmatch(name)))
         return {int(match[1]): self._read(match[0]) for match in found}
 
     def _of(self, epoch: int) -> ForeachBatchRecord:
@@ -78,7 +79,7 @@ class GivenLog:
         )
 
     def _read(self, name: str) -> ForeachBatchRecord:
-        return ForeachBatchRecord.from_bytes(read(self._directory, name), source=str(self._directory / name))
+        return ForeachBatchRecord.from_bytes(read(LocalTree(self._directory), name), source=str(self._directory / name))
 
     def _write(self, note: ForeachBatchRecord) -> None:
         write_aside(self._directory / f"e{note.epoch}.json", note.to_bytes())

@@ -5,8 +5,9 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG, local_path
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.trees.object_tree import SCHEMES, ObjectTree
-from airflow_provider_ha.checkpoints.trees.tree import Directory
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.config import S3Options
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.storage.s3_reader import S3Reader
@@ -28,7 +29,7 @@ def s3_uri(place: str) -> str:
     return f"s3://{parts.netloc}{parts.path.rstrip('/')}"
 
 
-def directory_at(place: str, options: S3Options | None = None) -> Directory:
+def directory_at(place: str, options: S3Options | None = None) -> Tree:
     """Return the directory at *place*, to be read. Nothing is read yet.
 
     :param place: A path, ``file:///path`` or ``s3://bucket/prefix``.
@@ -37,10 +38,10 @@ def directory_at(place: str, options: S3Options | None = None) -> Directory:
     """
     if is_s3(place):
         return ObjectTree(S3Reader(s3_uri(place), options or S3Options.from_env()))
-    return local_path(place)
+    return LocalTree(local_path(place))
 
 
-def sink_log(output: str, options: S3Options | None = None) -> Directory:
+def sink_log(output: str, options: S3Options | None = None) -> Tree:
     """Return the log of a file sink, by its output directory; of the output itself nothing is listed.
 
     :raises ConfigurationError: As :func:`directory_at`.

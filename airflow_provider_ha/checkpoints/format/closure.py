@@ -25,7 +25,7 @@ from airflow_provider_ha.checkpoints.format.log_entries import LogEntries
 from airflow_provider_ha.checkpoints.format.metadata_log import OffsetsEntry, read_commits, read_offsets, read_query_id
 from airflow_provider_ha.checkpoints.format.state import StateReader
 from airflow_provider_ha.checkpoints.trees import files
-from airflow_provider_ha.checkpoints.trees.tree import Directory
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.errors import CheckpointMissingError
 
 
@@ -49,7 +49,7 @@ class Closure:
     planned: int | None
 
 
-def closure(directory: Directory, batch: int, *, with_planned: bool, reader: StateReader | None = None) -> Closure:
+def closure(directory: Tree, batch: int, *, with_planned: bool, reader: StateReader | None = None) -> Closure:
     """Return the closure of *batch*.
 
     :param directory: The checkpoint.
@@ -66,7 +66,7 @@ def closure(directory: Directory, batch: int, *, with_planned: bool, reader: Sta
         checksums = checksum_files(directory, needed)
     except files.FileGoneError as error:
         # Spark purges the logs before the state, so the logs show whether a file was purged during this read or lost.
-        if batch >= 0 and min(batches(files.fresh(directory), OFFSETS), default=batch + 1) > max(batch - 1, 0):
+        if batch >= 0 and min(batches(directory.fresh(), OFFSETS), default=batch + 1) > max(batch - 1, 0):
             raise CheckpointMissingError(
                 f"batch {batch} of {directory} was purged while it was read", next_step="Choose a newer batch"
             ) from error
@@ -75,7 +75,7 @@ def closure(directory: Directory, batch: int, *, with_planned: bool, reader: Sta
 
 
 def needed_files(
-    directory: Directory, batch: int, *, with_planned: bool, reader: StateReader | None = None
+    directory: Tree, batch: int, *, with_planned: bool, reader: StateReader | None = None
 ) -> tuple[list[str], int | None]:
     """Return the paths of a closure without its checksum files, and the planned batch; raises as :func:`closure`."""
     read_query_id(directory)
@@ -103,7 +103,7 @@ def needed_files(
     return list(dict.fromkeys(needed + state)), planned
 
 
-def source_files(directory: Directory, offsets: OffsetsEntry) -> list[str]:
+def source_files(directory: Tree, offsets: OffsetsEntry) -> list[str]:
     """Return the files of all source logs that a query needs whose last planned batch is that of *offsets*.
 
     :raises CheckpointCorruptError: An entry is missing.
@@ -120,7 +120,7 @@ def source_files(directory: Directory, offsets: OffsetsEntry) -> list[str]:
     return found
 
 
-def _before_compaction(directory: Directory, batch: int) -> list[str]:
+def _before_compaction(directory: Tree, batch: int) -> list[str]:
     """Return the source files of the committed batch, beside a planned one that compacts the log.
 
     Spark needs only the compact entry. A checkpoint that is taken before that batch is committed needs what it repeats.
@@ -131,16 +131,16 @@ def _before_compaction(directory: Directory, batch: int) -> list[str]:
         return []  # Spark has removed it already
 
 
-def source_log(directory: Directory, offsets: OffsetsEntry, position: int) -> str:
+def source_log(directory: Tree, offsets: OffsetsEntry, position: int) -> str:
     """Return the path of the log of the source at *position*: by position, or by name where sources are named.
 
     :raises UnreadableError: Several sources are named, and the offset log, of format 1, does not say which is which.
     """
     by_name, by_position = f"{SOURCES}/{offsets.sources[position]}", f"{SOURCES}/{position}"
-    if files.is_directory(directory / by_name):
+    if (directory / by_name).is_directory():
         return by_name
     named = [name for name in files.names(directory / SOURCES) if not name.isdigit() and not name.startswith(".")]
-    if not named or files.is_directory(directory / by_position):
+    if not named or (directory / by_position).is_directory():
         return by_position
     if len(named) == len(offsets.sources) == 1:
         return f"{SOURCES}/{named[0]}"
@@ -148,7 +148,7 @@ def source_log(directory: Directory, offsets: OffsetsEntry, position: int) -> st
     raise files.UnreadableError(SOURCES, reason, next_step=_NAMES_IN_OFFSETS)
 
 
-def state_metadata(directory: Directory, batch: int) -> Iterator[str]:
+def state_metadata(directory: Tree, batch: int) -> Iterator[str]:
     """Yield the schema and operator metadata files that were written up to *batch*."""
     for operator in numbers(directory, STATE):
         place = f"{STATE}/{operator}"
@@ -166,7 +166,7 @@ def state_metadata(directory: Directory, batch: int) -> Iterator[str]:
                     yield from _plain_files(directory, f"{inner}/{store}/_metadata")
 
 
-def checksum_files(directory: Directory, needed: Iterable[str]) -> dict[str, int]:
+def checksum_files(directory: Tree, needed: Iterable[str]) -> dict[str, int]:
     """Return the checksum files that there are of files: Spark's visible one, and Hadoop's hidden one of each.
 
     :return: Path relative to the checkpoint -> size in bytes.
@@ -185,13 +185,13 @@ def checksum_files(directory: Directory, needed: Iterable[str]) -> dict[str, int
     return found
 
 
-def _plain_files(directory: Directory, place: str) -> Iterator[str]:
+def _plain_files(directory: Tree, place: str) -> Iterator[str]:
     for name in files.names(directory, place):
         if not name.startswith(".") and not name.endswith(".crc") and files.exists(directory, f"{place}/{name}"):
             yield f"{place}/{name}"
 
 
-def _up_to(directory: Directory, place: str, batch: int) -> Iterator[str]:
+def _up_to(directory: Tree, place: str, batch: int) -> Iterator[str]:
     for path in _plain_files(directory, place):
         number = Path(path).name.split("_")[0]
         if number.isascii() and number.isdigit() and int(number) <= batch:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from airflow_provider_ha.checkpoints.trees.files import FileGoneError, names, read_text
-from airflow_provider_ha.checkpoints.trees.tree import Directory
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.errors import CheckpointCorruptError
 
 
@@ -25,7 +25,7 @@ class CompactibleLog:
     :param log: Path of the log, relative to *directory*.
     """
 
-    def __init__(self, directory: Directory, log: str) -> None:
+    def __init__(self, directory: Tree, log: str) -> None:
         self._directory = directory
         self._log = log
         self._names = entry_names(names(directory / log))

@@ -22,7 +22,7 @@ from airflow_provider_ha.checkpoints.format.state import check_not_empty
 from airflow_provider_ha.checkpoints.format.store_files import Kind, StateFile
 from airflow_provider_ha.checkpoints.format.zip_stream import ZipCorruptError, read_members
 from airflow_provider_ha.checkpoints.trees import files
-from airflow_provider_ha.checkpoints.trees.tree import Directory
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.errors import CheckpointCorruptError
 
 
@@ -58,7 +58,7 @@ class ContentCheck:
     :param release: Whose checksums count.
     """
 
-    def __init__(self, directory: Directory, release: Release) -> None:
+    def __init__(self, directory: Tree, release: Release) -> None:
         self._directory = directory
         self._release = release
         self._seen: dict[str, CheckpointCorruptError | None] = {}

@@ -7,10 +7,9 @@ anything that is not a number are remains of a crash or belong to Spark's file m
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
-from airflow_provider_ha.checkpoints.trees.files import fresh, names
-from airflow_provider_ha.checkpoints.trees.tree import Directory
+from airflow_provider_ha.checkpoints.trees.files import names
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 
 
 OFFSETS = "offsets"
@@ -18,6 +17,7 @@ COMMITS = "commits"
 SOURCES = "sources"
 STATE = "state"
 METADATA = "metadata"
+_BEGUN = frozenset({METADATA, OFFSETS, COMMITS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Progress:
         return self.planned > self.committed
 
 
-def numbers(directory: Directory, place: str = "") -> list[int]:
+def numbers(directory: Tree, place: str = "") -> list[int]:
     """Return the plain numbers among the names in *directory*, ascending; none when it does not exist.
 
     :param place: Of a directory below it instead, by its path relative to it.
@@ -45,7 +45,7 @@ def numbers(directory: Directory, place: str = "") -> list[int]:
     return sorted(int(name) for name in names(directory, place) if name.isascii() and name.isdigit())
 
 
-def batches(directory: Directory, log: str) -> list[int]:
+def batches(directory: Tree, log: str) -> list[int]:
     """Return the batch ids in a log of the checkpoint, ascending.
 
     :param directory: The checkpoint.
@@ -54,16 +54,12 @@ def batches(directory: Directory, log: str) -> list[int]:
     return numbers(directory, log)
 
 
-def progress(directory: Directory) -> Progress:
+def progress(directory: Tree) -> Progress:
     """Return how far the query of this checkpoint is at this moment. Reads names only."""
-    planned, committed = (max(numbers(fresh(directory / log)), default=-1) for log in (OFFSETS, COMMITS))
+    planned, committed = (max(numbers((directory / log).fresh()), default=-1) for log in (OFFSETS, COMMITS))
     return Progress(planned, committed)
 
 
-def queries(root: Path) -> list[str]:
+def queries(root: Tree) -> list[str]:
     """Return the names of the queries in a working directory, sorted: every directory that Spark began to fill."""
-    return [
-        name
-        for name in names(root)
-        if not name.startswith(".") and any((root / name / part).exists() for part in (METADATA, OFFSETS, COMMITS))
-    ]
+    return [name for name in names(root) if not name.startswith(".") and not _BEGUN.isdisjoint(names(root, name))]

@@ -14,7 +14,7 @@ from typing import Any
 
 from airflow_provider_ha.checkpoints.format.layout import COMMITS, METADATA, OFFSETS
 from airflow_provider_ha.checkpoints.trees.files import FileGoneError, read_text
-from airflow_provider_ha.checkpoints.trees.tree import Directory
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError
 
 
@@ -118,7 +118,7 @@ def parse_commits(batch: int, text: str) -> CommitsEntry:
     return CommitsEntry(batch=batch, version=version, metadata=metadata, state_ids=ids)
 
 
-def read_offsets(directory: Directory, batch: int) -> OffsetsEntry:
+def read_offsets(directory: Tree, batch: int) -> OffsetsEntry:
     """Read ``offsets/<batch>`` of the checkpoint *directory*.
 
     :raises CheckpointMissingError: The entry is not there.
@@ -127,12 +127,12 @@ def read_offsets(directory: Directory, batch: int) -> OffsetsEntry:
     return parse_offsets(batch, _entry(directory, f"{OFFSETS}/{batch}"))
 
 
-def read_commits(directory: Directory, batch: int) -> CommitsEntry:
+def read_commits(directory: Tree, batch: int) -> CommitsEntry:
     """Read ``commits/<batch>``; raises as :func:`read_offsets` does."""
     return parse_commits(batch, _entry(directory, f"{COMMITS}/{batch}"))
 
 
-def read_query_id(directory: Directory) -> str:
+def read_query_id(directory: Tree) -> str:
     """Return the id of the query from ``metadata``: what exactly-once sinks know it by.
 
     :raises CheckpointCorruptError: It is missing or not what Spark wrote.
@@ -157,7 +157,7 @@ def parse_query_id(text: str) -> tuple[str, str]:
     return value, text.lstrip()[end:].strip()
 
 
-def _entry(directory: Directory, path: str) -> str:
+def _entry(directory: Tree, path: str) -> str:
     try:
         return read_text(directory, path)
     except FileGoneError:

@@ -15,8 +15,8 @@ from typing import Any
 from airflow_provider_ha.checkpoints.format.byte_stream import StreamCorruptError
 from airflow_provider_ha.checkpoints.format.layout import STATE, numbers
 from airflow_provider_ha.checkpoints.format.schema_file import check_schemas
-from airflow_provider_ha.checkpoints.trees.files import FileGoneError, exists, is_directory, names, read, read_text
-from airflow_provider_ha.checkpoints.trees.tree import Directory
+from airflow_provider_ha.checkpoints.trees.files import FileGoneError, exists, names, read, read_text
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.errors import CheckpointCorruptError
 
 
@@ -30,20 +30,20 @@ def first_metadata(operator: int) -> str:
     return f"{STATE}/{operator}/_metadata/metadata"
 
 
-def names_schemas(directory: Directory, operator: int) -> bool:
+def names_schemas(directory: Tree, operator: int) -> bool:
     """Whether *operator* has the layout whose metadata, of version 2, names its schema files."""
     place = f"{STATE}/{operator}"
-    return bool(names(directory, f"{place}/_stateSchema")) or is_directory(directory / place / "_metadata" / "v2")
+    return bool(names(directory, f"{place}/_stateSchema")) or (directory / place / "_metadata" / "v2").is_directory()
 
 
-def has_own_schema(directory: Directory, operator: int) -> bool:
+def has_own_schema(directory: Tree, operator: int) -> bool:
     """Whether a store of the first partition has its schema beside it: every layout but that of version 2 has."""
     place = f"{STATE}/{operator}/0"
     stores = ["", *(f"/{name}" for name in names(directory, place) if name[:1].isalpha())]
     return any(exists(directory, f"{place}{store}/_metadata/schema") for store in stores)
 
 
-def check_schemas_named(directory: Directory, operator: int, batch: int) -> list[str]:
+def check_schemas_named(directory: Tree, operator: int, batch: int) -> list[str]:
     """Look for what an operator that names its schemas needs to go on after *batch*; return schemas that are gone.
 
     A join writes a schema that is gone again, ``transformWithState`` reads every one of them.

@@ -15,8 +15,8 @@ from airflow_provider_ha.checkpoints.format.byte_stream import ByteStream, NotLo
 from airflow_provider_ha.checkpoints.format.codecs import decode
 from airflow_provider_ha.checkpoints.format.layout import STATE, numbers
 from airflow_provider_ha.checkpoints.format.single_pass import SinglePass
-from airflow_provider_ha.checkpoints.trees.files import exists, is_directory, names, opened, read, read_text
-from airflow_provider_ha.checkpoints.trees.tree import Directory
+from airflow_provider_ha.checkpoints.trees.files import exists, names, opened, read, read_text
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.errors import CheckpointCorruptError
 
 
@@ -76,7 +76,7 @@ class Operator:
         return [f"{STATE}/{self.number}/{partition}{name}" for partition in range(count) for name in inner]
 
 
-def read_operator(directory: Directory, number: int) -> Operator:
+def read_operator(directory: Tree, number: int) -> Operator:
     """Return what is recorded about operator *number* of the checkpoint.
 
     :raises CheckpointCorruptError: Its metadata of version 2 is there and cannot be read.
@@ -101,7 +101,7 @@ def read_operator(directory: Directory, number: int) -> Operator:
     return Operator(number, recorded.stores, recorded.partitions, keyless, found)
 
 
-def check_metadata(directory: Directory, path: str) -> None:
+def check_metadata(directory: Tree, path: str) -> None:
     """Read the metadata of an operator.
 
     :raises CheckpointCorruptError: It is not there, or cannot be read.
@@ -109,16 +109,16 @@ def check_metadata(directory: Directory, path: str) -> None:
     _parse(path, read_text(directory, path))
 
 
-def substores(directory: Directory, place: str) -> tuple[str, ...]:
+def substores(directory: Tree, place: str) -> tuple[str, ...]:
     """Return the names of the stores that have a directory of their own in a partition."""
     return tuple(
         name
         for name in names(directory, place)
-        if name[:1].isalpha() and name not in _NOT_STORES and is_directory(directory / place / name)
+        if name[:1].isalpha() and name not in _NOT_STORES and (directory / place / name).is_directory()
     )
 
 
-def _seen_stores(directory: Directory, partition: str) -> tuple[str, ...]:
+def _seen_stores(directory: Tree, partition: str) -> tuple[str, ...]:
     """Return the stores of an operator without metadata, by what lies in its first partition.
 
     One store of a join says that there are four: releases before 4.0 record their names nowhere.
@@ -131,7 +131,7 @@ def _first_metadata(place: str) -> str:
     return f"{place}/_metadata/metadata"
 
 
-def _newest_metadata(directory: Directory, place: str) -> str | None:
+def _newest_metadata(directory: Tree, place: str) -> str | None:
     newer = numbers(directory, f"{place}/_metadata/v2")
     path = f"{place}/_metadata/v2/{newer[-1]}" if newer else _first_metadata(place)
     return path if exists(directory, path) else None
@@ -149,7 +149,7 @@ def _parse(path: str, text: str) -> _Recorded:
         raise CheckpointCorruptError(path, "the operator's metadata cannot be read") from None
 
 
-def _is_keyless(directory: Directory, place: str) -> bool | None:
+def _is_keyless(directory: Tree, place: str) -> bool | None:
     """Whether the operator has no key, by its schema; ``None`` when there is no schema."""
     path = f"{place}/_metadata/schema"
     if not exists(directory, path):
@@ -159,7 +159,7 @@ def _is_keyless(directory: Directory, place: str) -> bool | None:
     return bool(_NO_KEY.match(fields))
 
 
-def _keys_are_empty(directory: Directory, place: str) -> bool:
+def _keys_are_empty(directory: Tree, place: str) -> bool:
     """Whether the first key that the HDFS-backed store at *place* holds is none, or the one null key of a limit.
 
     True where no key can be read as well: a partition alone is then taken for all there is.

@@ -17,8 +17,8 @@ from airflow_provider_ha.checkpoints.format.metadata_log import CommitsEntry, Of
 from airflow_provider_ha.checkpoints.format.operators import Operator, read_operator, substores
 from airflow_provider_ha.checkpoints.format.pinned_conf import PROVIDER, SHUFFLE_PARTITIONS
 from airflow_provider_ha.checkpoints.format.store_files import Chain, Kind, StateFile, Store
-from airflow_provider_ha.checkpoints.trees.files import FileGoneError, is_directory, names
-from airflow_provider_ha.checkpoints.trees.tree import Directory
+from airflow_provider_ha.checkpoints.trees.files import FileGoneError, names
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.errors import CheckpointCorruptError
 
 
@@ -58,7 +58,7 @@ class StateReader:
         file is refused.
     """
 
-    def __init__(self, directory: Directory, accept: Callable[[StateFile], None] | None = None) -> None:
+    def __init__(self, directory: Tree, accept: Callable[[StateFile], None] | None = None) -> None:
         self._directory = directory
         self._accept = accept or check_not_empty
         self._stores: dict[str, Store] = {}
@@ -143,7 +143,7 @@ class StateReader:
     def operators(self) -> list[int]:
         """Return the ids of the operators that must have state, ascending: they are numbered without a gap."""
         begun = [number for number in numbers(self._directory, STATE) if names(self._directory, f"{STATE}/{number}")]
-        if not begun and is_directory(self._directory / STATE):
+        if not begun and (self._directory / STATE).is_directory():
             raise FileGoneError(STATE, "the query had state, and its directory is empty")
         return list(range(max(begun, default=-1) + 1))
 

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from airflow_provider_ha.checkpoints.trees import files
-from airflow_provider_ha.checkpoints.trees.tree import Directory, OpenFile
+from airflow_provider_ha.checkpoints.trees.tree import OpenFile, Tree
 
 
 T = TypeVar("T")
@@ -56,14 +56,14 @@ class Store:
     :param names: Names in it.
     """
 
-    directory: Directory
+    directory: Tree
     place: str
     names: frozenset[str]
     _files: dict[str, StateFile] = field(default_factory=dict, compare=False, repr=False)
     _memory: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
-    def open(cls, directory: Directory, place: str) -> Store:
+    def open(cls, directory: Tree, place: str) -> Store:
         """Read the names of the store at *place*; a store that is not there has none."""
         return cls(directory, place, frozenset(files.names(directory, place)))
 

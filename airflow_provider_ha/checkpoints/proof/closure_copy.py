@@ -13,6 +13,7 @@ from airflow_provider_ha.checkpoints.format.content import ContentCheck
 from airflow_provider_ha.checkpoints.format.releases import release
 from airflow_provider_ha.checkpoints.format.state import StateReader
 from airflow_provider_ha.checkpoints.proof.scratch import check_space
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.relocation import relocate
 from airflow_provider_ha.errors import CheckpointMissingError, StorageUnavailableError
 from airflow_provider_ha.storage.durable import COPY_BUFFER, private_directories, reflink
@@ -28,8 +29,9 @@ def copy_closure(directory: Path, batch: int, target: Path) -> int:
     :raises StorageUnavailableError: A file could not be read or written, or there is no space for it.
     """
     # Where this release goes on from an older snapshot, that one has to come along, not the bad one.
-    whole = StateReader(directory, ContentCheck(directory, release(None)))
-    files = closure(directory, batch, with_planned=False, reader=whole).files
+    tree = LocalTree(directory)
+    whole = StateReader(tree, ContentCheck(tree, release(None)))
+    files = closure(tree, batch, with_planned=False, reader=whole).files
     size = sum(files.values())
     check_space(target.parent, size)
     try:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from airflow_provider_ha.checkpoints.format.layout import STATE, numbers
@@ -17,19 +16,20 @@ from airflow_provider_ha.checkpoints.format.operators import read_operator
 from airflow_provider_ha.checkpoints.format.state import StateReader, pinned_partitions
 from airflow_provider_ha.checkpoints.proof.request import StateReading
 from airflow_provider_ha.checkpoints.trees.files import read_text
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.errors import CheckpointCorruptError
 
 
 _TIMERS = "TimerState"
 
 
-def readings(directory: Path, batch: int) -> tuple[StateReading, ...]:
+def readings(directory: Tree, batch: int) -> tuple[StateReading, ...]:
     """Return the readings of the state after *batch*, in the order of the operators; none without state.
 
     :param directory: A copy of the closure of the batch.
     :raises CheckpointCorruptError: The metadata of an operator cannot be read.
     """
-    if not (directory / STATE).is_dir():
+    if not (directory / STATE).is_directory():
         return ()
     pinned = pinned_partitions(read_offsets(directory, batch))
     return tuple(
@@ -37,7 +37,7 @@ def readings(directory: Path, batch: int) -> tuple[StateReading, ...]:
     )
 
 
-def state_by_id(directory: Path, batch: int) -> bool:
+def state_by_id(directory: Tree, batch: int) -> bool:
     """Whether the state of *batch* is of checkpoint format 2: the conf of Spark has to say so before it reads it."""
     return bool(read_commits(directory, batch).state_ids)
 
@@ -52,7 +52,7 @@ def options(reading: StateReading, batch: int) -> dict[str, str]:
     return chosen | {"storeName": reading.store}
 
 
-def _of_operator(directory: Path, number: int, pinned: int | None) -> Iterator[StateReading]:
+def _of_operator(directory: Tree, number: int, pinned: int | None) -> Iterator[StateReading]:
     operator = read_operator(directory, number)
     name, variables, timers = _properties(directory, number)
     partitions = operator.count(pinned)
@@ -63,7 +63,7 @@ def _of_operator(directory: Path, number: int, pinned: int | None) -> Iterator[S
         yield from parts or [whole]
 
 
-def _properties(directory: Path, number: int) -> tuple[str, list[str], bool]:
+def _properties(directory: Tree, number: int) -> tuple[str, list[str], bool]:
     """Return what is recorded about an operator: name, variables of ``transformWithState``, whether it has timers."""
     place = f"{STATE}/{number}/_metadata"
     newer = numbers(directory / place / "v2")

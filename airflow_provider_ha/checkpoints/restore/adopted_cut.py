@@ -16,6 +16,7 @@ from airflow_provider_ha.checkpoints.connectors.file_sink_log import FORMATS, Fi
 from airflow_provider_ha.checkpoints.format.layout import COMMITS, progress
 from airflow_provider_ha.checkpoints.model import Candidate, QueryCut, QuerySink, SinkKind
 from airflow_provider_ha.checkpoints.trees.files import UnreadableError
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.restorable import Verify, query_damage
 from airflow_provider_ha.checkpoints.working.batch_log import readable
 from airflow_provider_ha.checkpoints.working.external_directory import query_id
@@ -52,7 +53,7 @@ def look(query: str, directory: Path, sink: QuerySink, verify: Verify) -> Direct
     :raises JobStateError: Its query goes on at this moment.
     :raises StorageUnavailableError: It could not be read.
     """
-    before = progress(directory)
+    before = progress(LocalTree(directory))
     if before.committed < 0:
         raise CheckpointMissingError(
             f"query {query!r} has not committed a batch in {directory}",
@@ -64,9 +65,9 @@ def look(query: str, directory: Path, sink: QuerySink, verify: Verify) -> Direct
         raise CheckpointCorruptError(
             damage.path, damage.reason, next_step=f"See what can be restored: `spark-ha checkpoint verify {directory}`"
         )
-    entries = tuple(readable(directory, after=before.committed - 1))
+    entries = tuple(readable(LocalTree(directory), after=before.committed - 1))
     created_at = _committed_at(directory, before.committed)
-    if progress(directory) != before:
+    if progress(LocalTree(directory)) != before:
         raise JobStateError(
             f"query {query!r} is running in {directory}: it has gone on while it was looked at",
             next_step="Stop it for good first: two queries would write to one output",

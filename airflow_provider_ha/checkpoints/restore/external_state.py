@@ -21,8 +21,8 @@ from airflow_provider_ha.checkpoints.connectors.places import sink_log
 from airflow_provider_ha.checkpoints.format.layout import SOURCES
 from airflow_provider_ha.checkpoints.format.metadata_log import read_query_id
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, SinkKind
-from airflow_provider_ha.checkpoints.trees.files import is_directory, names, read
-from airflow_provider_ha.checkpoints.trees.tree import Directory
+from airflow_provider_ha.checkpoints.trees.files import names, read
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.errors import CheckpointCorruptError, ConfigurationError, HaError, RestoreUnknownError
 
 
@@ -83,7 +83,7 @@ class Surroundings:
 
 
 def look_around(
-    query: str, directory: Directory, *, cut: QueryCut, entries: Sequence[BatchEntry], external: ExternalQueries
+    query: str, directory: Tree, *, cut: QueryCut, entries: Sequence[BatchEntry], external: ExternalQueries
 ) -> Surroundings:
     """Return what lies around one query. Changes nothing.
 
@@ -100,7 +100,7 @@ def look_around(
     if external.ask_inputs is not None:
         around = _with_inputs(around, external.ask_inputs([entry for entry in entries if entry.batch > batch]))
     if sink.kind is SinkKind.FILE and sink.path is not None and batch >= 0:
-        around = replace(around, sink_gone=not is_directory(sink_log(sink.path)))
+        around = replace(around, sink_gone=not sink_log(sink.path).is_directory())
     if (sink.format or "").lower() == DELTA:
         around = _with_table(around, directory, sink.table, batch)
     given = external.given(query) if sink.kind is SinkKind.FOREACH_BATCH else None
@@ -119,7 +119,7 @@ def _with_inputs(around: Surroundings, found: InputFiles) -> Surroundings:
     return around if found.error is None else _unknown(around, found.error)
 
 
-def _with_table(around: Surroundings, directory: Directory, table: str | None, batch: int) -> Surroundings:
+def _with_table(around: Surroundings, directory: Tree, table: str | None, batch: int) -> Surroundings:
     if table is None:
         reason = "the checkpoint does not say where its Delta table lies, or that is not on a mounted file system"
         return replace(around, unknown=(*around.unknown, Unknown(reason)))
@@ -143,7 +143,7 @@ def _unknown(around: Surroundings, error: HaError) -> Surroundings:
     return replace(around, unknown=(*around.unknown, Unknown(error.message, error.next_step)))
 
 
-def _initial_offsets(directory: Directory) -> dict[str, str]:
+def _initial_offsets(directory: Tree) -> dict[str, str]:
     """Return source -> the offset that it began with: all that Kafka's and rate's keep in ``sources/<source>/0``."""
     found = {}
     for source in names(directory / SOURCES):

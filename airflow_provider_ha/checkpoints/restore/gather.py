@@ -20,7 +20,8 @@ from airflow_provider_ha.checkpoints.restore.facts import QueryFacts, RestoreFac
 from airflow_provider_ha.checkpoints.restore.recorded import LastDirectory, QueryRecords, read_records
 from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.checkpoints.trees.files import names, read
-from airflow_provider_ha.checkpoints.trees.tree import Directory
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.working.pins import sink_directory
 from airflow_provider_ha.checkpoints.working.unfinished_drain import Drained, UnfinishedDrain
 from airflow_provider_ha.errors import CheckpointCorruptError
@@ -49,7 +50,7 @@ class RestoreCase:
     chosen: Chosen
     at: datetime
     root: Path | None = None
-    directories: Mapping[str, Directory] = field(default_factory=dict)
+    directories: Mapping[str, Tree] = field(default_factory=dict)
     payloads: Iterable[Checkpoint] = ()
     last: LastDirectory | None = None
     drained: Mapping[str, Drained] = field(default_factory=dict)
@@ -59,9 +60,9 @@ class RestoreCase:
     has_state: bool = False
     external: ExternalQueries | None = None
 
-    def directory(self, query: str) -> Directory:
+    def directory(self, query: str) -> Tree:
         """Return the directory of a query in the cut."""
-        return self.root / query if self.root is not None else self.directories[query]
+        return LocalTree(self.root / query) if self.root is not None else self.directories[query]
 
 
 def gather_facts(case: RestoreCase) -> RestoreFacts:

@@ -21,7 +21,7 @@ from airflow_provider_ha.checkpoints.restore.gather import RestoreCase, gather_f
 from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices, plan_restore
 from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.checkpoints.trees.files import names
-from airflow_provider_ha.checkpoints.trees.tree import Directory
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.report import Report
 from airflow_provider_ha.checkpoints.verify.verify import verify
@@ -40,7 +40,7 @@ _NEVER = datetime.fromtimestamp(0, tz=timezone.utc)
 
 def plan_directory(
     query: str,
-    directory: Directory,
+    directory: Tree,
     *,
     sink: QuerySink,
     now: datetime,
@@ -105,7 +105,7 @@ def sink_at(said: str) -> QuerySink:
     return QuerySink(kind=SinkKind.FILE, path=said, max_batch=max(entry_names(names(sink_log(said))), default=-1))
 
 
-def _candidates(query: str, directory: Directory, report: Report, batch: int | None) -> Iterator[Candidate]:
+def _candidates(query: str, directory: Tree, report: Report, batch: int | None) -> Iterator[Candidate]:
     """Yield what was looked at, newest first, the chosen one last; nothing when something could not be read."""
     for verdict in reversed(report.batches):
         if batch is not None and verdict.batch != batch:
@@ -125,7 +125,7 @@ def _candidates(query: str, directory: Directory, report: Report, batch: int | N
             return
 
 
-def _chosen(directory: Directory, report: Report, candidates: tuple[Candidate, ...], batch: int | None) -> int:
+def _chosen(directory: Tree, report: Report, candidates: tuple[Candidate, ...], batch: int | None) -> int:
     last = candidates[-1] if candidates else None
     if last is not None and last.accepted and last.number is not None:
         return last.number
@@ -143,7 +143,7 @@ def _chosen(directory: Directory, report: Report, candidates: tuple[Candidate, .
     )
 
 
-def _planned_at(directory: Directory, batch: int) -> datetime | None:
+def _planned_at(directory: Tree, batch: int) -> datetime | None:
     """Return when Spark planned a batch, by its own clock; the time of a file is that of its copy."""
     try:
         stamp = read_offsets(directory, batch).metadata.get("batchTimestampMs")

@@ -14,6 +14,7 @@ from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog
 from airflow_provider_ha.checkpoints.format.layout import METADATA, progress, queries
 from airflow_provider_ha.checkpoints.model import BatchEntry, RestorePlan
 from airflow_provider_ha.checkpoints.trees.links import write_aside
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.batch_log import put_offsets, write_sources
 from airflow_provider_ha.checkpoints.working.fork import fork
 from airflow_provider_ha.pointers.ownership import Owner
@@ -31,12 +32,12 @@ def prepare_recovery(
     :raises CheckpointCorruptError: A query cannot be continued; restore the job from a checkpoint.
     """
     committed = {}
-    for query in queries(fenced):
+    for query in queries(LocalTree(fenced)):
         # Without metadata nothing was ever planned: Spark begins such a query by itself.
-        if not (fenced / query / METADATA).exists() and progress(fenced / query).planned < 0:
+        if not (fenced / query / METADATA).exists() and progress(LocalTree(fenced / query)).planned < 0:
             continue
         fork(fenced / query, target / query, keep_planned=True)
-        at = progress(target / query)
+        at = progress(LocalTree(target / query))
         write_sources(target / query, _following(at.planned, (recorded or {}).get(query, ())))
         committed[query] = at.committed
     return committed

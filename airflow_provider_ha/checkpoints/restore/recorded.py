@@ -15,6 +15,7 @@ from airflow_provider_ha.checkpoints.format.layout import OFFSETS, batches
 from airflow_provider_ha.checkpoints.model import BatchEntry, Checkpoint, CheckpointKind, QueryCut
 from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.checkpoints.restore.timeline import merge
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.batch_log import readable
 from airflow_provider_ha.checkpoints.working.fence import resolve
 from airflow_provider_ha.checkpoints.working.unfinished_drain import newest_drain, unfinished_batch
@@ -98,7 +99,7 @@ class _LastEpoch:
         return self.directory.is_dir()
 
     def entries(self, query: str) -> dict[int, BatchEntry]:
-        found = {entry.batch: entry for entry in readable(self.directory / query)}
+        found = {entry.batch: entry for entry in readable(LocalTree(self.directory / query))}
         return found | {entry.batch: entry for entry in self.carried.get(query, ()) if entry.commits is not None}
 
     def drained(self, query: str, history: Mapping[int, BatchEntry]) -> int | None:
@@ -118,7 +119,7 @@ def _query_records(
     planned = [batch for entries in recordings.values() for batch in entries]
     if shown is not None and shown.exists:
         recordings.setdefault(shown.epoch, {}).update(shown.entries(query))
-        planned += batches(shown.directory / query, OFFSETS)
+        planned += batches(LocalTree(shown.directory / query), OFFSETS)
     epochs = {epoch for epoch, entries in recordings.items() if any(batch > cut.batch for batch in entries)}
     history = merge({epoch: entries.values() for epoch, entries in recordings.items()})
     return QueryRecords(

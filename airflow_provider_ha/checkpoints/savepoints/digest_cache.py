@@ -16,6 +16,7 @@ from typing import ClassVar
 
 from airflow_provider_ha.checkpoints.trees.files import FileGoneError, read
 from airflow_provider_ha.checkpoints.trees.links import write_aside
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.pins import SINKS
 from airflow_provider_ha.errors import CheckpointCorruptError, RecordCorruptError, StorageUnavailableError
 from airflow_provider_ha.records import Model, Record
@@ -119,7 +120,7 @@ def _identity(status: os.stat_result, sha256: str) -> KnownDigest:
 
 def _read(path: Path) -> dict[str, KnownDigest]:
     try:
-        return KnownDigests.from_bytes(read(path.parent, path.name), source=str(path)).files
+        return KnownDigests.from_bytes(read(LocalTree(path.parent), path.name), source=str(path)).files
     except FileGoneError:
         return {}
     except (CheckpointCorruptError, StorageUnavailableError, RecordCorruptError, RecursionError) as error:

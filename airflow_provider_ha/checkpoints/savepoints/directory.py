@@ -22,6 +22,7 @@ from airflow_provider_ha.checkpoints.savepoints.savepoint_files import (
     parse_manifest,
 )
 from airflow_provider_ha.checkpoints.trees.attempts import storage_errors
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.report import Report
 from airflow_provider_ha.checkpoints.verify.restorable import damage
 from airflow_provider_ha.checkpoints.verify.verify import Depth, verify
@@ -127,7 +128,7 @@ def judge(
     judged_as = spark_version or savepoint.spark_version
     look = partial(verify, depth=depth, spark_version=judged_as, processes=processes)
     queries = {
-        query: _judge_query(directory, query, part.batch, look(directory / query))
+        query: _judge_query(directory, query, part.batch, look(LocalTree(directory / query)))
         for query, part in savepoint.queries.items()
     }
     return SavepointReport(savepoint, tuple(found), queries)

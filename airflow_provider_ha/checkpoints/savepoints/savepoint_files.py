@@ -18,6 +18,7 @@ from airflow_provider_ha.checkpoints.savepoints.taking import Copying, Take
 from airflow_provider_ha.checkpoints.trees.digests import difference, digest_of
 from airflow_provider_ha.checkpoints.trees.files import FileGoneError, read
 from airflow_provider_ha.checkpoints.trees.links import StrPath, write_aside
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.restorable import damage, verifier
 from airflow_provider_ha.checkpoints.working.pins import closure_of, purged, refuse_reserved, sink_files
 from airflow_provider_ha.errors import (
@@ -77,7 +78,7 @@ def manifest_bytes(directory: Path) -> bytes:
     :raises StorageUnavailableError: It could not be read.
     """
     try:
-        return read(directory, MANIFEST)
+        return read(LocalTree(directory), MANIFEST)
     except FileGoneError:
         raise CheckpointMissingError(
             f"{directory} is not a savepoint: it has no {MANIFEST}",

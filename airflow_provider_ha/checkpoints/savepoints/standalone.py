@@ -20,9 +20,9 @@ from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, Savepoint
 from airflow_provider_ha.checkpoints.savepoints.digest_cache import CACHE, DigestCache
 from airflow_provider_ha.checkpoints.savepoints.savepoint_files import copy_cut, problems, write_manifest
 from airflow_provider_ha.checkpoints.savepoints.taking import Copying, Linking
-from airflow_provider_ha.checkpoints.trees import files
 from airflow_provider_ha.checkpoints.trees.attempts import directory_attempt
 from airflow_provider_ha.checkpoints.trees.copying import shares_inode
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.batch_log import readable
 from airflow_provider_ha.checkpoints.working.pins import refuse_reserved
 from airflow_provider_ha.clock import Clock, SystemClock, new_id
@@ -148,7 +148,7 @@ def _attempt(
                     batch=batch,
                     sink=_sink(sinks.get(query)),
                     # From the copy: what the manifest says of the batch is what the copied files say.
-                    entries=tuple(readable(hidden / query, after=batch - 1)),
+                    entries=tuple(readable(LocalTree(hidden / query), after=batch - 1)),
                     files=closures[query],
                 )
                 for query, batch in cut.items()
@@ -171,7 +171,7 @@ def _attempt(
 def _batch(source: SavepointSource) -> int:
     if source.batch is not None:
         return source.batch
-    committed = progress(source.directory).committed
+    committed = progress(LocalTree(source.directory)).committed
     if committed < 0:
         raise CheckpointMissingError(
             f"query {source.query!r} has not committed a batch yet in {source.directory}",
@@ -196,7 +196,7 @@ def _check_sources(sources: Sequence[SavepointSource], target: Path) -> None:
     place = target.resolve()
     for source in sources:
         refuse_reserved(source.query)
-        if not files.is_directory(source.directory):
+        if not LocalTree(source.directory).is_directory():
             raise StorageUnavailableError(
                 f"checkpoint {source.directory} of query {source.query!r} is not a directory of this host",
                 next_step="Check its path, and that its file system is mounted",

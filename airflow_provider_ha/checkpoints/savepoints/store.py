@@ -28,6 +28,7 @@ from airflow_provider_ha.checkpoints.savepoints.savepoint_files import (
     write_manifest,
 )
 from airflow_provider_ha.checkpoints.trees.links import building
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.batch_log import read_entry
 from airflow_provider_ha.clock import Clock, SystemClock
 from airflow_provider_ha.coordination.coordinator import Coordinator
@@ -285,7 +286,7 @@ class SavepointStore:
         batch = request.cut[query]
         sink = request.sinks.get(query, QuerySink(kind=SinkKind.OTHER))
         # From the copy: what the manifest says of the batch is what the copied files say.
-        entries = (read_entry(directory / query, batch),) if batch >= 0 else ()
+        entries = (read_entry(LocalTree(directory / query), batch),) if batch >= 0 else ()
         return QueryCut(batch=batch, sink=sink, entries=entries, files=files)
 
 

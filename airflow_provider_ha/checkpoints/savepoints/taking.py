@@ -19,6 +19,7 @@ from airflow_provider_ha.checkpoints.trees.copying import copy_file
 from airflow_provider_ha.checkpoints.trees.digests import crc32c_digits, digest_of, recorded
 from airflow_provider_ha.checkpoints.trees.files import read
 from airflow_provider_ha.checkpoints.trees.links import StrPath, linked
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.errors import CheckpointCorruptError, StorageUnavailableError
 
 
@@ -83,7 +84,7 @@ def _sum_of_spark(source: Path, size: int) -> ManifestFile | None:
     if not has_unique_name(source.name):
         return None
     try:
-        value = recorded_crc32c(read(source.parent, f"{source.name}.crc"), size)
+        value = recorded_crc32c(read(LocalTree(source.parent), f"{source.name}.crc"), size)
     except (CheckpointCorruptError, StorageUnavailableError):
         return None
     return None if value is None else recorded(size, Algorithm.CRC32C, crc32c_digits(value))

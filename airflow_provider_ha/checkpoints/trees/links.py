@@ -28,6 +28,8 @@ from airflow_provider_ha.storage.outage import is_outage, outages, unavailable
 
 
 _BUFFER = 1024 * 1024
+NO_LINKS = frozenset({errno.EXDEV, errno.EMLINK, errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
+"""What a file system answers that gives a file no second name: it is another one, has too many names, or has none."""
 _FLUSHES = 4
 # Thousands of files are linked: to make a Path of each takes longer than its link.
 StrPath: TypeAlias = "str | os.PathLike[str]"
@@ -74,8 +76,7 @@ def linked(source: StrPath, target: StrPath) -> bool:
             directories_as_above(Path(target).parent)
             os.link(source, target)
     except OSError as error:
-        # EXDEV: another device. EMLINK: some file systems allow few names per file; EPERM: some allow none.
-        if error.errno in (errno.EXDEV, errno.EMLINK, errno.EPERM):
+        if error.errno in NO_LINKS:
             return False
         if is_outage(error):
             raise unavailable(f"{os.fspath(source)} could not be linked to {os.fspath(target)}", error) from error

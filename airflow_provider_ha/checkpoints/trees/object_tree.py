@@ -18,7 +18,7 @@ from threading import Lock
 from urllib.parse import unquote, urlsplit
 
 from airflow_provider_ha.checkpoints.trees.files import FileGoneError, NotAFileError, UnreadableError, crowded
-from airflow_provider_ha.checkpoints.trees.memory_bounds import NAMES, RecentBytes
+from airflow_provider_ha.checkpoints.trees.memory_bounds import NAMES, RecentBytes, check_size
 from airflow_provider_ha.checkpoints.trees.tree import OpenFile
 from airflow_provider_ha.errors import CheckpointCorruptError, ObjectMissingError, StorageUnavailableError
 from airflow_provider_ha.storage.reading import Listed, ObjectReader
@@ -117,6 +117,28 @@ class ObjectTree:
         """How many requests are under way at a time."""
         return AT_ONCE
 
+    @property
+    def keeps_times(self) -> bool:
+        """Whether directories have times: here, there are none."""
+        return False
+
+    @property
+    def has_hidden_checksums(self) -> bool:
+        """Whether Hadoop hides a checksum beside every file: only its local file system does."""
+        return False
+
+    @property
+    def local_path(self) -> None:
+        """Where it lies on this host: nowhere."""
+
+    def absolute(self) -> ObjectTree:
+        """Return the same directory: its place is absolute."""
+        return self
+
+    def absence(self) -> tuple[str, str]:
+        """Return what is the case when it is no directory, and what to do: a wrong name and an empty one are alike."""
+        return "is not there: nothing lies below it", "Check bucket and prefix"
+
     def expect(self, names: Iterable[str]) -> None:
         """Fetch small files together, as many as are kept until they are read; raises as :meth:`names` does."""
         wanted, room = [], _RECENT // 2
@@ -135,12 +157,12 @@ class ObjectTree:
         place = f"{self._place}/" if self._place else ""
         return ObjectTree(self._listing.objects, self._listing.prefix + place)
 
-    def names(self) -> list[str]:
-        """Return all names in it, sorted; none when it is not there.
+    def names(self, place: str = "") -> list[str]:
+        """Return all names in it, or in *place* below it, sorted; none when it is not there.
 
         :raises UnreadableError: It could not be listed.
         """
-        return sorted(self._listing.directories.get(self._place, ()))
+        return sorted(self._listing.directories.get(self._path(place) if place else self._place, ()))
 
     def is_directory(self) -> bool:
         """Whether anything lies below it, or a marker stands for it; raises as :meth:`names` does."""
@@ -159,9 +181,17 @@ class ObjectTree:
         """
         return self.listed(name).size
 
+    def changed(self, place: str = "") -> None:
+        """Return when *place* was changed: no directory has a time here, and an object is only ever replaced."""
+
+    def identity(self, name: str) -> None:
+        """Return what two names of one file have in common: an object has one name."""
+
     def read(self, name: str) -> bytes:
-        """Return the bytes of a file; raises as :meth:`file_size` does."""
-        return self._whole(name, self.listed(name))
+        """Return the bytes of a file; raises as :meth:`file_size` does, and when it is larger than any such file is."""
+        item = self.listed(name)
+        check_size(name, item.size)
+        return self._whole(name, item)
 
     @contextmanager
     def opened(self, name: str) -> Iterator[OpenFile]:

@@ -1,14 +1,15 @@
 """The interface to the place of a checkpoint: a directory of this host, or objects below a prefix. Read only.
 
-Invariant: every reader of a checkpoint goes through ``files``, which takes either; no reader of a format knows which.
+Invariant: every reader of a checkpoint goes through ``files`` or this interface; no reader of a format knows which of
+the two it is. What differs between them is a property here, never a question about the type.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 
 class OpenFile(Protocol):
@@ -30,7 +31,7 @@ class OpenFile(Protocol):
 
 
 class Tree(Protocol):
-    """A directory that is not one of this host. Its methods answer and raise as those of ``files`` do."""
+    """A directory of a checkpoint, to be read. ``files`` says what its methods raise."""
 
     def __truediv__(self, place: str) -> Tree:
         """Return a directory below this one."""
@@ -39,17 +40,35 @@ class Tree(Protocol):
     def at_once(self) -> int:
         """How many files are to be read at a time: more would gain nothing."""
 
+    @property
+    def keeps_times(self) -> bool:
+        """Whether directories have times that say when a name in them was last made or removed."""
+
+    @property
+    def has_hidden_checksums(self) -> bool:
+        """Whether it is written through Hadoop's local file system, which hides a checksum beside every file."""
+
+    @property
+    def local_path(self) -> Path | None:
+        """Where it lies on this host, for what only works on files of this host; ``None`` when it does not."""
+
+    def absolute(self) -> Tree:
+        """Return the same directory by a place that does not depend on the process."""
+
+    def absence(self) -> tuple[str, str]:
+        """Return what is the case when it is no directory, as the end of a sentence, and what to do about it."""
+
     def expect(self, names: Iterable[str]) -> None:
         """Announce the files that are read next: they may be fetched together. A failed fetch is met again later."""
 
     def fresh(self) -> Tree:
         """Return the same directory as it is now: nothing that was listed before is believed."""
 
-    def names(self) -> list[str]:
-        """Return all names in it, sorted; none when it is not there."""
+    def names(self, place: str = "") -> list[str]:
+        """Return all names in it, or in the directory *place* below it, sorted; none when it is not there."""
 
     def is_directory(self) -> bool:
-        """Whether it is there."""
+        """Whether it is there, and a directory."""
 
     def has(self, name: str) -> bool:
         """Whether *name* is a file below it."""
@@ -57,15 +76,33 @@ class Tree(Protocol):
     def file_size(self, name: str) -> int:
         """Return the size of a file in bytes."""
 
+    def changed(self, place: str = "") -> int | None:
+        """Return when it or *place* below it was last changed, in nanoseconds; ``None`` when that cannot be told."""
+
+    def identity(self, name: str) -> Hashable | None:
+        """Return what is equal for two names of one file, of any tree; ``None`` when a file has nothing like it."""
+
     def read(self, name: str) -> bytes:
-        """Return the bytes of a file."""
+        """Return the bytes of a file.
+
+        :raises CheckpointCorruptError: It is larger than any file that is held as a whole.
+        """
 
     def below(self, uri: str) -> str | None:
-        """Return the path of what a URI names relative to this directory; ``None`` when it lies elsewhere."""
+        """Return the path, relative to this directory, that it reads what a URI names by; ``None``: open the URI."""
 
     def opened(self, name: str) -> AbstractContextManager[OpenFile]:
         """Open a file for as long as the block runs."""
 
 
-Directory: TypeAlias = Path | Tree
-"""Where a checkpoint, or a part of one, lies."""
+class WritableTree(Tree, Protocol):
+    """A tree that its owner writes to. What Spark reads is never edited, only replaced as a whole."""
+
+    def __truediv__(self, place: str) -> WritableTree:
+        """Return a directory below this one."""
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a file durably, replacing one that exists; it appears complete or not at all.
+
+        :raises StorageUnavailableError: It could not be written.
+        """

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 from airflow_provider_ha.checkpoints.format.closure import source_log
 from airflow_provider_ha.checkpoints.format.layout import COMMITS, OFFSETS
 from airflow_provider_ha.checkpoints.trees import files
-from airflow_provider_ha.checkpoints.trees.tree import Directory
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.findings import Finding
 from airflow_provider_ha.checkpoints.verify.report import Findings
@@ -33,7 +32,7 @@ def check_leftovers(subject: Subject, findings: Findings) -> None:
     Only the next entry keeps Spark from going on; the query comes to the others later. What lies on no file system of
     this host was not written through Hadoop's local one, and has no such checksums.
     """
-    if not isinstance(subject.directory, Path):
+    if not subject.directory.has_hidden_checksums:
         return
     for log, upcoming in _logs(subject):
         for entry, name in _left(subject.directory, log, upcoming):
@@ -56,7 +55,7 @@ def _logs(subject: Subject) -> Iterator[tuple[str, int]]:
             yield source_log(subject.directory, last, position), entry + 1
 
 
-def _left(directory: Directory, log: str, upcoming: int) -> Iterator[tuple[int, str]]:
+def _left(directory: Tree, log: str, upcoming: int) -> Iterator[tuple[int, str]]:
     for name in files.names(directory / log):
         match = _HIDDEN.fullmatch(name)
         # Looked for after the checksum was seen: an entry gets its name before its checksum does.

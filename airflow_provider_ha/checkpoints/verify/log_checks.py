@@ -11,7 +11,7 @@ from airflow_provider_ha.checkpoints.format.metadata_log import NO_METADATA
 from airflow_provider_ha.checkpoints.format.pinned_conf import SHUFFLE_PARTITIONS
 from airflow_provider_ha.checkpoints.format.releases import Release
 from airflow_provider_ha.checkpoints.trees.files import names
-from airflow_provider_ha.checkpoints.trees.tree import Directory
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.conf_checks import check_conf
 from airflow_provider_ha.checkpoints.verify.findings import Finding
@@ -90,7 +90,7 @@ def _check_left_out(logs: Logs, kind: Statefulness, findings: Findings) -> None:
         findings.add(Finding(Code.OFFSETS_SPARSE, OFFSETS, None, found, expected, blocks=blocks))
 
 
-def _check_never_planned(directory: Directory, findings: Findings) -> None:
+def _check_never_planned(directory: Tree, findings: Findings) -> None:
     left = [name for name in (COMMITS, STATE) if any(not name.startswith(".") for name in names(directory / name))]
     if any(number > 0 for place in names(directory, SOURCES) for number in numbers(directory, f"{SOURCES}/{place}")):
         # A batch is planned before the source lists files for the next one: one entry may be of a first, dead start.

@@ -19,7 +19,7 @@ from airflow_provider_ha.checkpoints.format.metadata_log import (
     read_offsets,
 )
 from airflow_provider_ha.checkpoints.trees.files import FileGoneError, read_text
-from airflow_provider_ha.checkpoints.trees.tree import Directory
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.report import Reason
 from airflow_provider_ha.checkpoints.verify.source_entries import check_hidden_sum
@@ -82,7 +82,7 @@ class Logs:
         return max(self.progress.committed, self.progress.planned - 1)
 
 
-def read_logs(directory: Directory) -> Logs:
+def read_logs(directory: Tree) -> Logs:
     """Read the logs of the checkpoint in *directory*.
 
     :raises StorageUnavailableError: One could not be read.
@@ -94,7 +94,7 @@ def read_logs(directory: Directory) -> Logs:
 
 
 def read_log(
-    directory: Directory, log: str, missing: Code, corrupt: Code, read: Callable[[Directory, int], Entry]
+    directory: Tree, log: str, missing: Code, corrupt: Code, read: Callable[[Tree, int], Entry]
 ) -> tuple[dict[int, Entry], Log]:
     """Return the entries of *log* that are whole, and what is to be said about the others.
 
@@ -116,13 +116,13 @@ def read_log(
     return entries, Log(missing, log, bad, frozenset(entries) | frozenset(bad))
 
 
-def _checked_offsets(directory: Directory, batch: int) -> OffsetsEntry:
+def _checked_offsets(directory: Tree, batch: int) -> OffsetsEntry:
     entry = read_offsets(directory, batch)
     check_hidden_sum(directory, f"{OFFSETS}/{batch}")
     return entry
 
 
-def _query_id_problem(directory: Directory) -> tuple[Reason | None, bool]:
+def _query_id_problem(directory: Tree) -> tuple[Reason | None, bool]:
     """Return why the query id cannot be used, and whether something follows it."""
     try:
         _, behind = parse_query_id(read_text(directory, METADATA))

@@ -15,8 +15,7 @@ from airflow_provider_ha.checkpoints.format.closure import source_files
 from airflow_provider_ha.checkpoints.format.layout import COMMITS, METADATA, OFFSETS, batches
 from airflow_provider_ha.checkpoints.format.state import Need, StateReader
 from airflow_provider_ha.checkpoints.format.store_files import StateFile
-from airflow_provider_ha.checkpoints.trees import files
-from airflow_provider_ha.checkpoints.trees.tree import Directory
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.verify.logs import Logs
 from airflow_provider_ha.errors import CheckpointCorruptError, StorageUnavailableError
 
@@ -25,23 +24,23 @@ from airflow_provider_ha.errors import CheckpointCorruptError, StorageUnavailabl
 Tell = Callable[[int, int], None]
 
 
-def expect_logs(directory: Directory) -> None:
+def expect_logs(directory: Tree) -> None:
     """Say that all entries of the logs will be read, where that helps."""
-    if files.at_once(directory) == 1:
+    if directory.at_once == 1:
         return
     entries = (f"{log}/{batch}" for log in (OFFSETS, COMMITS) for batch in batches(directory, log))
-    files.expect(directory, [METADATA, *entries])
+    directory.expect([METADATA, *entries])
 
 
-def expect_sources(directory: Directory, logs: Logs) -> None:
+def expect_sources(directory: Tree, logs: Logs) -> None:
     """Say that the entries of the source logs that any batch needs will be read, where that helps."""
-    if files.at_once(directory) == 1:
+    if directory.at_once == 1:
         return
     needed: list[str] = []
     for entry in logs.offsets.values():
         with suppress(CheckpointCorruptError):
             needed += source_files(directory, entry)
-    files.expect(directory, needed)
+    directory.expect(needed)
 
 
 def stores_of(logs: Logs, reader: StateReader) -> Mapping[str, list[Need]]:
@@ -61,14 +60,12 @@ def files_of(stores: Mapping[str, list[Need]]) -> Iterator[StateFile]:
             yield from need()[0]()
 
 
-def look_into_state(
-    directory: Directory, stores: Mapping[str, list[Need]], reader: StateReader, tell: Tell | None
-) -> None:
+def look_into_state(directory: Tree, stores: Mapping[str, list[Need]], reader: StateReader, tell: Tell | None) -> None:
     """Look into the state of every batch.
 
     :raises StorageUnavailableError: A file could not be read.
     """
-    for done, _ in enumerate(_each(stores.values(), reader, files.at_once(directory)), start=1):
+    for done, _ in enumerate(_each(stores.values(), reader, directory.at_once), start=1):
         if tell is not None:
             tell(done, len(stores))
 

@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from threading import Thread
 
 from airflow_provider_ha.checkpoints.format.content import Answer, ContentCheck
 from airflow_provider_ha.checkpoints.format.releases import Release
 from airflow_provider_ha.checkpoints.format.store_files import StateFile
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.errors import StorageUnavailableError
 
 
@@ -29,11 +29,12 @@ LARGE, WORTH = 1 << 20, 256 << 20
 
 @contextmanager
 def helped(
-    content: ContentCheck, directory: Path, release: Release, files: Iterable[StateFile], processes: int
+    content: ContentCheck, directory: Tree, release: Release, files: Iterable[StateFile], processes: int
 ) -> Iterator[None]:
     """Let *processes* others look into the large ones of *files*, in their order, while the block runs.
 
     :param content: Is given their answers when it is asked for a file.
+    :param directory: Is given to them: one of this host, which another process can read as well.
     """
     large = {file.path: file for file in files if file.size >= LARGE}
     if sum(file.size for file in large.values()) < WORTH:
@@ -89,7 +90,7 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _look(directory: Path, release: Release, file: StateFile) -> Answer | None:
+def _look(directory: Tree, release: Release, file: StateFile) -> Answer | None:
     try:
         return ContentCheck(directory, release).look(file)
     except StorageUnavailableError:

@@ -12,10 +12,10 @@ all the state is gone, and nothing is said of a single operator.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 
 from airflow_provider_ha.checkpoints.format.layout import STATE, numbers
 from airflow_provider_ha.checkpoints.trees.files import names
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.findings import Finding
 from airflow_provider_ha.checkpoints.verify.report import Findings, Reason
@@ -41,33 +41,30 @@ def check_removals(subject: Subject, removed: list[Reason], findings: Findings) 
         for lacks in removed:
             findings.add(Finding(lacks.code, lacks.path, None, lacks.found, _OPERATORS, blocks=None))
     elif subject.kind is Statefulness.UNKNOWN:
-        untouched = isinstance(subject.directory, Path) and not removed
+        untouched = subject.directory.keeps_times and not removed
         findings.add(Finding(Code.STATE_UNKNOWN, STATE, None, _GONE, _NO_STATE, blocks=False if untouched else None))
 
 
 def removals(subject: Subject) -> list[Reason]:
     """Return what times say was removed from a checkpoint of format 1 on this host; nothing where they say nothing."""
     root = subject.directory
-    if not isinstance(root, Path) or any(entry.state_ids for entry in subject.logs.commits.values()):
+    if not root.keeps_times or any(entry.state_ids for entry in subject.logs.commits.values()):
         return []
     if not has_state_directory(root):
-        gone = subject.kind is Statefulness.UNKNOWN and _is_youngest(root, (root / name for name in names(root)))
+        gone = subject.kind is Statefulness.UNKNOWN and _is_youngest(root, "", names(root))
         return [Reason(Code.STATE_UNKNOWN, STATE, _GONE)] if gone else []
     emptied = [f"{STATE}/{number}" for number in numbers(root, STATE) if not names(root, f"{STATE}/{number}")]
     if emptied:
         return [Reason(Code.STATE_UNKNOWN, path, _EMPTIED) for path in emptied]
     partitions = (
-        root / STATE / str(operator) / str(partition)
+        f"{STATE}/{operator}/{partition}"
         for operator in numbers(root, STATE)
         for partition in numbers(root, f"{STATE}/{operator}")
     )
-    return [Reason(Code.STATE_UNKNOWN, STATE, _CHANGED)] if _is_youngest(root / STATE, partitions) else []
+    return [Reason(Code.STATE_UNKNOWN, STATE, _CHANGED)] if _is_youngest(root, STATE, partitions) else []
 
 
-def _is_youngest(directory: Path, inner: Iterable[Path]) -> bool:
-    """Whether a directory was changed after all that is in it; what cannot be asked for its time says nothing."""
-    try:
-        changed = directory.stat().st_mtime_ns
-        return all(path.lstat().st_mtime_ns < changed for path in inner)
-    except OSError:
-        return False
+def _is_youngest(root: Tree, place: str, inner: Iterable[str]) -> bool:
+    """Whether *place* was changed after all that is in it; what cannot be asked for its time says nothing."""
+    own = root.changed(place)
+    return own is not None and all((changed := root.changed(each)) is not None and changed < own for each in inner)

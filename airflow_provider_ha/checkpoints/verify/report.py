@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_ha.checkpoints.trees.tree import Directory
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.findings import Finding
 
@@ -74,7 +74,7 @@ class SinkState:
     :param max_batch: The highest batch that it has; -1 for none.
     """
 
-    path: Directory
+    path: Tree
     max_batch: int
 
 

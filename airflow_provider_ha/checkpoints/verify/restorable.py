@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.findings import Code, Finding
 from airflow_provider_ha.checkpoints.verify.report import BatchVerdict
 from airflow_provider_ha.checkpoints.verify.verify import Depth, verify
@@ -37,7 +38,7 @@ Verify = Callable[[Path], VerifiedReport]
 
 def verifier(depth: Depth, spark_version: str | None) -> Verify:
     """Return ``verify.verify`` at one depth, for one release of Spark."""
-    return lambda directory: verify(directory, depth=depth, spark_version=spark_version)
+    return lambda directory: verify(LocalTree(directory), depth=depth, spark_version=spark_version)
 
 
 def damage(root: Path, cut: Mapping[str, int], check: Verify) -> CheckpointCorruptError | None:

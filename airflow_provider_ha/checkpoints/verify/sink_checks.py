@@ -13,8 +13,7 @@ from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG
 from airflow_provider_ha.checkpoints.format.compactible_log import CompactibleLog
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.format.metadata_log import CommitsEntry
-from airflow_provider_ha.checkpoints.trees import files
-from airflow_provider_ha.checkpoints.trees.tree import Directory
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.findings import Finding
 from airflow_provider_ha.checkpoints.verify.report import Findings, SinkState
@@ -25,14 +24,14 @@ from airflow_provider_ha.checkpoints.verify.subject import Subject
 from airflow_provider_ha.errors import StorageUnavailableError
 
 
-def check_sink(sink: Directory, subject: Subject, findings: Findings) -> SinkState:
+def check_sink(sink: Tree, subject: Subject, findings: Findings) -> SinkState:
     """Report what is wrong with the file sink in *sink* beside the checkpoint that was read before.
 
     :raises StorageUnavailableError: The output directory is not there although batches were committed, or it could
         not be read.
     """
     logs = subject.logs
-    if not files.is_directory(sink):
+    if not sink.is_directory():
         if logs.next_base >= 0:
             raise StorageUnavailableError(f"{sink} is not a directory", next_step="Name the output directory")
         return SinkState(sink, -1)

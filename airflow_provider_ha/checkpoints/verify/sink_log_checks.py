@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG, local_path
 from airflow_provider_ha.checkpoints.format.compactible_log import COMPACT, CompactibleLog
 from airflow_provider_ha.checkpoints.trees import files
-from airflow_provider_ha.checkpoints.trees.tree import Directory
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.findings import Finding
 from airflow_provider_ha.checkpoints.verify.report import Findings
@@ -23,7 +22,7 @@ from airflow_provider_ha.errors import CheckpointCorruptError, ConfigurationErro
 _ENTRY = "v1, and one JSON object with path and size for each output file of the batch"
 
 
-def check_sink_log(sink: Directory, findings: Findings) -> None:
+def check_sink_log(sink: Tree, findings: Findings) -> None:
     """Report what is wrong with the log of the file sink in *sink*, and with the output files that it names.
 
     :raises StorageUnavailableError: An entry could not be read.
@@ -52,7 +51,7 @@ def _needed(log: CompactibleLog) -> dict[int, str]:
     return {entry: name for entry, name in log.entries.items() if entry >= newest}
 
 
-def _named(sink: Directory, log: CompactibleLog, entry: int) -> dict[str, int]:
+def _named(sink: Tree, log: CompactibleLog, entry: int) -> dict[str, int]:
     """Return the output files that an entry names -> their size in bytes.
 
     :raises CheckpointCorruptError: It is not what Spark wrote.
@@ -71,7 +70,7 @@ def _named(sink: Directory, log: CompactibleLog, entry: int) -> dict[str, int]:
     return named
 
 
-def _check_files(sink: Directory, named: Mapping[str, int], name: str, entry: int, findings: Findings) -> None:
+def _check_files(sink: Tree, named: Mapping[str, int], name: str, entry: int, findings: Findings) -> None:
     """Report, once for each kind of trouble, the first of the files that one entry names and that have it."""
     troubles: dict[Code, list[tuple[str, str, str]]] = {}
     for code, path, found, expected in _troubles(sink, named):
@@ -82,14 +81,14 @@ def _check_files(sink: Directory, named: Mapping[str, int], name: str, entry: in
         findings.add(Finding(code, path, entry, f"{found}{more}", expected))
 
 
-def _troubles(sink: Directory, named: Mapping[str, int]) -> Iterator[tuple[Code, str, str, str]]:
+def _troubles(sink: Tree, named: Mapping[str, int]) -> Iterator[tuple[Code, str, str, str]]:
     for uri, size in named.items():
         trouble = _trouble(sink, uri, size)
         if trouble is not None:
             yield trouble
 
 
-def _trouble(sink: Directory, uri: str, size: int) -> tuple[Code, str, str, str] | None:
+def _trouble(sink: Tree, uri: str, size: int) -> tuple[Code, str, str, str] | None:
     expected = f"an output file of {size} bytes"
     try:
         shown, found = _size(sink, uri)
@@ -104,9 +103,10 @@ def _trouble(sink: Directory, uri: str, size: int) -> tuple[Code, str, str, str]
     return Code.SINK_FILE_SIZE, shown, f"it has {found} bytes", f"{size} bytes, as the log says"
 
 
-def _size(sink: Directory, uri: str) -> tuple[str, int]:
+def _size(sink: Tree, uri: str) -> tuple[str, int]:
     """Return an output file as it is shown, and its size in bytes."""
-    if not isinstance(sink, Path) and (inside := sink.below(uri)) is not None:
+    inside = sink.below(uri)
+    if inside is not None:
         try:
             return uri, sink.file_size(inside)
         except CheckpointCorruptError:

@@ -14,7 +14,7 @@ from airflow_provider_ha.checkpoints.format.closure import source_log
 from airflow_provider_ha.checkpoints.format.compactible_log import COMPACT, CompactibleLog
 from airflow_provider_ha.checkpoints.format.metadata_log import OffsetsEntry
 from airflow_provider_ha.checkpoints.trees import files
-from airflow_provider_ha.checkpoints.trees.tree import Directory
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.findings import Finding
 from airflow_provider_ha.checkpoints.verify.report import Findings, Reason
@@ -27,7 +27,7 @@ _BEGINNING = "where the source began, as Spark wrote it: a version line and a nu
 _EXPECTED = "an entry that names the input files of every log offset from the last compact entry on"
 
 
-def check_sources(directory: Directory, offsets: OffsetsEntry, findings: Findings, known: SourceEntries) -> None:
+def check_sources(directory: Tree, offsets: OffsetsEntry, findings: Findings, known: SourceEntries) -> None:
     """Report what is wrong with the logs that a query needs whose newest planned batch is that of *offsets*."""
     # Spark also reads what lies beyond the offset: files that it listed, and planned no batch for.
     for bad in _problems(directory, offsets, known, beyond=True):
@@ -36,12 +36,12 @@ def check_sources(directory: Directory, offsets: OffsetsEntry, findings: Finding
         findings.add(Finding(bad.code, bad.path, offsets.batch, bad.found, _BEGINNING, blocks=True))
 
 
-def source_lacks(directory: Directory, offsets: OffsetsEntry, known: SourceEntries) -> list[Reason]:
+def source_lacks(directory: Tree, offsets: OffsetsEntry, known: SourceEntries) -> list[Reason]:
     """Return why the source logs cannot be cut at *offsets*; nothing when all up to it is there and whole."""
     return [*_problems(directory, offsets, known, beyond=False), *_beginnings_lack(directory, offsets)]
 
 
-def _problems(directory: Directory, offsets: OffsetsEntry, known: SourceEntries, *, beyond: bool) -> Iterator[Reason]:
+def _problems(directory: Tree, offsets: OffsetsEntry, known: SourceEntries, *, beyond: bool) -> Iterator[Reason]:
     for log, entry in _file_sources(directory, offsets):
         try:
             check_log(directory, log, entry, last=max(entry, log.last()) if beyond else entry, known=known)
@@ -50,7 +50,7 @@ def _problems(directory: Directory, offsets: OffsetsEntry, known: SourceEntries,
             yield Reason(code, error.path, error.reason)
 
 
-def _beginnings_lack(directory: Directory, offsets: OffsetsEntry) -> Iterator[Reason]:
+def _beginnings_lack(directory: Tree, offsets: OffsetsEntry) -> Iterator[Reason]:
     """Yield what is wrong with the beginning of a source that counts from one.
 
     The rate source has whole numbers as offsets, and its first one is when it began: with another one Spark fails or
@@ -61,7 +61,7 @@ def _beginnings_lack(directory: Directory, offsets: OffsetsEntry) -> Iterator[Re
             continue
         log = source_log(directory, offsets, position)
         path = f"{log}/0"
-        if not files.is_directory(directory / log):
+        if not (directory / log).is_directory():
             continue
         if not files.exists(directory, path):
             yield Reason(Code.SOURCE_LOG_MISSING, path, "it is not there")
@@ -69,7 +69,7 @@ def _beginnings_lack(directory: Directory, offsets: OffsetsEntry) -> Iterator[Re
             yield Reason(Code.SOURCE_LOG_CORRUPT, path, "it is cut or garbled")
 
 
-def check_log(directory: Directory, log: CompactibleLog, entry: int, *, last: int, known: SourceEntries) -> None:
+def check_log(directory: Tree, log: CompactibleLog, entry: int, *, last: int, known: SourceEntries) -> None:
     """Look into every entry that is needed to know all files up to *entry*, and those after it up to *last*.
 
     :param known: What was looked into before is not read again; what is looked into now is added.
@@ -82,7 +82,7 @@ def check_log(directory: Directory, log: CompactibleLog, entry: int, *, last: in
             raise error
 
 
-def _file_sources(directory: Directory, offsets: OffsetsEntry) -> Iterator[tuple[CompactibleLog, int]]:
+def _file_sources(directory: Tree, offsets: OffsetsEntry) -> Iterator[tuple[CompactibleLog, int]]:
     for position in range(len(offsets.offsets)):
         entry = offsets.log_offset(position)
         if entry is not None and entry >= 0:

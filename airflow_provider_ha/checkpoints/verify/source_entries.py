@@ -14,7 +14,7 @@ from pathlib import Path
 from airflow_provider_ha.checkpoints.format import crc
 from airflow_provider_ha.checkpoints.format.compactible_log import COMPACT, CompactibleLog
 from airflow_provider_ha.checkpoints.trees import files
-from airflow_provider_ha.checkpoints.trees.tree import Directory
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.errors import CheckpointCorruptError
 
 
@@ -44,7 +44,7 @@ class SourceEntries:
         self._said: dict[str, _Said | CheckpointCorruptError] = {}
         self._damage: dict[str, CheckpointCorruptError | None] = {}
 
-    def damage(self, directory: Directory, log: CompactibleLog, entry: int) -> CheckpointCorruptError | None:
+    def damage(self, directory: Tree, log: CompactibleLog, entry: int) -> CheckpointCorruptError | None:
         """Return what is wrong with an entry that is there.
 
         :raises StorageUnavailableError: It could not be read.
@@ -54,7 +54,7 @@ class SourceEntries:
             self._damage[path] = self._look(directory, log, entry)
         return self._damage[path]
 
-    def _look(self, directory: Directory, log: CompactibleLog, entry: int) -> CheckpointCorruptError | None:
+    def _look(self, directory: Tree, log: CompactibleLog, entry: int) -> CheckpointCorruptError | None:
         said = self._read(log, entry)
         if isinstance(said, CheckpointCorruptError):
             return said
@@ -83,7 +83,7 @@ class SourceEntries:
         return self._said[path]
 
 
-def check_hidden_sum(directory: Directory, path: str) -> bool:
+def check_hidden_sum(directory: Tree, path: str) -> bool:
     """Compare an entry of a log with the checksum that Hadoop wrote beside it; returns whether there is one.
 
     Spark never does: an offset or a path that lost a bit is another one, silently.

@@ -16,7 +16,7 @@ from airflow_provider_ha.checkpoints.format.sst import TableDataError
 from airflow_provider_ha.checkpoints.format.state import Need, StateReader
 from airflow_provider_ha.checkpoints.format.store_files import Chain
 from airflow_provider_ha.checkpoints.trees import files
-from airflow_provider_ha.checkpoints.trees.tree import Directory
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.findings import Finding
 from airflow_provider_ha.checkpoints.verify.logs import Logs
@@ -59,7 +59,7 @@ def state_lacks(reader: StateReader, offsets: OffsetsEntry, commits: CommitsEntr
     return found
 
 
-def check_state_directory(directory: Directory, logs: Logs, kind: Statefulness, findings: Findings) -> None:
+def check_state_directory(directory: Tree, logs: Logs, kind: Statefulness, findings: Findings) -> None:
     """Report that a query with state has no state directory."""
     if logs.next_base < 0 or has_state_directory(directory):
         return
@@ -67,14 +67,14 @@ def check_state_directory(directory: Directory, logs: Logs, kind: Statefulness, 
         findings.add(Finding(lacks.code, lacks.path, logs.next_base, lacks.found, _STATE_DIRECTORY, blocks=True))
 
 
-def state_directory_lacks(directory: Directory, kind: Statefulness) -> list[Reason]:
+def state_directory_lacks(directory: Tree, kind: Statefulness) -> list[Reason]:
     """Return why a query with state has none at all; nothing when it has."""
     if kind is not Statefulness.STATEFUL or has_state_directory(directory):
         return []
     return [Reason(Code.STATE_MISSING, STATE, "the logs are those of a query with state, and it is not there")]
 
 
-def check_schemas(directory: Directory, findings: Findings) -> None:
+def check_schemas(directory: Tree, findings: Findings) -> None:
     """Report state schemas that are there and cannot be read. One that is gone is written again by Spark."""
     for operator in numbers(directory, STATE):
         place = f"{STATE}/{operator}/0"

@@ -14,8 +14,8 @@ from enum import Enum
 
 from airflow_provider_ha.checkpoints.format.layout import STATE
 from airflow_provider_ha.checkpoints.format.metadata_log import OffsetsEntry
-from airflow_provider_ha.checkpoints.trees.files import is_directory, names
-from airflow_provider_ha.checkpoints.trees.tree import Directory
+from airflow_provider_ha.checkpoints.trees.files import names
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.verify.logs import Logs
 from airflow_provider_ha.checkpoints.working.drain import MAXIMUM_WATERMARK
 
@@ -32,7 +32,7 @@ class Statefulness(Enum):
     UNKNOWN = "unknown"
 
 
-def statefulness(directory: Directory, logs: Logs) -> Statefulness:
+def statefulness(directory: Tree, logs: Logs) -> Statefulness:
     """Return whether the query of the checkpoint in *directory* keeps state.
 
     :raises StorageUnavailableError: The state directory could not be listed.
@@ -52,12 +52,12 @@ def statefulness(directory: Directory, logs: Logs) -> Statefulness:
     return Statefulness.UNKNOWN
 
 
-def has_state_directory(directory: Directory) -> bool:
+def has_state_directory(directory: Tree) -> bool:
     """Whether the checkpoint has a state directory, be it empty: Spark makes none for a query without state.
 
     :raises StorageUnavailableError: It could not be found out.
     """
-    return bool(names(directory / STATE)) or is_directory(directory / STATE)
+    return bool(names(directory / STATE)) or (directory / STATE).is_directory()
 
 
 def _waits(before: OffsetsEntry, after: OffsetsEntry) -> bool:

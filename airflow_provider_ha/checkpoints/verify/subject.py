@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from airflow_provider_ha.checkpoints.format.releases import Release
 from airflow_provider_ha.checkpoints.format.state import StateReader
-from airflow_provider_ha.checkpoints.trees.tree import Directory
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.verify.logs import Logs
 from airflow_provider_ha.checkpoints.verify.source_entries import SourceEntries
 from airflow_provider_ha.checkpoints.verify.statefulness import Statefulness
@@ -25,7 +25,7 @@ class Subject:
     :param refused_conf: What the release refuses of a conf: most entries pin the same one.
     """
 
-    directory: Directory
+    directory: Tree
     release: Release
     reader: StateReader
     logs: Logs

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 from airflow_provider_ha.checkpoints.format.content import ContentCheck
@@ -26,7 +25,7 @@ from airflow_provider_ha.checkpoints.format.metadata_log import CommitsEntry
 from airflow_provider_ha.checkpoints.format.releases import Release, release
 from airflow_provider_ha.checkpoints.format.state import StateReader
 from airflow_provider_ha.checkpoints.trees import files
-from airflow_provider_ha.checkpoints.trees.tree import Directory
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.verify.batch_checks import judge_batches
 from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.findings import Finding
@@ -70,17 +69,17 @@ class _Question:
 
     depth: Depth
     release: Release
-    sink: Directory | None
+    sink: Tree | None
     tell: Tell | None
     processes: int
 
 
 def verify(
-    directory: Directory,
+    directory: Tree,
     *,
     depth: Depth = "full",
     spark_version: str | None = None,
-    sink: Directory | None = None,
+    sink: Tree | None = None,
     tell: Tell | None = None,
     processes: int = 1,
 ) -> Report:
@@ -115,27 +114,26 @@ def settled(look: Callable[[], Report], went_on: Callable[[Report], bool]) -> Re
     return look()
 
 
-def _look(directory: Directory, asked: _Question) -> Report:
+def _look(directory: Tree, asked: _Question) -> Report:
     findings = Findings()
     try:
-        return _judge(files.fresh(directory), asked, findings)
+        return _judge(directory.fresh(), asked, findings)
     except StorageUnavailableError as error:
         _add_unreadable(error, findings)
         return Report(startable=None, restorable=[], findings=findings.all())
 
 
-def _went_on(directory: Directory, report: Report) -> bool:
+def _went_on(directory: Tree, report: Report) -> bool:
     try:
         return progress(directory) != Progress(report.planned, report.committed)
     except StorageUnavailableError:
         return False
 
 
-def _judge(directory: Directory, asked: _Question, findings: Findings) -> Report:
-    if not files.is_directory(directory):
-        raise StorageUnavailableError(
-            f"{directory} is not a directory" if isinstance(directory, Path) else f"nothing lies below {directory}"
-        )
+def _judge(directory: Tree, asked: _Question, findings: Findings) -> Report:
+    if not directory.is_directory():
+        what, next_step = directory.absence()
+        raise StorageUnavailableError(f"{directory} {what}", next_step=next_step)
     found = [name for name in files.names(directory) if not name.startswith(".")]
     if found and not set(found) & set(_PARTS):
         holds = f"it holds {found[0]} and nothing that belongs to a checkpoint of Spark"
@@ -173,7 +171,7 @@ def _judge(directory: Directory, asked: _Question, findings: Findings) -> Report
 def _look_into_state(subject: Subject, content: ContentCheck | None, asked: _Question) -> None:
     stores = stores_of(subject.logs, subject.reader)
     with ExitStack() as held:
-        if content is not None and isinstance(subject.directory, Path) and asked.processes > 1:
+        if content is not None and subject.directory.local_path is not None and asked.processes > 1:
             held.enter_context(helped(content, subject.directory, asked.release, files_of(stores), asked.processes))
         look_into_state(subject.directory, stores, subject.reader, asked.tell)
 
@@ -200,11 +198,11 @@ def _check_start(subject: Subject, removed: list[Reason], findings: Findings) ->
         check_state(subject.reader, offsets, written, subject.release, findings)
 
 
-def _check_sink(sink: Directory | None, subject: Subject, findings: Findings) -> tuple[SinkState | None, bool]:
+def _check_sink(sink: Tree | None, subject: Subject, findings: Findings) -> tuple[SinkState | None, bool]:
     """Return what the sink has, and whether everything about it could be found out."""
     if sink is None:
         return None, True
-    place = sink.absolute() if isinstance(sink, Path) else sink.fresh()
+    place = sink.absolute().fresh()
     try:
         return check_sink(place, subject, findings), True
     except StorageUnavailableError as error:
@@ -212,7 +210,7 @@ def _check_sink(sink: Directory | None, subject: Subject, findings: Findings) ->
         return None, False
 
 
-def _add_unreadable(error: StorageUnavailableError, findings: Findings, *, place: Directory | None = None) -> None:
+def _add_unreadable(error: StorageUnavailableError, findings: Findings, *, place: Tree | None = None) -> None:
     path = getattr(error, "path", ".")
     shown = path if place is None else str(place / path)
     findings.add(Finding(Code.UNREADABLE, shown, None, error.message, "a file that can be read", blocks=None))

@@ -18,14 +18,15 @@ from airflow_provider_ha.checkpoints.format.metadata_log import OffsetsEntry, pa
 from airflow_provider_ha.checkpoints.model import BatchEntry
 from airflow_provider_ha.checkpoints.trees.files import FileGoneError, read_text
 from airflow_provider_ha.checkpoints.trees.links import write_aside
-from airflow_provider_ha.checkpoints.trees.tree import Directory
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointError
 
 
 log = logging.getLogger(__name__)
 
 
-def record(directory: Directory, *, after: int) -> list[BatchEntry]:
+def record(directory: Tree, *, after: int) -> list[BatchEntry]:
     """Return what is recorded of every batch above *after*, ascending.
 
     An entry that cannot be read ends the list, with a warning: what follows a gap cannot be replayed.
@@ -46,7 +47,7 @@ def record(directory: Directory, *, after: int) -> list[BatchEntry]:
     return entries
 
 
-def readable(directory: Directory, *, after: int = -1) -> Iterator[BatchEntry]:
+def readable(directory: Tree, *, after: int = -1) -> Iterator[BatchEntry]:
     """Yield every batch above *after* whose record can be read; damaged ones are left out, with a warning."""
     for batch in (found for found in batches(directory, OFFSETS) if found > after):
         try:
@@ -55,7 +56,7 @@ def readable(directory: Directory, *, after: int = -1) -> Iterator[BatchEntry]:
             log.warning("batch %d of %s is not recorded: %s", batch, directory, error)
 
 
-def read_entry(directory: Directory, batch: int) -> BatchEntry:
+def read_entry(directory: Tree, batch: int) -> BatchEntry:
     """Return what is recorded of one batch.
 
     :raises CheckpointCorruptError: Its offsets entry, or what it needs of a source's log, is damaged or gone.
@@ -84,9 +85,9 @@ def put_offsets(directory: Path, entry: BatchEntry) -> None:
     :raises CheckpointCorruptError: The checkpoint does not end just before that batch, or plans another one there.
     """
     path = directory / OFFSETS / str(entry.batch)
-    planned, committed = (max(batches(directory, name), default=-1) for name in (OFFSETS, COMMITS))
+    planned, committed = (max(batches(LocalTree(directory), name), default=-1) for name in (OFFSETS, COMMITS))
     if planned == entry.batch and committed < planned:
-        if read_text(path.parent, path.name) != entry.offsets:
+        if read_text(LocalTree(path.parent), path.name) != entry.offsets:
             raise CheckpointCorruptError(
                 f"{OFFSETS}/{entry.batch}", "it is planned with other boundaries than recorded"
             )
@@ -136,7 +137,7 @@ def compact_interval(compact: Iterable[int], default: int) -> int:
 
 
 def _continue_log(directory: Path, name: str, lines: dict[int, tuple[str, ...]], last: int, default: int) -> None:
-    existing = CompactibleLog(directory, name)
+    existing = CompactibleLog(LocalTree(directory), name)
     compact = [number for number, path in existing.entries.items() if path.endswith(COMPACT)]
     interval = compact_interval(compact, default)
     past = [line for path in _closure_numbers(existing) for line in existing.lines(path)]
@@ -162,7 +163,7 @@ def _by_log_offset(lines: Iterable[str]) -> dict[int, tuple[str, ...]]:
     return {number: tuple(own) for number, own in grouped.items()}
 
 
-def _own_lines(directory: Directory, source: str, first: int, last: int) -> Iterator[str]:
+def _own_lines(directory: Tree, source: str, first: int, last: int) -> Iterator[str]:
     existing = CompactibleLog(directory, f"{SOURCES}/{source}")
     for number in range(first, last + 1):
         holder = number
@@ -177,7 +178,7 @@ def _own_lines(directory: Directory, source: str, first: int, last: int) -> Iter
                 yield line
 
 
-def _previous(directory: Directory, batch: int) -> OffsetsEntry | None:
+def _previous(directory: Tree, batch: int) -> OffsetsEntry | None:
     # Without it the lower end of the batch is not known. All lines from the beginning are then kept: a superset is
     # harmless, because a log is rebuilt by entry, and an entry that is there already is not written again.
     try:
@@ -193,7 +194,7 @@ def _log_offset(entry: OffsetsEntry | None, source: str) -> int:
     return -1 if value is None else value
 
 
-def _commits(directory: Directory, batch: int) -> str | None:
+def _commits(directory: Tree, batch: int) -> str | None:
     # A damaged commit does not hinder a replay, which commits by itself; it must only not be passed on.
     try:
         text = read_text(directory, f"{COMMITS}/{batch}")

@@ -18,6 +18,7 @@ from airflow_provider_ha.checkpoints.format.layout import OFFSETS, progress
 from airflow_provider_ha.checkpoints.format.metadata_log import parse_offsets
 from airflow_provider_ha.checkpoints.trees.files import read, read_text
 from airflow_provider_ha.checkpoints.trees.links import write_aside
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.clock import Clock, SystemClock
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError
 
@@ -34,13 +35,13 @@ def write_drain_entry(directory: Path, *, clock: Clock | None = None) -> int:
     :raises CheckpointMissingError: Nothing was ever committed: there is nothing to drain.
     :raises CheckpointCorruptError: A batch is in flight, or the last entry cannot be read.
     """
-    at = progress(directory)
+    at = progress(LocalTree(directory))
     if at.committed < 0:
         raise CheckpointMissingError(f"{directory} has no committed batch, so there is nothing to drain")
     if at.planned != at.committed:
         reason = f"it is planned while {at.committed} is the last committed batch: the cut is not sharp"
         raise CheckpointCorruptError(f"{OFFSETS}/{at.planned}", reason)
-    text = read_text(directory, f"{OFFSETS}/{at.planned}")
+    text = read_text(LocalTree(directory), f"{OFFSETS}/{at.planned}")
     metadata = dict(parse_offsets(at.planned, text).metadata)
     metadata["batchWatermarkMs"] = MAXIMUM_WATERMARK
     metadata["batchTimestampMs"] = int((clock or SystemClock()).now().timestamp() * 1000)
@@ -57,11 +58,11 @@ def plan_empty_batch(directory: Path) -> int:
     :raises CheckpointMissingError: Nothing was ever committed.
     :raises CheckpointCorruptError: A batch is in flight.
     """
-    at = progress(directory)
+    at = progress(LocalTree(directory))
     if at.committed < 0:
         raise CheckpointMissingError(f"{directory} has no committed batch, so none can follow it")
     if at.planned != at.committed:
         reason = f"it is planned while {at.committed} is the last committed batch: the cut is not sharp"
         raise CheckpointCorruptError(f"{OFFSETS}/{at.planned}", reason)
-    write_aside(directory / OFFSETS / str(at.planned + 1), read(directory, f"{OFFSETS}/{at.planned}"))
+    write_aside(directory / OFFSETS / str(at.planned + 1), read(LocalTree(directory), f"{OFFSETS}/{at.planned}"))
     return at.planned + 1

@@ -14,8 +14,9 @@ import shutil
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.format.layout import COMMITS, METADATA, OFFSETS, SOURCES, STATE, progress
-from airflow_provider_ha.checkpoints.trees.files import is_directory, names, read_text
+from airflow_provider_ha.checkpoints.trees.files import names, read_text
 from airflow_provider_ha.checkpoints.trees.links import hidden_checksum
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.errors import CheckpointCorruptError, StorageUnavailableError
 from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint
 from airflow_provider_ha.storage.durable import flush_directory
@@ -32,7 +33,7 @@ def query_id(directory: Path) -> str:
     :raises StorageUnavailableError: It could not be read.
     """
     try:
-        found = json.loads(read_text(directory, METADATA))["id"]
+        found = json.loads(read_text(LocalTree(directory), METADATA))["id"]
     except CheckpointCorruptError as error:
         raise _without_id(error.reason) from None
     except (ValueError, KeyError, TypeError):
@@ -54,10 +55,10 @@ def remove_adopted(claimed: AdoptedCheckpoint) -> None:
     :raises StorageUnavailableError: It could not be read or removed: the next call goes on.
     """
     directory = Path(claimed.path)
-    if directory.is_symlink() or not is_directory(directory):
+    if directory.is_symlink() or not directory.is_dir():
         log.info("%s is no directory any more: nothing of it is removed", directory)
         return
-    other = _changed(directory, claimed) if names(directory) else ""
+    other = _changed(directory, claimed) if names(LocalTree(directory)) else ""
     if other:
         log.warning("%s stays: %s", directory, other)
         return
@@ -81,7 +82,7 @@ def _changed(directory: Path, claimed: AdoptedCheckpoint) -> str:
         return f"it is no checkpoint of query {claimed.query_id} any more ({error.reason})"
     if found != claimed.query_id:
         return f"it is a checkpoint of query {found} by now, not of {claimed.query_id}"
-    now = progress(directory)
+    now = progress(LocalTree(directory))
     if now.planned > claimed.planned or now.committed > claimed.committed:
         return f"its query has gone on from batch {claimed.committed} to {now.planned} since it was claimed"
     return ""

@@ -15,6 +15,7 @@ from airflow_provider_ha.checkpoints.format.closure import closure
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.trees.copying import copy_file
 from airflow_provider_ha.checkpoints.trees.links import building, link
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.relocation import relocate
 from airflow_provider_ha.errors import CheckpointMissingError
 
@@ -31,8 +32,8 @@ def fork(source: Path, target: Path, *, batch: int | None = None, keep_planned: 
     :raises CheckpointMissingError: Batch N is not there.
     :raises ObjectExistsError: The target exists.
     """
-    last = progress(source).committed if batch is None else batch
-    files = closure(source, last, with_planned=keep_planned).files
+    last = progress(LocalTree(source)).committed if batch is None else batch
+    files = closure(LocalTree(source), last, with_planned=keep_planned).files
     with building(target) as hidden:
         _take_closure(source, hidden, list(files), last, partial(copy_file, algorithm=None) if copy else link)
         relocate(hidden, target)

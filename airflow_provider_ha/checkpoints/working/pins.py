@@ -18,6 +18,7 @@ from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog
 from airflow_provider_ha.checkpoints.format.closure import closure
 from airflow_provider_ha.checkpoints.trees.files import FileGoneError, exists
 from airflow_provider_ha.checkpoints.trees.links import building, link
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError
 
 
@@ -65,10 +66,13 @@ def closure_of(directory: Path, batch: int) -> dict[str, int]:
     :raises CheckpointCorruptError: A file is damaged, or gone although the batch is not.
     """
     try:
-        return dict(closure(directory, batch, with_planned=False).files)
+        return dict(closure(LocalTree(directory), batch, with_planned=False).files)
     except FileGoneError:
         # Spark's purge removes offsets/N-1 first, then the commit; state files outlive both.
-        kept = [exists(directory, f"offsets/{batch - 1}") or batch == 0, exists(directory, f"commits/{batch}")]
+        kept = [
+            exists(LocalTree(directory), f"offsets/{batch - 1}") or batch == 0,
+            exists(LocalTree(directory), f"commits/{batch}"),
+        ]
         if batch < 0 or all(kept):
             raise
         raise purged(directory / f"offsets/{batch - 1}") from None

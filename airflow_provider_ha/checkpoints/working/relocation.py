@@ -13,6 +13,7 @@ from typing import Any
 
 from airflow_provider_ha.checkpoints.trees.files import read
 from airflow_provider_ha.checkpoints.trees.links import hidden_checksum, write_aside
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.errors import CheckpointCorruptError
 from airflow_provider_ha.storage.outage import outages
 
@@ -67,7 +68,7 @@ def relocated(data: bytes, name: str, place: str) -> bytes | None:
 
 
 def _relocate(path: Path, name: str, place: Path) -> None:
-    moved = relocated(read(path.parent, path.name), name, str(place))
+    moved = relocated(read(LocalTree(path.parent), path.name), name, str(place))
     if moved is not None:
         with outages("relocated", path):
             # Spark's own checksum is of the old bytes; without one, nothing is compared.

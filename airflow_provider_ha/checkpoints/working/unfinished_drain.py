@@ -19,6 +19,7 @@ from typing import Protocol
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.format.metadata_log import parse_offsets
 from airflow_provider_ha.checkpoints.model import BatchEntry
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.drain import MAXIMUM_WATERMARK
 from airflow_provider_ha.errors import CheckpointCorruptError
 
@@ -80,7 +81,7 @@ def unfinished_batch(directory: Path, fork: Path, recorded: Collection[int]) -> 
     :param fork: The query in the fork of the drain.
     :param recorded: Batches that are recorded as ordinary ones.
     """
-    last, drained = progress(directory).planned, progress(fork).planned
+    last, drained = progress(LocalTree(directory)).planned, progress(LocalTree(fork)).planned
     return drained if drained == last + 1 and drained not in recorded else None
 
 

@@ -15,6 +15,7 @@ from airflow_provider_ha.checkpoints.format.layout import progress, queries
 from airflow_provider_ha.checkpoints.model import BatchEntry
 from airflow_provider_ha.checkpoints.trees.files import FileGoneError, read
 from airflow_provider_ha.checkpoints.trees.links import write_aside
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.batch_log import readable
 from airflow_provider_ha.records import Record
 
@@ -40,10 +41,10 @@ def carry(fenced: Path, target: Path, published: Mapping[str, int]) -> None:
     """
     before = read_carried(fenced)
     found = {}
-    for query in queries(target):
-        last, first = progress(target / query).planned, published.get(query, 0)
+    for query in queries(LocalTree(target)):
+        last, first = progress(LocalTree(target / query)).planned, published.get(query, 0)
         entries = {entry.batch: entry for entry in before.get(query, ())}
-        for entry in readable(fenced / query, after=first - 1):
+        for entry in readable(LocalTree(fenced / query), after=first - 1):
             # The lower end of the oldest batch in a fork is not known there; the record made before knows it.
             if entry.batch not in entries or entries[entry.batch].commits is None:
                 entries[entry.batch] = entry
@@ -58,7 +59,7 @@ def read_carried(directory: Path) -> Mapping[str, tuple[BatchEntry, ...]]:
     :raises StorageUnavailableError: The file system does not answer.
     """
     try:
-        data = read(directory, FILE)
+        data = read(LocalTree(directory), FILE)
     except FileGoneError:
         return {}
     return UnpublishedBatches.from_bytes(data, source=str(directory / FILE)).queries

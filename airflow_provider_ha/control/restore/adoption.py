@@ -16,7 +16,7 @@ from airflow_provider_ha.checkpoints.restore.adopted_cut import DirectoryCut, lo
 from airflow_provider_ha.checkpoints.restore.gather import RestoreCase, gather_facts
 from airflow_provider_ha.checkpoints.restore.plan import plan_restore
 from airflow_provider_ha.checkpoints.restore.select import Chosen
-from airflow_provider_ha.checkpoints.trees import files
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.restorable import verifier
 from airflow_provider_ha.checkpoints.working.pins import refuse_reserved
 from airflow_provider_ha.control.job.context import JobContext
@@ -50,7 +50,7 @@ def plan_adoption(job: JobContext, request: RestoreRequest) -> tuple[Chosen, Res
         RestoreCase(
             chosen=chosen,
             at=job.clock.now(),
-            directories={query: Path(item.adopted.path) for query, item in found.items()},
+            directories={query: LocalTree(Path(item.adopted.path)) for query, item in found.items()},
             candidates=tuple(item.candidate for item in found.values()),
             adopted={query: item.adopted for query, item in found.items()},
             has_state=job.has_state,
@@ -84,7 +84,7 @@ def _directory(job: JobContext, text: str) -> Path:
         raise ConfigurationError(
             f"checkpoint directory {text!r} is no absolute path", next_step="Write it from the root, without '..'"
         )
-    if not files.is_directory(path):
+    if not LocalTree(path).is_directory():
         raise StorageUnavailableError(
             f"checkpoint {path} is not a directory of this host",
             next_step="Check its path, and that its file system is mounted; the driver has to see it as well",

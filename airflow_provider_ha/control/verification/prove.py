@@ -22,7 +22,8 @@ from airflow_provider_ha.checkpoints.proof.readings import readings, state_by_id
 from airflow_provider_ha.checkpoints.proof.report import Outcome, Proof, Step
 from airflow_provider_ha.checkpoints.proof.request import Application, ProofRequest
 from airflow_provider_ha.checkpoints.proof.scratch import scratch
-from airflow_provider_ha.checkpoints.trees.tree import Directory
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.report import Report
 from airflow_provider_ha.checkpoints.verify.verify import verify
@@ -84,7 +85,7 @@ def prove(
     batch: int | None = None,
     application: Application | None = None,
     query: str | None = None,
-    sink: Directory | None = None,
+    sink: Tree | None = None,
     scratch_directory: Path | None = None,
     heap: str = DEFAULT_HEAP,
     deadline: float = DEFAULT_DEADLINE,
@@ -123,8 +124,8 @@ def prove(
             copy_directory=copied.directory,
             original=directory.absolute(),
             batch=chosen,
-            state_by_id=state_by_id(copied.directory, chosen),
-            readings=readings(copied.directory, chosen),
+            state_by_id=state_by_id(LocalTree(copied.directory), chosen),
+            readings=readings(LocalTree(copied.directory), chosen),
             query=query,
             application=application,
             scratch=place,
@@ -149,7 +150,7 @@ def prove(
 def _copied(
     directory: Path,
     batch: int | None,
-    sink: Directory | None,
+    sink: Tree | None,
     place: Path,
     progress_to: Callable[[ProofProgress], None],
 ) -> tuple[Report, int | None, _Copy | None]:
@@ -163,7 +164,7 @@ def _copied(
 
     for attempt in range(1, ATTEMPTS + 1):
         progress_to(ProofProgress("verifying in full depth"))
-        report = verify(directory, depth="full", sink=sink, tell=tell)
+        report = verify(LocalTree(directory), depth="full", sink=sink, tell=tell)
         chosen = _choose(directory, report, batch)
         if chosen is None or chosen not in report.provable:
             return report, chosen, None
@@ -217,7 +218,7 @@ def _choose(directory: Path, report: Report, batch: int | None) -> int | None:
         return None
     asked = "any batch" if batch is None else f"batch {batch}"
     raise CheckpointMissingError(
-        f"{directory} has no entry of {asked} in its logs ({progress(directory)})",
+        f"{directory} has no entry of {asked} in its logs ({progress(LocalTree(directory))})",
         next_step="See `spark-ha checkpoint verify` for the batches that it has",
     )
 

@@ -11,6 +11,7 @@ from typing import Literal
 
 from airflow_provider_ha.checkpoints.proof.report import Proof
 from airflow_provider_ha.checkpoints.restore.select import Chosen, select
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.report import Report
 from airflow_provider_ha.checkpoints.verify.verify import Depth, verify
 from airflow_provider_ha.control.job.context import JobContext
@@ -83,7 +84,7 @@ def verify_cut(
     reports: dict[str, Report] = {}
 
     def look(directory: Path) -> Report:
-        reports[directory.name] = verify(directory, depth=read_depth, spark_version=spark_version)
+        reports[directory.name] = verify(LocalTree(directory), depth=read_depth, spark_version=spark_version)
         return reports[directory.name]
 
     with held(job, partial(first_candidate, job, start_from), by=by) as name:

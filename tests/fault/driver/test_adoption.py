@@ -12,6 +12,7 @@ import pytest
 
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.model import Verdict
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.requests import RestoreRequest, SubmitRequest
@@ -67,7 +68,7 @@ def test_a_plain_query_that_was_killed_goes_on_as_a_managed_job(client: HaClient
     stream, checkpoint = Stream(tmp_path), tmp_path / "plain" / "windows"
     stream.feed(3)
     run_plain_and_kill(stream, checkpoint, batch=2)
-    assert (progress(checkpoint).planned, progress(checkpoint).committed) == (2, 1)
+    assert (progress(LocalTree(checkpoint)).planned, progress(LocalTree(checkpoint)).committed) == (2, 1)
     job = SupervisedJob(client, stream)
     sinks = {"windows": str(stream.output)}
     wanted = RestoreRequest(job_id=job.job_id, request_id="r", adopt={"windows": str(checkpoint)}, sinks=sinks)

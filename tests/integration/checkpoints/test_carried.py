@@ -14,6 +14,7 @@ from airflow_provider_ha.checkpoints.restore.prepare import prepare_recovery
 from airflow_provider_ha.checkpoints.restore.recorded import LastDirectory
 from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.checkpoints.restore.timeline import following
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.batch_log import record
 from airflow_provider_ha.checkpoints.working.pins import pin
 from airflow_provider_ha.checkpoints.working.unpublished_batches import carry, read_carried
@@ -38,12 +39,12 @@ def batches(directory: Path) -> list[int]:
 
 def test_batches_since_the_newest_checkpoint_survive_two_losses(tmp_path: Path) -> None:
     live = copy_live(tmp_path / "e1")
-    written = {entry.batch: entry for entry in record(live / QUERY, after=-1)}
+    written = {entry.batch: entry for entry in record(LocalTree(live / QUERY), after=-1)}
 
     second = recover(live, tmp_path / "e2", published=6)
     third = recover(second, tmp_path / "e3", published=6)
 
-    assert [entry.batch for entry in record(third / QUERY, after=-1)] == [LAST - 1, LAST]
+    assert [entry.batch for entry in record(LocalTree(third / QUERY), after=-1)] == [LAST - 1, LAST]
     assert batches(second) == batches(third) == list(range(6, LAST + 1))
     assert read_carried(third)[QUERY] == tuple(written[batch] for batch in range(6, LAST + 1))
 

@@ -14,6 +14,7 @@ from airflow_provider_ha.checkpoints.format.content import ContentCheck
 from airflow_provider_ha.checkpoints.format.layout import batches, progress, queries
 from airflow_provider_ha.checkpoints.format.releases import release
 from airflow_provider_ha.checkpoints.format.state import StateReader
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError
 from tests.support.checkpoints.damage import ALL, STATEFUL, halve, newest_sst, remove
@@ -40,9 +41,9 @@ def put_together(source: Path, target: Path, files: dict[str, int]) -> Path:
 @pytest.mark.parametrize("shape", ALL)
 def test_the_closure_alone_is_a_checkpoint_that_can_be_started(shape: str, tmp_path: Path) -> None:
     source = corpus() / shape / "checkpoint"
-    for batch in batches(source, "commits"):
-        alone = put_together(source, tmp_path / str(batch), closure(source, batch, with_planned=False).files)
-        report = verify(alone)
+    for batch in batches(LocalTree(source), "commits"):
+        alone = put_together(source, tmp_path / str(batch), closure(LocalTree(source), batch, with_planned=False).files)
+        report = verify(LocalTree(alone))
         assert report.startable is True
         assert {finding.code.value for finding in report.findings} <= (
             {"STATE_UNKNOWN"} if shape == "stateless" else set()
@@ -55,10 +56,10 @@ def test_the_one_source_that_has_a_name_needs_no_name_in_the_offset_log(tmp_path
     copy = checkpoint_copy("hdfs", tmp_path / "c")
     (copy / "sources/0").rename(copy / "sources/events")
 
-    files = visible(closure(copy, 8, with_planned=False).files)
+    files = visible(closure(LocalTree(copy), 8, with_planned=False).files)
 
     assert {path for path in files if path.startswith("sources")} == {"sources/events/7.compact", "sources/events/8"}
-    assert verify(copy).findings == ()
+    assert verify(LocalTree(copy)).findings == ()
 
 
 def test_which_of_several_named_sources_is_which_is_not_guessed(tmp_path: Path) -> None:
@@ -66,7 +67,7 @@ def test_which_of_several_named_sources_is_which_is_not_guessed(tmp_path: Path) 
     (copy / "sources/0").rename(copy / "sources/events")
     shutil.copytree(copy / "sources/events", copy / "sources/clicks")
 
-    report = verify(copy)
+    report = verify(LocalTree(copy))
 
     assert report.startable is None
     assert [finding.code.value for finding in report.findings] == ["UNREADABLE"]
@@ -75,7 +76,7 @@ def test_which_of_several_named_sources_is_which_is_not_guessed(tmp_path: Path) 
 
 def test_the_closure_leaves_behind_what_belongs_to_later_batches() -> None:
     source = corpus() / "rocksdb2" / "checkpoint"
-    files = visible(closure(source, 5, with_planned=False).files)
+    files = visible(closure(LocalTree(source), 5, with_planned=False).files)
     assert {path for path in files if path.startswith(("offsets", "commits", "sources"))} == {
         "offsets/4", "offsets/5", "commits/5", "sources/0/3.compact", "sources/0/4", "sources/0/5",
     }  # fmt: skip
@@ -83,27 +84,27 @@ def test_the_closure_leaves_behind_what_belongs_to_later_batches() -> None:
 
 
 def test_the_closure_with_the_planned_batch_reaches_its_source_entry() -> None:
-    found = closure(corpus() / "rocksdb2" / "checkpoint", 5, with_planned=True)
+    found = closure(LocalTree(corpus() / "rocksdb2" / "checkpoint"), 5, with_planned=True)
     assert found.planned == 6
     assert {"offsets/6", "sources/0/6"} <= set(found.files)
     assert "commits/6" not in found.files
 
 
 def test_nothing_committed_is_a_closure_of_the_first_planned_batch() -> None:
-    found = closure(corpus() / "hdfs" / "checkpoint", -1, with_planned=True)
+    found = closure(LocalTree(corpus() / "hdfs" / "checkpoint"), -1, with_planned=True)
     assert visible(found.files) == {"metadata", "offsets/0", "sources/0/0"}
     assert found.planned == 0
 
 
 def test_the_closure_holds_both_kinds_of_checksum_files() -> None:
-    files = closure(corpus() / "rocksdb2" / "checkpoint", 8, with_planned=False).files
+    files = closure(LocalTree(corpus() / "rocksdb2" / "checkpoint"), 8, with_planned=False).files
     (zip_path,) = [path for path in files if path.startswith("state/0/0/9_") and path.endswith(".zip")]
     parent, name = zip_path.rsplit("/", 1)
     assert {f"{zip_path}.crc", f"{parent}/.{name}.crc", f"{parent}/.{name}.crc.crc"} <= set(files)
 
 
 def test_the_hdfs_chain_begins_at_the_newest_snapshot_and_is_complete() -> None:
-    files = closure(corpus() / "hdfs" / "checkpoint", 6, with_planned=False).files
+    files = closure(LocalTree(corpus() / "hdfs" / "checkpoint"), 6, with_planned=False).files
     names = {Path(path).name for path in visible(files) if path.startswith("state/0/0/") and "_metadata" not in path}
     assert names == {"4.snapshot", "5.delta", "6.delta", "7.delta"}
 
@@ -113,27 +114,32 @@ def test_a_missing_partition_is_named(shape: str, tmp_path: Path) -> None:
     copy = checkpoint_copy(shape, tmp_path / "c")
     remove("state/0/1")(copy)
     with pytest.raises(CheckpointCorruptError, match="state/0/1/"):
-        closure(copy, 8, with_planned=False)
+        closure(LocalTree(copy), 8, with_planned=False)
 
 
 def test_an_sst_of_another_size_than_its_zip_says_is_refused(tmp_path: Path) -> None:
     copy = checkpoint_copy("rocksdb2", tmp_path / "c")
     newest_sst(copy).write_bytes(newest_sst(copy).read_bytes()[:-1])
     with pytest.raises(CheckpointCorruptError, match=r"SSTs/.*9_.*zip says"):
-        closure(copy, 8, with_planned=False)
+        closure(LocalTree(copy), 8, with_planned=False)
 
 
 def test_the_closure_goes_round_a_lost_file_where_an_older_snapshot_carries_on(tmp_path: Path) -> None:
     copy = checkpoint_copy("rocksdb2-changelog", tmp_path / "c")
     newest_sst(copy).unlink()
-    alone = put_together(copy, tmp_path / "alone", closure(copy, 8, with_planned=False).files)
-    assert verify(alone).findings == ()
+    alone = put_together(copy, tmp_path / "alone", closure(LocalTree(copy), 8, with_planned=False).files)
+    assert verify(LocalTree(alone)).findings == ()
 
 
 def test_a_deep_reader_goes_round_a_file_that_is_whole_only_by_its_size(tmp_path: Path) -> None:
     copy = checkpoint_copy("hdfs", tmp_path / "c")
     halve("state/0/0/8.snapshot")(copy)
-    found = closure(copy, 8, with_planned=False, reader=StateReader(copy, ContentCheck(copy, release("4.2.0"))))
+    found = closure(
+        LocalTree(copy),
+        8,
+        with_planned=False,
+        reader=StateReader(LocalTree(copy), ContentCheck(LocalTree(copy), release("4.2.0"))),
+    )
     assert "state/0/0/8.snapshot" not in found.files
     assert "state/0/0/4.snapshot" in found.files
 
@@ -143,7 +149,7 @@ def test_a_batch_that_was_purged_is_missing_and_not_corrupt(tmp_path: Path) -> N
     remove("offsets/[0-3]")(copy)
     for batch in (3, 4):
         with pytest.raises(CheckpointMissingError):
-            closure(copy, batch, with_planned=False)
+            closure(LocalTree(copy), batch, with_planned=False)
 
 
 def test_progress_ignores_remains_of_a_crash(tmp_path: Path) -> None:
@@ -151,9 +157,9 @@ def test_progress_ignores_remains_of_a_crash(tmp_path: Path) -> None:
     remove("commits/8")(copy)
     (copy / "offsets" / ".9.0aa5.tmp").touch()
     (copy / "commits" / "8.crc").touch()
-    assert (progress(copy).planned, progress(copy).committed) == (8, 7)
-    assert progress(copy).in_flight
-    assert queries(tmp_path / "live") == ["q1"]
+    assert (progress(LocalTree(copy)).planned, progress(LocalTree(copy)).committed) == (8, 7)
+    assert progress(LocalTree(copy)).in_flight
+    assert queries(LocalTree(tmp_path / "live")) == ["q1"]
 
 
 def test_a_name_in_a_zip_never_leads_out_of_the_checkpoint(tmp_path: Path) -> None:
@@ -164,4 +170,4 @@ def test_a_name_in_a_zip_never_leads_out_of_the_checkpoint(tmp_path: Path) -> No
     with zipfile.ZipFile(copy / "state/0/0/9.zip", "w") as archive:
         archive.writestr("metadata", "v1\n" + json.dumps(inner))
     with pytest.raises(CheckpointCorruptError, match="leads out"):
-        closure(copy, 8, with_planned=False)
+        closure(LocalTree(copy), 8, with_planned=False)

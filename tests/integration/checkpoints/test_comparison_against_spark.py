@@ -8,6 +8,7 @@ import pytest
 
 from airflow_provider_ha.checkpoints.comparison.compare import compare_query
 from airflow_provider_ha.checkpoints.comparison.side import read_side
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from tests.support.spark import corpus
 from tests.support.spark.spark_judge import judge
 
@@ -26,13 +27,13 @@ CHANGES = {
 
 def test_spark_refuses_what_the_comparison_says(tmp_path: Path) -> None:
     said, cases = {}, []
-    query = read_side(corpus.corpus() / "hdfs" / "checkpoint")
+    query = read_side(LocalTree(corpus.corpus() / "hdfs" / "checkpoint"))
     for number, (what, (name, old, new)) in enumerate(CHANGES.items()):
         state = corpus.checkpoint_copy("hdfs", tmp_path / str(number))
         path = state / name
         path.write_bytes(path.read_bytes().replace(old, new))
         path.with_name(f".{path.name}.crc").unlink()
-        said[what] = compare_query(read_side(state), query).refused
+        said[what] = compare_query(read_side(LocalTree(state)), query).refused
         cases.append(("hdfs", state))
 
     answers = judge(cases, tmp_path)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from tests.integration.checkpoints.test_verify_sink import CASES
@@ -60,12 +61,14 @@ def answers(tmp_path: Path) -> dict[Code, set[bool]]:
     for damage in DAMAGES:
         copy = checkpoint_copy(damage.shape, tmp_path / damage.id)
         damage.apply(copy)
-        for finding in verify(copy, spark_version="4.2.0").findings:
+        for finding in verify(LocalTree(copy), spark_version="4.2.0").findings:
             found[finding.code].add(damage.startable)
     for case in CASES:
         place = sink_copy(case.shape, tmp_path / f"sink-{case.id}")
         case.apply(place)
-        for finding in verify(place / "checkpoint", sink=place / "out", spark_version="4.2.0").findings:
+        for finding in verify(
+            LocalTree(place / "checkpoint"), sink=LocalTree(place / "out"), spark_version="4.2.0"
+        ).findings:
             found[finding.code].add(case.startable)
     return found
 

@@ -12,6 +12,7 @@ from airflow_provider_ha.checkpoints.format.compactible_log import CompactibleLo
 from airflow_provider_ha.checkpoints.format.layout import Progress, progress
 from airflow_provider_ha.checkpoints.format.metadata_log import read_offsets
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_recovery
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.checkpoints.working.batch_log import (
     compact_interval,
@@ -51,16 +52,16 @@ def uncommit(directory: Path, batch: int) -> None:
 
 
 def source_names(directory: Path) -> list[str]:
-    return sorted(CompactibleLog(directory, "sources/0").entries.values())
+    return sorted(CompactibleLog(LocalTree(directory), "sources/0").entries.values())
 
 
 def test_a_fork_holds_the_closure_of_its_batch_by_links(stats: Path, tmp_path: Path) -> None:
     count = fork(stats, tmp_path / "fork", batch=8, keep_planned=False)
 
     forked = tmp_path / "fork"
-    assert progress(forked) == Progress(8, 8)
+    assert progress(LocalTree(forked)) == Progress(8, 8)
     assert source_names(forked) == ["7.compact", "8"]
-    assert 8 in verify(forked, depth="full", spark_version="4.2.0").restorable
+    assert 8 in verify(LocalTree(forked), depth="full", spark_version="4.2.0").restorable
     assert (forked / "offsets" / "8").samefile(stats / "offsets" / "8")
     assert count == len(content(forked))
 
@@ -71,8 +72,8 @@ def test_a_fork_keeps_the_planned_batch_only_when_it_is_told_to(stats: Path, tmp
     fork(stats, tmp_path / "with", keep_planned=True)
     fork(stats, tmp_path / "without", keep_planned=False)
 
-    assert progress(tmp_path / "with") == Progress(LAST, LAST - 1)
-    assert progress(tmp_path / "without") == Progress(LAST - 1, LAST - 1)
+    assert progress(LocalTree(tmp_path / "with")) == Progress(LAST, LAST - 1)
+    assert progress(LocalTree(tmp_path / "without")) == Progress(LAST - 1, LAST - 1)
 
 
 def die_in(directory: Path, batch: int) -> None:
@@ -82,7 +83,7 @@ def die_in(directory: Path, batch: int) -> None:
             number = path.name.strip(".").split(".")[0]
             if number.isdigit() and int(number) >= first:
                 path.unlink()
-    assert progress(directory) == Progress(batch, batch - 1)
+    assert progress(LocalTree(directory)) == Progress(batch, batch - 1)
 
 
 def test_a_checkpoint_can_be_taken_before_the_batch_that_compacts_a_source_log_is_committed_again(
@@ -95,7 +96,7 @@ def test_a_checkpoint_can_be_taken_before_the_batch_that_compacts_a_source_log_i
 
     assert source_names(tmp_path / "e2" / QUERY) == ["10", "11.compact", "7.compact", "8", "9"]
     assert source_names(tmp_path / "pin" / QUERY) == ["10", "7.compact", "8", "9"]
-    assert 10 in verify(tmp_path / "pin" / QUERY, depth="full", spark_version="4.2.0").restorable
+    assert 10 in verify(LocalTree(tmp_path / "pin" / QUERY), depth="full", spark_version="4.2.0").restorable
 
 
 def test_where_spark_has_removed_what_it_compacted_the_error_says_until_when(
@@ -107,7 +108,7 @@ def test_where_spark_has_removed_what_it_compacted_the_error_says_until_when(
 
     prepare_recovery(live, tmp_path / "e2")
 
-    assert progress(tmp_path / "e2" / QUERY) == Progress(11, 10)
+    assert progress(LocalTree(tmp_path / "e2" / QUERY)) == Progress(11, 10)
     with pytest.raises(CheckpointCorruptError, match=r"serves once the batch that wrote 11\.compact is committed"):
         pin(tmp_path / "e2", tmp_path / "pin", {QUERY: 10})
 
@@ -143,7 +144,7 @@ def test_absolute_schema_paths_follow_the_fork_and_not_the_source(stats: Path, t
 
 
 def test_records_rebuild_the_source_log_that_spark_wrote(stats: Path, tmp_path: Path) -> None:
-    entries = record(stats, after=8)
+    entries = record(LocalTree(stats), after=8)
     forked = tmp_path / "fork"
     fork(stats, forked, batch=8, keep_planned=False)
     before = content(stats)
@@ -152,7 +153,7 @@ def test_records_rebuild_the_source_log_that_spark_wrote(stats: Path, tmp_path: 
 
     # Spark derives 8 from the one compact entry that is left, so 11 is a plain entry here.
     assert source_names(forked) == ["10", "11", "12", "7.compact", "8", "9"]
-    rebuilt, original = (CompactibleLog(place, "sources/0") for place in (forked, stats))
+    rebuilt, original = (CompactibleLog(LocalTree(place), "sources/0") for place in (forked, stats))
     assert [rebuilt.own_lines(k) for k in range(8, 13)] == [original.own_lines(k) for k in range(8, 13)]
     assert content(stats) == before
 
@@ -160,11 +161,11 @@ def test_records_rebuild_the_source_log_that_spark_wrote(stats: Path, tmp_path: 
 def test_a_rebuilt_log_compacts_where_spark_looks_for_it(stats: Path, tmp_path: Path) -> None:
     fork(stats, tmp_path / "fork", batch=1, keep_planned=False)
 
-    write_sources(tmp_path / "fork", record(stats, after=1), interval=4)
+    write_sources(tmp_path / "fork", record(LocalTree(stats), after=1), interval=4)
 
     assert source_names(tmp_path / "fork") == source_names(stats)
-    compact = CompactibleLog(tmp_path / "fork", "sources/0").lines(11)
-    assert compact == CompactibleLog(stats, "sources/0").lines(11)
+    compact = CompactibleLog(LocalTree(tmp_path / "fork"), "sources/0").lines(11)
+    assert compact == CompactibleLog(LocalTree(stats), "sources/0").lines(11)
 
 
 @pytest.mark.parametrize(
@@ -179,24 +180,24 @@ def test_a_missing_record_is_not_papered_over(stats: Path, tmp_path: Path) -> No
     fork(stats, tmp_path / "fork", batch=8, keep_planned=False)
 
     with pytest.raises(CheckpointCorruptError, match="sources/0/9"):
-        write_sources(tmp_path / "fork", record(stats, after=9))
+        write_sources(tmp_path / "fork", record(LocalTree(stats), after=9))
 
 
 def test_a_damaged_entry_ends_the_record(stats: Path) -> None:
     (stats / "offsets" / "11").write_bytes(b"")
 
-    assert [entry.batch for entry in record(stats, after=8)] == [9, 10]
+    assert [entry.batch for entry in record(LocalTree(stats), after=8)] == [9, 10]
 
 
 def test_lines_that_only_a_compact_entry_repeats_are_found(stats: Path) -> None:
-    entry = read_entry(stats, 10)
+    entry = read_entry(LocalTree(stats), 10)
     (stats / "sources" / "0" / "10").unlink()
 
-    assert read_entry(stats, 10) == entry
+    assert read_entry(LocalTree(stats), 10) == entry
 
 
 def test_a_recorded_batch_is_planned_aside_and_only_where_it_belongs(stats: Path, tmp_path: Path) -> None:
-    entry = read_entry(stats, 9)
+    entry = read_entry(LocalTree(stats), 9)
     forked = tmp_path / "fork"
     fork(stats, forked, batch=8, keep_planned=False)
 
@@ -205,7 +206,7 @@ def test_a_recorded_batch_is_planned_aside_and_only_where_it_belongs(stats: Path
 
     assert (forked / "offsets" / "9").read_bytes() == (stats / "offsets" / "9").read_bytes()
     with pytest.raises(CheckpointCorruptError, match="batch 11 cannot follow"):
-        put_offsets(forked, read_entry(stats, 11))
+        put_offsets(forked, read_entry(LocalTree(stats), 11))
     with pytest.raises(CheckpointCorruptError, match="other boundaries"):
         put_offsets(forked, entry.model_copy(update={"offsets": "v1\n{}\nelse"}))
 
@@ -215,7 +216,7 @@ def test_a_drain_plans_one_batch_with_the_highest_watermark(stats: Path, tmp_pat
 
     assert write_drain_entry(tmp_path / "drain") == LAST + 1
 
-    drained, last = read_offsets(tmp_path / "drain", LAST + 1), read_offsets(stats, LAST)
+    drained, last = read_offsets(LocalTree(tmp_path / "drain"), LAST + 1), read_offsets(LocalTree(stats), LAST)
     assert drained.metadata["batchWatermarkMs"] == MAXIMUM_WATERMARK
     assert (drained.offsets, drained.conf) == (last.offsets, last.conf)
 
@@ -234,7 +235,7 @@ def test_a_pin_outlives_the_purge_with_the_sinks_log(live: Path, tmp_path: Path)
         (live / QUERY / name).unlink()
     (out / "_spark_metadata" / "7.compact").unlink()
 
-    assert 9 in verify(tmp_path / "pin" / QUERY, depth="full", spark_version="4.2.0").restorable
+    assert 9 in verify(LocalTree(tmp_path / "pin" / QUERY), depth="full", spark_version="4.2.0").restorable
     kept = FileSinkLog(sink_directory(tmp_path / "pin", QUERY))
     assert kept.closure_names(9) == ["7.compact", "8", "9"]
     assert set(files[QUERY]) == set(content(tmp_path / "pin" / QUERY))
@@ -259,7 +260,7 @@ def test_a_lost_state_file_is_damage_and_not_a_purge(live: Path, tmp_path: Path)
 
 
 def test_a_recovery_in_the_middle_of_a_replay_keeps_the_rest_of_the_source_log(stats: Path, tmp_path: Path) -> None:
-    recorded = record(stats, after=8)
+    recorded = record(LocalTree(stats), after=8)
     fork(stats, tmp_path / "e2" / QUERY, batch=8, keep_planned=False)
     write_sources(tmp_path / "e2" / QUERY, recorded)
     put_offsets(tmp_path / "e2" / QUERY, recorded[0])
@@ -267,5 +268,5 @@ def test_a_recovery_in_the_middle_of_a_replay_keeps_the_rest_of_the_source_log(s
     committed = prepare_recovery(tmp_path / "e2", tmp_path / "e3", recorded={QUERY: recorded})
 
     assert committed == {QUERY: 8}
-    assert progress(tmp_path / "e3" / QUERY) == Progress(9, 8)
-    assert CompactibleLog(tmp_path / "e3" / QUERY, "sources/0").last() == 12
+    assert progress(LocalTree(tmp_path / "e3" / QUERY)) == Progress(9, 8)
+    assert CompactibleLog(LocalTree(tmp_path / "e3" / QUERY), "sources/0").last() == 12

@@ -8,6 +8,7 @@ from pathlib import Path
 from airflow_provider_ha.checkpoints.format.metadata_log import read_query_id
 from airflow_provider_ha.checkpoints.model import QueryPlan, QuerySink, RestorePlan, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_restore
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.pins import pin
 from airflow_provider_ha.pointers.ownership import Owner
 from tests.support.spark.recorded_job import QUERY, recorded_job
@@ -19,7 +20,7 @@ FRESH = "0c0ffee0-0000-4000-8000-000000000001"
 def test_the_pin_keeps_its_id(tmp_path: Path) -> None:
     source, target = tmp_path / "pin", tmp_path / "e2"
     pin(recorded_job() / "live", source, {QUERY: 9})
-    before = read_query_id(source / QUERY)
+    before = read_query_id(LocalTree(source / QUERY))
     sink = QuerySink(kind=SinkKind.OTHER, format="delta", table="/table")
     plan = RestorePlan(
         job_id="job",
@@ -36,6 +37,6 @@ def test_the_pin_keeps_its_id(tmp_path: Path) -> None:
 
     assert prepare_restore(source, plan, target) == {QUERY: 9}
 
-    assert read_query_id(target / QUERY) == FRESH
-    assert read_query_id(source / QUERY) == before != FRESH
+    assert read_query_id(LocalTree(target / QUERY)) == FRESH
+    assert read_query_id(LocalTree(source / QUERY)) == before != FRESH
     assert list((target / QUERY).glob(".metadata.crc")) == []

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from tests.releases.damages import NothingToDamageError
 from tests.releases.installed import BY_VERSION, run_program
@@ -60,7 +61,7 @@ def test_spark_does_with_damage_what_the_verdict_says(release: str, tmp_path: Pa
             continue
         if damage.at_once:
             places.append(place)
-            verdicts.append(verify(checkpoint, spark_version="4.2.0").startable)
+            verdicts.append(verify(LocalTree(checkpoint), spark_version="4.2.0").startable)
     wrong = [
         f"{place.name}: verified {verdict}, Spark: {outcome}"
         for place, verdict, outcome in zip(places, verdicts, outcomes(places, tmp_path), strict=True)

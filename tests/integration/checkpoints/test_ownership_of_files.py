@@ -10,6 +10,7 @@ import pytest
 
 from airflow_provider_ha.checkpoints.model import QueryPlan, QuerySink, RestorePlan, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_restore
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.checkpoints.working.pins import pin
 from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint, Owner
@@ -63,7 +64,7 @@ def test_what_stays_the_users_can_be_truncated_in_place_under_the_run(savepoint:
 
     for root in (tmp_path / "e1", tmp_path / "first-pin"):
         assert not inodes(root) & inodes(savepoint)
-        assert BATCH in verify(root / QUERY, depth="full", spark_version="4.2.0").restorable
+        assert BATCH in verify(LocalTree(root / QUERY), depth="full", spark_version="4.2.0").restorable
 
 
 def test_what_is_the_jobs_comes_along_by_links(savepoint: Path, tmp_path: Path) -> None:

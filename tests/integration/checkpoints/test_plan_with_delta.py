@@ -15,6 +15,7 @@ from airflow_provider_ha.checkpoints.connectors.delta import DeltaLog
 from airflow_provider_ha.checkpoints.format.layout import Progress, progress
 from airflow_provider_ha.checkpoints.format.metadata_log import read_query_id
 from airflow_provider_ha.checkpoints.restore.start import decide_start
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 
 
 pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(1500)]
@@ -57,7 +58,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Any]]:
 
 def test_the_table_names_the_last_batch_of_the_query(done: tuple[Path, list[Any]]) -> None:
     place, (first, *_) = done
-    log, query = DeltaLog(place / "table"), read_query_id(place / "first")
+    log, query = DeltaLog(place / "table"), read_query_id(LocalTree(place / "first"))
 
     assert first == {"error": None, "rows": 5 * BATCHES, "distinct": 5 * BATCHES}
     # One more batch came with the replayed copy, which has the same id; the fresh one has a count of its own.
@@ -81,7 +82,7 @@ def test_replayed_into_a_sink_that_does_nothing_it_goes_on_without_a_gap_or_a_re
     assert step.into == "noop"
     assert (replayed["error"], replayed["rows"]) == (None, first["rows"])
     assert continued == {"error": None, "rows": first["rows"] + 5, "distinct": first["rows"] + 5}
-    assert progress(place / "replayed") == Progress(LAST + 1, LAST + 1)
+    assert progress(LocalTree(place / "replayed")) == Progress(LAST + 1, LAST + 1)
 
 
 def test_under_a_fresh_id_the_table_takes_the_batch_again(done: tuple[Path, list[Any]]) -> None:
@@ -103,7 +104,7 @@ def test_a_checkpoint_of_the_log_that_delta_wrote_is_read_where_its_commits_are_
     try:
         assert newest >= BATCHES - 2
         assert DeltaLog(place / "table").last_batch("another query") == -1
-        assert DeltaLog(place / "table").last_batch(read_query_id(place / "first")) == LAST + 1
+        assert DeltaLog(place / "table").last_batch(read_query_id(LocalTree(place / "first"))) == LAST + 1
     finally:
         for path in log.glob("*.gone"):
             path.rename(path.with_suffix(".json"))

@@ -22,6 +22,7 @@ from airflow_provider_ha.checkpoints.restore.external_state import ExternalQueri
 from airflow_provider_ha.checkpoints.restore.gather import RestoreCase, gather_facts
 from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices, plan_restore
 from airflow_provider_ha.checkpoints.restore.select import Chosen
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.batch_log import readable
 from airflow_provider_ha.checkpoints.working.pins import pin
 from airflow_provider_ha.errors import RestoreUnknownError
@@ -85,18 +86,20 @@ def run(kafka: Kafka, topic: str, checkpoint: Path, *options: str) -> Any:
 
 def plan(kafka: Kafka, checkpoint: Path, *, servers: str | None = None) -> RestorePlan:
     """Plan to restore the checkpoint to batch 1, into the sink that has batch 2 as well."""
-    recorded = {entry.batch: entry for entry in readable(checkpoint)}
+    recorded = {entry.batch: entry for entry in readable(LocalTree(checkpoint))}
     cut = QueryCut(
         batch=CUT,
         sink=QuerySink(kind=SinkKind.FOREACH_BATCH),
         entries=tuple(recorded[batch] for batch in sorted(recorded) if batch >= CUT),
     )
-    adopted = AdoptedCheckpoint(path=str(checkpoint), query_id=read_query_id(checkpoint), planned=LAST, committed=LAST)
+    adopted = AdoptedCheckpoint(
+        path=str(checkpoint), query_id=read_query_id(LocalTree(checkpoint)), planned=LAST, committed=LAST
+    )
     facts = gather_facts(
         RestoreCase(
             chosen=Chosen("checkpoint", "1", "pins/1", {"stats": cut}, 1, 1, "g", "4.2.0", NOW),
             at=NOW,
-            directories={"stats": checkpoint},
+            directories={"stats": LocalTree(checkpoint)},
             adopted={"stats": adopted},
             external=ExternalQueries(lambda _, topics: held_offsets(servers or kafka.servers, topics, timeout=10)),
         )
@@ -254,7 +257,7 @@ def test_the_command_asks_the_brokers_that_it_is_told(
 
 def add_checkpoint(job: Job, checkpoint: Path) -> None:
     """Give the job a newer checkpoint: that of the query that reads Kafka, at batch 1."""
-    recorded = {entry.batch: entry for entry in readable(checkpoint)}
+    recorded = {entry.batch: entry for entry in readable(LocalTree(checkpoint))}
     pin(checkpoint.parent, job.pin_path(2), {"stats": CUT})
     made = job.checkpoint(2, CUT)
     entries: tuple[BatchEntry, ...] = (recorded[CUT],)

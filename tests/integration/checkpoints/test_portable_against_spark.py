@@ -16,6 +16,7 @@ from airflow_provider_ha.checkpoints.savepoints.archive.unpack import unpack
 from airflow_provider_ha.checkpoints.savepoints.directory import judge
 from airflow_provider_ha.checkpoints.savepoints.restore import restore
 from airflow_provider_ha.checkpoints.savepoints.standalone import SavepointSource, take
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.fork import fork
 from airflow_provider_ha.checkpoints.working.pins import sink_directory
 from airflow_provider_ha.testing.waiting import wait_until
@@ -27,7 +28,7 @@ SAVEPOINTS = 5
 
 
 def goes_beyond(checkpoint: Path, batch: int) -> bool:
-    return progress(checkpoint).committed > batch
+    return progress(LocalTree(checkpoint)).committed > batch
 
 
 def test_savepoints_of_running_queries_are_whole_and_exact(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from airflow_provider_ha.checkpoints.proof.closure_copy import copy_closure
 from airflow_provider_ha.checkpoints.proof.report import Outcome, Proof
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.cli.app import app
@@ -136,9 +137,9 @@ def test_where_spark_goes_on_from_an_older_snapshot_the_copy_has_that_one(shape:
     halve(bad)(damaged)
     copy_closure(damaged, 8, tmp_path / "copy")
 
-    assert verify(damaged).startable is True
+    assert verify(LocalTree(damaged)).startable is True
     assert not (tmp_path / "copy" / bad).exists()
-    assert verify(tmp_path / "copy").findings == ()
+    assert verify(LocalTree(tmp_path / "copy")).findings == ()
 
 
 def test_a_batch_that_is_not_there_is_an_error(checkpoint: Path, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from airflow_provider_ha.checkpoints.proof.report import Outcome, Proof
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.control.verification.prove import ProofProgress, prove
@@ -149,7 +150,7 @@ def test_spark_refuses_what_every_look_at_the_files_accepts(
     checkpoint = checkpoint_copy(shape, tmp_path / "place" / "c")
     damage(checkpoint)
 
-    assert 8 in verify(checkpoint, depth="full").restorable
+    assert 8 in verify(LocalTree(checkpoint), depth="full").restorable
     proof = proven(checkpoint, batch=8)
 
     assert proof.proven is False

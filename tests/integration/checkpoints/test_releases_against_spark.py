@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.format.layout import batches
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.report import Report
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from tests.releases.corpus import judge, place_of, recorded, shapes_of
@@ -67,7 +68,7 @@ def test_what_a_release_wrote_is_called_sound_for_it_and_for_newer_ones(spark: S
         releases = {spark.version, MANAGED.version, NEWEST.version}
         for judged_as in (one for one in releases if shape.is_read_by(one, spark.version)):
             for depth in ("quick", "full"):
-                report = verify(copy, depth=depth, spark_version=judged_as)
+                report = verify(LocalTree(copy), depth=depth, spark_version=judged_as)
                 if said := alarms(shape, report):
                     wrong[f"{shape.name}, {depth}, for {judged_as}"] = said
     assert wrong == {}
@@ -77,10 +78,10 @@ def test_what_a_release_wrote_is_called_sound_for_it_and_for_newer_ones(spark: S
 def test_every_batch_that_its_retention_keeps_is_restorable(spark: Spark, tmp_path: Path) -> None:
     wrong = {}
     for shape, copy in copies(spark, tmp_path):
-        report = verify(copy, spark_version=spark.version)
+        report = verify(LocalTree(copy), spark_version=spark.version)
         # The oldest entry of a purged log has no predecessor any more, and a state without deltas no way to be loaded.
-        kept = 2 if shape.name.endswith("-purged") else len(batches(copy, "commits"))
-        expected = batches(copy, "commits")[-kept:]
+        kept = 2 if shape.name.endswith("-purged") else len(batches(LocalTree(copy), "commits"))
+        expected = batches(LocalTree(copy), "commits")[-kept:]
         if not set(expected) <= set(report.restorable):
             wrong[shape.name] = (report.restorable, expected)
     assert wrong == {}
@@ -91,7 +92,7 @@ def test_the_managed_release_goes_on_with_what_an_older_one_wrote(spark: Spark, 
     if spark.short > MANAGED.short:
         pytest.skip("nobody goes back to an older release")
     shapes = copies(spark, tmp_path)
-    verdicts = [verify(copy, spark_version=MANAGED.version).startable for _, copy in shapes]
+    verdicts = [verify(LocalTree(copy), spark_version=MANAGED.version).startable for _, copy in shapes]
     outcomes = judge(MANAGED, spark, [(shape.name, copy) for shape, copy in shapes], tmp_path)
     found = disagreements([shape.name for shape, _ in shapes], verdicts, outcomes)
     assert unexpected(found, OTHER_QUERY.get(spark.version, ())) == []
@@ -104,7 +105,7 @@ def test_a_release_does_with_damage_what_the_verdict_for_it_says(spark: Spark, t
         copy = damaged(spark, damage, shape, tmp_path)
         if copy is None:
             continue
-        report = verify(copy, spark_version=spark.version)
+        report = verify(LocalTree(copy), spark_version=spark.version)
         found = {finding.code.value for finding in report.findings}
         if damage.code is not None and damage.code not in found:
             unseen.append(f"{damage.name} of {shape}: {sorted(found)} instead of {damage.code}")

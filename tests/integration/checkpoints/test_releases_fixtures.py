@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.format.layout import batches
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from tests.releases.fixtures import fixtures
 
@@ -31,7 +32,7 @@ def test_what_old_releases_wrote_raises_no_alarm() -> None:
     for name, checkpoint in found.items():
         for release in JUDGED_AS:
             for depth in ("quick", "full"):
-                report = verify(checkpoint, depth=depth, spark_version=release)
+                report = verify(LocalTree(checkpoint), depth=depth, spark_version=release)
                 codes = {finding.code.value for finding in report.findings}
                 if name not in EDITED and (report.startable is not True or codes - LOGS_ALONE):
                     alarms[f"{name}, {depth}, for {release}"] = (report.startable, codes)
@@ -42,8 +43,8 @@ def test_what_old_releases_wrote_raises_no_alarm() -> None:
 def test_every_committed_batch_of_old_releases_is_restorable() -> None:
     lacking = {}
     for name, checkpoint in checkpoints().items():
-        committed = batches(checkpoint, "commits")
-        restorable = verify(checkpoint, spark_version="4.2.0").restorable
+        committed = batches(LocalTree(checkpoint), "commits")
+        restorable = verify(LocalTree(checkpoint), spark_version="4.2.0").restorable
         if name not in EDITED and restorable != committed:
             lacking[name] = (restorable, committed)
     assert lacking == {}
@@ -51,7 +52,7 @@ def test_every_committed_batch_of_old_releases_is_restorable() -> None:
 
 @pytest.mark.parametrize("name", EDITED)
 def test_offsets_that_were_edited_by_hand_are_seen(name: str) -> None:
-    report = verify(checkpoints()[name], spark_version="4.2.0")
+    report = verify(LocalTree(checkpoints()[name]), spark_version="4.2.0")
     assert report.startable is False
     assert {finding.code.value for finding in report.findings} == {"OFFSETS_CORRUPT"}
     assert "hidden checksum does not fit" in report.findings[0].found

@@ -8,6 +8,7 @@ import pytest
 
 from airflow_provider_ha.checkpoints.format.closure import closure
 from airflow_provider_ha.checkpoints.format.layout import batches
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from tests.releases.damages import DAMAGES
 from tests.releases.installed import BY_VERSION, SPARKS
@@ -25,7 +26,7 @@ def test_what_each_release_wrote_is_sound_for_it_and_for_newer_ones(release: str
         releases = (release, "4.2.0", "4.3.0")
         for judged_as in (one for one in releases if BY_NAME[shape].is_read_by(one, release)):
             for depth in ("quick", "full"):
-                report = verify(checkpoint, depth=depth, spark_version=judged_as)
+                report = verify(LocalTree(checkpoint), depth=depth, spark_version=judged_as)
                 codes = {finding.code.value for finding in report.findings} - {"STATE_UNKNOWN"}
                 if (report.startable, report.restorable, codes) != (True, list(range(LONG)), set()):
                     alarms[f"{shape}, {depth}, for {judged_as}"] = report
@@ -35,12 +36,12 @@ def test_what_each_release_wrote_is_sound_for_it_and_for_newer_ones(release: str
 @each_sample
 def test_the_closure_of_the_newest_batch_alone_is_sound(release: str, tmp_path: Path) -> None:
     for shape, checkpoint in unpack(release, tmp_path / "all").items():
-        newest = batches(checkpoint, "commits")[-1]
-        for name in closure(checkpoint, newest, with_planned=False).files:
+        newest = batches(LocalTree(checkpoint), "commits")[-1]
+        for name in closure(LocalTree(checkpoint), newest, with_planned=False).files:
             alone = tmp_path / "alone" / shape / name
             alone.parent.mkdir(parents=True, exist_ok=True)
             alone.write_bytes((checkpoint / name).read_bytes())
-        report = verify(tmp_path / "alone" / shape, spark_version=release)
+        report = verify(LocalTree(tmp_path / "alone" / shape), spark_version=release)
         assert (report.startable, report.latest_restorable) == (True, newest), (shape, report.findings)
 
 
@@ -80,7 +81,7 @@ def test_the_verdict_is_what_that_release_did(
     checkpoint = unpack(release, tmp_path)[shape]
     (damage,) = (damage for damage in DAMAGES if damage.name == name and shape in damage.shapes)
     damage.apply(checkpoint)
-    report = verify(checkpoint, spark_version=release)
+    report = verify(LocalTree(checkpoint), spark_version=release)
     assert report.startable is startable, report.findings
     assert damage.code is None or damage.code in {finding.code.value for finding in report.findings}
 

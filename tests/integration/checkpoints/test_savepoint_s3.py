@@ -19,6 +19,7 @@ from airflow_provider_ha.checkpoints.savepoints.pool.pool import Place, Pool, me
 from airflow_provider_ha.checkpoints.savepoints.pool.restore import fetch, restore
 from airflow_provider_ha.checkpoints.savepoints.pool.sweep import dispose, sweep
 from airflow_provider_ha.checkpoints.savepoints.pool.take import PooledSource, take
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.cli.app import app
 from airflow_provider_ha.errors import (
@@ -112,7 +113,7 @@ def test_what_was_taken_is_restored_to_another_prefix_and_to_a_directory(
     made = fetch(pool, savepoint, tmp_path / "own", holder=ME, move=False)
 
     assert verify(tree(s3, bucket, "again/q")).restorable == [1]
-    assert verify(tmp_path / "here" / "q").restorable == [1]
+    assert verify(LocalTree(tmp_path / "here" / "q")).restorable == [1]
     assert read_savepoint(tmp_path / "own") == made
     assert judge(tmp_path / "own", made).restorable is True
     with pytest.raises(ObjectExistsError, match="something lies below"):

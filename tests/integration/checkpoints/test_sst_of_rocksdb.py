@@ -13,7 +13,7 @@ import pytest
 from airflow_provider_ha.checkpoints.format.byte_stream import NotLookedIntoError
 from airflow_provider_ha.checkpoints.format.single_pass import SinglePass
 from airflow_provider_ha.checkpoints.format.sst import check_table
-from airflow_provider_ha.checkpoints.trees.files import LocalFile
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalFile
 from airflow_provider_ha.errors import CheckpointCorruptError
 from tests.support.spark import rocksdb_tables
 from tests.support.spark.corpus import corpus

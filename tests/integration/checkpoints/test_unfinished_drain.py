@@ -15,6 +15,7 @@ from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices, plan_re
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_restore
 from airflow_provider_ha.checkpoints.restore.recorded import LastDirectory
 from airflow_provider_ha.checkpoints.restore.select import Chosen
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.batch_log import read_entry
 from airflow_provider_ha.checkpoints.working.drain import write_drain_entry
 from airflow_provider_ha.checkpoints.working.fence import fence_directory
@@ -80,7 +81,7 @@ def run(tmp_path: Path) -> GivenUp:
 
 def ordinary(run: GivenUp) -> BatchEntry:
     """Return the record of an ordinary batch of the number that the drain has."""
-    return read_entry(run.working / QUERY, LAST).model_copy(update={"batch": DRAINED, "commits": None})
+    return read_entry(LocalTree(run.working / QUERY), LAST).model_copy(update={"batch": DRAINED, "commits": None})
 
 
 @pytest.mark.parametrize("of", ["e2-b", "e1-a"])

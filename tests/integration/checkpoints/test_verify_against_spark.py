@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from tests.support.checkpoints.damage import DAMAGES, Damage
 from tests.support.spark.corpus import checkpoint_copy
@@ -30,7 +31,7 @@ def disagreements(damages: list[Damage], tmp_path: Path) -> list[str]:
     for damage in damages:
         copy = checkpoint_copy(damage.shape, tmp_path / damage.id)
         damage.apply(copy)
-        verdicts.append(verify(copy).startable)
+        verdicts.append(verify(LocalTree(copy)).startable)
         cases.append((damage.shape, copy))
     outcomes = judge(cases, tmp_path)
     return [

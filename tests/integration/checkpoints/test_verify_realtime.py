@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.format.layout import batches
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.spark.kafka_server import Kafka, broker, connector_jars
@@ -79,9 +80,9 @@ def killed(rows: Rows, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, 
     seen: list[str] = []
     try:
         wait_until((checkpoint / "commits" / "0").exists, timeout=180, what="a first batch")
-        while len(batches(checkpoint, "commits")) < 3:
+        while len(batches(LocalTree(checkpoint), "commits")) < 3:
             assert query.poll() is None, (place / "log").read_text()[-4000:]
-            report = verify(checkpoint, spark_version=SPARK)
+            report = verify(LocalTree(checkpoint), spark_version=SPARK)
             seen += [str(finding) for finding in report.findings if finding.code.value not in ORDINARY]
             seen += [] if report.startable else [f"not startable: {report.findings}"]
     finally:
@@ -94,8 +95,8 @@ def test_no_look_at_a_running_real_time_query_finds_damage(killed: tuple[Path, l
     checkpoint, seen = killed
 
     assert seen == []
-    assert verify(checkpoint, spark_version=SPARK).startable is True
-    assert verify(checkpoint, spark_version=SPARK).restorable == batches(checkpoint, "commits")
+    assert verify(LocalTree(checkpoint), spark_version=SPARK).startable is True
+    assert verify(LocalTree(checkpoint), spark_version=SPARK).restorable == batches(LocalTree(checkpoint), "commits")
 
 
 def untouched(_: Path) -> None:
@@ -104,22 +105,22 @@ def untouched(_: Path) -> None:
 
 def commit_removed(checkpoint: Path) -> None:
     """The newest batch is planned and not committed: killed between the two."""
-    _remove(checkpoint, "commits", batches(checkpoint, "commits")[-1])
+    _remove(checkpoint, "commits", batches(LocalTree(checkpoint), "commits")[-1])
 
 
 def plan_removed(checkpoint: Path) -> None:
     """The newest batch is committed, and its offsets are gone."""
-    _remove(checkpoint, "offsets", batches(checkpoint, "offsets")[-1])
+    _remove(checkpoint, "offsets", batches(LocalTree(checkpoint), "offsets")[-1])
 
 
 def plan_before_it_removed(checkpoint: Path) -> None:
     """The batch before the newest one has no offsets any more."""
-    _remove(checkpoint, "offsets", batches(checkpoint, "offsets")[-2])
+    _remove(checkpoint, "offsets", batches(LocalTree(checkpoint), "offsets")[-2])
 
 
 def plan_torn(checkpoint: Path) -> None:
     """The offsets of the newest batch break off."""
-    newest = checkpoint / "offsets" / str(batches(checkpoint, "offsets")[-1])
+    newest = checkpoint / "offsets" / str(batches(LocalTree(checkpoint), "offsets")[-1])
     (newest.parent / f".{newest.name}.crc").unlink(missing_ok=True)
     newest.write_bytes(newest.read_bytes()[:-9])
 
@@ -142,7 +143,7 @@ def test_spark_goes_on_in_real_time_mode_where_the_verdict_says_so_and_nowhere_e
     rows: Rows, killed: tuple[Path, list[str]], tmp_path: Path
 ) -> None:
     copies = [damaged(killed[0], damage, tmp_path) for damage in DAMAGES]
-    verdicts = [verify(copy, spark_version=SPARK).startable for copy in copies]
+    verdicts = [verify(LocalTree(copy), spark_version=SPARK).startable for copy in copies]
     before = [newest_end(copy, rows.topic) for copy in copies]
     query_id = json.loads((killed[0] / "metadata").read_text())["id"]
 
@@ -167,9 +168,9 @@ def test_a_first_batch_that_did_not_end_leaves_state_that_spark_refuses_as_the_v
     wait_until(lambda: schema.exists() or query.poll() is not None, timeout=180, what="the state of a first batch")
     query.kill()
     query.wait()
-    assert not batches(checkpoint, "offsets"), "the first batch was over before it was killed"
+    assert not batches(LocalTree(checkpoint), "offsets"), "the first batch was over before it was killed"
 
-    report = verify(checkpoint, spark_version=SPARK)
+    report = verify(LocalTree(checkpoint), spark_version=SPARK)
     (told,) = rows.read(checkpoint)
 
     assert (report.startable, [finding.code.value for finding in report.findings]) == (False, ["OFFSETS_MISSING"])
@@ -185,7 +186,7 @@ def damaged(checkpoint: Path, damage: Callable[[Path], None], scratch: Path) -> 
 
 def newest_end(checkpoint: Path, topic: str) -> int | None:
     """Return the offset that the newest committed batch ended with; ``None`` where its plan cannot be read."""
-    plan = checkpoint / "offsets" / str(batches(checkpoint, "commits")[-1])
+    plan = checkpoint / "offsets" / str(batches(LocalTree(checkpoint), "commits")[-1])
     try:
         return int(json.loads(plan.read_text().splitlines()[2])[topic]["0"])
     except (OSError, ValueError, IndexError):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.findings import Finding
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.testing.waiting import wait_until
@@ -52,7 +53,7 @@ def test_no_look_at_a_running_query_finds_damage(tmp_path: Path) -> None:
     try:
         wait_until((tmp_path / "checkpoint" / "commits" / "0").exists, timeout=120, what="a first batch")
         while query.poll() is None:
-            report = verify(tmp_path / "checkpoint", sink=tmp_path / "out")
+            report = verify(LocalTree(tmp_path / "checkpoint"), sink=LocalTree(tmp_path / "out"))
             looks, seen = looks + 1, seen | {report.committed}
             alarms += [finding for finding in report.findings if finding.code.value != "SINK_AHEAD"]
             assert report.startable is True, report.findings
@@ -64,7 +65,7 @@ def test_no_look_at_a_running_query_finds_damage(tmp_path: Path) -> None:
     assert query.returncode == 0, (tmp_path / "log").read_text()
     assert looks > FILES // 2
     assert len(seen) > FILES // 3
-    assert verify(tmp_path / "checkpoint", sink=tmp_path / "out").findings == ()
+    assert verify(LocalTree(tmp_path / "checkpoint"), sink=LocalTree(tmp_path / "out")).findings == ()
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG
 from airflow_provider_ha.checkpoints.trees.files import FileGoneError, NotAFileError, UnreadableError
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.trees.object_tree import BLOCK
 from airflow_provider_ha.checkpoints.verify.report import Report
 from airflow_provider_ha.checkpoints.verify.verify import verify
@@ -58,7 +59,7 @@ def test_a_damaged_checkpoint_is_judged_as_on_a_disk(damage: Damage, s3: S3Acces
 
     for depth in ("quick", "full"):
         assert verify(tree(s3, bucket, "c"), depth=depth, spark_version=SPARK) == verify(
-            copy, depth=depth, spark_version=SPARK
+            LocalTree(copy), depth=depth, spark_version=SPARK
         )
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.format.layout import batches, progress
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from tests.support.checkpoints.damage import Damage
 from tests.support.spark.sink_corpus import LOG, judge, sink_copy
@@ -28,7 +29,7 @@ def remove(*paths: Path) -> None:
 
 
 def last(place: Path) -> int:
-    return progress(place / "checkpoint").planned
+    return progress(LocalTree(place / "checkpoint")).planned
 
 
 def nothing(_place: Path) -> None:
@@ -111,7 +112,7 @@ ESSENTIAL = ("stateless-ahead", "rocksdb2-ahead", "stateless-unplanned", "statel
 def test_the_verdict_and_its_reason(case: Damage, tmp_path: Path) -> None:
     place = sink_copy(case.shape, tmp_path / "copy")
     case.apply(place)
-    report = verify(place / "checkpoint", sink=place / "out", spark_version="4.2.0")
+    report = verify(LocalTree(place / "checkpoint"), sink=LocalTree(place / "out"), spark_version="4.2.0")
 
     codes = {finding.code.value for finding in report.findings} - {"STATE_UNKNOWN"}
     assert report.startable is case.startable, report.findings
@@ -123,8 +124,8 @@ def test_a_sink_that_is_ahead_leaves_every_committed_batch_restorable(tmp_path: 
     place = sink_copy("rocksdb2", tmp_path / "copy")
     kill_before_the_commit(place)
 
-    report = verify(place / "checkpoint", sink=place / "out")
-    assert report.restorable == batches(place / "checkpoint", "commits")
+    report = verify(LocalTree(place / "checkpoint"), sink=LocalTree(place / "out"))
+    assert report.restorable == batches(LocalTree(place / "checkpoint"), "commits")
 
 
 def disagreements(cases: list[Damage], tmp_path: Path) -> list[str]:
@@ -132,7 +133,7 @@ def disagreements(cases: list[Damage], tmp_path: Path) -> list[str]:
     places = [sink_copy(case.shape, tmp_path / case.id) for case in cases]
     for case, place in zip(cases, places, strict=True):
         case.apply(place)
-    verdicts = [verify(place / "checkpoint", sink=place / "out").startable for place in places]
+    verdicts = [verify(LocalTree(place / "checkpoint"), sink=LocalTree(place / "out")).startable for place in places]
     outcomes = judge([(case.shape, place) for case, place in zip(cases, places, strict=True)], tmp_path)
     return [
         f"{case.id}: verified {verdict}, Spark: {outcome}"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from tests.support.checkpoints.damage import remove
 from tests.support.spark.async_judge import judge
@@ -35,7 +36,7 @@ def test_spark_agrees_on_gaps(tmp_path: Path) -> None:
         name: sparse_copy(tmp_path / name, **kept)
         for name, kept in {"legal": legal, "strict": legal, "in flight": in_flight, "lost": lost}.items()
     }
-    reports = {name: verify(copy, spark_version="4.2.0") for name, copy in copies.items()}
+    reports = {name: verify(LocalTree(copy), spark_version="4.2.0") for name, copy in copies.items()}
 
     assert {name: report.startable for name, report in reports.items()} == {
         "legal": True, "strict": True, "in flight": True, "lost": False,

@@ -12,6 +12,7 @@ import pytest
 
 from airflow_provider_ha.checkpoints.format.layout import Progress, progress
 from airflow_provider_ha.checkpoints.model import CheckpointKind, QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
@@ -49,7 +50,7 @@ def live(tmp_path: Path) -> Path:
     live = copy_live(tmp_path / "live")
     copy_live(tmp_path / "other").joinpath(QUERY).rename(live / LATE)
     (live / LATE / "commits" / str(LAST)).unlink()
-    assert progress(live / LATE) == Progress(LAST, LAST - 1)
+    assert progress(LocalTree(live / LATE)) == Progress(LAST, LAST - 1)
     return live
 
 
@@ -117,8 +118,8 @@ def test_a_checkpoint_holds_a_query_that_is_not_started_with_the_record_of_its_p
     assert late.sink == QuerySink(kind=SinkKind.FILE, format="json", path=str(output), max_batch=LAST)
     (planned,) = [entry for entry in late.entries if entry.batch == LAST]
     assert planned.commits is None
-    assert LAST - 1 in verify(job.pin_path(1) / LATE, depth="full", spark_version="4.2.0").restorable
-    assert progress(job.pin_path(1) / LATE) == Progress(LAST - 1, LAST - 1)
+    assert LAST - 1 in verify(LocalTree(job.pin_path(1) / LATE), depth="full", spark_version="4.2.0").restorable
+    assert progress(LocalTree(job.pin_path(1) / LATE)) == Progress(LAST - 1, LAST - 1)
     assert (job.pin_path(1) / "sinks" / LATE / "_spark_metadata" / str(LAST - 1)).is_file()
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.format.layout import numbers
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 
 
 class NothingToDamageError(Exception):
@@ -62,8 +63,8 @@ def moved(checkpoint: Path) -> None:
 
 
 def _found(checkpoint: Path, pattern: str) -> list[Path]:
-    committed = max(numbers(checkpoint / "commits"), default=-1)
-    values = {"C": committed, "L": max(numbers(checkpoint / "offsets"), default=-1), "V": committed + 1}
+    committed = max(numbers(LocalTree(checkpoint / "commits")), default=-1)
+    values = {"C": committed, "L": max(numbers(LocalTree(checkpoint / "offsets")), default=-1), "V": committed + 1}
     filled = re.sub(r"\{([CLV])([+-]\d+)?\}", lambda found: str(values[found[1]] + int(found[2] or 0)), pattern)
     hidden = Path(filled).name.startswith(".")
     return sorted(path for path in checkpoint.glob(filled) if hidden or not path.name.startswith("."))
@@ -151,7 +152,7 @@ def _wrong_spark_sum(path: Path) -> None:
 
 def _rewind(checkpoint: Path, count: int) -> None:
     """Take the newest batches out of the logs."""
-    last = max(numbers(checkpoint / "offsets")) - count
+    last = max(numbers(LocalTree(checkpoint / "offsets"))) - count
     for log in ("offsets", "commits", "sources/0"):
         for path in list((checkpoint / log).iterdir()):
             if int(re.sub(r"\D", "", path.name) or -1) > last:
@@ -169,7 +170,7 @@ def _rewind_to(checkpoint: Path, batch: int) -> None:
 def _purge(checkpoint: Path, offsets: int, commits: int) -> None:
     """Leave the newest entries of both logs, as Spark does when it purges."""
     for log, count in (("offsets", offsets), ("commits", commits)):
-        for batch in sorted(numbers(checkpoint / log))[:-count]:
+        for batch in sorted(numbers(LocalTree(checkpoint / log)))[:-count]:
             (checkpoint / log / str(batch)).unlink()
             (checkpoint / log / f".{batch}.crc").unlink(missing_ok=True)
 
@@ -180,7 +181,7 @@ def _left(checkpoint: Path, kept: str, kinds: str) -> None:
     :param kept: How far above the version that is needed, ``"1,2"``; nothing is left when empty.
     :param kinds: Which files, ``"delta,snapshot"``.
     """
-    needed = max(numbers(checkpoint / "commits"), default=-1) + 1
+    needed = max(numbers(LocalTree(checkpoint / "commits")), default=-1) + 1
     versions, wanted = {needed + int(one) for one in kept.split(",") if one}, set(kinds.split(","))
     seen = set()
     for path in list((checkpoint / "state").rglob("*")):

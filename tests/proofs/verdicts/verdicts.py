@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.report import Report
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from tests.proofs.verdicts.cases import Case
@@ -17,7 +18,7 @@ def verdict(case: Case, checkpoint: Path) -> tuple[str, str]:
 
     :param checkpoint: The damaged copy.
     """
-    report = verify(checkpoint, depth="full", spark_version=case.release)
+    report = verify(LocalTree(checkpoint), depth="full", spark_version=case.release)
     if case.damage.restored:
         return _of_batch(report, case.newest)
     codes = dict.fromkeys(f"{'!' if found.blocks else ''}{found.code.value}" for found in report.findings)

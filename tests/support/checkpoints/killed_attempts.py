@@ -19,6 +19,7 @@ from airflow_provider_ha.checkpoints.savepoints.archive.unpack import unpack
 from airflow_provider_ha.checkpoints.savepoints.directory import judge, read_savepoint
 from airflow_provider_ha.checkpoints.savepoints.restore import restore
 from airflow_provider_ha.checkpoints.savepoints.standalone import SavepointSource, take
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.errors import ObjectExistsError
 from tests.support.checkpoints.portable_helpers import QUERY, names_in, savepoint
@@ -95,7 +96,7 @@ def _check_archive(target: Path, back: Path) -> None:
 
 
 def _check_checkpoint(directory: Path) -> None:
-    assert verify(directory).startable is True
+    assert verify(LocalTree(directory)).startable is True
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from pathlib import Path
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.model import QueryPlan, QuerySink, RestorePlan, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_restore
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.checkpoints.working.external_directory import query_id
 from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint, Owner
@@ -30,7 +31,7 @@ def main(what: str, place: Path) -> int:
     step = 0
     while is_killed(partial(prepare_restore, directory, plan, place / "live" / f"e{step}-killed"), step):
         prepare_restore(directory, plan, place / "live" / f"e{step}-next")
-        assert verify(place / "live" / f"e{step}-next" / QUERY).startable is True
+        assert verify(LocalTree(place / "live" / f"e{step}-next" / QUERY)).startable is True
         assert _bytes(directory) == before
         step += 1
     assert _bytes(directory) == before
@@ -41,7 +42,7 @@ def _plan(what: str, directory: Path, batch: int) -> RestorePlan:
     adopted = {}
     if what == "adopted":
         source = directory / QUERY
-        at = progress(source)
+        at = progress(LocalTree(source))
         adopted[QUERY] = AdoptedCheckpoint(
             path=str(source), query_id=query_id(source), planned=at.planned, committed=at.committed
         )

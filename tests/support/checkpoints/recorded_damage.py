@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.format.layout import progress
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.report import Report
 
 
@@ -27,7 +28,7 @@ def rewrite(path: Path, content: bytes) -> None:
 
 def newest(checkpoint: Path) -> int:
     """Return the newest planned batch."""
-    return progress(checkpoint).planned
+    return progress(LocalTree(checkpoint)).planned
 
 
 def without(checkpoint: Path, *batches: int, logs: tuple[str, ...] = ("offsets", "commits")) -> Path:

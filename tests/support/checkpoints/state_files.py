@@ -22,6 +22,7 @@ import cramjam
 import xxhash
 import zstandard
 
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from tests.support.checkpoints.table_files import table
 
 
@@ -198,7 +199,7 @@ def main(directory: Path, name: str, kind: str) -> None:
     from airflow_provider_ha.checkpoints.format.store_files import Kind, StateFile
     from airflow_provider_ha.errors import CheckpointCorruptError
 
-    check, problem = ContentCheck(directory, release("4.2.0")), ""
+    check, problem = ContentCheck(LocalTree(directory), release("4.2.0")), ""
     try:
         check(StateFile(name, (directory / name).stat().st_size, Kind(kind)))
     except CheckpointCorruptError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind, QueryCut, QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.pins import pin
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.stores import checkpoint_store
@@ -33,7 +34,7 @@ def lose(cluster: Cluster, job_id: str = "flights", *, checkpoint: bool = True, 
         leadership.commit(Create(job.paths.generation, generation.to_bytes()))
     if checkpoint:
         key = job.keys.pin(NUMBER, leadership.epoch)
-        batch = progress(recorded / QUERY).committed
+        batch = progress(LocalTree(recorded / QUERY)).committed
         pin(recorded, job.config.work_path / key, {QUERY: batch})
         made = Checkpoint(
             job_id=job_id,

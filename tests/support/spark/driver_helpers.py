@@ -16,6 +16,7 @@ from pathlib import Path
 from airflow_provider_ha.checkpoints.format.layout import Progress, progress
 from airflow_provider_ha.checkpoints.model import CheckpointPointer
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.clock import SystemClock, new_id
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
@@ -273,7 +274,7 @@ class ManagedJob:
 
     def progress(self, query: str) -> Progress:
         """How far a query is in the current working directory."""
-        return progress(self.working / query) if self.working else Progress(-1, -1)
+        return progress(LocalTree(self.working / query)) if self.working else Progress(-1, -1)
 
     @property
     def status(self) -> Status | None:

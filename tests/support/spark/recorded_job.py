@@ -27,6 +27,7 @@ from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.model import BatchEntry
 from airflow_provider_ha.checkpoints.restore.prepare import plan_batch
 from airflow_provider_ha.checkpoints.restore.start import decide_start
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 
 
 QUERY = "stats"
@@ -182,12 +183,12 @@ def _continue(path: Path) -> None:
     for item in json.loads(path.read_text()):
         source, out, checkpoint = (Path(item[name]) for name in ("input", "out", "checkpoint"))
         recorded = [BatchEntry.model_validate(entry) for entry in item["recorded"]]
-        for step in decide_start(progress(checkpoint), recorded, FileSinkLog(out).max_batch()):
+        for step in decide_start(progress(LocalTree(checkpoint)), recorded, FileSinkLog(out).max_batch()):
             if step.entry is not None:
                 plan_batch(checkpoint, step.entry)
             writer = _writer(spark, source, out, checkpoint, noop=step.into == "noop")
             writer.trigger(once=True).start().awaitTermination()
-            assert progress(checkpoint).committed == step.batch
+            assert progress(LocalTree(checkpoint)).committed == step.batch
         how = {"once": True} if item["once"] else {"availableNow": True}
         _writer(spark, source, out, checkpoint).trigger(**how).start().awaitTermination()
     spark.stop()

@@ -17,6 +17,7 @@ import psutil
 
 from airflow_provider_ha.checkpoints.format.layout import Progress, progress
 from airflow_provider_ha.checkpoints.format.metadata_log import read_offsets
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.client import HaClient, JobClient
@@ -112,7 +113,7 @@ class SupervisedJob:
     def progress(self, epoch: int, query: str = "windows") -> Progress:
         """How far a query is in the directory of an epoch."""
         directory = self.working(epoch)
-        return progress(directory / query) if directory else Progress(-1, -1)
+        return progress(LocalTree(directory / query)) if directory else Progress(-1, -1)
 
     def await_committed(self, epoch: int, batch: int) -> None:
         """Wait until every query of an epoch has committed *batch* or more."""
@@ -129,7 +130,7 @@ class SupervisedJob:
             return bool(
                 directory is not None
                 and batch >= 0
-                and read_offsets(directory / query, batch).log_offset(0) == self.stream.files - 1
+                and read_offsets(LocalTree(directory / query), batch).log_offset(0) == self.stream.files - 1
             )
 
         self.await_alive(lambda: all(map(read, self.queries)), f"the last file in epoch {epoch}")

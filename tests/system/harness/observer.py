@@ -15,6 +15,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixe
 from airflow_provider_ha.checkpoints.format import layout
 from airflow_provider_ha.checkpoints.format.layout import Progress
 from airflow_provider_ha.checkpoints.model import CheckpointKind, CheckpointPointer
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import ClusterPaths
@@ -111,7 +112,7 @@ class JobObserver:
 
     def _files_read(self) -> dict[str, int]:
         directory = self.directory()
-        return {name: files_committed(directory / name) for name in layout.queries(directory)}
+        return {name: files_committed(directory / name) for name in layout.queries(LocalTree(directory))}
 
     def _driver(self) -> DriverProcesses | None:
         view = self.snapshot().run
@@ -130,7 +131,7 @@ def undisturbed(look: Callable[[], T]) -> T:
 
 def progress(directory: Path) -> dict[str, Progress]:
     """Return how far each query below a working directory is."""
-    return {query: layout.progress(directory / query) for query in layout.queries(directory)}
+    return {query: layout.progress(LocalTree(directory / query)) for query in layout.queries(LocalTree(directory))}
 
 
 def files_committed(checkpoint: Path) -> int:
@@ -139,7 +140,7 @@ def files_committed(checkpoint: Path) -> int:
     Spark logs the files of a batch before it plans the batch: only those up to the log offset of the last committed
     batch count.
     """
-    committed = layout.progress(checkpoint).committed
+    committed = layout.progress(LocalTree(checkpoint)).committed
     return len(_files(checkpoint, after=-1, until=_log_offset(checkpoint, committed)))
 
 

@@ -20,6 +20,7 @@ from airflow_provider_ha.checkpoints.comparison.sources import Offsets
 from airflow_provider_ha.checkpoints.comparison.state import FileChanges, OperatorChange
 from airflow_provider_ha.checkpoints.model import Algorithm, ManifestFile
 from airflow_provider_ha.checkpoints.savepoints.standalone import SavepointSource, take
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.cli.app import app
 from airflow_provider_ha.cli.session import Target
 from airflow_provider_ha.errors import CheckpointCorruptError, StorageUnavailableError
@@ -46,7 +47,7 @@ def against_itself(shape: str, place: Path, change: Callable[[Path], None]) -> Q
     """Compare a real checkpoint with a copy of it that was changed."""
     copy = corpus.checkpoint_copy(shape, place / "copy")
     change(copy)
-    return compare_query(read_side(real(shape)), read_side(copy))
+    return compare_query(read_side(LocalTree(real(shape))), read_side(LocalTree(copy)))
 
 
 def values(found: QueryComparison) -> dict[str, tuple[Any, Any]]:
@@ -64,7 +65,7 @@ def test_a_copy_is_the_same_wherever_it_lies(shape: str, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("shape", ["hdfs", "rocksdb1", "rocksdb2", "rocksdb2-changelog", "stateless"])
 def test_the_next_batch_differs_by_what_it_read_and_wrote(shape: str) -> None:
-    a, b = read_side(real(shape), LAST - 1), read_side(real(shape), LAST)
+    a, b = read_side(LocalTree(real(shape)), LAST - 1), read_side(LocalTree(real(shape)), LAST)
 
     found = compare_query(a, b)
 
@@ -88,7 +89,7 @@ def test_a_file_that_another_attempt_wrote_under_the_same_name_is_found_by_its_b
     """Format 1: name and size tell nothing, as after a restore that left files of another timeline."""
 
     def other_bytes(copy: Path) -> None:
-        path = copy / next(name for name in read_side(copy).state if name.endswith((".delta", ".snapshot")))
+        path = copy / next(name for name in read_side(LocalTree(copy)).state if name.endswith((".delta", ".snapshot")))
         data = path.read_bytes()
         path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
 
@@ -99,7 +100,7 @@ def test_a_file_that_another_attempt_wrote_under_the_same_name_is_found_by_its_b
 
 
 def test_the_digests_of_two_manifests_spare_reading(tmp_path: Path) -> None:
-    side = read_side(corpus.checkpoint_copy("hdfs", tmp_path / "a"))
+    side = read_side(LocalTree(corpus.checkpoint_copy("hdfs", tmp_path / "a")))
     names = list(side.state)
     digests = {name: ManifestFile(size=side.state[name], sha256="1" * 64) for name in names}
     other = replace(side, digests=digests | {names[0]: ManifestFile(size=side.state[names[0]], sha256="2" * 64)})
@@ -114,7 +115,7 @@ def in_two_places(
     place: Path, *, digest_a: Callable[[int], ManifestFile], digest_b: Callable[[int], ManifestFile]
 ) -> tuple[Side, Side, str]:
     """Return one checkpoint in two places, each with a manifest, and the name of a file of its state."""
-    a, b = (read_side(corpus.checkpoint_copy("hdfs", place / name)) for name in "ab")
+    a, b = (read_side(LocalTree(corpus.checkpoint_copy("hdfs", place / name))) for name in "ab")
     described = (
         replace(side, digests={name: digest(size) for name, size in side.state.items()})
         for side, digest in ((a, digest_a), (b, digest_b))
@@ -175,7 +176,7 @@ DIFFERENT_OFFSETS = {"a": Offsets(None, "1"), "b": Offsets(None, "2")}
     ids=["value", "conf", "operator", "id", "offset", "unread", "read", "gone", "new", "changed"],
 )
 def test_one_difference_of_any_kind_is_enough(found: Callable[[QueryComparison], QueryComparison]) -> None:
-    side = read_side(real("stateless"))
+    side = read_side(LocalTree(real("stateless")))
     same = compare_query(side, side)
 
     assert same.same
@@ -191,7 +192,7 @@ def with_offsets(place: Path, text: str) -> Side:
     """Return a checkpoint whose batch 2 has these offsets."""
     directory = checkpoint(place / QUERY)
     (directory / "offsets" / "2").write_text(text)
-    return read_side(directory)
+    return read_side(LocalTree(directory))
 
 
 def test_kafka_is_compared_by_partition_with_numbers(tmp_path: Path) -> None:
@@ -234,7 +235,7 @@ def test_another_query_id_is_a_difference(tmp_path: Path) -> None:
     ("a", "b", "told"), [("4.2.0", "4.3.0", {"release"}), ("4.2.0", "4.2.0", set()), ("4.2.0", None, set())]
 )
 def test_the_release_is_compared_where_both_tell_it(a: str, b: str | None, told: set[str]) -> None:
-    side = read_side(real("stateless"))
+    side = read_side(LocalTree(real("stateless")))
 
     found = compare_query(replace(side, spark_version=a), replace(side, spark_version=b))
 
@@ -285,7 +286,7 @@ def test_a_changed_operator_is_told_with_what_spark_says_to_it(
 
 
 def test_an_operator_more_is_refused_where_operators_are_recorded(tmp_path: Path) -> None:
-    a, b = read_side(real("hdfs")), read_side(real("rocksdb2"))
+    a, b = read_side(LocalTree(real("hdfs"))), read_side(LocalTree(real("rocksdb2")))
     more = replace(b, operators={**b.operators, 1: b.operators[0]})
 
     (new,) = compare_query(b, more).operators
@@ -333,7 +334,7 @@ def test_types_have_to_be_equal_and_null_must_have_been_allowed(stored: Any, new
 
 
 def test_queries_are_compared_by_name_and_two_single_ones_with_each_other() -> None:
-    side = read_side(real("stateless"))
+    side = read_side(LocalTree(real("stateless")))
 
     both = compare({"up": side, "down": side}, {"up": side, "other": side})
     single = compare({"sp": side}, {"stats": side})
@@ -347,7 +348,7 @@ def test_a_checkpoint_that_lacks_a_file_is_not_compared(tmp_path: Path) -> None:
     shutil.rmtree(copy / "state" / "0" / "0")
 
     with pytest.raises(CheckpointCorruptError):
-        read_side(copy)
+        read_side(LocalTree(copy))
 
 
 def call(*words: object) -> tuple[int, str, str]:

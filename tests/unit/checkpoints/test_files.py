@@ -10,17 +10,22 @@ import pytest
 
 from airflow_provider_ha.checkpoints.format.closure import checksum_files
 from airflow_provider_ha.checkpoints.trees import files, memory_bounds, object_tree
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.trees.object_tree import ObjectTree
 from airflow_provider_ha.errors import CheckpointCorruptError
 from airflow_provider_ha.storage.reading import Listed
 
 
+def _read(directory: Path, name: str) -> bytes:
+    return files.read(LocalTree(directory), name)
+
+
 def _open(directory: Path, name: str) -> bytes:
-    with files.opened(directory, name) as file:
+    with files.opened(LocalTree(directory), name) as file:
         return file.read_at(0, file.size)
 
 
-BOTH = pytest.mark.parametrize("read", [files.read, _open])
+BOTH = pytest.mark.parametrize("read", [_read, _open])
 Read = Callable[[Path, str], bytes]
 
 
@@ -73,7 +78,7 @@ def test_only_files_are_checksum_files(tmp_path: Path) -> None:
     (tmp_path / "f.crc").write_bytes(b"sum")
     (tmp_path / ".f.crc").symlink_to(tmp_path / "f.crc")
     (tmp_path / ".f.crc.crc").mkdir()
-    assert checksum_files(tmp_path, ["f"]) == {"f.crc": 3}
+    assert checksum_files(LocalTree(tmp_path), ["f"]) == {"f.crc": 3}
 
 
 def sparse(path: Path, size: int) -> None:
@@ -91,7 +96,7 @@ def test_a_file_that_is_larger_than_spark_writes_it_is_refused_before_it_is_read
     sparse(tmp_path / name, 30 << 30)
 
     with pytest.raises(CheckpointCorruptError, match=f"it has 32,212,254,720 bytes, {limit:,} is the most") as refused:
-        files.read(tmp_path, name)
+        files.read(LocalTree(tmp_path), name)
 
     assert refused.value.path == name
 
@@ -100,10 +105,10 @@ def test_a_file_that_grows_while_it_is_read_is_bounded_as_well(tmp_path: Path, m
     monkeypatch.setattr(memory_bounds, "LARGEST", 40_000)
     (tmp_path / "log").write_bytes(b"x" * 100_000)
     seen = iter([100])  # what it had when it was opened
-    monkeypatch.setattr(files, "_open", lambda *_: (os.open(tmp_path / "log", os.O_RDONLY), next(seen)))
+    monkeypatch.setattr(LocalTree, "_open", lambda *_: (os.open(tmp_path / "log", os.O_RDONLY), next(seen)))
 
     with pytest.raises(CheckpointCorruptError, match="40,000 is the most"):
-        files.read(tmp_path, "log")
+        files.read(LocalTree(tmp_path), "log")
 
 
 def test_a_directory_with_more_names_than_a_checkpoint_needs_is_not_listed(
@@ -114,10 +119,10 @@ def test_a_directory_with_more_names_than_a_checkpoint_needs_is_not_listed(
         (tmp_path / name).touch()
 
     with pytest.raises(files.UnreadableError, match="it has more than 1,000,000 entries"):
-        files.names(tmp_path)
+        files.names(LocalTree(tmp_path))
     (tmp_path / "d").unlink()
 
-    assert files.names(tmp_path) == ["a", "b", "c"]
+    assert files.names(LocalTree(tmp_path)) == ["a", "b", "c"]
 
 
 class Objects:

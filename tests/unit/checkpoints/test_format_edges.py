@@ -12,6 +12,7 @@ from airflow_provider_ha.checkpoints.format.state import StateReader
 from airflow_provider_ha.checkpoints.format.store_files import Store
 from airflow_provider_ha.checkpoints.format.zip_stream import ZipCorruptError, read_members
 from airflow_provider_ha.checkpoints.trees import files
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from tests.support.checkpoints.state_files import END, pairs, zip_stream
 
 
@@ -56,7 +57,7 @@ def test_a_member_has_a_name_that_a_file_system_takes(length: int, accepted: boo
 
 @pytest.mark.parametrize("stray", ["x.delta", "².delta", "1-2.delta"])
 def test_a_name_that_is_no_number_is_no_version(stray: str, tmp_path: Path) -> None:
-    store = Store(tmp_path, "state/0/0", frozenset({"1.delta", "2.delta", stray}))
+    store = Store(LocalTree(tmp_path), "state/0/0", frozenset({"1.delta", "2.delta", stray}))
 
     assert store.unbroken_from("delta", 2) == 1
 
@@ -67,16 +68,11 @@ def test_the_file_that_is_missing_is_named_as_its_neighbours_are(there: str, mis
     (tmp_path / "state/0/0" / there).touch()
 
     with pytest.raises(files.FileGoneError, match=rf"state/0/0/{missing}"):
-        StateReader(tmp_path)._by_id("state/0/0", 3, "y")
+        StateReader(LocalTree(tmp_path))._by_id("state/0/0", 3, "y")
 
 
-def test_a_place_that_cannot_be_looked_at_is_neither_there_nor_absent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(_: Path) -> bool:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(Path, "is_dir", refuse)
+def test_a_place_that_cannot_be_looked_at_is_neither_there_nor_absent(tmp_path: Path) -> None:
+    no_file_system_has_such_a_name = "x" * 300
 
     with pytest.raises(files.UnreadableError):
-        files.is_directory(tmp_path)
+        (LocalTree(tmp_path) / no_file_system_has_such_a_name).is_directory()

@@ -9,6 +9,7 @@ import pytest
 from airflow_provider_ha.checkpoints.format.compactible_log import CompactibleLog
 from airflow_provider_ha.checkpoints.format.metadata_log import parse_commits, parse_offsets, read_offsets
 from airflow_provider_ha.checkpoints.trees.files import FileGoneError
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError
 
 
@@ -57,13 +58,13 @@ def test_a_broken_commits_entry_is_refused_with_its_path(text: str) -> None:
 
 def test_a_purged_entry_is_missing_and_not_corrupt(tmp_path: Path) -> None:
     with pytest.raises(CheckpointMissingError):
-        read_offsets(tmp_path, 3)
+        read_offsets(LocalTree(tmp_path), 3)
 
 
 def _log(directory: Path, names: dict[str, str]) -> CompactibleLog:
     for name, text in names.items():
         (directory / name).write_text(text)
-    return CompactibleLog(directory.parent, directory.name)
+    return CompactibleLog(LocalTree(directory.parent), directory.name)
 
 
 def test_the_closure_of_a_log_begins_at_the_newest_compact_entry(tmp_path: Path) -> None:

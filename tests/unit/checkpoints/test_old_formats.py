@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.format.codecs import decode
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.verify import Depth, verify
 from tests.releases.damages import NothingToDamageError
 from tests.support.checkpoints.damage import remove
@@ -22,7 +23,7 @@ each_release = pytest.mark.parametrize("release", RELEASES)
 @pytest.mark.parametrize("depth", ["quick", "full"])
 def test_what_an_old_release_wrote_raises_no_alarm(depth: Depth, judged_as: str, release: str, tmp_path: Path) -> None:
     checkpoint = write_checkpoint(release, tmp_path)
-    report = verify(checkpoint, depth=depth, spark_version=release if judged_as == "itself" else judged_as)
+    report = verify(LocalTree(checkpoint), depth=depth, spark_version=release if judged_as == "itself" else judged_as)
     assert (report.startable, report.findings) == (True, ())
     # Without a commit log it is started as it stands: no batch of it is known to be the last committed one.
     assert report.restorable == ([] if release == "2.1.3" else list(range(BATCHES)))
@@ -40,7 +41,7 @@ def test_each_damage_is_found(release: str, tmp_path: Path) -> None:
         except NothingToDamageError:
             continue
         done += 1
-        found = {finding.code.value for finding in verify(checkpoint, spark_version=release).findings}
+        found = {finding.code.value for finding in verify(LocalTree(checkpoint), spark_version=release).findings}
         if damage.code not in found:
             unseen.append(f"{damage.name}: {sorted(found)} instead of {damage.code}")
     assert unseen == []
@@ -54,14 +55,14 @@ def test_a_partition_alone_is_all_there_is_only_where_nothing_has_a_key(tmp_path
         remove("state/0/1")(checkpoint)
         for path in (checkpoint / "state/0/0").glob("[1-5].delta"):
             path.write_bytes(lz4_stream(pairs((keys, b"row")) + END))
-        assert verify(checkpoint, spark_version="2.4.8").startable is startable, name
+        assert verify(LocalTree(checkpoint), spark_version="2.4.8").startable is startable, name
 
 
 def test_a_lost_commit_log_of_a_later_release_is_no_log_of_2_1(tmp_path: Path) -> None:
     checkpoint = write_checkpoint("2.2.3", tmp_path)
     for path in (checkpoint / "commits").iterdir():
         path.unlink()
-    assert [finding.code.value for finding in verify(checkpoint).findings] == ["COMMITS_BEHIND"]
+    assert [finding.code.value for finding in verify(LocalTree(checkpoint)).findings] == ["COMMITS_BEHIND"]
 
 
 def test_rows_and_partitions_are_those_that_spark_wrote(tmp_path: Path) -> None:

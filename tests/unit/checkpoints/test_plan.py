@@ -17,6 +17,7 @@ from airflow_provider_ha.checkpoints.restore.facts import QueryFacts, RestoreFac
 from airflow_provider_ha.checkpoints.restore.judgement import not_accepted
 from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices, plan_restore
 from airflow_provider_ha.checkpoints.restore.select import Chosen
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.batch_log import readable
 from airflow_provider_ha.checkpoints.working.drain import write_drain_entry
 from airflow_provider_ha.jobs.model import DrainedQuery
@@ -129,7 +130,7 @@ def test_a_drained_state_is_an_end(tmp_path: Path, cut: int, verdict: Verdict, s
     """Somebody names the fork of a drain, or a copy of it: its watermark would drop every later row as late."""
     fork = checkpoint(tmp_path / QUERY, range(5))
     write_drain_entry(fork)
-    recorded = {entry.batch: entry for entry in readable(fork)}
+    recorded = {entry.batch: entry for entry in readable(LocalTree(fork))}
     known = QueryFacts(
         cut=QueryCut(batch=cut, sink=DELTA.model_copy(update={"format": "noop"}), entries=(recorded[cut],)),
         history={cut: recorded[cut]},
@@ -146,7 +147,7 @@ def test_a_drained_state_is_an_end(tmp_path: Path, cut: int, verdict: Verdict, s
 def test_the_batch_of_a_drain_that_was_planned_only_is_not_replayed(tmp_path: Path) -> None:
     fork = checkpoint(tmp_path / QUERY, range(5))
     write_drain_entry(fork)
-    recorded = {entry.batch: entry for entry in readable(fork)}
+    recorded = {entry.batch: entry for entry in readable(LocalTree(fork))}
     known = replace(facts(TABLE, 5), history={batch: recorded[batch] for batch in (4, 5)})
     known = replace(known, cut=known.cut.model_copy(update={"entries": (recorded[4],)}))
 

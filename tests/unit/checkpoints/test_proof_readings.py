@@ -10,6 +10,7 @@ import pytest
 from airflow_provider_ha.checkpoints.format.metadata_log import read_offsets
 from airflow_provider_ha.checkpoints.proof.readings import options, readings, state_by_id
 from airflow_provider_ha.checkpoints.proof.request import StateReading
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.drain import plan_empty_batch
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError
 
@@ -49,7 +50,7 @@ def operator(place: Path, number: int, stores: list[str], properties: str = "", 
 
 
 def test_a_query_without_state_has_nothing_to_read(tmp_path: Path) -> None:
-    assert readings(checkpoint(tmp_path), 4) == ()
+    assert readings(LocalTree(checkpoint(tmp_path)), 4) == ()
 
 
 def test_every_store_of_every_operator_is_read(tmp_path: Path) -> None:
@@ -58,7 +59,7 @@ def test_every_store_of_every_operator_is_read(tmp_path: Path) -> None:
     operator(place, 0, ["default"])
     operator(place, 1, stores)
 
-    found = readings(place, 4)
+    found = readings(LocalTree(place), 4)
 
     assert [(item.operator, item.store) for item in found] == [(0, "default"), *((1, store) for store in stores)]
     assert {(item.operator_name, item.partitions, item.kind) for item in found} == {("anOperator", 2, "store")}
@@ -74,7 +75,7 @@ def test_every_variable_of_transform_with_state_is_read_and_its_timers(tmp_path:
     place = checkpoint(tmp_path)
     operator(place, 0, ["default"], properties, version=2)
 
-    assert [(item.kind, item.title) for item in readings(place, 4)] == [
+    assert [(item.kind, item.title) for item in readings(LocalTree(place), 4)] == [
         ("variable", "count"),
         ("variable", "seen"),
         ("timers", "timers"),
@@ -88,7 +89,7 @@ def test_releases_that_record_nothing_are_read_by_their_directories(tmp_path: Pa
     metadata = place / "state" / "0" / "_metadata" / "metadata"
     metadata.unlink() if content is None else metadata.write_text(content)
 
-    assert readings(place, 4) == (StateReading(operator=0, store="default", partitions=2),)
+    assert readings(LocalTree(place), 4) == (StateReading(operator=0, store="default", partitions=2),)
 
 
 def test_the_options_name_the_batch_the_operator_and_what_is_read() -> None:
@@ -102,16 +103,16 @@ def test_the_options_name_the_batch_the_operator_and_what_is_read() -> None:
 
 
 def test_format_2_is_told_by_the_ids_of_the_commit(tmp_path: Path) -> None:
-    assert not state_by_id(checkpoint(tmp_path / "1"), 4)
-    assert state_by_id(checkpoint(tmp_path / "2", commit='{"stateUniqueIds":{"0":[["a"],["b"]]}}'), 4)
+    assert not state_by_id(LocalTree(checkpoint(tmp_path / "1")), 4)
+    assert state_by_id(LocalTree(checkpoint(tmp_path / "2", commit='{"stateUniqueIds":{"0":[["a"],["b"]]}}')), 4)
 
 
 def test_the_empty_batch_ends_where_the_last_one_ended(tmp_path: Path) -> None:
     place = checkpoint(tmp_path)
 
     assert plan_empty_batch(place) == 5
-    assert read_offsets(place, 5).offsets == read_offsets(place, 4).offsets
-    assert read_offsets(place, 5).metadata == read_offsets(place, 4).metadata
+    assert read_offsets(LocalTree(place), 5).offsets == read_offsets(LocalTree(place), 4).offsets
+    assert read_offsets(LocalTree(place), 5).metadata == read_offsets(LocalTree(place), 4).metadata
 
 
 def test_no_empty_batch_is_planned_over_one_in_flight(tmp_path: Path) -> None:

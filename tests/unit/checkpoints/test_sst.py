@@ -16,6 +16,7 @@ from airflow_provider_ha.checkpoints.format.byte_stream import NotLookedIntoErro
 from airflow_provider_ha.checkpoints.format.single_pass import SinglePass
 from airflow_provider_ha.checkpoints.format.sst import check_table
 from airflow_provider_ha.checkpoints.trees.files import opened
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.errors import CheckpointCorruptError
 from tests.support.checkpoints.state_files import write
 from tests.support.checkpoints.table_files import block_of, index_block, table, varint, xxh3_of
@@ -28,7 +29,7 @@ FOOTER = 53
 def check(tmp_path: Path, pieces: Iterable[bytes]) -> None:
     """Check a table as a file."""
     write(tmp_path / "1.sst", pieces)
-    with opened(tmp_path, "1.sst") as file:
+    with opened(LocalTree(tmp_path), "1.sst") as file:
         check_table("1.sst", SinglePass(file))
 
 
@@ -173,7 +174,7 @@ def test_names_that_all_share_a_huge_one_are_not_kept_for_each(tmp_path: Path) -
     more = (varint(39_999) + b"\1" + varint(2) + b"n" + place) * 2000
     write(tmp_path / "1.sst", table(BLOCKS, meta=first + more + struct.pack("<II", 0, 1)))
     tracemalloc.start()
-    with opened(tmp_path, "1.sst") as file:
+    with opened(LocalTree(tmp_path), "1.sst") as file:
         check_table("1.sst", SinglePass(file))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()

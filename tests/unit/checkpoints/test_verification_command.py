@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG
 from airflow_provider_ha.checkpoints.savepoints.savepoint_files import MANIFEST
-from airflow_provider_ha.checkpoints.trees import files
 from airflow_provider_ha.checkpoints.trees.files import UnreadableError
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.cli.app import app
 from tests.unit.checkpoints.test_verification_sparse import write_log
 
@@ -99,9 +99,9 @@ def test_a_path_that_is_not_there_is_one_clear_error(tmp_path: Path) -> None:
     code, output = verify(str(tmp_path / "nowhere"))
 
     assert code == 2
-    assert output.strip().startswith(f"error there is no directory {tmp_path}/nowhere. Correct the path")
+    assert output.strip().startswith(f"error {tmp_path}/nowhere is not a directory of this host. Correct the path")
     assert "FINDING" not in output
-    assert refusal(str(tmp_path / "nowhere"))["message"] == f"there is no directory {tmp_path}/nowhere"
+    assert refusal(str(tmp_path / "nowhere"))["message"] == f"{tmp_path}/nowhere is not a directory of this host"
 
 
 def test_a_file_is_no_checkpoint(tmp_path: Path) -> None:
@@ -145,26 +145,24 @@ def test_a_directory_of_something_else_is_judged_as_before(tmp_path: Path) -> No
     assert (code, "NOT_A_CHECKPOINT" in output) == (2, True)
 
 
-def test_a_path_that_cannot_be_looked_at_is_not_called_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def is_dir(path: Path) -> bool:
-        raise PermissionError(13, "Permission denied", str(path))
+def test_a_path_that_cannot_be_looked_at_is_not_called_missing(tmp_path: Path) -> None:
+    no_file_system_has_such_a_name = "x" * 300
 
-    monkeypatch.setattr(Path, "is_dir", is_dir)
-    code, output = verify(str(tmp_path / "locked"))
+    code, output = verify(str(tmp_path / no_file_system_has_such_a_name))
 
-    assert (code, "UNREADABLE" in output, "there is no directory" in output) == (2, True, False)
+    assert (code, "UNREADABLE" in output, "is not a directory" in output) == (2, True, False)
 
 
 def test_a_child_that_cannot_be_read_does_not_hide_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_log(tmp_path / "hourly", offsets=[0], commits=[0])
     (tmp_path / "locked").mkdir()
-    names = files.names
+    names = LocalTree.names
 
-    def refusing(directory: Path, place: str = "") -> list[str]:
+    def refusing(tree: LocalTree, place: str = "") -> list[str]:
         if place == "locked":
             raise UnreadableError(place, PermissionError(13, "Permission denied"))
-        return names(directory, place)
+        return names(tree, place)
 
-    monkeypatch.setattr(files, "names", refusing)
+    monkeypatch.setattr(LocalTree, "names", refusing)
 
     assert refusal(str(tmp_path))["message"].endswith("it holds one, hourly")

@@ -21,6 +21,7 @@ from airflow_provider_ha.checkpoints.format.releases import release
 from airflow_provider_ha.checkpoints.format.sst import TableDataError
 from airflow_provider_ha.checkpoints.format.store_files import Kind, StateFile
 from airflow_provider_ha.checkpoints.trees.files import FileGoneError
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify import process_pool
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.errors import CheckpointCorruptError, StorageUnavailableError
@@ -82,7 +83,7 @@ def test_two_processes_find_what_one_finds(damage: Callable[[Path], None], start
     copy = checkpoint_copy("rocksdb2", tmp_path / "c")
     damage(copy)
 
-    alone, together = verify(copy), verify(copy, processes=2)
+    alone, together = verify(LocalTree(copy)), verify(LocalTree(copy), processes=2)
 
     assert together.to_json() == alone.to_json()
     assert alone.findings
@@ -102,9 +103,9 @@ def test_an_error_is_the_same_in_another_process(error: type[CheckpointCorruptEr
 def test_ctrl_c_which_reaches_the_whole_group_is_left_to_the_owner(tmp_path: Path) -> None:
     write(tmp_path / "1.delta", (lz4_block(END), LZ4_END))
     file = StateFile("1.delta", (tmp_path / "1.delta").stat().st_size, Kind.DELTA)
-    content = ContentCheck(tmp_path, RELEASE)
+    content = ContentCheck(LocalTree(tmp_path), RELEASE)
 
-    with process_pool.helped(content, tmp_path, RELEASE, [file], 1):
+    with process_pool.helped(content, LocalTree(tmp_path), RELEASE, [file], 1):
         (helper,) = multiprocessing.active_children()
         os.kill(helper.pid or 0, signal.SIGINT)  # it has only just begun to start
         answer = content.elsewhere[file.path]()
@@ -117,9 +118,9 @@ def test_a_file_whose_process_was_killed_is_looked_into_here(tmp_path: Path) -> 
     name = "1.delta"
     write(tmp_path / name, (lz4_block(END)[:-1], LZ4_END))
     file = StateFile(name, (tmp_path / name).stat().st_size, Kind.DELTA)
-    content = ContentCheck(tmp_path, RELEASE)
+    content = ContentCheck(LocalTree(tmp_path), RELEASE)
 
-    with process_pool.helped(content, tmp_path, RELEASE, [file], 1):
+    with process_pool.helped(content, LocalTree(tmp_path), RELEASE, [file], 1):
         for child in multiprocessing.active_children():
             child.kill()
             child.join()
@@ -142,9 +143,9 @@ def test_helpers_that_die_before_they_know_all_files_leave_them_to_this_process(
     monkeypatch.setattr(process_pool, "ProcessPoolExecutor", Dying)
     paths = [write(tmp_path / f"{number}.delta", (lz4_block(END)[:-1], LZ4_END)) for number in (1, 2)]
     files = [StateFile(path.name, path.stat().st_size, Kind.DELTA) for path in paths]
-    content = ContentCheck(tmp_path, RELEASE)
+    content = ContentCheck(LocalTree(tmp_path), RELEASE)
 
-    with process_pool.helped(content, tmp_path, RELEASE, files, 1):
+    with process_pool.helped(content, LocalTree(tmp_path), RELEASE, files, 1):
         for file in files:
             with pytest.raises(CheckpointCorruptError, match=file.path):
                 content(file)
@@ -154,13 +155,13 @@ def test_what_another_process_cannot_read_is_no_answer_of_it(tmp_path: Path) -> 
     # A name longer than any file system has: not even root can read it.
     file = StateFile(f"{'x' * 300}.delta", 10, Kind.DELTA)
 
-    assert process_pool._look(tmp_path, RELEASE, file) is None
+    assert process_pool._look(LocalTree(tmp_path), RELEASE, file) is None
     with pytest.raises(StorageUnavailableError):
-        ContentCheck(tmp_path, RELEASE)(file)
+        ContentCheck(LocalTree(tmp_path), RELEASE)(file)
 
 
 def test_little_state_is_looked_into_by_this_process_alone(started: list[int], tmp_path: Path) -> None:
-    assert verify(checkpoint_copy("rocksdb2", tmp_path / "c"), processes=2).startable
+    assert verify(LocalTree(checkpoint_copy("rocksdb2", tmp_path / "c")), processes=2).startable
 
     assert started == []
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.report import Report
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.checkpoints.working.fork import fork
@@ -37,18 +38,18 @@ def lacks(report: Report, batch: int) -> list[str]:
 
 
 def test_a_snapshot_that_a_release_passes_over_is_taken_by_a_fork(snapshot_is_bad: Path) -> None:
-    report, last = verify(snapshot_is_bad, spark_version=RELEASE), newest(snapshot_is_bad)
+    report, last = verify(LocalTree(snapshot_is_bad), spark_version=RELEASE), newest(snapshot_is_bad)
 
     assert (report.startable, last in report.restorable) == (True, False)
     assert lacks(report, last)[0].startswith("state/0/0/")
 
 
 def test_a_fork_of_every_batch_of_the_list_can_be_started(snapshot_is_bad: Path, tmp_path: Path) -> None:
-    listed = verify(snapshot_is_bad, spark_version="4.1.4").restorable
+    listed = verify(LocalTree(snapshot_is_bad), spark_version="4.1.4").restorable
 
     for batch in listed:
         fork(snapshot_is_bad, tmp_path / str(batch), batch=batch, keep_planned=False, copy=True)
-        assert verify(tmp_path / str(batch), spark_version="4.1.4").startable is True
+        assert verify(LocalTree(tmp_path / str(batch)), spark_version="4.1.4").startable is True
 
     assert listed
 
@@ -57,7 +58,7 @@ def test_a_commit_that_a_start_passes_over_is_none_to_restore_to(tmp_path: Path)
     checkpoint = unpack(RELEASE, tmp_path / "recorded")["hdfs"]
     last = newest(checkpoint)
     cut_line(f"commits/{last}")(checkpoint)
-    report = verify(checkpoint, spark_version=RELEASE)
+    report = verify(LocalTree(checkpoint), spark_version=RELEASE)
 
     assert (report.startable, report.latest_restorable) == (True, last - 1)
     with pytest.raises(CheckpointCorruptError):

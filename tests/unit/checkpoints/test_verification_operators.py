@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.verify import verify
 
 
@@ -54,7 +55,7 @@ def write_state(directory: Path, *, found: int, schema: bytes | None = None, ope
 def test_an_operator_without_keys_needs_the_first_partition_only(
     schema: bytes | None, operator: str | None, tmp_path: Path
 ) -> None:
-    report = verify(write_state(tmp_path / "c", found=1, schema=schema, operator=operator), depth="quick")
+    report = verify(LocalTree(write_state(tmp_path / "c", found=1, schema=schema, operator=operator)), depth="quick")
 
     assert (report.startable, report.restorable, report.findings) == (True, [0], ())
 
@@ -67,7 +68,9 @@ def test_an_operator_without_keys_needs_the_first_partition_only(
 def test_a_partition_of_an_operator_with_keys_is_missed(
     found: int, schema: bytes | None, operator: str | None, tmp_path: Path
 ) -> None:
-    report = verify(write_state(tmp_path / "c", found=found, schema=schema, operator=operator), depth="quick")
+    report = verify(
+        LocalTree(write_state(tmp_path / "c", found=found, schema=schema, operator=operator)), depth="quick"
+    )
 
     missing = [f"state/0/{partition}/1.delta" for partition in range(found, PARTITIONS)]
     assert report.startable is False
@@ -76,6 +79,8 @@ def test_a_partition_of_an_operator_with_keys_is_missed(
 
 
 def test_all_partitions_are_enough(tmp_path: Path) -> None:
-    report = verify(write_state(tmp_path / "c", found=PARTITIONS, schema=KEYED, operator="dedupe"), depth="quick")
+    report = verify(
+        LocalTree(write_state(tmp_path / "c", found=PARTITIONS, schema=KEYED, operator="dedupe")), depth="quick"
+    )
 
     assert (report.startable, report.findings) == (True, ())

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.format.releases import release
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.report import Report
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from tests.support.checkpoints.state_files import END, lz4_stream, pairs
@@ -39,7 +40,7 @@ def test_a_directory_in_the_place_of_a_snapshot_counts_as_none_up_to_4_1(
     snapshot = "state/0/1/1.snapshot"
     (checkpoint / snapshot).mkdir()
 
-    report = verify(checkpoint, spark_version=version)
+    report = verify(LocalTree(checkpoint), spark_version=version)
 
     assert (report.startable, blocking(report)) == (goes_on, [] if goes_on else [snapshot])
 
@@ -47,7 +48,7 @@ def test_a_directory_in_the_place_of_a_snapshot_counts_as_none_up_to_4_1(
 def test_a_last_commit_without_its_metadata_is_no_obstacle_where_no_state_is_named_by_it(checkpoint: Path) -> None:
     (checkpoint / "commits/0").write_text(EMPTY_COMMIT)
 
-    assert blocking(verify(checkpoint, depth="quick")) == []
+    assert blocking(verify(LocalTree(checkpoint), depth="quick")) == []
 
 
 def test_a_last_commit_without_its_metadata_has_lost_the_ids_of_the_state(checkpoint: Path) -> None:
@@ -55,13 +56,13 @@ def test_a_last_commit_without_its_metadata_has_lost_the_ids_of_the_state(checkp
     (checkpoint / "commits/0").write_text(WITH_IDS)
     (checkpoint / "commits/1").write_text(EMPTY_COMMIT)
 
-    assert "commits/1" in blocking(verify(checkpoint, depth="quick"))
+    assert "commits/1" in blocking(verify(LocalTree(checkpoint), depth="quick"))
 
 
 def test_any_other_damage_of_the_last_commit_is_one(checkpoint: Path) -> None:
     (checkpoint / "commits/0").write_text(WITHOUT_IDS[:-3])
 
-    assert "commits/0" in blocking(verify(checkpoint, depth="quick"))
+    assert "commits/0" in blocking(verify(LocalTree(checkpoint), depth="quick"))
 
 
 def test_a_release_that_nobody_tried_is_judged_as_the_nearest_older_one() -> None:

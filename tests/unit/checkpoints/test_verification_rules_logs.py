@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from tests.releases.samples import unpack
 from tests.support.checkpoints.recorded_damage import Recorded, newest, rewrite, told, without
@@ -34,7 +35,7 @@ def pin(checkpoint: Path, batch: int, key: str, value: object) -> None:
 def test_a_query_id_that_is_no_uuid_is_no_query_id(recorded: Recorded, query_id: str) -> None:
     checkpoint = recorded("4.3.0", "hdfs")
     rewrite(checkpoint / "metadata", json.dumps({"id": query_id}).encode())
-    report = verify(checkpoint)
+    report = verify(LocalTree(checkpoint))
 
     assert (report.startable, report.restorable) == (False, [])
     assert told(report)["METADATA_CORRUPT metadata"] is True
@@ -43,7 +44,7 @@ def test_a_query_id_that_is_no_uuid_is_no_query_id(recorded: Recorded, query_id:
 def test_what_follows_the_query_id_is_told_and_does_not_block(recorded: Recorded) -> None:
     checkpoint = recorded("4.3.0", "hdfs")
     rewrite(checkpoint / "metadata", (checkpoint / "metadata").read_bytes() + b"\ngarbage")
-    report = verify(checkpoint)
+    report = verify(LocalTree(checkpoint))
 
     assert (report.startable, report.latest_restorable) == (True, newest(checkpoint))
     assert told(report) == {"METADATA_CORRUPT metadata": False}
@@ -79,7 +80,8 @@ def test_a_release_refuses_the_values_that_it_cannot_read_of_the_conf_that_it_pi
     startable = {
         release
         for release in ("3.2.4", "3.4.4", "4.0.5", "4.2.0", "4.3.0")
-        if told(verify(checkpoint, spark_version=release)).get(f"CONF_REFUSED offsets/{newest(checkpoint)}") is None
+        if told(verify(LocalTree(checkpoint), spark_version=release)).get(f"CONF_REFUSED offsets/{newest(checkpoint)}")
+        is None
     }
 
     assert startable == set(reads)
@@ -90,14 +92,14 @@ def test_a_time_that_is_no_number_is_refused(recorded: Recorded) -> None:
     path = checkpoint / "offsets" / str(newest(checkpoint))
     rewrite(path, path.read_bytes().replace(b'"batchWatermarkMs":0', b'"batchWatermarkMs":"x"'))
 
-    assert verify(checkpoint).startable is False
+    assert verify(LocalTree(checkpoint)).startable is False
 
 
 def test_an_older_entry_with_a_value_that_cannot_be_read_only_cannot_be_restored_to(recorded: Recorded) -> None:
     checkpoint = recorded("4.3.0", "hdfs")
     old = newest(checkpoint) - 1
     pin(checkpoint, old, f"{STREAMING}.multipleWatermarkPolicy", "median")
-    report = verify(checkpoint)
+    report = verify(LocalTree(checkpoint))
 
     assert (report.startable, old in report.restorable) == (True, False)
     assert told(report) == {f"CONF_REFUSED offsets/{old}": False}
@@ -110,7 +112,7 @@ def test_a_codec_that_is_none_matters_where_state_is_compressed_with_it(
     checkpoint = recorded("4.3.0", shape)
     pin(checkpoint, newest(checkpoint), f"{STREAMING}.stateStore.compression.codec", "lz5")
 
-    assert verify(checkpoint).startable is not needs
+    assert verify(LocalTree(checkpoint)).startable is not needs
 
 
 @pytest.mark.parametrize("release", ["3.4.4", "3.5.9", "4.0.5", "4.1.4", "4.3.0"])
@@ -118,7 +120,7 @@ def test_commits_without_any_offsets_are_no_fresh_start(recorded: Recorded, rele
     checkpoint = recorded("3.5.9", "stateless")
     shutil.rmtree(checkpoint / "offsets")
 
-    assert verify(checkpoint, spark_version=release).startable is False
+    assert verify(LocalTree(checkpoint), spark_version=release).startable is False
 
 
 def test_input_that_was_read_without_any_log_is_no_fresh_start(recorded: Recorded) -> None:
@@ -126,26 +128,26 @@ def test_input_that_was_read_without_any_log_is_no_fresh_start(recorded: Recorde
     for log in ("offsets", "commits"):
         shutil.rmtree(checkpoint / log)
 
-    assert told(verify(checkpoint)) == {"OFFSETS_MISSING offsets": True}
+    assert told(verify(LocalTree(checkpoint))) == {"OFFSETS_MISSING offsets": True}
 
 
 def test_a_single_gap_below_the_newest_batch_may_be_a_lost_entry(recorded: Recorded) -> None:
     checkpoint = without(recorded("4.3.0", "stateless"), 3)
-    report = verify(checkpoint)
+    report = verify(LocalTree(checkpoint))
 
     assert (report.startable, report.restorable) == (None, [0, 1, 2])
     assert told(report)["OFFSETS_SPARSE offsets"] is None
 
 
 def test_several_gaps_are_asynchronous_tracking_and_that_has_no_state(recorded: Recorded) -> None:
-    report = verify(without(recorded("4.3.0", "stateless"), 1, 3))
+    report = verify(LocalTree(without(recorded("4.3.0", "stateless"), 1, 3)))
 
     assert (report.startable, told(report)) == (True, {"OFFSETS_SPARSE offsets": False})
 
 
 def test_asynchronous_tracking_purges_each_log_by_itself(recorded: Recorded) -> None:
     checkpoint = without(recorded("4.3.0", "stateless"), 1, 3)
-    report = verify(without(checkpoint, 0, 2, logs=("offsets",)))
+    report = verify(LocalTree(without(checkpoint, 0, 2, logs=("offsets",))))
 
     assert (report.startable, report.restorable) == (True, [4])
 
@@ -153,14 +155,14 @@ def test_asynchronous_tracking_purges_each_log_by_itself(recorded: Recorded) -> 
 def test_asynchronous_tracking_without_an_older_entry_executes_all_input_again(recorded: Recorded) -> None:
     checkpoint = without(recorded("4.3.0", "stateless"), 1, 3)
     without(checkpoint, 0, 2, logs=("offsets",))
-    report = verify(without(checkpoint, 4, logs=("commits",)))
+    report = verify(LocalTree(without(checkpoint, 4, logs=("commits",))))
 
     assert told(report)["OFFSETS_MISSING offsets"] is True
 
 
 def test_the_oldest_entry_may_have_been_purged_down_to(recorded: Recorded) -> None:
     checkpoint = without(recorded("4.3.0", "stateless"), 0, 1, 2, 3)
-    report = verify(checkpoint)
+    report = verify(LocalTree(checkpoint))
 
     assert (report.startable, told(report)["OFFSETS_MISSING offsets/3"]) == (None, None)
 
@@ -174,10 +176,10 @@ def test_a_source_that_counts_from_its_beginning_needs_it(recorded: Recorded, co
         rewrite(path, b"\n".join([*path.read_bytes().rstrip(b"\n").split(b"\n")[:-1], str(batch).encode()]))
     shutil.rmtree(checkpoint / "sources/0")
     rewrite(checkpoint / "sources/0/0", b"v1\n1700000000000")
-    whole = verify(checkpoint).startable
+    whole = verify(LocalTree(checkpoint)).startable
     if content is None:
         (checkpoint / "sources/0/0").unlink()
     else:
         rewrite(checkpoint / "sources/0/0", content)
 
-    assert (whole, told(verify(checkpoint)).get(f"{code} sources/0/0")) == (True, True)
+    assert (whole, told(verify(LocalTree(checkpoint))).get(f"{code} sources/0/0")) == (True, True)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from tests.releases.samples import unpack
 from tests.support.checkpoints.recorded_damage import Recorded, rewrite, told
@@ -34,18 +35,18 @@ def test_one_store_of_a_join_says_that_there_are_four(recorded: Recorded) -> Non
                 shutil.copy(path, partition / store)
         for path in found:
             path.unlink()
-    whole = verify(checkpoint, spark_version="3.4.4").startable
+    whole = verify(LocalTree(checkpoint), spark_version="3.4.4").startable
     for partition in (path for path in (checkpoint / "state/0").iterdir() if path.name.isdigit()):
         shutil.rmtree(partition / JOIN_STORES[0])
 
-    assert (whole, verify(checkpoint, spark_version="3.4.4").startable) == (True, False)
+    assert (whole, verify(LocalTree(checkpoint), spark_version="3.4.4").startable) == (True, False)
 
 
 def test_an_operator_whose_directory_is_empty_may_have_lost_its_state(recorded: Recorded) -> None:
     """Spark starts where the query never had it, and fails where it had."""
     checkpoint = recorded("4.3.0", "hdfs")
     (checkpoint / "state/1").mkdir()
-    report = verify(checkpoint)
+    report = verify(LocalTree(checkpoint))
 
     assert (report.startable, report.restorable, told(report)) == (None, [], {"STATE_UNKNOWN state/1": None})
     assert report.provable == [0, 1, 2, 3, 4]
@@ -59,7 +60,7 @@ def test_metadata_of_an_operator_that_spark_passes_over_is_told(recorded: Record
         path.unlink()
     else:
         rewrite(path, content)
-    report = verify(checkpoint)
+    report = verify(LocalTree(checkpoint))
 
     assert (report.startable, told(report)) == (True, {"STATE_METADATA_CORRUPT state/0/_metadata/metadata": False})
 
@@ -69,7 +70,7 @@ def test_metadata_and_schema_that_are_both_gone_leave_the_layout_open(recorded: 
     shutil.rmtree(checkpoint / "state/0/_metadata")
     shutil.rmtree(checkpoint / "state/0/0/_metadata")
 
-    assert verify(checkpoint).startable is None
+    assert verify(LocalTree(checkpoint)).startable is None
 
 
 def in_layout_2(checkpoint: Path, *, operator: str = "symmetricHashJoin") -> Path:
@@ -82,7 +83,7 @@ def in_layout_2(checkpoint: Path, *, operator: str = "symmetricHashJoin") -> Pat
 
 
 def test_the_layout_whose_metadata_names_schemas_is_sound(recorded: Recorded) -> None:
-    report = verify(in_layout_2(recorded("4.3.0", "rocksdb1")))
+    report = verify(LocalTree(in_layout_2(recorded("4.3.0", "rocksdb1"))))
 
     assert (report.startable, report.restorable, report.findings) == (True, [0, 1, 2, 3, 4], ())
 
@@ -90,7 +91,7 @@ def test_the_layout_whose_metadata_names_schemas_is_sound(recorded: Recorded) ->
 def test_the_layout_whose_metadata_names_schemas_does_not_start_without_it(recorded: Recorded) -> None:
     checkpoint = in_layout_2(recorded("4.3.0", "rocksdb1"))
     shutil.rmtree(checkpoint / "state/0/_metadata")
-    report = verify(checkpoint)
+    report = verify(LocalTree(checkpoint))
 
     assert (report.startable, report.restorable) == (False, [])
 
@@ -102,33 +103,35 @@ def test_a_schema_that_is_gone_is_written_again_by_a_join_only(
     checkpoint = in_layout_2(recorded("4.3.0", "rocksdb1"), operator=operator)
     (checkpoint / "state/0/_stateSchema/default/0_schema").unlink()
 
-    assert told(verify(checkpoint)) == {"STATE_METADATA_CORRUPT state/0/_stateSchema/default/0_schema": blocks}
+    assert told(verify(LocalTree(checkpoint))) == {
+        "STATE_METADATA_CORRUPT state/0/_stateSchema/default/0_schema": blocks
+    }
 
 
 @pytest.mark.parametrize("length", [0, 4, 300, -1])
 def test_a_schema_that_is_cut_is_refused(recorded: Recorded, length: int) -> None:
     checkpoint = in_layout_2(recorded("4.3.0", "rocksdb1"))
     path = checkpoint / "state/0/_stateSchema/default/0_schema"
-    whole = verify(checkpoint).startable
+    whole = verify(LocalTree(checkpoint)).startable
     rewrite(path, path.read_bytes()[:length])
 
-    assert (whole, verify(checkpoint).startable) == (True, False)
+    assert (whole, verify(LocalTree(checkpoint)).startable) == (True, False)
 
 
 def test_a_state_directory_that_was_removed_leaves_the_answer_open(recorded: Recorded) -> None:
     checkpoint = recorded("4.3.0", "hdfs")
     shutil.rmtree(checkpoint / "state")
     later(checkpoint)
-    report = verify(checkpoint)
+    report = verify(LocalTree(checkpoint))
 
     assert (report.startable, report.restorable, told(report)) == (None, [], {"STATE_UNKNOWN state": None})
 
 
 def test_a_state_directory_that_changed_after_its_last_state_leaves_the_answer_open(recorded: Recorded) -> None:
     checkpoint = recorded("4.3.0", "hdfs")
-    sound = verify(checkpoint).startable
+    sound = verify(LocalTree(checkpoint)).startable
     later(checkpoint / "state")
-    report = verify(checkpoint)
+    report = verify(LocalTree(checkpoint))
 
     assert (sound, report.startable, report.restorable) == (True, None, [])
     assert told(report) == {"STATE_UNKNOWN state": None}
@@ -138,7 +141,7 @@ def test_the_ids_of_a_commit_name_every_operator(recorded: Recorded) -> None:
     checkpoint = recorded("4.3.0", "rocksdb2")
     later(checkpoint / "state")
 
-    assert verify(checkpoint).startable is True
+    assert verify(LocalTree(checkpoint)).startable is True
 
 
 def later(directory: Path) -> None:

@@ -10,7 +10,8 @@ import pytest
 from airflow_provider_ha.checkpoints.format.layout import OFFSETS
 from airflow_provider_ha.checkpoints.format.metadata_log import read_offsets
 from airflow_provider_ha.checkpoints.trees.files import read_text
-from airflow_provider_ha.checkpoints.trees.tree import Directory
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.logs import read_log
 from airflow_provider_ha.checkpoints.verify.report import Report
@@ -58,12 +59,12 @@ def test_damage_that_stays_is_believed_although_the_query_goes_on() -> None:
     assert len(given) == 3
 
 
-def purge_then(read: Callable[[Directory, int], object]) -> Callable[[Directory, int], object]:
+def purge_then(read: Callable[[Tree, int], object]) -> Callable[[Tree, int], object]:
     """Purge batch 0 after its name was read and before its entry is."""
 
-    def reader(directory: Directory, batch: int) -> object:
-        assert isinstance(directory, Path)
-        (directory / OFFSETS / "0").unlink(missing_ok=True)
+    def reader(directory: Tree, batch: int) -> object:
+        assert directory.local_path is not None
+        (directory.local_path / OFFSETS / "0").unlink(missing_ok=True)
         return read(directory, batch)
 
     return reader
@@ -73,10 +74,10 @@ def purge_then(read: Callable[[Directory, int], object]) -> Callable[[Directory,
     "read", [read_offsets, lambda directory, batch: read_text(directory, f"{OFFSETS}/{batch}")], ids=["entry", "file"]
 )
 def test_an_entry_that_is_purged_while_it_is_read_was_never_there(
-    read: Callable[[Directory, int], object], tmp_path: Path
+    read: Callable[[Tree, int], object], tmp_path: Path
 ) -> None:
     directory = write_log(tmp_path / "c", offsets=[0, 1, 2], commits=[0, 1, 2])
-    entries, log = read_log(directory, OFFSETS, Code.OFFSETS_MISSING, Code.OFFSETS_CORRUPT, purge_then(read))
+    entries, log = read_log(LocalTree(directory), OFFSETS, Code.OFFSETS_MISSING, Code.OFFSETS_CORRUPT, purge_then(read))
 
     assert list(entries) == [1, 2]
     assert (log.present, log.bad) == (frozenset({1, 2}), {})

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.findings import Finding
 from airflow_provider_ha.checkpoints.verify.report import Report
 from airflow_provider_ha.checkpoints.verify.verify import verify
@@ -61,21 +62,21 @@ def lose(checkpoint: Path, *batches: int, log: str = "commits") -> None:
 
 
 def test_a_sink_that_has_what_is_committed_is_no_finding(checkpoint: Path, sink: Path) -> None:
-    report = verify(checkpoint, sink=sink)
+    report = verify(LocalTree(checkpoint), sink=LocalTree(sink))
 
     assert (report.startable, report.findings) == (True, ())
     assert report.to_json()["sink"] == {"path": str(sink), "max_batch": 5}
 
 
 def test_without_a_sink_the_report_names_none(checkpoint: Path) -> None:
-    assert verify(checkpoint).to_json()["sink"] is None
+    assert verify(LocalTree(checkpoint)).to_json()["sink"] is None
 
 
 def test_the_planned_batch_in_the_sink_is_skipped_and_loses_nothing_of_a_query_without_state(
     checkpoint: Path, sink: Path
 ) -> None:
     lose(checkpoint, 5)
-    report = verify(checkpoint, sink=sink)
+    report = verify(LocalTree(checkpoint), sink=LocalTree(sink))
 
     assert report.startable is True
     assert (only(report).code.value, only(report).batch, only(report).blocks) == ("SINK_AHEAD", 5, False)
@@ -84,7 +85,7 @@ def test_the_planned_batch_in_the_sink_is_skipped_and_loses_nothing_of_a_query_w
 def test_batches_that_were_never_planned_are_lost(checkpoint: Path, sink: Path) -> None:
     lose(checkpoint, 4, 5)
     lose(checkpoint, 4, 5, log="offsets")
-    report = verify(checkpoint, sink=sink)
+    report = verify(LocalTree(checkpoint), sink=LocalTree(sink))
 
     assert (report.startable, report.restorable) == (False, [0, 1, 2, 3])
     assert found(report) == [("SINK_UNPLANNED", LOG)]
@@ -93,7 +94,7 @@ def test_batches_that_were_never_planned_are_lost(checkpoint: Path, sink: Path) 
 
 def test_a_new_checkpoint_over_an_old_output_loses_its_first_batches(tmp_path: Path, sink: Path) -> None:
     (tmp_path / "new").mkdir()
-    report = verify(tmp_path / "new", sink=sink)
+    report = verify(LocalTree(tmp_path / "new"), sink=LocalTree(sink))
 
     assert report.startable is False
     assert [finding.code.value for finding in report.findings] == ["SINK_UNPLANNED", "EMPTY"]
@@ -101,7 +102,7 @@ def test_a_new_checkpoint_over_an_old_output_loses_its_first_batches(tmp_path: P
 
 def test_committed_batches_that_the_sink_does_not_have_are_lost_output(checkpoint: Path, sink: Path) -> None:
     (sink / LOG / "5").unlink()
-    report = verify(checkpoint, sink=sink)
+    report = verify(LocalTree(checkpoint), sink=LocalTree(sink))
 
     assert (report.startable, report.restorable) == (False, [0, 1, 2, 3, 4, 5])
     assert (only(report).code.value, only(report).batch, only(report).found) == (
@@ -115,12 +116,12 @@ def test_a_batch_in_flight_may_or_may_not_be_in_the_sink(checkpoint: Path, sink:
     lose(checkpoint, 5)
     (sink / LOG / "5").unlink()
 
-    assert verify(checkpoint, sink=sink).findings == ()
+    assert verify(LocalTree(checkpoint), sink=LocalTree(sink)).findings == ()
 
 
 def test_an_output_without_log_lacks_every_batch(checkpoint: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    report = verify(checkpoint, sink=tmp_path / "empty")
+    report = verify(LocalTree(checkpoint), sink=LocalTree(tmp_path / "empty"))
 
     assert report.startable is False
     assert (only(report).code.value, only(report).expected) == ("SINK_LOG_MISSING", "the entries up to batch 5")
@@ -129,13 +130,13 @@ def test_an_output_without_log_lacks_every_batch(checkpoint: Path, tmp_path: Pat
 def test_a_query_that_committed_nothing_needs_no_output_yet(tmp_path: Path) -> None:
     directory = write_log(tmp_path / "new", offsets=[0], commits=[])
 
-    report = verify(directory, sink=tmp_path / "not made yet")
+    report = verify(LocalTree(directory), sink=LocalTree(tmp_path / "not made yet"))
     assert (report.startable, report.findings) == (True, ())
 
 
 def test_an_output_that_is_not_there_is_not_judged(checkpoint: Path, tmp_path: Path) -> None:
     """It may lie on a file system that is not mounted. What the checkpoint can be restored to is known all the same."""
-    report = verify(checkpoint, sink=tmp_path / "nowhere")
+    report = verify(LocalTree(checkpoint), sink=LocalTree(tmp_path / "nowhere"))
 
     assert (report.startable, report.restorable) == (None, [0, 1, 2, 3, 4, 5])
     assert (only(report).code.value, only(report).blocks) == ("UNREADABLE", None)
@@ -151,7 +152,7 @@ def test_an_entry_counts_from_the_last_compact_one_on(
         for name in ("0", "1", "2"):
             (sink / LOG / name).unlink()
     (sink / LOG / lost).unlink()
-    report = verify(checkpoint, sink=sink)
+    report = verify(LocalTree(checkpoint), sink=LocalTree(sink))
 
     assert report.startable is (missing is None)
     assert found(report) == ([] if missing is None else [("SINK_LOG_MISSING", missing)])
@@ -161,7 +162,7 @@ def test_a_hole_names_all_batches_that_are_lost_in_it(checkpoint: Path, sink: Pa
     (sink / LOG / "3.compact").unlink()
     (sink / LOG / "2").unlink()
 
-    assert only(verify(checkpoint, sink=sink)).found.startswith("batch 2 to 3 is not there")
+    assert only(verify(LocalTree(checkpoint), sink=LocalTree(sink))).found.startswith("batch 2 to 3 is not there")
 
 
 @pytest.mark.parametrize(
@@ -173,7 +174,7 @@ def test_an_entry_that_spark_cannot_read_is_a_start_that_dies_at_the_next_compac
     content: str, checkpoint: Path, sink: Path
 ) -> None:
     (sink / LOG / "4").write_text(content)
-    report = verify(checkpoint, sink=sink)
+    report = verify(LocalTree(checkpoint), sink=LocalTree(sink))
 
     assert report.startable is False
     assert found(report) == [("SINK_LOG_CORRUPT", "4")]
@@ -182,18 +183,18 @@ def test_an_entry_that_spark_cannot_read_is_a_start_that_dies_at_the_next_compac
 def test_an_entry_without_files_is_that_of_a_batch_without_rows(checkpoint: Path, sink: Path) -> None:
     (sink / LOG / "4").write_text("v1")
 
-    assert verify(checkpoint, sink=sink).findings == ()
+    assert verify(LocalTree(checkpoint), sink=LocalTree(sink)).findings == ()
 
 
 def test_an_entry_that_lost_a_line_is_known_by_its_hidden_checksum(checkpoint: Path, sink: Path) -> None:
     (sink / LOG / ".4.crc").write_bytes(b"crc\0\0\0\2\0" + b"\1\2\3\4")
 
-    assert found(verify(checkpoint, sink=sink)) == [("SINK_LOG_CORRUPT", "4")]
+    assert found(verify(LocalTree(checkpoint), sink=LocalTree(sink))) == [("SINK_LOG_CORRUPT", "4")]
 
 
 def test_a_named_file_that_is_gone_is_lost_to_readers_and_no_reason_not_to_start(checkpoint: Path, sink: Path) -> None:
     (sink / "part 4.json").unlink()
-    report = verify(checkpoint, sink=sink)
+    report = verify(LocalTree(checkpoint), sink=LocalTree(sink))
 
     assert report.startable is True
     assert found(report) == [("SINK_FILE_MISSING", "part 4.json")]
@@ -202,7 +203,7 @@ def test_a_named_file_that_is_gone_is_lost_to_readers_and_no_reason_not_to_start
 
 def test_a_named_file_of_another_size_is_told(checkpoint: Path, sink: Path) -> None:
     (sink / "part 5.json").write_text("12")
-    report = verify(checkpoint, sink=sink)
+    report = verify(LocalTree(checkpoint), sink=LocalTree(sink))
 
     assert found(report) == [("SINK_FILE_SIZE", "part 5.json")]
     assert (only(report).found, only(report).expected) == ("it has 2 bytes", "4 bytes, as the log says")
@@ -212,7 +213,7 @@ def test_many_files_of_one_entry_are_one_finding_that_counts_them(checkpoint: Pa
     for batch in range(4):
         (sink / f"part {batch}.json").unlink()
 
-    assert only(verify(checkpoint, sink=sink)).found == (
+    assert only(verify(LocalTree(checkpoint), sink=LocalTree(sink))).found == (
         "it is not there, and so it is with 3 more of the 4 files of _spark_metadata/3.compact"
     )
 
@@ -222,12 +223,12 @@ def test_a_file_that_the_log_took_out_again_is_not_missed(checkpoint: Path, sink
     (sink / "part 4.json").unlink()
     (sink / LOG / "4").write_text("\n".join(["v1", *map(json.dumps, lines)]))
 
-    assert verify(checkpoint, sink=sink).findings == ()
+    assert verify(LocalTree(checkpoint), sink=LocalTree(sink)).findings == ()
 
 
 def test_a_file_on_another_file_system_is_not_judged(checkpoint: Path, sink: Path) -> None:
     (sink / LOG / "4").write_text('v1\n{"path":"hdfs://name:8020/out/part-0.json","size":4}')
-    report = verify(checkpoint, sink=sink)
+    report = verify(LocalTree(checkpoint), sink=LocalTree(sink))
 
     assert report.startable is True
     assert only(report).code.value == "UNREADABLE"
@@ -237,12 +238,12 @@ def test_a_link_that_leads_in_a_circle_is_unreadable_and_not_missing(checkpoint:
     (sink / "part 4.json").unlink()
     (sink / "part 4.json").symlink_to(sink / "part 4.json")
 
-    assert found(verify(checkpoint, sink=sink)) == [("UNREADABLE", "part 4.json")]
+    assert found(verify(LocalTree(checkpoint), sink=LocalTree(sink))) == [("UNREADABLE", "part 4.json")]
 
 
 def test_an_output_behind_a_link_that_leads_in_a_circle_is_not_judged(checkpoint: Path, tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
-    report = verify(checkpoint, sink=tmp_path / "loop")
+    report = verify(LocalTree(checkpoint), sink=LocalTree(tmp_path / "loop"))
 
     assert (report.startable, found(report)) == (None, [("UNREADABLE", "loop")])
 
@@ -250,7 +251,7 @@ def test_an_output_behind_a_link_that_leads_in_a_circle_is_not_judged(checkpoint
 def test_a_log_behind_a_link_that_leads_in_a_circle_is_not_judged(checkpoint: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / LOG).symlink_to(tmp_path / "out" / LOG)
-    report = verify(checkpoint, sink=tmp_path / "out")
+    report = verify(LocalTree(checkpoint), sink=LocalTree(tmp_path / "out"))
 
     assert report.startable is None
     assert {code for code, _ in found(report)} == {"UNREADABLE"}
@@ -267,7 +268,7 @@ def test_what_this_user_may_not_read_is_not_judged() -> None:
         user = os.geteuid()
         os.seteuid(65534 if user == 0 else user)
         try:
-            report = verify(directory, sink=place / "out", spark_version="4.2.0")
+            report = verify(LocalTree(directory), sink=LocalTree(place / "out"), spark_version="4.2.0")
         finally:
             os.seteuid(user)
 
@@ -277,7 +278,7 @@ def test_what_this_user_may_not_read_is_not_judged() -> None:
 
 def test_what_is_known_to_be_wrong_stays_so_where_the_sink_cannot_be_read(checkpoint: Path, tmp_path: Path) -> None:
     (checkpoint / "metadata").unlink()
-    report = verify(checkpoint, sink=tmp_path / "nowhere")
+    report = verify(LocalTree(checkpoint), sink=LocalTree(tmp_path / "nowhere"))
 
     assert report.startable is False
     assert {finding.code.value for finding in report.findings} == {"METADATA_MISSING", "UNREADABLE"}

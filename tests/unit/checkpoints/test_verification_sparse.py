@@ -9,6 +9,7 @@ import pytest
 
 from airflow_provider_ha.checkpoints.format.closure import closure
 from airflow_provider_ha.checkpoints.format.log_entries import LogEntries
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.report import Report
 from airflow_provider_ha.checkpoints.verify.verify import verify
 
@@ -33,14 +34,14 @@ def codes(report: Report) -> dict[str, str]:
 
 
 def test_batches_that_neither_log_has_are_read_as_left_out(tmp_path: Path) -> None:
-    report = verify(write_log(tmp_path / "c", offsets=[0, 2, 5], commits=[0, 2, 5]))
+    report = verify(LocalTree(write_log(tmp_path / "c", offsets=[0, 2, 5], commits=[0, 2, 5])))
 
     assert (report.startable, report.restorable) == (True, [0, 2, 5])
     assert codes(report)["OFFSETS_SPARSE"] == "neither log has batch 1, 3-4: read as asynchronous progress tracking"
 
 
 def test_a_commit_may_lag_behind_a_sparse_log(tmp_path: Path) -> None:
-    report = verify(write_log(tmp_path / "c", offsets=[0, 2, 5], commits=[0, 2]))
+    report = verify(LocalTree(write_log(tmp_path / "c", offsets=[0, 2, 5], commits=[0, 2])))
 
     assert (report.startable, report.restorable) == (True, [0, 2])
     assert "COMMITS_BEHIND" not in codes(report)
@@ -48,7 +49,7 @@ def test_a_commit_may_lag_behind_a_sparse_log(tmp_path: Path) -> None:
 
 def test_an_entry_that_one_log_has_was_lost_from_the_other(tmp_path: Path) -> None:
     """Spark would go back to the entry before, and execute what lies between once more."""
-    report = verify(write_log(tmp_path / "c", offsets=[0, 2, 8], commits=[0, 2, 5]))
+    report = verify(LocalTree(write_log(tmp_path / "c", offsets=[0, 2, 8], commits=[0, 2, 5])))
 
     assert report.startable is False
     assert [(r.code.value, r.path) for b in report.batches if b.batch == 8 for r in b.reasons] == [
@@ -60,7 +61,7 @@ def test_an_entry_that_one_log_has_was_lost_from_the_other(tmp_path: Path) -> No
 def test_a_query_with_state_leaves_nothing_out(tmp_path: Path) -> None:
     directory = write_log(tmp_path / "c", offsets=[0, 2, 5], commits=[0, 2, 5])
     (directory / "state" / "0" / "0").mkdir(parents=True)
-    report = verify(directory)
+    report = verify(LocalTree(directory))
 
     assert report.startable is False
     assert "OFFSETS_SPARSE" not in codes(report)
@@ -68,7 +69,7 @@ def test_a_query_with_state_leaves_nothing_out(tmp_path: Path) -> None:
 
 
 def test_a_planned_batch_between_is_still_a_commit_that_is_behind(tmp_path: Path) -> None:
-    report = verify(write_log(tmp_path / "c", offsets=[0, 2, 4, 5], commits=[0, 2]))
+    report = verify(LocalTree(write_log(tmp_path / "c", offsets=[0, 2, 4, 5], commits=[0, 2])))
 
     assert report.startable is True
     assert codes(report)["COMMITS_BEHIND"] == "batch 5 is planned, but only 2 is committed"
@@ -77,11 +78,16 @@ def test_a_planned_batch_between_is_still_a_commit_that_is_behind(tmp_path: Path
 def test_a_closure_of_a_sparse_log_takes_the_previous_entry_that_exists(tmp_path: Path) -> None:
     directory = write_log(tmp_path / "c", offsets=[0, 2, 5], commits=[0, 2, 5])
 
-    assert set(closure(directory, 5, with_planned=False).files) == {"metadata", "commits/5", "offsets/5", "offsets/2"}
+    assert set(closure(LocalTree(directory), 5, with_planned=False).files) == {
+        "metadata",
+        "commits/5",
+        "offsets/5",
+        "offsets/2",
+    }
 
 
 def test_a_number_that_no_query_reaches_costs_nothing(tmp_path: Path) -> None:
-    report = verify(write_log(tmp_path / "c", offsets=[0, 1, 10**15], commits=[0, 1]))
+    report = verify(LocalTree(write_log(tmp_path / "c", offsets=[0, 1, 10**15], commits=[0, 1])))
 
     assert f"2-{10**15 - 1}" in codes(report)["OFFSETS_SPARSE"]
 
@@ -107,14 +113,14 @@ def test_the_previous_batch(
 
 
 def test_without_state_directory_the_logs_of_format_1_do_not_tell(tmp_path: Path) -> None:
-    report = verify(write_log(tmp_path / "c", offsets=[0, 1], commits=[0, 1]))
+    report = verify(LocalTree(write_log(tmp_path / "c", offsets=[0, 1], commits=[0, 1])))
 
     assert report.startable is True
     assert list(codes(report)) == ["STATE_UNKNOWN"]
 
 
 def test_commits_of_format_2_without_ids_are_those_of_a_query_without_state(tmp_path: Path) -> None:
-    report = verify(write_log(tmp_path / "c", offsets=[0, 1], commits=[0, 1], version=2))
+    report = verify(LocalTree(write_log(tmp_path / "c", offsets=[0, 1], commits=[0, 1], version=2)))
 
     assert (report.startable, report.findings) == (True, ())
 
@@ -129,7 +135,7 @@ def with_watermark(directory: Path, batch: int, *, watermark: int, offset: int) 
 def test_a_batch_without_input_behind_a_watermark_is_that_of_a_query_with_state(tmp_path: Path) -> None:
     directory = write_log(tmp_path / "c", offsets=[0, 1], commits=[0, 1])
     with_watermark(directory, 2, watermark=5000, offset=10)
-    report = verify(directory)
+    report = verify(LocalTree(directory))
 
     assert (report.startable, report.restorable) == (False, [])
     (finding,) = report.findings
@@ -144,8 +150,8 @@ def test_input_no_watermark_or_a_drain_say_nothing_about_state(watermark: int, o
     directory = write_log(tmp_path / "c", offsets=[0, 1], commits=[0, 1])
     with_watermark(directory, 2, watermark=watermark, offset=offset)
 
-    assert list(codes(verify(directory))) == ["STATE_UNKNOWN"]
+    assert list(codes(verify(LocalTree(directory)))) == ["STATE_UNKNOWN"]
 
 
 def test_nothing_is_said_about_state_before_any_could_be_needed(tmp_path: Path) -> None:
-    assert verify(write_log(tmp_path / "c", offsets=[0], commits=[])).findings == ()
+    assert verify(LocalTree(write_log(tmp_path / "c", offsets=[0], commits=[]))).findings == ()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.report import Report
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from tests.unit.checkpoints.test_verification_operators import KEYED, PARTITIONS, write_state
@@ -38,7 +39,7 @@ def judged_by_another_user(directory: Path) -> Report:
     user = os.geteuid()
     os.seteuid(65534 if user == 0 else user)
     try:
-        return verify(directory, depth="quick", spark_version="4.2.0")
+        return verify(LocalTree(directory), depth="quick", spark_version="4.2.0")
     finally:
         os.seteuid(user)
 
@@ -72,7 +73,7 @@ def test_a_directory_behind_a_link_that_leads_in_a_circle_is_unreadable(part: st
     """The kernel's answer is an error (ELOOP) and not "there is none", as for a mount that hangs."""
     (checkpoint / part).rename(checkpoint / "aside")
     (checkpoint / part).symlink_to(checkpoint / part)
-    report = verify(checkpoint, depth="quick")
+    report = verify(LocalTree(checkpoint), depth="quick")
 
     assert report.startable is None
     assert {finding.code.value for finding in report.findings} == {"UNREADABLE"}

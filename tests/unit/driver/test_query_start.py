@@ -12,6 +12,7 @@ import pytest
 
 from airflow_provider_ha.checkpoints.format.layout import Progress, progress
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryPlan, QuerySink, RestorePlan, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.origin import Origin, OriginKind
@@ -58,7 +59,7 @@ def commit(directory: Path) -> None:
     """Commit the planned batch, or the next one."""
     (directory / "offsets").mkdir(parents=True, exist_ok=True)
     (directory / "commits").mkdir(exist_ok=True)
-    now = progress(directory)
+    now = progress(LocalTree(directory))
     batch = now.planned if now.in_flight else now.planned + 1
     (directory / "offsets" / str(batch)).write_text(OFFSETS)
     (directory / "commits" / str(batch)).write_text('v1\n{"nextBatchWatermarkMs":0}')
@@ -115,7 +116,7 @@ def test_a_query_that_has_ended_is_started_again_under_its_name(spark: Started, 
     again = starter.start(writer_of("q", tmp_path), None)
 
     assert again is spark.handles[1]
-    assert progress(tmp_path / "q") == Progress(1, 1)
+    assert progress(LocalTree(tmp_path / "q")) == Progress(1, 1)
 
 
 def test_batches_that_were_executed_again_are_not_the_first_of_the_epoch(spark: Started, tmp_path: Path) -> None:
@@ -125,7 +126,7 @@ def test_batches_that_were_executed_again_are_not_the_first_of_the_epoch(spark: 
     starter.start(writer_of("q", tmp_path), None)
 
     (query,) = starter._registry.started
-    assert (query.committed_before, progress(tmp_path / "q").committed) == (1, 2)
+    assert (query.committed_before, progress(LocalTree(tmp_path / "q")).committed) == (1, 2)
 
 
 def test_a_query_that_runs_is_not_started_a_second_time(spark: Started, tmp_path: Path) -> None:
@@ -211,7 +212,7 @@ def test_a_stop_waits_for_a_start_that_is_under_way_and_ends_its_replay_after_th
 
     assert over == [False]
     assert lifecycle.starts_are_over(0)
-    assert progress(tmp_path / "q") == Progress(0, 0)
+    assert progress(LocalTree(tmp_path / "q")) == Progress(0, 0)
     assert starter._registry.started == ()
 
 

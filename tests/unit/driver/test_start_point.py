@@ -10,6 +10,7 @@ import pytest
 
 from airflow_provider_ha.checkpoints.format.metadata_log import read_query_id
 from airflow_provider_ha.checkpoints.model import QueryPlan, QuerySink, RestorePlan, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.driver.origin import Origin, OriginKind
 from airflow_provider_ha.driver.start_ledger import StartLedger
@@ -111,7 +112,9 @@ def test_the_logs_of_the_restored_sinks_outlive_the_pin_that_they_were_kept_in(t
 def test_what_was_adopted_is_refused_when_its_query_went_on_meanwhile(tmp_path: Path) -> None:
     """Between the plan and the driver's start somebody has started it where it was: two would write to one output."""
     elsewhere = checkpoint(tmp_path / "elsewhere" / QUERY)
-    adopted = AdoptedCheckpoint(path=str(elsewhere), query_id=read_query_id(elsewhere), planned=2, committed=2)
+    adopted = AdoptedCheckpoint(
+        path=str(elsewhere), query_id=read_query_id(LocalTree(elsewhere)), planned=2, committed=2
+    )
     plan = RestorePlan(
         job_id="j",
         source_job="j",

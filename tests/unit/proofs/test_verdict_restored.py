@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.format.layout import numbers
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from tests.proofs.verdicts.asked import answered
 from tests.proofs.verdicts.cases import Case, cases
 from tests.proofs.verdicts.damages import Damage
@@ -31,7 +32,11 @@ def case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Case:
 def test_a_batch_of_the_list_is_restored_with_what_it_needs_alone(case: Case, tmp_path: Path) -> None:
     restored = given(case, tmp_path / "copy")
 
-    assert (restored, numbers(tmp_path / "copy/offsets"), numbers(tmp_path / "copy/commits")) == (True, [2, 3], [3])
+    assert (restored, numbers(LocalTree(tmp_path / "copy/offsets")), numbers(LocalTree(tmp_path / "copy/commits"))) == (
+        True,
+        [2, 3],
+        [3],
+    )
 
 
 def test_logs_are_taken_back_to_a_batch_that_is_not_on_the_list(case: Case, tmp_path: Path) -> None:
@@ -39,7 +44,7 @@ def test_logs_are_taken_back_to_a_batch_that_is_not_on_the_list(case: Case, tmp_
 
     restored = given(lost, tmp_path / "copy")
 
-    assert (restored, numbers(tmp_path / "copy/commits")) == (False, [0, 1, 2, 3])
+    assert (restored, numbers(LocalTree(tmp_path / "copy/commits"))) == (False, [0, 1, 2, 3])
     assert (tmp_path / "copy/state/0/0/4.delta").exists()
     assert not (tmp_path / "copy/state/0/0/5.delta").exists()
 

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from airflow_provider_ha import views
 from airflow_provider_ha.checkpoints.proof.report import LoadedState, Outcome, Proof, StartedOnCopy, Step
 from airflow_provider_ha.checkpoints.proof.request import StateReading
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.findings import Finding
 from airflow_provider_ha.checkpoints.verify.report import BatchVerdict, Reason, Report, SinkState
@@ -44,7 +45,7 @@ REPORT = Report(
     planned=3,
     committed=2,
     batches=(BatchVerdict(1, ()), BatchVerdict(2, (Reason(Code.STATE_MISSING, "state/0/0/9.delta", "it is gone"),))),
-    sink=SinkState(Path("/out"), 3),
+    sink=SinkState(LocalTree(Path("/out")), 3),
 )
 LEADER = LeaderInfo(epoch=3, run=1, attempt=2, host="h", pid=7, since=NOON)
 

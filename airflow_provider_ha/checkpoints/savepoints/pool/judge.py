@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow_provider_ha.checkpoints.savepoints.pool.pool import Pool
 from airflow_provider_ha.checkpoints.savepoints.pool.records import PooledSavepoint
-from airflow_provider_ha.checkpoints.trees.tree import Directory
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.report import Report
 from airflow_provider_ha.checkpoints.verify.verify import Depth, verify
@@ -29,7 +29,7 @@ def missing(savepoint: PooledSavepoint, present: dict[str, Listed]) -> list[Chec
     return found
 
 
-def judge_query(directory: Directory, batch: int, depth: Depth, spark_version: str) -> tuple[bool | None, Report]:
+def judge_query(directory: Tree, batch: int, depth: Depth, spark_version: str) -> tuple[bool | None, Report]:
     """Return whether a query can be restored to *batch* (``None``: it could not be found out), and the whole report."""
     report = verify(directory, depth=depth, spark_version=spark_version)
     if batch in report.restorable:

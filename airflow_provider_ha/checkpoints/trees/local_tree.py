@@ -1,0 +1,266 @@
+"""A directory of this host as a :class:`~airflow_provider_ha.checkpoints.trees.tree.Tree`.
+
+Paths are put together as text here: pathlib takes longer for one than the system for the question.
+
+Invariant: no name is followed through a symbolic link of its own, and opening one never blocks.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import stat
+from collections.abc import Hashable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from airflow_provider_ha.checkpoints.trees.files import (
+    FileGoneError,
+    NotAFileError,
+    UnreadableError,
+    check_name,
+    crowded,
+)
+from airflow_provider_ha.checkpoints.trees.links import write_aside
+from airflow_provider_ha.checkpoints.trees.memory_bounds import check_size, first_names
+from airflow_provider_ha.checkpoints.trees.tree import OpenFile, Tree
+from airflow_provider_ha.errors import ConfigurationError
+
+
+# What is read in large pieces is read to its end: the disk works on what follows while a piece is decoded.
+_LARGE, _AHEAD = 128 << 10, 4 << 20
+_PIECE = 16 << 10
+# Opening a pipe must not block; O_NONBLOCK has no effect on a regular file.
+_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFile:
+    """An :class:`OpenFile` of this host."""
+
+    name: str
+    size: int
+    _descriptor: int
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Return *length* bytes from *offset*; fewer at the end.
+
+        :raises UnreadableError: They could not be read.
+        """
+        try:
+            if length >= _LARGE:
+                os.posix_fadvise(self._descriptor, offset, length + _AHEAD, os.POSIX_FADV_WILLNEED)
+            return os.pread(self._descriptor, length, offset)
+        except OSError as error:
+            raise UnreadableError(self.name, error) from error
+
+
+class LocalTree:
+    """A :class:`~airflow_provider_ha.checkpoints.trees.tree.WritableTree` of this host. Safe in several threads.
+
+    It holds no listing: every answer is of the moment.
+
+    :param path: The directory; it need not exist.
+    """
+
+    __slots__ = ("_text",)
+
+    # Files of this host are small, and decoding them holds Python's lock: two threads gained nothing.
+    at_once = 1
+    keeps_times = True
+    has_hidden_checksums = True
+
+    def __init__(self, path: Path) -> None:
+        self._text = os.fspath(path)
+
+    def __repr__(self) -> str:
+        return f"LocalTree({self._text!r})"
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LocalTree) and other._text == self._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+    def __truediv__(self, place: str) -> LocalTree:
+        """Return a directory below this one."""
+        below = LocalTree.__new__(LocalTree)
+        below._text = f"{self._text}/{place}"
+        return below
+
+    @property
+    def path(self) -> Path:
+        """Where it lies."""
+        return Path(self._text)
+
+    @property
+    def local_path(self) -> Path:
+        """Where it lies on this host: for what only works on files of this host."""
+        return Path(self._text)
+
+    def absolute(self) -> LocalTree:
+        """Return the same directory by a place that does not depend on the working directory of the process."""
+        return LocalTree(self.path.absolute())
+
+    def fresh(self) -> LocalTree:
+        """Return the same directory as it is now: it always is."""
+        return self
+
+    def expect(self, names: Iterable[str]) -> None:
+        """Announce the files that are read next; of no effect here."""
+
+    def absence(self) -> tuple[str, str]:
+        """Return what is the case when it is no directory, as the end of a sentence, and what to do about it."""
+        if os.path.lexists(self._text):
+            return "is a file; a checkpoint is a directory", "Name the directory that holds offsets and commits"
+        return "is not a directory of this host", "Correct the path, or mount its file system"
+
+    def names(self, place: str = "") -> list[str]:
+        """Return all names in it or in *place* below it, sorted; none when it is not there or not a directory.
+
+        :raises UnreadableError: It is there and cannot be listed.
+        """
+        try:
+            with os.scandir(f"{self._text}/{place}") as found:
+                listed = first_names(entry.name for entry in found)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise UnreadableError(place or self.path.name, error) from error
+        if listed is None:
+            raise crowded(place or self.path.name)
+        return sorted(listed)
+
+    def is_directory(self) -> bool:
+        """Whether it is there, and a directory.
+
+        :raises UnreadableError: It could not be found out.
+        """
+        try:
+            return stat.S_ISDIR(self.path.stat().st_mode)
+        except (FileNotFoundError, NotADirectoryError, ValueError):
+            return False
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                return False
+            raise UnreadableError(self.path.name, error) from error
+
+    def has(self, name: str) -> bool:
+        """Whether *name* is a regular file below it, not reached through a symbolic link of its own."""
+        try:
+            return stat.S_ISREG(os.lstat(f"{self._text}/{name}").st_mode)
+        except (FileNotFoundError, NotADirectoryError, ValueError):
+            return False
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                return False
+            raise UnreadableError(name, error) from error
+
+    def file_size(self, name: str) -> int:
+        """Return the size of a file in bytes.
+
+        :raises FileGoneError: It is not there.
+        :raises NotAFileError: It is not a regular file.
+        :raises UnreadableError: It could not be found out.
+        """
+        try:
+            status = os.lstat(f"{self._text}/{name}")
+        except (FileNotFoundError, NotADirectoryError):
+            raise FileGoneError(name, "it is needed and not there") from None
+        except OSError as error:
+            raise UnreadableError(name, error) from error
+        if not stat.S_ISREG(status.st_mode):
+            raise NotAFileError(name, "it is not a regular file")
+        return status.st_size
+
+    def changed(self, place: str = "") -> int | None:
+        """Return when a directory or file was last changed, in nanoseconds; ``None`` when it cannot be asked."""
+        try:
+            status = os.lstat(f"{self._text}/{place}") if place else self.path.stat()
+        except OSError:
+            return None
+        return status.st_mtime_ns
+
+    def identity(self, name: str) -> Hashable | None:
+        """Return what is equal for two names of one file, in any tree.
+
+        :raises FileGoneError: It is not there.
+        :raises UnreadableError: It could not be found out.
+        """
+        try:
+            status = (self.path / name).stat()
+        except FileNotFoundError:
+            raise FileGoneError(name, "it is needed and not there") from None
+        except OSError as error:
+            raise UnreadableError(name, error) from error
+        return status.st_dev, status.st_ino
+
+    def read(self, name: str) -> bytes:
+        """Return the bytes of a file; raises as :meth:`file_size`, and when it is larger than any such file is."""
+        descriptor, found = self._open(name)
+        with os.fdopen(descriptor, "rb", buffering=0) as file:
+            check_size(name, found)
+            return _whole(file, name, found)
+
+    @contextmanager
+    def opened(self, name: str) -> Iterator[OpenFile]:
+        """Open a file for as long as the block runs; raises as :meth:`file_size` does."""
+        descriptor, found = self._open(name)
+        try:
+            yield LocalFile(name, found, descriptor)
+        finally:
+            os.close(descriptor)
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a file durably under a name that Spark ignores, then give it its name.
+
+        :raises StorageUnavailableError: The file system does not answer.
+        """
+        write_aside(Path(f"{self._text}/{check_name(name)}"), data)
+
+    def below(self, uri: str) -> str | None:  # noqa: ARG002  # the interface asks with it
+        """Return nothing: what a log of this host names by URI is opened by that, wherever on this host it lies."""
+        return None
+
+    def _open(self, name: str) -> tuple[int, int]:
+        """Return (descriptor, bytes) of a regular file."""
+        try:
+            descriptor = os.open(f"{self._text}/{name}", _READ)
+        except FileNotFoundError:
+            raise FileGoneError(name, "it is needed and not there") from None
+        except OSError as error:
+            self.file_size(name)  # what is no file may refuse to be opened for that
+            raise UnreadableError(name, error) from error
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            os.close(descriptor)
+            raise NotAFileError(name, "it is not a regular file")
+        return descriptor, status.st_size
+
+
+def path_on_this_host(tree: Tree) -> Path:
+    """Return the path of a tree, for what only works on files of this host.
+
+    :raises ConfigurationError: It has none.
+    """
+    if tree.local_path is None:
+        raise ConfigurationError(
+            f"{tree} is not on a file system of this host",
+            next_step="Mount it, or copy it to a directory of this host first",
+        )
+    return tree.local_path
+
+
+def _whole(file: io.FileIO, name: str, expected: int) -> bytes:
+    """Read to the end: a file that grows in the process is bounded as well."""
+    pieces, length = [], 0
+    while piece := file.read(max(expected + 1 - length, _PIECE)):
+        pieces.append(piece)
+        length += len(piece)
+        check_size(name, length)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)

@@ -1,0 +1,214 @@
+"""A work area on a file system: directories made by hard links, where the file system has them, else by copies.
+
+A fence is a rename: the renamed directory is the truth from then on, under another key.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from airflow_provider_ha.checkpoints.trees.links import NO_LINKS
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree, path_on_this_host
+from airflow_provider_ha.checkpoints.trees.tree import Tree
+from airflow_provider_ha.checkpoints.working.fence import fence_directory, fenced_name, resolve
+from airflow_provider_ha.checkpoints.working.fork import fork
+from airflow_provider_ha.checkpoints.working.pins import pin
+from airflow_provider_ha.checkpoints.working.work_area import Capabilities, Retained
+from airflow_provider_ha.clock import new_id
+from airflow_provider_ha.errors import ObjectExistsError, StorageUnavailableError
+from airflow_provider_ha.storage.durable import PRIVATE_DIRECTORY, REMOVED, private_directories, remove_tree
+from airflow_provider_ha.storage.key_names import check_key
+from airflow_provider_ha.storage.outage import outages, unavailable
+from airflow_provider_ha.storage.resolve import refuse_links, resolve_key
+
+
+# What ``building`` and ``remove_tree`` name what they are at work on.
+_REMAINS = re.compile(rf"\.(?P<name>.+)\.[0-9a-f]{{32}}(\.tmp|{re.escape(REMOVED)})")
+
+
+class LinkedWorkArea:
+    """A :class:`~airflow_provider_ha.checkpoints.working.work_area.WorkArea` below one directory of mounted storage.
+
+    :param root: Absolute directory of one cluster; made by the first write, never by a read.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def __repr__(self) -> str:
+        return f"LinkedWorkArea({str(self._root)!r})"
+
+    @property
+    def place(self) -> str:
+        """``file:`` URI of the root."""
+        return self._root.as_uri()
+
+    def admit(self, key: str, *, inside: tuple[str, ...], source: str) -> str:
+        """Return a key that was read from a record when it names one directory in *inside*.
+
+        :raises RecordCorruptError: The key leads anywhere else, or through a symbolic link.
+        :raises StorageUnavailableError: The way to it could not be looked at.
+        """
+        resolve_key(self._root, key, inside=inside, source=source)
+        return key
+
+    def touches(self, path: str) -> bool:
+        """Whether *path* lies in the area, or the area in it, by whatever links."""
+        place, own = Path(path).resolve(), self._root.resolve()
+        return place.is_relative_to(own) or own.is_relative_to(place)
+
+    def uri(self, key: str) -> str:
+        """Return the ``file:`` URI of a directory."""
+        return self._path(key).as_uri()
+
+    def capabilities(self) -> Capabilities:
+        """Return what the file system can do, by trying it.
+
+        :raises StorageUnavailableError: It cannot be written, with the reason.
+        """
+        name = f"probe-{new_id()}"
+        path = self._root / name
+        with outages("written", path):
+            private_directories(path)
+            try:
+                (path / "file").write_bytes(b"probe")
+                refusal = _refusal_of_link(path / "file", path / "second")
+            finally:
+                remove_tree(path)
+        return Capabilities(links=not refusal, atomic_rename=True, cheap_listing=True, refusal=refusal)
+
+    def require(self) -> None:
+        """Assert that the root is there.
+
+        :raises StorageUnavailableError: It is not.
+        """
+        if not self._root.is_dir():
+            raise StorageUnavailableError(
+                f"the work root {self._root} is not there", next_step="Mount the file system that holds it"
+            )
+
+    def read(self, key: str, name: str) -> bytes | None:
+        """Return the bytes of a file; ``None`` when it is not there.
+
+        :raises StorageUnavailableError: It could not be read.
+        """
+        path = self._path(key) / check_key(name)
+        try:
+            return path.read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise unavailable(f"{path} could not be read", error) from error
+
+    def contains(self, key: str) -> bool:
+        """Whether the directory is there; raises as :meth:`tree` and its ``is_directory`` do."""
+        return self.tree(key).is_directory()
+
+    def list(self, prefix: str) -> Sequence[str]:
+        """Return the names of directories directly below *prefix*, sorted, also those with nothing but remains left.
+
+        :raises StorageUnavailableError: They could not be listed.
+        """
+        place = self._path(prefix.removesuffix("/"))
+        try:
+            with os.scandir(place) as found:
+                names = [entry.name for entry in found if entry.is_dir(follow_symlinks=False)]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise unavailable(f"{place} could not be listed", error) from error
+        return sorted({name for each in names if (name := _plain(each))})
+
+    def tree(self, key: str) -> LocalTree:
+        """Return a directory, whether it is there or not.
+
+        :raises RecordCorruptError: There is a symbolic link on the way to it.
+        """
+        return LocalTree(self._path(key))
+
+    def create(self, key: str) -> LocalTree:
+        """Make an empty directory, readable for its owner only.
+
+        :raises ObjectExistsError: It is there.
+        :raises StorageUnavailableError: It could not be made.
+        """
+        path = self._path(key)
+        with outages("made", path):
+            private_directories(path.parent)
+            try:
+                path.mkdir(PRIVATE_DIRECTORY)
+            except FileExistsError as error:
+                raise ObjectExistsError(f"directory {path} exists already") from error
+        return LocalTree(path)
+
+    def fork(self, source: str, target: str, *, batch: int | None = None, keep_planned: bool) -> int:
+        """Make a checkpoint from another one of this area, by links; raises as ``fork.fork`` does."""
+        return fork(self._path(source), self._path(target), batch=batch, keep_planned=keep_planned)
+
+    def bring_in(self, source: Tree, target: str, *, batch: int | None = None) -> int:
+        """Make a checkpoint from one with another owner, by copy: a link would share what that owner edits.
+
+        :raises ConfigurationError: It is not on a file system of this host.
+        """
+        return fork(path_on_this_host(source), self._path(target), batch=batch, keep_planned=False, copy=True)
+
+    def retain(self, source: str, target: str, cut: Mapping[str, int], *, sinks: Mapping[str, Path]) -> Retained:
+        """Link the closure of every query, and of the log of its file sink; raises as ``pins.pin`` does."""
+        return Retained(target, pin(self._path(source), self._path(target), cut, sinks=sinks))
+
+    def fence(self, key: str) -> str:
+        """Rename a working directory; return the key that it has from then on.
+
+        :raises CheckpointMissingError: It is there under neither name.
+        :raises StorageUnavailableError: Whether it is fenced is not known.
+        """
+        return self._key(fence_directory(self._path(key)))
+
+    def fenced(self, key: str) -> str:
+        """Return the key that a working directory has once it is fenced: that of the renamed one."""
+        return self._key(fenced_name(self._path(key)))
+
+    def current(self, key: str) -> str:
+        """Return the key under which a working directory is found: its own, or the one that the fence gave it."""
+        return self._key(resolve(self._path(key)))
+
+    def remove(self, key: str) -> None:
+        """Remove a directory and its remains. Repeatable.
+
+        :raises StorageUnavailableError: It could not be removed: the next call goes on.
+        """
+        path = self._path(key)
+        try:
+            remove_tree(path)
+        except OSError as error:
+            raise unavailable(f"{path} could not be removed", error) from error
+
+    def _path(self, key: str) -> Path:
+        path = self._root / check_key(key)
+        refuse_links(self._root, key, source="the work area")
+        return path
+
+    def _key(self, path: Path) -> str:
+        return path.relative_to(self._root).as_posix()
+
+
+def _plain(name: str) -> str:
+    """Return the name of which a hidden one is the remains; the name itself when it is plain, else nothing."""
+    if not name.startswith("."):
+        return name
+    found = _REMAINS.fullmatch(name)
+    return found["name"] if found else ""
+
+
+def _refusal_of_link(source: Path, target: Path) -> str:
+    """Return what the file system answers when it is asked for a second name; empty when it gives one."""
+    try:
+        os.link(source, target)
+    except OSError as error:
+        if error.errno in NO_LINKS:
+            return error.strerror or str(error)
+        raise
+    return ""
