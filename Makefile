@@ -49,7 +49,7 @@ lint: venv ## Check style and spelling
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/codespell
-	@$(BIN)/codespell --dictionary .ci/words.txt --skip "*.pyc" airflow_provider_ha docs dags README.md CONTRIBUTING.md
+	@$(BIN)/codespell --dictionary .ci/words.txt --skip "*.pyc,*.xz,tests/data" airflow_provider_ha docs dags tests README.md CONTRIBUTING.md
 
 format: venv ## Format the code
 	@$(BIN)/ruff check --fix .

@@ -70,7 +70,7 @@ def zookeeper(zookeeper_server: EmbeddedZooKeeper, tell: Callable[[str], None]) 
 
 @pytest.fixture
 def config(zookeeper: str, tmp_path: Path) -> HaConfig:
-    """A cluster that nobody else uses."""
+    """A cluster that no other test uses."""
     return HaConfig.build(
         zookeeper=zookeeper, storage_root=f"file://{tmp_path}/storage", cluster_id=f"c-{new_id()[:12]}", timings=FAST
     )

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812  # Spark's own name for it
 
 
 def main(conf: Path, checkpoint: str, notes: Path) -> None:
-    """Run until somebody kills it."""
+    """Run until it is killed."""
     builder = SparkSession.builder.master("local[2]").appName("s3a_counts")
     for name, value in json.loads(conf.read_text(encoding="utf-8")).items():
         builder = builder.config(name, value)

@@ -42,7 +42,7 @@ def main(conf: Path, uri: str) -> None:
 
 
 def race(opener: Callable[[Any], Any], path: Any) -> int:
-    """Let two write a name that nobody has written; how many were told that they did."""
+    """Let two write a name that is not there yet; how many were told that they did."""
     streams = [opener(path) for _ in range(2)]
 
     def write(number: int) -> bool:

@@ -91,7 +91,7 @@ class RealCluster:
 
 
 class FakeCluster:
-    """The fake ensemble; its time passes while somebody waits."""
+    """The fake ensemble; its time passes while a process waits."""
 
     def __init__(self, config: HaConfig, ensemble: FakeEnsemble) -> None:
         self._config = config

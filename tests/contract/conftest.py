@@ -23,7 +23,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def config(backend: str, tmp_path: Path, request: pytest.FixtureRequest) -> HaConfig:
-    """A cluster that nobody else uses."""
+    """A cluster that no other test uses."""
     hosts = request.getfixturevalue("zookeeper") if backend == "zookeeper" else "fake:1"
     return HaConfig.build(
         zookeeper=hosts, storage_root=f"file://{tmp_path}/storage", cluster_id=f"c-{new_id()[:12]}", timings=FAST

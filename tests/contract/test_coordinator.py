@@ -269,7 +269,7 @@ def test_a_silent_session_ends_by_its_timeout(cluster: Cluster, coordinator: Coo
     cluster.cut()
     cluster.eventually(gone.is_set, "the session to expire")
 
-    assert session.state is SessionState.SUSPENDED, "nobody has told it"
+    assert session.state is SessionState.SUSPENDED, "it has not heard of it"
     cluster.heal()
     cluster.eventually(lambda: session.state is SessionState.CONNECTED, "the next session")
 

@@ -25,7 +25,7 @@ from tests.support.s3.s3_faults import Fault, lose_answer, refuse, s3_proxy
 from tests.support.s3.s3_server import S3Access
 
 
-pytestmark = pytest.mark.timeout(120, func_only=True)  # whoever comes first may have to build the server
+pytestmark = pytest.mark.timeout(120, func_only=True)  # the first test may have to build the server
 
 
 @pytest.fixture(params=["local", "moto", "real"])
@@ -210,7 +210,7 @@ def test_a_creation_whose_answer_was_lost_does_not_claim_the_object_of_another(s
 
 @pytest.mark.parametrize("there", [True, False])
 def test_a_conflict_says_nothing_about_who_wins_and_is_asked_again(s3: S3Access, there: bool) -> None:
-    """S3 answers so when a removal of the key is under way as well: then nobody has won."""
+    """S3 answers so when a removal of the key is under way as well: then no writer has won."""
     bucket, conflict = s3.new_bucket(), Fault(refuse(409, "ConditionalRequestConflict"), "PUT", times=2)
     if there:
         s3.store(bucket).create("a", b"theirs")

@@ -23,7 +23,7 @@ from tests.support.s3.s3_faults import FOR_EVER, Exchange, Fault, lose_answer, r
 from tests.support.s3.s3_server import S3Access
 
 
-pytestmark = pytest.mark.timeout(120, func_only=True)  # whoever comes first may have to build the server
+pytestmark = pytest.mark.timeout(120, func_only=True)  # the first test may have to build the server
 
 IN_PARTS = S3Limits(copy_whole=5 * MIB, copy_part=5 * MIB)  # S3 has no smaller parts
 LARGE = os.urandom(11 * MIB)  # three parts

@@ -20,7 +20,7 @@ from airflow_provider_ha.storage.store import Checksum, ObjectStore
 from tests.support.s3.s3_server import S3Access, any_server, real_server
 
 
-pytestmark = pytest.mark.timeout(120, func_only=True)  # whoever comes first may have to build the server
+pytestmark = pytest.mark.timeout(120, func_only=True)  # the first test may have to build the server
 
 # What a job, a savepoint or a query may be called, to be in the way of what we call things.
 NAMES = ("a", "a-b", "e1", "checkpoints", "payloads", "manifest.json", "blobs", "jobs", "journal")
@@ -83,7 +83,7 @@ def test_every_kind_of_key_can_be_written_where_that_is_refused(strict: ObjectSt
 
 
 def test_a_key_that_is_the_directory_of_another_is_refused_and_harms_nothing(strict: ObjectStore) -> None:
-    """Real S3 has both. Who relies on it loses objects on a file system, so nobody does."""
+    """Real S3 has both. Who relies on it loses objects on a file system, so no caller does."""
     strict.write("a/b", b"1")
     strict.write("c", b"1")
 

@@ -1,6 +1,6 @@
 """What the driver makes of operations that nobody's client would have asked for, on the fake ensemble.
 
-The node of an operation is there to be written by anybody who may write for the job, by hand as well.
+The node of an operation is there to be written by any process that may write for the job, by hand as well.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def died(job: Job, tmp_path: Path) -> Iterator[list[BaseException]]:
     errors: list[BaseException] = []
 
     def unexpected(*_: object) -> None:
-        raise AssertionError("nobody asked for it")
+        raise AssertionError("it was not requested")
 
     loop = OperationsLoop(
         coordinator=job.coordinator,

@@ -133,7 +133,7 @@ def test_nothing_is_written_when_what_belongs_to_it_is_rejected(job: Pointers) -
     assert (job.names(), job.payloads()) == ([], [])
 
 
-@pytest.mark.parametrize("error", [OutcomeUnknownError("no answer"), CoordinationError("an error nobody foresaw")])
+@pytest.mark.parametrize("error", [OutcomeUnknownError("no answer"), CoordinationError("an unforeseen error")])
 def test_an_uncertain_outcome_keeps_the_payload_and_is_resolved_by_trying_again(
     job: Pointers, error: CoordinationError
 ) -> None:
@@ -198,12 +198,12 @@ def test_a_payload_of_an_earlier_try_is_not_discarded_by_a_later_one(job: Pointe
 
 
 def test_a_payload_is_never_overwritten(job: Pointers) -> None:
-    job.objects.create(job.note(b"").key, b"of somebody else")
+    job.objects.create(job.note(b"").key, b"of another process")
 
     with pytest.raises(ObjectExistsError):
         job.store().add(job.leadership.commit, "1", job.note(b"state"), b"state")
 
-    assert job.objects.read(job.note(b"").key) == b"of somebody else"
+    assert job.objects.read(job.note(b"").key) == b"of another process"
     assert job.names() == []
 
 

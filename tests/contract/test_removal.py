@@ -88,7 +88,7 @@ def test_what_a_reader_holds_stays_until_the_lease_ends(job: Pointers, pin: Path
 
 
 def test_a_lease_that_has_run_out_protects_nothing_and_goes_too(job: Pointers, pin: Path) -> None:
-    """Its reader may be dead: unlike a lock node, it blocks nobody for longer than it said."""
+    """Its reader may be dead: unlike a lock node, it blocks no process for longer than it said."""
     lease(job)
     job.mark("1")
     job.clock.pass_by(61)

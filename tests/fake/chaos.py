@@ -77,7 +77,7 @@ class Chaos:
         process.actor = self.schedule.actor(process.name, lambda: life(process))
 
     def step(self) -> None:
-        """Do one thing: let somebody go on, let time pass, or break something."""
+        """Do one thing: let an actor go on, let time pass, or break something."""
         (
             self.go_on
             if self.chance.random() < 0.62

@@ -1,8 +1,8 @@
 """Plays of grant, revoke, submit, finish, recover and stop, and every order in which their actors can go.
 
 Two actors with up to eight points each go in all orders, at most 12,870; three actors in all orders with
-at most two preemptions. A point is a request that can meet one of another actor: reads of nodes that nobody else writes
-commute with everything, and after its eighth point an actor goes on to its end.
+at most two preemptions. A point is a request that can meet one of another actor: reads of nodes that no other actor
+writes commute with everything, and after its eighth point an actor goes on to its end.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def remembered(kind: type[Record], data: bytes, *, source: str) -> Record:
 
 @contextmanager
 def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Whoever finds the lock taken says so at once: its wait is in real time."""
+    """A contender that finds the lock taken says so at once: its wait is in real time."""
     monkeypatch.setattr(concluding, "LOCK_SECONDS", 0.0)
     monkeypatch.setattr(submission, "create_job", lambda *_: None)  # forty reads that find everything there
     monkeypatch.setattr(Record, "from_bytes", classmethod(remembered))
@@ -68,9 +68,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 class Meetings:
-    """Says which requests are points: those that meet a request of somebody else on a node that one of them writes.
+    """Says which requests are points: those that meet a request of another actor on a node that one of them writes.
 
-    All others commute with everything, so to change places with them changes nothing. What everybody reads and writes
+    All others commute with everything, so to change places with them changes nothing. What every actor reads and writes
     is learnt while schedules are explored; what was learnt counts from the next :meth:`freeze` on.
     """
 
@@ -202,7 +202,7 @@ def revoking(world: World, leader: FakeCoordinator) -> Callable[[], None]:
 
 
 def submit_again(world: World) -> None:
-    """Make submission 2, as somebody did who has seen that the first one is dead to the world."""
+    """Make submission 2, as a process did that has seen that the first one is dead to the world."""
     attempt = Submission(
         attempt=2, submission_id="s-2", requested_by="test", engine="local", created_at=world.ensemble.clock.now()
     )

@@ -57,7 +57,7 @@ def test_a_silent_session_ends_at_the_first_tick_after_its_timeout(
     ensemble.advance(0.3)
 
     assert watcher.find("/own") is None
-    assert silent.session is not None, "nobody has told it"
+    assert silent.session is not None, "it has not heard of it"
 
 
 def test_a_session_that_is_only_idle_lives_on(ensemble: FakeEnsemble, watcher: FakeCoordinator) -> None:

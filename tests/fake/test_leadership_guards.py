@@ -88,7 +88,7 @@ def test_a_leadership_that_was_lost_stays_lost_although_everything_is_as_it_was(
 def test_who_gives_the_lock_up_believes_nothing_from_then_on(
     ensemble: FakeEnsemble, session: FakeCoordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The answer to the release may be lost while somebody else takes the lock (found by seed 280476324191822)."""
+    """The answer to the release may be lost while another process takes the lock (found by seed 280476324191822)."""
     leadership = lead(ensemble, session)
     left: list[float] = []
     send = session.commit

@@ -62,7 +62,7 @@ class JobProcess:
 
     @property
     def credentials(self) -> SessionCredentials:
-        """Its session, for whoever has proven its death."""
+        """Its session, for the process that has proven its death."""
         found = read_session(self._folder / f"{self.actor}.session")
         assert found is not None
         return found

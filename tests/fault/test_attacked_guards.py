@@ -85,7 +85,7 @@ def test_a_stopped_leader_of_a_job_that_was_deleted_and_made_again_is_fenced(
         assert coordinator.find(paths.job_graph) is not None
 
 
-# 2. The driver's Python is killed while its JVM is stopped: nobody leads before the JVM is gone.
+# 2. The driver's Python is killed while its JVM is stopped: no process leads before the JVM is gone.
 
 
 @pytest.fixture
@@ -264,7 +264,7 @@ def test_a_follower_that_is_cut_off_deceives_a_client_but_no_leader_of_ours(
     noticed_at = clock.lease_time()
     slow_ensemble.heal()
 
-    assert deceived, "connected, and reads its own lock as held, while it is free for anybody"
+    assert deceived, "connected, and reads its own lock as held, while it is free for any process"
     assert new.epoch == old.epoch + 1
     assert ends[0] < led_at
     assert old._lease.deadline < led_at

@@ -99,7 +99,7 @@ def test_a_job_that_finished_in_between_stays_finished(stage: Stage, blind: bool
 
     old.signal(signal.SIGCONT)
     assert old.wait() == LOST
-    late = stage.start("late", attempt=3)  # a fail-over: somebody still believed that the job was lost
+    late = stage.start("late", attempt=3)  # a fail-over: a process still believed that the job was lost
 
     assert late.wait() == REFUSED
     assert stage.coordinator.get(stage.paths().run_result(1)) == written
@@ -219,7 +219,7 @@ def test_an_old_job_whose_removal_once_failed_stays_dead_through_all_of_it(stage
     assert third.await_event("recovered")["number"] >= second.last_committed()
     assert stage.epoch() == 3
 
-    # Even a pointer that somebody puts back by hand brings no job back: a run with a result is never run again.
+    # Even a pointer that an administrator puts back by hand brings no job back: a run with a result is never run again.
     pointer = GraphPointer(graph=BLOB, run=1)
     stage.coordinator.commit(Create(stage.paths(OLD).job_graph, pointer.to_bytes()))
     by_hand = stage.start("by-hand", attempt=3, job_id=OLD)

@@ -61,7 +61,7 @@ def test_an_answer_that_is_lost_after_the_write_costs_nothing(pointers: Pointers
 
 
 def test_a_cut_before_the_write_is_tried_again_with_the_same_payload(pointers: Pointers, proxy: FaultProxy) -> None:
-    """Nobody knew, so nothing was discarded; the same call then finishes."""
+    """The outcome was unknown, so nothing was discarded; the same call then finishes."""
     proxy.cut_before_transaction(containing=f"{pointers.paths.checkpoints}/1")
 
     with pytest.raises(OutcomeUnknownError):

@@ -54,7 +54,7 @@ def start(job: JobContext, tmp_path: Path) -> Callable[[str], None]:
 
 @pytest.fixture
 def own_zookeeper(tmp_path: Path) -> Iterator[EmbeddedZooKeeper]:
-    """A server that a test may kill: nobody else uses it."""
+    """A server that a test may kill: no other test uses it."""
     with EmbeddedZooKeeper(tmp_path / "zookeeper", tick_ms=200) as server:
         yield server
 

@@ -58,7 +58,7 @@ def copy(
 
 @pytest.fixture
 def source(config: HaConfig, coordinator: Coordinator, copy: JobContext, tmp_path: Path) -> Iterator[Job]:
-    """The job that is restored from: somebody leads it, and it has checkpoint 1, whose file sink's log is not kept."""
+    """The job that is restored from: it has a leader, and it has checkpoint 1, whose file sink's log is not kept."""
     graph = copy.graphs.write_graph(upload(copy, helpers.request(helpers.script(tmp_path))))
     with led_job(config, coordinator) as led:
         pin(recorded_job() / "live", led.pin_path(1), {QUERY: RECORDED_BATCH})

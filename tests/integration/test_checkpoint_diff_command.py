@@ -59,10 +59,10 @@ def test_checkpoints_and_savepoints_of_a_job_are_compared_under_leases(
         assert not active(job.coordinator, job.paths, name, SystemClock())
 
 
-@pytest.mark.parametrize("words", [(JOB, "1", "7"), (JOB, "1", "nothing"), ("nobody", "1", "2")], ids=" ".join)
+@pytest.mark.parametrize("words", [(JOB, "1", "7"), (JOB, "1", "nothing"), ("no-such-job", "1", "2")], ids=" ".join)
 def test_what_a_job_does_not_have_is_unknown(job: Job, spark_ha: Any, words: tuple[str, ...]) -> None:
     code, _, stderr = spark_ha("checkpoint", "diff", *words)
 
     assert code == UNREAD
     assert "has no" in stderr
-    assert job.coordinator.find(f"{job.paths.cluster.base}/nobody") is None
+    assert job.coordinator.find(f"{job.paths.cluster.base}/no-such-job") is None

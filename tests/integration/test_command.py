@@ -21,17 +21,17 @@ def test_listing_an_empty_cluster_is_an_answer(spark_ha: Any) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ("job", "show", "nobody"),
-        ("job", "graph", "nobody"),
-        ("job", "stop", "nobody"),
-        ("job", "cancel", "nobody"),
-        ("leader", "show", "nobody"),
-        ("checkpoint", "list", "nobody"),
-        ("checkpoint", "show", "nobody", "1"),
-        ("savepoint", "list", "nobody"),
-        ("savepoint", "show", "nobody", "s1"),
-        ("savepoint", "trigger", "nobody"),
-        ("savepoint", "dispose", "nobody", "s1", "--yes"),
+        ("job", "show", "no-such-job"),
+        ("job", "graph", "no-such-job"),
+        ("job", "stop", "no-such-job"),
+        ("job", "cancel", "no-such-job"),
+        ("leader", "show", "no-such-job"),
+        ("checkpoint", "list", "no-such-job"),
+        ("checkpoint", "show", "no-such-job", "1"),
+        ("savepoint", "list", "no-such-job"),
+        ("savepoint", "show", "no-such-job", "s1"),
+        ("savepoint", "trigger", "no-such-job"),
+        ("savepoint", "dispose", "no-such-job", "s1", "--yes"),
     ],
     ids=" ".join,
 )
@@ -39,7 +39,7 @@ def test_an_unknown_job_is_a_no_that_names_it(spark_ha: Any, words: tuple[str, .
     code, stdout, stderr = spark_ha(*words, "--json")
 
     assert code == NO
-    assert "nobody" in stderr or "s1" in stderr
+    assert "no-such-job" in stderr or "s1" in stderr
     assert json.loads(stdout)["error"]["message"]
 
 

@@ -141,7 +141,7 @@ def test_a_job_without_savepoints_has_nothing_to_drill(config: HaConfig, coordin
 
 def test_an_unknown_job_is_refused(config: HaConfig, coordinator: Coordinator) -> None:
     with pytest.raises(UnknownJobError):
-        drill(helpers.context(config, coordinator, job_id="nobody"), ask())
+        drill(helpers.context(config, coordinator, job_id="no-such-job"), ask())
 
 
 def test_a_savepoint_whose_pointer_cannot_be_read_may_be_the_newest(job: Job, context: JobContext) -> None:
@@ -206,7 +206,7 @@ def test_of_two_drills_with_one_id_the_first_record_counts(context: JobContext) 
     records = DrillStore(context.store, context.keys)
     first: Drill = drill(context, ask())
 
-    assert records.add(first.model_copy(update={"requested_by": "somebody else"})) == first
+    assert records.add(first.model_copy(update={"requested_by": "another"})) == first
 
 
 def test_what_a_drill_left_that_was_killed_is_collected_by_the_next_one(job: Job, context: JobContext) -> None:

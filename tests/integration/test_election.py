@@ -114,7 +114,7 @@ def test_who_finds_the_epoch_node_finds_everything_it_needs(
             real(node)
             made.append(node)
             if node == paths.epoch:
-                assert paths.heartbeat in made, "somebody who looks now would lead without it"
+                assert paths.heartbeat in made, "a process that looks now would lead without it"
 
     coordinator.ensure = in_between  # type: ignore[method-assign]
 
@@ -319,7 +319,7 @@ def test_a_release_without_an_answer_is_not_repeated_into_an_error(config: HaCon
 
 
 def test_who_gives_up_unsure_does_not_block_the_job(config: HaConfig, paths: JobPaths) -> None:
-    """Fails without the withdrawal: the session lives on, and with it a lock that nobody knows of."""
+    """Fails without the withdrawal: the session lives on, and with it a lock that no process knows of."""
     with FaultProxy(config.zookeeper) as proxy:
         session = session_through(config, proxy.hosts)
         session.ensure(paths.epoch, paths.heartbeat)

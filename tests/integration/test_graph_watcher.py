@@ -173,7 +173,7 @@ def test_a_graph_that_cannot_be_read_is_told_and_hides_no_other(
 def test_nothing_is_told_after_the_stop(
     coordinator: Coordinator, cluster_paths: ClusterPaths, job: JobPaths, told: Told, watch: Callable[..., GraphWatcher]
 ) -> None:
-    """[J5] Not even when somebody looks."""
+    """[J5] Not even when a process looks."""
     gone, broken = cluster_paths.job("gone"), cluster_paths.job("broken")
     persist(coordinator, gone)
     watcher = watch(known={"gone": 1})

@@ -28,15 +28,15 @@ def base(coordinator: KazooCoordinator, cluster_paths: ClusterPaths) -> str:
 
 
 def test_no_server_is_an_error_that_names_the_hosts(config: HaConfig) -> None:
-    nobody = config.model_copy(update={"zookeeper": "127.0.0.1:1"})
+    unreachable = config.model_copy(update={"zookeeper": "127.0.0.1:1"})
 
     with pytest.raises(NotConnectedError, match=r"127\.0\.0\.1:1 .*Check the hosts"):
-        KazooCoordinator.connect(nobody, timeout=0.5)
+        KazooCoordinator.connect(unreachable, timeout=0.5)
 
 
 def test_a_silent_server_does_not_use_up_the_session_timeout(config: HaConfig) -> None:
     """Fails without the limit for each server: kazoo gives it the session timeout by the number of servers (5 s)."""
-    with socket.create_server(("127.0.0.1", 0)) as silent:  # the kernel accepts, nobody answers
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # the kernel accepts, no server answers
         hosts = f"127.0.0.1:{silent.getsockname()[1]},{config.zookeeper}"
         timings = config.timings.model_copy(update={"session_timeout": 10.0})
         both = config.model_copy(update={"zookeeper": hosts, "timings": timings})

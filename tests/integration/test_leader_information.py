@@ -84,7 +84,7 @@ def test_information_that_somebody_changed_is_written_again_once(
     leadership = lead(config, coordinator)
     leadership.start_heartbeats(ignore)
 
-    rival.commit(SetData(paths.leader, b"somebody else"))
+    rival.commit(SetData(paths.leader, b"another"))
 
     wait_until(lambda: coordinator.get(paths.leader).data == b"epoch 1", timeout=10, what="the correction")
     beats = coordinator.get(paths.heartbeat).version
@@ -101,7 +101,7 @@ def test_information_is_put_right_as_often_as_it_is_changed(
     leadership.start_heartbeats(ignore)
 
     for turn in range(5):
-        rival.commit(SetData(paths.leader, f"somebody else, {turn}".encode()))
+        rival.commit(SetData(paths.leader, f"another process, {turn}".encode()))
 
     wait_until(lambda: coordinator.get(paths.leader).data == b"epoch 1", timeout=10, what="the correction")
     assert not leadership.lost.is_set(), "a race with the meddler is no loss"
@@ -187,12 +187,12 @@ def test_every_change_of_the_leader_is_announced_in_order(
     config: HaConfig, coordinator: KazooCoordinator, rival: KazooCoordinator, paths: JobPaths, heard: Heard
 ) -> None:
     with LeaderRetrieval(rival, paths, heard, poll=600):
-        wait_until(lambda: heard.leaders == [None], timeout=10, what="that nobody leads")
+        wait_until(lambda: heard.leaders == [None], timeout=10, what="that no process leads")
         for epoch in (1, 2):
             leadership = lead(config, coordinator)
             wait_until(lambda: heard.leaders[-1] == f"epoch {epoch}".encode(), timeout=10, what="the leader")  # noqa: B023
             leadership.release()
-            wait_until(lambda: heard.leaders[-1] is None, timeout=10, what="that nobody leads")
+            wait_until(lambda: heard.leaders[-1] is None, timeout=10, what="that no process leads")
 
     assert heard.leaders == [None, b"epoch 1", None, b"epoch 2", None]
     assert len(heard.threads) == 1

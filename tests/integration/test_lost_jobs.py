@@ -55,7 +55,7 @@ def another(config: HaConfig, cluster: Cluster) -> Iterator[Callable[[], HaClien
 
 
 def again(cluster: Cluster, request_id: str = "request-2", **changes: Any) -> SubmitRequest:
-    """Return the same application as of :func:`lose`, asked for by somebody else."""
+    """Return the same application as of :func:`lose`, asked for by another request."""
     return dataclasses.replace(cluster.request("flights"), request_id=request_id, **changes)
 
 

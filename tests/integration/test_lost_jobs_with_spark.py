@@ -1,4 +1,4 @@
-"""A real driver is killed and nobody watches it: stopped without it, or replaced, the job loses and repeats no row."""
+"""A real driver is killed and no task watches it: stopped without it, or replaced, the job loses and repeats no row."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from airflow_provider_ha.testing.waiting import wait_until
 from tests.engine_helpers import CONFIG, changed, is_gone
 
 
-ROOT, NOBODY, WITHOUT_PROCESSES = 0, 65534, 65533
+ROOT, UNPRIVILEGED, WITHOUT_PROCESSES = 0, 65534, 65533
 NO_PROCESS = 4_194_303  # the highest that Linux counts to
 as_root = pytest.mark.skipif(os.geteuid() != ROOT, reason="only root can become another user")
 
@@ -55,8 +55,8 @@ def as_nobody(submission_id: str, started: SubmissionStarted) -> bool:
     if child == 0:
         try:
             os.setgroups([])
-            os.setgid(NOBODY)
-            os.setuid(NOBODY)
+            os.setgid(UNPRIVILEGED)
+            os.setuid(UNPRIVILEGED)
             os._exit(int(is_gone(submission_id, started)))
         finally:
             os._exit(99)
@@ -135,7 +135,7 @@ def test_a_proc_that_hides_the_processes_of_others_answers_nothing_about_them(
     monkeypatch.setattr(local, "sees_processes_of_others", lambda: False)
 
     assert is_gone(submission_id, started)  # one's own are always listed
-    assert not is_gone(submission_id, changed(started, uid=NOBODY))
+    assert not is_gone(submission_id, changed(started, uid=UNPRIVILEGED))
 
 
 def test_another_pid_namespace_with_the_name_of_this_host_knows_nothing(

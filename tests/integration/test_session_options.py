@@ -129,7 +129,7 @@ def test_what_a_sasl_user_makes_nobody_else_can_read(secured: SecuredZooKeeper) 
 
 
 def test_a_wrong_sasl_password_is_said_at_once(secured: SecuredZooKeeper) -> None:
-    """Kazoo stops for good then: waiting for it would end as "nobody answered"."""
+    """Kazoo stops for good then: waiting for it would end as "no answer"."""
     begun = time.monotonic()
 
     error = refused(cluster(secured.hosts, sasl_auth=f"{SASL_USER}:wrong"), timeout=30)
@@ -172,8 +172,8 @@ def test_a_chroot_that_does_not_exist_is_named(config: HaConfig) -> None:
 def test_every_node_of_a_submitted_job_is_protected_by_the_digest(
     config: HaConfig, coordinator: KazooCoordinator, tmp_path: Path
 ) -> None:
-    """Fails without the default ACL: a node that is made by any other way is open to everybody."""
-    coordinator.ensure(f"/{config.root}")  # of all clusters: whoever was first made it
+    """Fails without the default ACL: a node that is made by any other way is open to all users."""
+    coordinator.ensure(f"/{config.root}")  # of all clusters: the first client made it
     owned = HaConfig.build(**secrets(config))
     session = KazooCoordinator.connect(owned)
     context = job(owned, session, "flights")

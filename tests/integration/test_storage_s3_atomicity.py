@@ -15,7 +15,7 @@ from tests.support.s3.s3_faults import FOR_EVER, Exchange, Fault, refuse, s3_pro
 from tests.support.s3.s3_server import S3Access, any_server, moto_server
 
 
-pytestmark = pytest.mark.timeout(120, func_only=True)  # whoever comes first may have to build the server
+pytestmark = pytest.mark.timeout(120, func_only=True)  # the first test may have to build the server
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from tests.support.s3.s3_faults import FOR_EVER, Fault, refuse, s3_proxy
 from tests.support.s3.s3_server import S3Access, any_server, real_server
 
 
-pytestmark = pytest.mark.timeout(120, func_only=True)  # whoever comes first may have to build the server
+pytestmark = pytest.mark.timeout(120, func_only=True)  # the first test may have to build the server
 
 QUICK = S3Limits(connect_timeout=1, read_timeout=1, attempts=2, deadline=10)
 WRONG_SECRET = "wrong-secret-0123456789+/abcdefghijklmno"
@@ -114,7 +114,7 @@ def test_what_s3_refuses_has_its_next_step(s3: S3Access, code: str) -> None:
 @pytest.mark.parametrize("call", ["read", "create", "upload", "info", "list", "probe"])
 def test_an_endpoint_where_nobody_listens_is_named(call: str, tmp_path: Path) -> None:
     (tmp_path / "source").write_bytes(b"1")
-    with nobody() as endpoint, pytest.raises(StorageUnavailableError) as raised:
+    with no_server() as endpoint, pytest.raises(StorageUnavailableError) as raised:
         CALLS[call](S3Store("s3://bucket", S3Access(endpoint, "key", "secret").options(), QUICK), tmp_path)
 
     assert endpoint in str(raised.value)
@@ -163,7 +163,7 @@ def test_what_the_options_do_not_have_comes_from_the_chain(real: S3Access, monke
 def test_an_endpoint_of_the_chain_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     store = S3Store("s3://bucket", S3Options(access_key="AKIA", secret_key=WRONG_SECRET), QUICK)
 
-    with nobody() as endpoint:
+    with no_server() as endpoint:
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3", endpoint)
         with pytest.raises(StorageUnavailableError) as raised:
             store.read("a")
@@ -181,8 +181,8 @@ def no_chain(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def nobody() -> Iterator[str]:
-    """Yield the URL of a port where nobody listens."""
+def no_server() -> Iterator[str]:
+    """Yield the URL of a port where no server listens."""
     with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
         port = server.server_port
     yield f"http://127.0.0.1:{port}"

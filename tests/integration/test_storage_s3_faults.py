@@ -29,7 +29,7 @@ from tests.support.s3.s3_faults import (
 from tests.support.s3.s3_server import S3Access, any_server
 
 
-pytestmark = pytest.mark.timeout(120, func_only=True)  # whoever comes first may have to build the server
+pytestmark = pytest.mark.timeout(120, func_only=True)  # the first test may have to build the server
 
 QUICK = S3Limits(connect_timeout=3, read_timeout=3, attempts=4, deadline=25, part_size=5 * MIB, copy_part=5 * MIB)
 LARGE = os.urandom(11 * MIB)  # three parts

@@ -19,7 +19,7 @@ from tests.support.s3.s3_server import S3Access
 from tests.support.s3.versitygw import ROOT_ACCESS_KEY, ROOT_SECRET_KEY, add_user, versitygw
 
 
-pytestmark = pytest.mark.timeout(120, func_only=True)  # whoever comes first may have to build the server
+pytestmark = pytest.mark.timeout(120, func_only=True)  # the first test may have to build the server
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "s3.md"
 USER = S3Access("", "AKIAUSEROFTHETESTS00", "user-secret-of-the-tests/+0123456789abcd")

@@ -69,10 +69,10 @@ def test_one_job_can_be_shown_alone_and_an_unknown_one_is_a_no(spark_ha: Any, dr
     driver.leadership.release()
 
     assert spark_ha("tree", "flights")[0] == YES
-    code, printed, stderr = spark_ha("tree", "nobody", "--json")
+    code, printed, stderr = spark_ha("tree", "no-such-job", "--json")
 
     assert code == NO
-    assert "'nobody'" in stderr
+    assert "'no-such-job'" in stderr
     assert json.loads(printed)["error"]["type"] == "UnknownJobError"
 
 

@@ -63,7 +63,7 @@ def test_only_the_first_creator_is_told_so(coordinator: KazooCoordinator, paths:
 def test_a_creator_whose_answer_was_lost_recognises_its_own_record(
     config: HaConfig, paths: JobPaths, moment: str
 ) -> None:
-    """Fails without comparing the bytes: "exists" would be taken for somebody else's (FLINK-24543)."""
+    """Fails without comparing the bytes: "exists" would be taken for another's (FLINK-24543)."""
     with FaultProxy(config.zookeeper) as proxy:
         session = session_through(config, proxy.hosts)
         getattr(proxy, moment)(containing=paths.recovery(1))

@@ -69,7 +69,7 @@ class Bench:
             return Outcome.TIMEOUT, f"more than {self._limit:g} s"
         outcome, detail = judge(mutant, testimony, copy)
         if outcome is Outcome.KILLED:
-            shutil.rmtree(copy)  # what was not killed stays for whoever looks into it
+            shutil.rmtree(copy)  # what was not killed stays for inspection
         return outcome, detail
 
     def copy(self, name: str) -> Path:

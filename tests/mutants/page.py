@@ -90,7 +90,7 @@ def without_results(text: str) -> list[list[str]]:
 
 
 def unknown(listed: Mapping[int, str], marked: Iterable[Marked], mutants: Iterable[Mutant]) -> list[str]:
-    """Return what the markers name and nobody lists."""
+    """Return what the markers name and no list holds."""
     ids = {mutant.id for mutant in mutants}
     return [
         *(f"{one.test}: no case {one.entry}" for one in marked if one.entry not in listed),

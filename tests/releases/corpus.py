@@ -99,7 +99,7 @@ def _record(spark: Spark, shapes: list[Shape]) -> None:
     answers = run_program(spark, "make", tasks, CACHE / spark.version)
     for shape, place, answer in zip(shapes, places, answers, strict=True):
         if shape.files:
-            # Files that the checkpoint does not know: whoever starts from a copy names those that it goes on with.
+            # Files that the checkpoint does not know: a query that starts from a copy names those that it goes on with.
             for number in range(NEXT_FILE, NEXT_FILE + RESTARTS):
                 write_input(place / "input", number)
         if not answer["error"]:

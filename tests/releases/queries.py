@@ -163,7 +163,7 @@ def run(spark: Any, started: Any) -> None:
 
 
 def record(spark: Any, task: Any) -> None:
-    """Run a query over its input; its rows go to files, or to nobody."""
+    """Run a query over its input; its rows go to files, or nowhere."""
     if task["kind"] in {"continuous", "async"}:
         record_endless(spark, task)
         return
@@ -180,7 +180,7 @@ def record(spark: Any, task: Any) -> None:
 
 
 def await_snapshot(frame: Any, batch: Any, task: Any) -> None:
-    """Write a batch to nobody, and wait until maintenance has made a snapshot of the state after it."""
+    """Write a batch to nowhere, and wait until maintenance has made a snapshot of the state after it."""
     frame.write.format("noop").mode("overwrite").save()
     place, end = Path(task["checkpoint"], "state", "0"), time.time() + DEADLINE
     while any(not snapshots(place / part, batch + 1) for part in ("0", "1")):

@@ -8,7 +8,7 @@ Kinds of events and their facts:
 - a leader: ``acquired`` (epoch, session), ``lease`` (epoch, until: what it may believe from now on; one that never
   doubts writes none down), ``recovered`` (epoch, number: the newest checkpoint that it found), ``sent`` / ``committed``
   / ``rejected`` (epoch, number), ``lost`` and ``released`` (epoch)
-- who causes faults: ``fault`` (name), ``healed`` (within: seconds in which somebody has to lead), ``died`` (victim:
+- who causes faults: ``fault`` (name), ``healed`` (within: seconds in which a process has to lead), ``died`` (victim:
   actor; after the proof of death)
 - who only looks: ``observed`` (number, problem: empty for a checkpoint that is complete and has its digest)
 - the end: ``left`` (sessions, ephemerals, processes, threads, files: what should not be there)
@@ -33,7 +33,7 @@ class Invariant(Enum):
     POINTERS_ARE_COMPLETE = "a pointer always names a complete payload with its digest"
     COMMITS_SURVIVE = "an acknowledged commit survives every later change of leader"
     ONE_BELIEVER = "at most one process believes that it leads"
-    LED_AFTER_HEALING = "after the faults are over, somebody leads within the bound"
+    LED_AFTER_HEALING = "after the faults are over, a process leads within the bound"
     RESTARTS_RESUME = "a new leader goes on with the number after the last one"
     NOTHING_IS_LEFT = "no session, ephemeral node, process, thread or file is left at the end"
 
@@ -111,14 +111,14 @@ def _led_after_healing(history: Sequence[Event]) -> Iterator[str]:
         acted = any(healed.at <= commit.at <= end for commit in commits)
         believed = any(one.since <= end and one.until >= healed.at for one in led)
         if quiet and end < history[-1].at and not (acted or believed):
-            yield f"nobody led within {healed['within']} s after {healed.at:.1f}"
+            yield f"no process led within {healed['within']} s after {healed.at:.1f}"
 
 
 def _restarts_resume(history: Sequence[Event]) -> Iterator[str]:
     sent = {event["number"] for event in _of(history, "sent")} | {0}
     for found in _of(history, "recovered"):
         if found["number"] not in sent:
-            yield f"epoch {found['epoch']} found checkpoint {found['number']}, which nobody has written"
+            yield f"epoch {found['epoch']} found checkpoint {found['number']}, which no process has written"
         first = next((event for event in _of(history, "sent") if event["epoch"] == found["epoch"]), None)
         if first is not None and first["number"] != found["number"] + 1:
             yield f"epoch {found['epoch']} found checkpoint {found['number']} and went on with {first['number']}"

@@ -17,7 +17,7 @@ from tests.soak.history import History
 class Nemesis:
     """Chooses faults and undoes them.
 
-    :param find_leader: Returns what the leader node says; ``None`` when nobody leads.
+    :param find_leader: Returns what the leader node says; ``None`` when no process leads.
     """
 
     def __init__(
@@ -36,9 +36,9 @@ class Nemesis:
         self._faults: dict[str, Callable[[], None]] = {
             "kill the leader": self._kill_leader,
             "kill the leader, with proof of death": self._kill_leader_with_proof,
-            "kill anybody": lambda: self._anybody().kill(self._history),
+            "kill any": lambda: self._any().kill(self._history),
             "freeze the leader": lambda: self._leader().send(signal.SIGSTOP),
-            "freeze anybody": lambda: self._anybody().send(signal.SIGSTOP),
+            "freeze any": lambda: self._any().send(signal.SIGSTOP),
             "cut the leader off": lambda: self._each_proxy("cut"),
             "swallow all of the leader's bytes": lambda: self._each_proxy("black_hole"),
             "swallow the answers to the leader": lambda: self._each_proxy("drop_replies"),
@@ -94,12 +94,12 @@ class Nemesis:
 
     def _leader(self) -> Contender:
         info = None
-        with contextlib.suppress(CoordinationError):  # then anybody will do
+        with contextlib.suppress(CoordinationError):  # then any process will do
             info = self._find_leader()
         found = [contender for contender in self._contenders if info is not None and contender.pid == info.pid]
-        return found[0] if found else self._anybody()
+        return found[0] if found else self._any()
 
-    def _anybody(self) -> Contender:
+    def _any(self) -> Contender:
         return self.random.choice(self._contenders)
 
     def _member(self) -> Member:

@@ -86,12 +86,12 @@ BAD: dict[str, tuple[Invariant, list[Event]]] = {
         Invariant.ONE_BELIEVER,
         [event for event in history(an_event(7.3, "died", victim="p2")) if event.at != 7],
     ),
-    "nobody leads after the faults": (Invariant.LED_AFTER_HEALING, history(an_event(10, "healed", within=3))),
+    "no process leads after the faults": (Invariant.LED_AFTER_HEALING, history(an_event(10, "healed", within=3))),
     "a new leader skips a number": (
         Invariant.RESTARTS_RESUME,
         history(*a_grant(9, 4, 4, until=9.5), *a_commit(9.2, 4, 6)),
     ),
-    "a new leader finds what nobody wrote": (
+    "a new leader finds what no process wrote": (
         Invariant.RESTARTS_RESUME,
         history(*a_grant(9, 4, 17, until=9.5)),
     ),

@@ -45,12 +45,12 @@ SEED = int(os.environ.get("SPARK_HA_SOAK_SEED", str(random.randrange(2**32))))
 CONTENDERS = 3
 BLIND = (2,)  # the lease stops the others so early that the fence would have little to do
 T = FAST.session_timeout
-BOUND = 2 * T + 6.0  # seconds until somebody leads: T to notice, an election of the ensemble, a slow machine
+BOUND = 2 * T + 6.0  # seconds until a process leads: T to notice, an election of the ensemble, a slow machine
 LONGEST_FAULT = 2 * T
 
 
 class Soak:
-    """The ensemble, the contenders, the nemesis, and somebody who only looks."""
+    """The ensemble, the contenders, the nemesis, and an observer."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self.histories = folder / "histories"

@@ -1,4 +1,4 @@
-"""The runbook DAG on a real Airflow: what it restored is followed, and nobody waits for a restore that is refused.
+"""The runbook DAG on a real Airflow: what it restored is followed, and no task waits for a restore that is refused.
 
 Both tests look at one job, which the last of them stops.
 """

@@ -77,4 +77,4 @@ def test_a_job_that_nobody_follows_is_recovered_by_the_dag(
     assert job.counts() == Counts(submissions={1: 2}, recoveries=1, epoch=2)
     reports = [airflow.api.xcom(run, "recover_jobs") for run in runs_of(airflow)]
     assert [report for report in reports if JOB_ID in report.get("recovered", ())] == [{"recovered": [JOB_ID]}]
-    assert read_cluster_leader(client.coordinator, client.paths) is None, "between two runs nobody leads the cluster"
+    assert read_cluster_leader(client.coordinator, client.paths) is None, "between two runs it has no leader"

@@ -27,7 +27,7 @@ def store(tmp_path: Path) -> LocalStore:
 
 @pytest.fixture
 def app(tmp_path: Path) -> Path:
-    """An application with a sibling module, a package with data, and a module that nobody imports."""
+    """An application with a sibling module, a package with data, and a module that no module imports."""
     directory = tmp_path / "app"
     (directory / "package" / "deep").mkdir(parents=True)
     (directory / "app.py").write_text(

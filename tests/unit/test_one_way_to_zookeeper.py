@@ -1,7 +1,7 @@
 """Nothing writes to ZooKeeper by another way than ``coordination/``, and who is not the leader only where it says why.
 
 Read from the source. A leader writes by ``Leadership.commit``, which guards every transaction; what commits on the
-session itself is not guarded, so each such place is listed here with the reason why nobody can be harmed by it.
+session itself is not guarded, so each such place is listed here with the reason why no process can be harmed by it.
 """
 
 from __future__ import annotations

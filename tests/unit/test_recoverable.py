@@ -60,7 +60,7 @@ def ended(**more: object) -> JobSnapshot:
         "it is led",
         "it is starting",
         "it is submitted",
-        "nobody has to recover it",
+        "no leader has to recover it",
         "its pointer is of another run",
         "it has no run",
         "it has a pointer and no run",

@@ -156,7 +156,7 @@ def test_a_loss_after_a_long_life_is_a_first_one_again() -> None:
 
 
 def test_a_recovery_that_died_before_it_led_does_not_claim_the_same_loss_again() -> None:
-    recovery = Recovery(lost_epoch=1, run=1, attempt=2, by="somebody", at=NOW)
+    recovery = Recovery(lost_epoch=1, run=1, attempt=2, by="another", at=NOW)
     lost_twice = snapshot(submission(1, zxid=10), submission(2, zxid=30), epoch_zxid=20, recovery=recovery)
 
     assert decide(lost_twice, OPTIONS, now=NOW) == Resubmit(attempt=3, lost_epoch=None, after=1)

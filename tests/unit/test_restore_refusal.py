@@ -1,4 +1,4 @@
-"""What stops a restore whatever it allows: that nobody knows what it would do."""
+"""What stops a restore whatever it allows: that what it would do is unknown."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A plain PySpark script: windows of one minute into JSON files, with a checkpoint of its own or of who manages it.
 
-Arguments: input directory, output directory, and the checkpoint location when nobody manages it.
+Arguments: input directory, output directory, and the checkpoint location when the job is not managed.
 """
 
 import sys

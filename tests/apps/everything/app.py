@@ -42,7 +42,7 @@ def found_by_an_executor(spark: SparkSession) -> str:
 
 
 def main() -> None:
-    """Write what was found, then count lines until somebody stops it."""
+    """Write what was found, then count lines until it is stopped."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--input", required=True)
     parser.add_argument("--found", required=True, help="JSON file that says what was found")

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 
 
 def main() -> None:
-    """Run one query per way, until somebody stops them."""
+    """Run one query per way, until they are stopped."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--input", required=True)
     parser.add_argument("--found", required=True, help="directory of what was found")

@@ -16,7 +16,7 @@ __all__ = ["cluster", "config", "coordinator", "ensemble", "pytest_generate_test
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever finds a job's lock taken says so at once: its wait is in real time."""
+    """A contender that finds a job's lock taken says so at once: its wait is in real time."""
     monkeypatch.setattr(conclude, "LOCK_SECONDS", 0.0)
 
 

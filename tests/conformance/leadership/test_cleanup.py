@@ -59,7 +59,7 @@ def removals(monkeypatch: pytest.MonkeyPatch, stage: Stage) -> Removals:
     "DispatcherResourceCleanupTest#testJobBeingMarkedAsDirtyBeforeCleanup", entry=15, mutant="dirty-first"
 )
 def test_nothing_is_cleaned_up_before_the_run_has_a_result(stage: Stage) -> None:
-    """As long as a run has no result, nothing of it is removed, whoever asks.
+    """As long as a run has no result, nothing of it is removed, whichever process asks.
 
     Flink: DispatcherResourceCleanupTest#testJobBeingMarkedAsDirtyBeforeCleanup [15]
     """
@@ -217,7 +217,7 @@ def test_nothing_is_left_of_a_job_that_changed_hands_and_was_canceled(stage: Sta
     """Leaders come and go, the job is canceled: no pointer is left to bring it back, and all its data can go.
 
     Flink: ZooKeeperDefaultDispatcherRunnerTest#testResourceCleanupUnderLeadershipChange [25] (FLINK-10011)
-    Differs: epochs stay, so that nobody who slept through it comes back under one that is given out again.
+    Differs: epochs stay, so that no process that slept through it comes back under one that is given out again.
     """
     stage.lost()
     first = stage.session("first")

@@ -173,7 +173,7 @@ def test_who_is_deposed_before_its_first_write_has_never_led(stage: Stage) -> No
 )
 @pytest.mark.parametrize("beats", [0, 1, 5])
 def test_a_leader_that_is_cut_off_has_stopped_before_the_next_one_leads(stage: Stage, beats: int) -> None:
-    """Whoever is granted the lock, the lease of the leader before is over by then: two never believe at one time.
+    """Before any process is granted the lock, the lease of the leader before is over: two never believe at one time.
 
     Flink: DefaultDispatcherRunnerTest#grantLeadership_withExistingLeader_waitsForTerminationOfFirstLeader [52]
     Differs: Flink waits for the end of its own former process; ours may be on another host, so its lease must end.

@@ -1,4 +1,4 @@
-"""Who may say who leads: only the leader of now, and nobody waits for another one inside a callback."""
+"""Who may say who leads: only the leader of now, and no process waits for another one inside a callback."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_who_has_lost_the_leadership_says_nothing(stage: Stage) -> None:
     """
     session = stage.session("leader")
     leadership = stage.acquire(session)
-    stage.coordinator.commit(SetData(stage.paths.leader, b"somebody else"))
+    stage.coordinator.commit(SetData(stage.paths.leader, b"another"))
     stage.ensemble.advance(TIMINGS.session_timeout)  # pings keep the session, but nothing proved the leadership
 
     with pytest.raises(LeadershipLostError, match="lease ran out"):
@@ -84,7 +84,7 @@ def test_who_has_lost_the_leadership_says_nothing(stage: Stage) -> None:
     corrected = leadership._published.check()
 
     assert not corrected
-    assert leader_node(stage).data == b"somebody else"
+    assert leader_node(stage).data == b"another"
 
 
 @pytest.mark.flink(
@@ -120,7 +120,7 @@ def test_a_node_of_another_session_is_left_as_it_is(stage: Stage) -> None:
     mutant="own-doubt-session",
 )
 def test_what_the_session_knows_counts_before_anybody_is_told(stage: Stage) -> None:
-    """Without its session a leadership sends nothing, although nobody has been told yet that it is lost.
+    """Without its session a leadership sends nothing, although the loss is not reported yet.
 
     Flink: DefaultLeaderElectionServiceTest#testHasLeadershipAsyncWithLeadershipLostButNoRevokeEventProcessed [39]
     """
@@ -178,7 +178,7 @@ def own(config: HaConfig) -> Iterator[KazooCoordinator]:
     mutant="release-in-callback",
 )
 def test_who_is_told_of_the_loss_may_give_up_at_once(config: HaConfig, own: KazooCoordinator) -> None:
-    """From within the callback of a loss the leadership can be released, and ZooKeeper asked: nobody waits for itself.
+    """From within the callback of a loss the leadership can be released, and ZooKeeper asked: no call waits for itself.
 
     Flink: DefaultLeaderElectionServiceTest#testNestedDeadlockInLeadershipConfirmation [41]
     """
@@ -247,7 +247,7 @@ def test_who_hears_of_a_leader_may_stop_listening_at_once(config: HaConfig, own:
     heard: list[str] = []
 
     def on_change(node: Node | None) -> None:
-        heard.append("a leader" if node else "nobody")
+        heard.append("a leader" if node else "none")
         retrieval.stop()
         heard.append("stopped")
 
@@ -256,4 +256,4 @@ def test_who_hears_of_a_leader_may_stop_listening_at_once(config: HaConfig, own:
     wait_until(lambda: "stopped" in heard, timeout=10, what="the stop")
     lead(config, own)
 
-    assert heard == ["nobody", "stopped"]
+    assert heard == ["none", "stopped"]

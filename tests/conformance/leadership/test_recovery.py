@@ -52,7 +52,7 @@ def test_a_driver_of_a_job_that_is_done_does_not_lead(stage: Stage) -> None:
 
     Flink: JobMasterServiceLeadershipRunnerTest#testJobAlreadyDone [21]
     """
-    stage.dirty(keep_pointer=True)  # even with a pointer that somebody has put back
+    stage.dirty(keep_pointer=True)  # even with a pointer that an administrator has put back
     epoch = stage.node(stage.paths.epoch)
 
     with pytest.raises(JobStateError, match="is FINISHED: it is never run again"):

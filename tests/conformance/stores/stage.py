@@ -45,7 +45,7 @@ class Stage:
         return self.ensemble.connect(self.config, name=name)
 
     def leader(self, name: str) -> Job:
-        """Let another process lead the job; whoever led before must have lost its session."""
+        """Let another process lead the job; the leader before must have lost its session."""
         session = self.session(name)
         session.ensure(*job_paths(self.config).skeleton)
         leadership = lead(
@@ -90,7 +90,7 @@ def reading(job: Job, session: Coordinator, number: int, *, clock: Clock | None 
 
 
 def nodes(coordinator: Coordinator, base: str) -> dict[str, bytes]:
-    """Return every node below *base* with its data: what ZooKeeper holds, whatever anybody remembers."""
+    """Return every node below *base* with its data: what ZooKeeper holds, whatever a process remembers."""
     found = {}
     for name in coordinator.children(base):
         path = f"{base}/{name}"

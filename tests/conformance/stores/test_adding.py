@@ -24,7 +24,7 @@ CERTAIN = (
     kazoo_errors.BadVersionError,
     kazoo_errors.AuthFailedError,
 )
-# Rejections too, and Flink knows them; here they are errors that nobody foresaw.
+# Rejections too, and Flink knows them; here they are errors that are not foreseen.
 UNFORESEEN = (
     kazoo_errors.BadArgumentsError,
     kazoo_errors.InvalidACLError,
@@ -81,7 +81,7 @@ def test_a_certain_rejection_discards_the_new_payload(entries: Pointers, kind: t
 )
 @pytest.mark.parametrize("kind", UNFORESEEN)
 def test_an_unforeseen_error_discards_nothing(entries: Pointers, kind: type[Exception]) -> None:
-    """An error that nobody foresaw keeps the payload, and the same call later finishes with it.
+    """An error that is not foreseen keeps the payload, and the same call later finishes with it.
 
     Flink: ZooKeeperStateHandleStoreTest#testAddFailureHandlingFor{BadArguments,InvalidACL,SessionMoved,NotReadOnly}
     Exception [3].
@@ -183,7 +183,7 @@ def test_a_certain_rejection_of_a_replacement_discards_the_new_payload(
 )
 @pytest.mark.parametrize("kind", [*UNFORESEEN, kazoo_errors.ConnectionLoss])
 def test_an_uncertain_replacement_discards_neither_payload(entries: Pointers, kind: type[Exception]) -> None:
-    """A replacement of which nobody knows the outcome keeps the old payload and the new one.
+    """A replacement whose outcome is unknown keeps the old payload and the new one.
 
     Flink: ZooKeeperStateHandleStoreTest#testDiscardAfterReplaceFailureWith* [69].
     Differs: four errors that are certain for Flink are unforeseen here, as with additions.

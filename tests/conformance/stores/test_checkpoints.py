@@ -77,13 +77,13 @@ def test_a_checkpoint_that_cannot_be_added_leaves_nothing_behind(job: Job) -> No
     Flink: CheckpointCoordinatorFailureTest#testFailingCompletedCheckpointStoreAdd [9].
     """
     job.add(1, 1, 1)
-    job.coordinator.commit(Create(job.paths.checkpoint(2), b"of somebody else"))
+    job.coordinator.commit(Create(job.paths.checkpoint(2), b"of another process"))
 
     with pytest.raises(CheckpointError, match="another checkpoint has number 2"):
         job.add(2, 2, 2)
 
     assert (pointers(job), payloads(job)) == ([1, 2], [1])
-    assert job.coordinator.get(job.paths.checkpoint(2)).data == b"of somebody else"
+    assert job.coordinator.get(job.paths.checkpoint(2)).data == b"of another process"
     assert job.checkpoints.next_number() == 3
     job.add(3, 3, 3)
     assert [pointer.number for pointer, _ in job.checkpoints.recover().checkpoints] == [1, 3]

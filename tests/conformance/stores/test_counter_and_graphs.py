@@ -21,7 +21,7 @@ from tests.support.clusters.jobs_helpers import BLOB
 
 
 def take(job: Job, count: int) -> list[int]:
-    """Take numbers as a leader does: read, raise, and try again when somebody was faster."""
+    """Take numbers as a leader does: read, raise, and try again when another process was faster."""
     path = job.paths.checkpoint_id_counter
     taken: list[int] = []
     while len(taken) < count:
@@ -102,7 +102,7 @@ def test_an_end_without_zookeeper_is_an_error_and_can_be_repeated(stage: Stage, 
         job.add(number, number)
 
     class Away:
-        """A leadership whose writes reach nobody."""
+        """A leadership whose writes reach no server."""
 
         epoch = job.leadership.epoch
 

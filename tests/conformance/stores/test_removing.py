@@ -19,10 +19,10 @@ def work_off(entries: Pointers, **options: object) -> WorkedOff:
 
 @flink("ZooKeeperStateHandleStoreTest#testConcurrentDeleteOperation", entry=4, mutant="removal-ignores-leases")
 def test_what_another_session_reads_is_not_removed(stage: Stage, entries: Pointers) -> None:
-    """What somebody holds a lease on is not removed, and is removed as soon as the lease is given back.
+    """What is under a lease is not removed, and is removed as soon as the lease is given back.
 
     Flink: ZooKeeperStateHandleStoreTest#testConcurrentDeleteOperation [4].
-    Differs: the pointer goes all the same. Whoever holds the lease has read it, and nobody new may begin to.
+    Differs: the pointer goes all the same. The holder of the lease has read it, and no new reader may begin to.
     """
     note, pin = entries.add("1"), entries.pin()
     reader = stage.session("reader")

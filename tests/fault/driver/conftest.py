@@ -25,5 +25,5 @@ def client(config: HaConfig) -> Iterator[HaClient]:
 
 @pytest.fixture
 def gated(client: HaClient, tmp_path: Path) -> Callable[..., SupervisedJob]:
-    """Make the job with the gated script; nobody has submitted it yet."""
+    """Make the job with the gated script; it is not submitted yet."""
     return lambda *queries: SupervisedJob(client, Stream(tmp_path), queries or ("windows",))

@@ -40,7 +40,7 @@ class Broken(SparkHaBaseOperator):
     """Fails by a mistake of the package."""
 
     def execute(self, context: Any) -> None:
-        """Meet something that nobody expected."""
+        """Meet something that is not expected."""
         with airflow_errors():
             raise ZeroDivisionError("a mistake")
 

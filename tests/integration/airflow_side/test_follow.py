@@ -1,4 +1,4 @@
-"""Following a run that somebody else started, against a real ZooKeeper and real processes."""
+"""Following a run that another process started, against a real ZooKeeper and real processes."""
 
 from __future__ import annotations
 

@@ -165,7 +165,7 @@ def test_a_watch_is_set_once_however_often_a_trigger_looks(
 def test_the_loop_is_never_blocked_while_the_cluster_does_not_answer(
     config: HaConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    away = config.model_copy(update={"zookeeper": "127.0.0.1:1"})  # nobody listens there
+    away = config.model_copy(update={"zookeeper": "127.0.0.1:1"})  # no server listens there
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_HA_DEFAULT", connection_json(away))
     monkeypatch.setattr(
         hub, "_open_client", lambda config: HaClient(config, KazooCoordinator.connect(config, timeout=3.0))

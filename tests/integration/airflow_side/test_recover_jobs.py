@@ -35,7 +35,7 @@ NEVER = 600.0
 def cluster(
     config: HaConfig, coordinator: KazooCoordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Cluster:
-    """The cluster of the connection; whoever opens it has the engine that only remembers."""
+    """The cluster of the connection; a client of it has the engine that only remembers."""
     made = Cluster(config, coordinator, tmp_path)
     monkeypatch.setattr(Engines, "of", lambda config: Engines.only(made.engine))
     return made

@@ -172,7 +172,7 @@ def test_what_a_reader_takes_at_the_last_moment_is_kept_although_its_pointer_goe
     assert job.checkpoints.retain(reader, 2) == (1,)  # type: ignore[arg-type]  # what is used of a leadership
 
     assert (numbers(job), pins(job, 1), job.checkpoints.waiting()) == ([3, 2], [True], 1)
-    # Neither the pin nor the payload is taken for something that nobody names.
+    # Neither the pin nor the payload is taken for something that no record names.
     job.checkpoints.retain(job.leadership, 2)
     assert (pins(job, 1), payloads(job)) == ([True], [1, 2, 3])
     assert reader.lease is not None
@@ -278,7 +278,7 @@ def test_the_end_of_a_run_removes_nothing_that_somebody_reads(job: Job) -> None:
     mutant="store-stays-open",
 )
 def test_nothing_is_added_after_the_end(job: Job) -> None:
-    """After the end of a run no checkpoint is added, and whoever is late hears it.
+    """After the end of a run no checkpoint is added, and a late caller hears it.
 
     Flink: DefaultCompletedCheckpointStoreTest#testShutdownFailsAnyFutureCallsToAddCheckpoint [80]. Rule C5.
     """

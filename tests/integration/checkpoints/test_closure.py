@@ -21,7 +21,7 @@ from tests.support.checkpoints.damage import ALL, STATEFUL, halve, newest_sst, r
 from tests.support.spark.corpus import checkpoint_copy, corpus
 
 
-# Whoever comes first makes the corpus, which takes half a minute of two idle cores.
+# The first test makes the corpus, which takes half a minute of two idle cores.
 pytestmark = pytest.mark.timeout(300)
 
 

@@ -32,7 +32,7 @@ SCRIPT = Path(__file__).resolve().parents[2] / "apps" / "prove.py"
 
 
 def fingerprint(directory: Path) -> dict[str, tuple[int, int, int, int, str]]:
-    """Return what tells of every file whether anybody wrote it, linked it or put another in its place."""
+    """Return what tells of every file whether a process wrote it, linked it or put another in its place."""
     found = {}
     for path in sorted(directory.rglob("*")):
         status = path.lstat()

@@ -21,7 +21,7 @@ from tests.releases.installed import BY_VERSION, SPARKS, Spark
 from tests.releases.shapes import BY_NAME, Shape
 
 
-# A release that nobody has installed or recorded before takes minutes of two idle cores.
+# A release that is not installed or recorded yet takes minutes of two idle cores.
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(3600)]
 each_release = pytest.mark.parametrize("spark", SPARKS, ids=lambda spark: spark.version)
 NEWEST, MANAGED = SPARKS[-1], BY_VERSION["4.2.0"]
@@ -52,7 +52,7 @@ def copies(spark: Spark, scratch: Path) -> list[tuple[Shape, Path]]:
 
 
 def alarms(shape: Shape, report: Report) -> list[str]:
-    """Return what a report says against a checkpoint that nobody damaged."""
+    """Return what a report says against a checkpoint that is not damaged."""
     said = [
         f"{finding.code.value} {finding.path}: {finding.message}"
         for finding in report.findings
@@ -90,7 +90,7 @@ def test_every_batch_that_its_retention_keeps_is_restorable(spark: Spark, tmp_pa
 @each_release
 def test_the_managed_release_goes_on_with_what_an_older_one_wrote(spark: Spark, tmp_path: Path) -> None:
     if spark.short > MANAGED.short:
-        pytest.skip("nobody goes back to an older release")
+        pytest.skip("there is no way back to an older release")
     shapes = copies(spark, tmp_path)
     verdicts = [verify(LocalTree(copy), spark_version=MANAGED.version).startable for _, copy in shapes]
     outcomes = judge(MANAGED, spark, [(shape.name, copy) for shape, copy in shapes], tmp_path)

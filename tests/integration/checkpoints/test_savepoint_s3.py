@@ -286,8 +286,8 @@ def test_nothing_is_swept_while_somebody_uses_the_pool_and_nobody_uses_it_while_
     take(pool, "one", [source(bucket)], holder=ME)
     pool.store.delete(pool.manifest_key("one"))
 
-    with lease(pool.store, pool.leases, USE, holder="somebody"):
-        assert sweep(pool, holder=ME, grace=NOW).in_use_by == ("somebody",)
+    with lease(pool.store, pool.leases, USE, holder="another"):
+        assert sweep(pool, holder=ME, grace=NOW).in_use_by == ("another",)
     with lease(pool.store, pool.leases, SWEEP, holder="a sweeper"):
         with pytest.raises(StorageUnavailableError, match="being swept by a sweeper"):
             take(pool, "two", [source(bucket)], holder=ME)

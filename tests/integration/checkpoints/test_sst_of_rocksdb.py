@@ -19,7 +19,7 @@ from tests.support.spark import rocksdb_tables
 from tests.support.spark.corpus import corpus
 
 
-# Whoever comes first makes the corpus, which takes half a minute of two idle cores.
+# The first test makes the corpus, which takes half a minute of two idle cores.
 pytestmark = pytest.mark.timeout(300)
 
 FLIPS = 200

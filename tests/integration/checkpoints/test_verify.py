@@ -28,7 +28,7 @@ from tests.support.checkpoints.damage import (
 from tests.support.spark.corpus import checkpoint_copy
 
 
-# Whoever comes first makes the corpus, which takes half a minute of two idle cores.
+# The first test makes the corpus, which takes half a minute of two idle cores.
 pytestmark = pytest.mark.timeout(300)
 
 

@@ -126,7 +126,7 @@ def plan_torn(checkpoint: Path) -> None:
 
 
 def query_id_removed(checkpoint: Path) -> None:
-    """Nobody knows the id of the query."""
+    """The id of the query is unknown."""
     for name in ("metadata", ".metadata.crc"):
         (checkpoint / name).unlink()
 

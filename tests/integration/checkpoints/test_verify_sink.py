@@ -18,7 +18,7 @@ from tests.support.checkpoints.damage import Damage
 from tests.support.spark.sink_corpus import LOG, judge, sink_copy
 
 
-# Whoever comes first makes the corpus, which takes a minute of two idle cores.
+# The first test makes the corpus, which takes a minute of two idle cores.
 pytestmark = pytest.mark.timeout(600)
 
 

@@ -13,7 +13,7 @@ from tests.support.spark.async_judge import judge
 from tests.support.spark.corpus import ROWS_PER_FILE, checkpoint_copy
 
 
-# Whoever comes first makes the corpus, which takes half a minute of two idle cores.
+# The first test makes the corpus, which takes half a minute of two idle cores.
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
 

@@ -95,7 +95,7 @@ def test_a_loss_that_was_recovered_already_is_not_recovered_again(cluster: Clust
 
 
 def test_a_submission_that_nobody_launched_is_launched(cluster: Cluster, timed: Timed) -> None:
-    """Its submitter died between the node and the engine: neither lost nor led, and nobody would come for it."""
+    """Its submitter died between the node and the engine: neither lost nor led, and no process would come for it."""
     job = cluster.submitted("flights")
     cluster.coordinator.commit(Delete(job.paths.submission_started(1, 1)))
     cluster.engine.record.unlink()

@@ -14,7 +14,7 @@ from tests.support.spark.driver_helpers import ManagedJob, Stream
 
 @pytest.fixture
 def job(config: HaConfig, coordinator: Coordinator, tmp_path: Path) -> Iterator[ManagedJob]:
-    """A job that nobody has submitted yet; what it started is dead afterwards."""
+    """A job that is not submitted yet; what it started is dead afterwards."""
     managed = ManagedJob(config, coordinator, tmp_path)
     yield managed
     managed.close()

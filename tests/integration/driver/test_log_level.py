@@ -1,4 +1,4 @@
-"""Spark's level under a real spark-submit: WARN, unless somebody has chosen another one."""
+"""Spark's level under a real spark-submit: WARN, unless the user has chosen another one."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ def test_a_stop_does_not_wait_for_removals(job: Job, publisher: Publisher, monke
 
 
 def test_old_checkpoints_that_cannot_be_marked_do_not_spoil_the_new_one(job: Job, publisher: Publisher) -> None:
-    """[C3] Here a lease on an old one cannot be read, so nobody knows whether it may go."""
+    """[C3] Here a lease on an old one cannot be read, so whether it may go is unknown."""
     for number in (1, 2):
         job.add(number, number)
     parent = job.paths.leases("checkpoint-1")

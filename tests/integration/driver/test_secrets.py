@@ -42,7 +42,7 @@ SAID = (
     f"cannot connect to jdbc:postgresql://db:5432/prod?user=app&password={SECRETS['url']}: tried {SECRETS['conf']}, "
     f"{SECRETS['script']} and {SECRETS['zookeeper']}"
 )
-NOBODY = 65534
+UNPRIVILEGED = 65534
 
 
 @pytest.fixture
@@ -146,8 +146,8 @@ def test_a_failed_run_leaves_no_secret_and_nothing_open(connection: HaConfig, pl
             text=True,
             check=False,
             cwd="/",
-            user=NOBODY,
-            group=NOBODY,
+            user=UNPRIVILEGED,
+            group=UNPRIVILEGED,
             extra_groups=[],
         )
         assert looked.stdout.split() == [str(place), f"{place}/work"]

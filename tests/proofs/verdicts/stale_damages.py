@@ -42,7 +42,7 @@ def stale_damages() -> list[Damage]:
         for chosen, above, open_batches in product(choices, ("2", "1,2"), (0, 1)):
             made.append(_damage(shape, chosen, "whole", above, open_batches))
         made += [_damage(shape, chosen, "halved", "2", 0) for chosen in choices]
-    # As a kill leaves it, and as somebody leaves it who takes the logs back.
+    # As a kill leaves it, and as a user leaves it who takes the logs back.
     name, steps = "batch in flight, all its state there", (IN_FLIGHT,)
     made.append(Damage(name, (*COUNTS, *SNAPSHOTS), steps, starts=2, open=1))
     made.append(Damage(name, (*JOINS, *JOINS_V3), steps, open=1))

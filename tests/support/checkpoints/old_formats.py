@@ -46,7 +46,7 @@ _NOT_IN_2_1 = {
     "partitions-changed",
     "repartition",
     "stale-timeline",
-    # Its newest batch is always executed again: nobody reads the state that it wrote.
+    # Its newest batch is always executed again: no batch reads the state that it wrote.
     "delta-removed",
     "delta-half",
     "delta-empty",

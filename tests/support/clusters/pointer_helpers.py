@@ -149,7 +149,7 @@ class Pointers:
         return entry
 
     def depose(self) -> None:
-        """Let somebody else take the job; the old leader's session lives on."""
+        """Let another process take the job; the old leader's session lives on."""
         epoch = self.coordinator.get(self.paths.epoch)
         self.coordinator.commit(SetData(self.paths.epoch, b"another leader", epoch.version))
 

@@ -55,7 +55,7 @@ class S3Access:
         )
 
     def new_bucket(self) -> str:
-        """Make a bucket that nobody else uses."""
+        """Make a bucket that no other test uses."""
         bucket = f"bucket-{new_id()}"
         client = self.client()
         client.create_bucket(Bucket=bucket)
@@ -115,7 +115,7 @@ def s3_server() -> Iterator[str]:
 
 
 def s3_store(endpoint: str) -> S3Store:
-    """Return a store in a bucket of a moto that nobody else uses."""
+    """Return a store in a bucket of a moto that no other test uses."""
     access = S3Access(endpoint, "key", "secret")
     return access.store(access.new_bucket())
 

@@ -1,6 +1,6 @@
 """versitygw, an S3 server in one binary: it checks signatures and creates conditionally in one step.
 
-Built once per machine and kept. Whoever comes first builds, under a file lock; the others wait for the same binary.
+Built once per machine and kept. The first test builds, under a file lock; the others wait for the same binary.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ROOT_SECRET_KEY = "root-secret-of-the-tests/+0123456789abcd"
 
 @cache
 def binary() -> Path:
-    """Return the server's path; builds it when nobody has. Skips the test where that is not possible."""
+    """Return the server's path; builds it when it is not there. Skips the test where that is not possible."""
     if BINARY.exists():
         return BINARY
     if shutil.which("go") is None:

@@ -187,7 +187,7 @@ def main(made: Path) -> None:
         for number in range(SHORT_SHAPES.get(shape, BATCHES)):
             write_input(place / "input", number)
         run(spark, shape, place / "input", place / "checkpoint")
-        # One file more than the checkpoint knows: whoever starts from a copy has something to go on with.
+        # One file more than the checkpoint knows: a query that starts from a copy has something to go on with.
         write_input(place / "input", NEXT_FILE)
     spark.stop()
 

@@ -103,7 +103,7 @@ class Kafka:
         return AdminClient({"bootstrap.servers": self.servers, "log_level": "2"})
 
     def new_topic(self, partitions: int = 1) -> str:
-        """Make a topic that nobody else uses and return its name."""
+        """Make a topic that no other test uses and return its name."""
         name = f"t-{uuid.uuid4().hex[:12]}"
         self.make_topic(name, partitions)
         return name

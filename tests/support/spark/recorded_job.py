@@ -174,7 +174,7 @@ def _make(place: Path) -> None:
     writer = _writer(spark, place / "input", place / "out", place / "live" / QUERY)
     writer.trigger(availableNow=True).start().awaitTermination()
     spark.stop()
-    # In the directory that the source log names: whoever goes on from a copy reads them there.
+    # In the directory that the source log names: a query that goes on from a copy reads them there.
     write_inputs(place / "input", FILES, FILES + MORE)
 
 

@@ -144,7 +144,7 @@ class SupervisedJob:
             try:
                 run = self.job.snapshot().run
             except NotConnectedError:
-                return False  # on a busy machine even a ZooKeeper that nobody disturbs is late now and then
+                return False  # on a busy machine even a ZooKeeper that no fault disturbs is late now and then
             newest = run.newest if run else None
             assert newest is None or newest.exit is None, f"{newest and newest.exit}\n{self.log(newest_only=True)}"
             return False
@@ -201,7 +201,7 @@ class SupervisedJob:
         return psutil.Process(pid_of(run.newest.started))
 
     def await_lost(self) -> None:
-        """Wait until everybody can see that the driver is gone."""
+        """Wait until every process can see that the driver is gone."""
         wait_until(lambda: self.job.snapshot().state is JobState.LOST, timeout=LOSS_SECONDS, what="the loss")
 
     def stop(self, mode: str) -> str:

@@ -106,7 +106,7 @@ class JobObserver:
         return wait_until(self._driver, timeout=60, what=f"the driver of {self.job_id} to be up")
 
     def leader_epoch(self) -> int:
-        """Return the epoch of who leads now; 0 when nobody does."""
+        """Return the epoch of who leads now; 0 when no process does."""
         leader = self.snapshot().leader
         return leader.epoch if leader else 0
 

@@ -208,7 +208,7 @@ def terminate(stage: Stage, phase: Phase) -> None:
 def go_on(stage: Stage, phase: Phase) -> None:
     """Run the job once more: it reads what arrived while it was terminated, and nothing twice.
 
-    The drain gave the table a batch that cannot be taken back. The plan says so, and somebody has to allow it: here it
+    The drain gave the table a batch that cannot be taken back. The plan says so, and a user has to allow it: here it
     is harmless, because the application writes by key.
     """
     conf = {"source_job": MAIN_JOB, "job_id": MAIN_JOB, "accept_verdicts": ["SAFE"]}

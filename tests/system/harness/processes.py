@@ -3,7 +3,7 @@
 Servers carry a marker in their environment, which everything that they start inherits, workers in sessions of their own
 included. Two kinds do not show it: drivers get a clean environment and carry a submission id instead, and Airflow's
 components overwrite theirs with their title. Both are known by their working directory below the demo's home; the shell
-of somebody who looks around there is not, because it has an environment. So a demo that was itself killed is cleaned up
+of a user who looks around there is not, because it has an environment. So a demo that was itself killed is cleaned up
 by the next one.
 """
 

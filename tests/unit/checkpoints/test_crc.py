@@ -1,4 +1,4 @@
-"""Checksums of whole files, computed while somebody else reads them."""
+"""Checksums of whole files, computed while another process reads them."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def test_where_old_commits_are_gone_a_checkpoint_tells(table: Path, names: list[
     commit(table, 11, txn(OTHER, 4))
 
     assert DeltaLog(table).last_batch(MINE) == 7
-    assert DeltaLog(table).last_batch("nobody") == -1
+    assert DeltaLog(table).last_batch("unknown") == -1
 
 
 def test_a_checkpoint_of_which_a_part_is_missing_tells_nothing(table: Path) -> None:

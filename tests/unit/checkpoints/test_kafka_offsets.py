@@ -35,11 +35,11 @@ def after(start: int, end: int, held: PartitionOffsets | None) -> tuple[int, int
     ],
     ids=[
         "all is there",
-        "what nobody has read is no replay",
+        "what no batch has read is no replay",
         "the earliest offset is the next one to be read",
         "one row is gone",
         "the whole replay is gone",
-        "rows that nobody had read are gone as well",
+        "rows that no batch had read are gone as well",
         "everything is gone",
         "another topic of this name",
         "no partition",

@@ -127,7 +127,7 @@ def test_a_drain_into_a_sink_without_a_log_may_have_written_rows_that_come_again
 @pytest.mark.parametrize("same_output", [True, False])
 @pytest.mark.parametrize(("cut", "verdict"), [(4, Verdict.SAFE), (5, Verdict.IMPOSSIBLE)])
 def test_a_drained_state_is_an_end(tmp_path: Path, cut: int, verdict: Verdict, same_output: bool) -> None:
-    """Somebody names the fork of a drain, or a copy of it: its watermark would drop every later row as late."""
+    """The user names the fork of a drain, or a copy of it: its watermark would drop every later row as late."""
     fork = checkpoint(tmp_path / QUERY, range(5))
     write_drain_entry(fork)
     recorded = {entry.batch: entry for entry in readable(LocalTree(fork))}

@@ -50,9 +50,9 @@ def test_who_goes_on_renews_its_lease_before_it_is_over(store: MemoryStore, wall
 
 
 def test_what_a_killed_process_held_counts_until_it_is_over(store: MemoryStore, wall: Wall) -> None:
-    left = PoolLease(purpose=USE, holder="somebody who was killed", seconds=SECONDS[USE])
+    left = PoolLease(purpose=USE, holder="a process that was killed", seconds=SECONDS[USE])
     store.create(f"{LEASES}use-left.json", left.to_bytes())
 
-    assert sweepers_see(store, wall) == ["somebody who was killed"]
+    assert sweepers_see(store, wall) == ["a process that was killed"]
     wall.pass_by(SECONDS[USE])
     assert sweepers_see(store, wall) == []

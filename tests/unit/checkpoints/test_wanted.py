@@ -1,4 +1,4 @@
-"""What somebody wants restored, as people write it."""
+"""What a user wants restored, as people write it."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Cleaning:
 
 
 def test_it_cleans_at_the_start_when_it_is_woken_and_at_the_end() -> None:
-    """The first turn does what an earlier leader has left; the last one leaves nothing for nobody."""
+    """The first turn does what an earlier leader has left; the last one leaves nothing behind."""
     cleaning = Cleaning()
 
     cleaning.loop.start()

@@ -110,7 +110,7 @@ def test_the_logs_of_the_restored_sinks_outlive_the_pin_that_they_were_kept_in(t
 
 
 def test_what_was_adopted_is_refused_when_its_query_went_on_meanwhile(tmp_path: Path) -> None:
-    """Between the plan and the driver's start somebody has started it where it was: two would write to one output."""
+    """Between the plan and the driver's start a user has started it where it was: two would write to one output."""
     elsewhere = checkpoint(tmp_path / "elsewhere" / QUERY)
     adopted = AdoptedCheckpoint(
         path=str(elsewhere), query_id=read_query_id(LocalTree(elsewhere)), planned=2, committed=2

@@ -27,7 +27,7 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def end_session(spec: object) -> None:
         calls.append("session")
         if calls.count("session") == 1:
-            raise NotConnectedError("nobody answers")
+            raise NotConnectedError("no server answers")
 
     def write_exit(spec: object, death: Death, restart: object) -> exit_report.Reported:
         calls.append("exit")

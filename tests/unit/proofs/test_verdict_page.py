@@ -17,7 +17,7 @@ from tests.proofs.verdicts.page import rendered
 AGREES = Line("4.2.0", "hdfs", "metadata removed", "00", "failed at start 1: x", "no", "!METADATA_MISSING")
 ALARM = replace(AGREES, shape="stateless", spark="right")
 MISSED = replace(AGREES, release="4.1.4", verdict="yes", codes="")
-REASON = Known(("* stateless: metadata removed",), "cautious", "Nobody knows.")
+REASON = Known(("* stateless: metadata removed",), "cautious", "The reason is unknown.")
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_each_release_has_its_sums_and_all_of_them_together() -> None:
 def test_a_disagreement_stands_below_its_reason() -> None:
     page = rendered([AGREES, ALARM], [REASON])
 
-    assert "**1 cautious.** Nobody knows.\n\n- 4.2.0 stateless: metadata removed: Spark right" in page
+    assert "**1 cautious.** The reason is unknown.\n\n- 4.2.0 stateless: metadata removed: Spark right" in page
     assert "Without a reason" not in page
 
 
