@@ -1,6 +1,6 @@
 # Every target brings its own environment along: a clean clone needs Python 3.10 or newer and Java 17 or newer.
 .DEFAULT_GOAL := help
-.PHONY: help venv wheel demo demo-stop quick test test-long matrix mutants proof lint format types docs bench clean
+.PHONY: help venv wheel demo demo-stop quick test coverage test-long matrix mutants proof lint format types docs bench clean
 
 BIN := build/venv/bin
 # Half of a test's time is waiting for a session to expire or for Spark to start, so two at a time use two cores well.
@@ -28,6 +28,12 @@ quick: venv ## Check style, types and pure tests, in a minute
 
 test: venv ## Run the quick suite (WORKERS=n test processes)
 	@$(BIN)/pytest -m "not long and not system" -n $(WORKERS) --dist loadfile
+	@$(BIN)/python -m tests.support.coverage_figures
+
+coverage: venv ## Run the quick suite, and measure which lines and branches it executes: build/coverage
+	@$(BIN)/pytest -m "not long and not system" -n $(WORKERS) --dist loadfile --cov --cov-config .ci/coverage.toml \
+	--cov-report json:build/coverage/coverage.json --cov-report html:build/coverage/html
+	@$(BIN)/python -m tests.support.coverage_figures --keep
 
 test-long: venv ## Run what takes longer: a real Airflow, real kills, full matrices, soaks (up to 90 minutes)
 	@echo "the hour of schedules runs beside the others; its report comes last" && mkdir -p build && \
