@@ -9,6 +9,7 @@ import pytest
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.requests import SubmitRequest
 from airflow_provider_ha.jobs.cluster import read_cluster_leader
+from airflow_provider_ha.jobs.model import HaOptions
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.system.harness.rest import FINAL, DagRun
 from tests.system.harness.servers import REPOSITORY
@@ -46,6 +47,7 @@ def job(airflow: SmallAirflow, client: HaClient) -> Iterator[CountedJob]:
             conf={"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "1", "spark.told.words": "none"},
             master="local[1]",
             driver_memory="512m",
+            options=HaOptions(restart_in_place=False),  # else its host is faster than any DAG
         )
     )
     counted = CountedJob.of(airflow, client.coordinator, JOB_ID)

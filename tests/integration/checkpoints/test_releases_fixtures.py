@@ -13,7 +13,8 @@ from tests.releases.fixtures import fixtures
 
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
-# The Spark project edited their offsets after Spark had written them, which their hidden checksums tell.
+# The Spark project edited their offsets after Spark had written them, which their hidden checksums tell. A snapshot of
+# 4.0.0 wrote them, whose state schemas have no ids: the reader of no release takes them.
 EDITED = ("checkpoint-version-4.0.0-tws-avro", "checkpoint-version-4.0.0-tws-unsaferow")
 # Logs without the state of the query: nothing in them tells whether there was any.
 LOGS_ALONE = {"STATE_UNKNOWN", "OFFSETS_SPARSE"}
@@ -34,7 +35,8 @@ def test_what_old_releases_wrote_raises_no_alarm() -> None:
             for depth in ("quick", "full"):
                 report = verify(LocalTree(checkpoint), depth=depth, spark_version=release)
                 codes = {finding.code.value for finding in report.findings}
-                if name not in EDITED and (report.startable is not True or codes - LOGS_ALONE):
+                open_answer = report.startable is None and "STATE_UNKNOWN" in codes
+                if name not in EDITED and (codes - LOGS_ALONE or not (report.startable or open_answer)):
                     alarms[f"{name}, {depth}, for {release}"] = (report.startable, codes)
     assert alarms == {}
     assert len(found) > 30
@@ -51,8 +53,8 @@ def test_every_committed_batch_of_old_releases_is_restorable() -> None:
 
 
 @pytest.mark.parametrize("name", EDITED)
-def test_offsets_that_were_edited_by_hand_are_seen(name: str) -> None:
+def test_what_was_edited_by_hand_or_written_by_a_snapshot_is_seen(name: str) -> None:
     report = verify(LocalTree(checkpoints()[name]), spark_version="4.2.0")
     assert report.startable is False
-    assert {finding.code.value for finding in report.findings} == {"OFFSETS_CORRUPT"}
+    assert {finding.code.value for finding in report.findings} == {"OFFSETS_CORRUPT", "STATE_METADATA_CORRUPT"}
     assert "hidden checksum does not fit" in report.findings[0].found

@@ -50,16 +50,24 @@ def command(s3: S3Access, endpoint: str, *words: str) -> tuple[int, str]:
     return done.exit_code, done.output
 
 
+class WithoutTimes(LocalTree):
+    """A disk whose times say nothing, as after a copy: objects have no directories, and so no times of them."""
+
+    keeps_times = False
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("damage", [each for each in DAMAGES if each.code != LEFT], ids=lambda damage: damage.id)
-def test_a_damaged_checkpoint_is_judged_as_on_a_disk(damage: Damage, s3: S3Access, bucket: str, tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_judged_as_on_a_disk_without_times(
+    damage: Damage, s3: S3Access, bucket: str, tmp_path: Path
+) -> None:
     copy = checkpoint_copy(damage.shape, tmp_path / "c")
     damage.apply(copy)
     put_directory(s3, bucket, "c", copy)
 
     for depth in ("quick", "full"):
         assert verify(tree(s3, bucket, "c"), depth=depth, spark_version=SPARK) == verify(
-            LocalTree(copy), depth=depth, spark_version=SPARK
+            WithoutTimes(copy), depth=depth, spark_version=SPARK
         )
 
 
@@ -74,7 +82,7 @@ def test_a_checksum_that_was_left_bothers_only_hadoops_local_file_system(
 
     report = verify(tree(s3, bucket, "c"), spark_version=SPARK)
 
-    assert report.startable is True
+    assert report.startable is (None if damage.shape == "stateless" else True)  # whether state was removed stays open
     assert LEFT not in codes(report)
 
 
