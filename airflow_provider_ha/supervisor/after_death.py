@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
+from airflow_provider_ha.checkpoints.working.open_work_area import open_work_area
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator
@@ -95,7 +96,7 @@ def _cancel(spec: DriverSpec, coordinator: Coordinator) -> None:
 
 def _write_canceled(spec: DriverSpec, coordinator: Coordinator, leadership: Leadership) -> None:
     paths, keys, clock, store = _paths(spec), JobKeys(spec.job_id), SystemClock(), open_store(spec.config)
-    checkpoints = CheckpointStore(coordinator, store, paths, keys, spec.config.work_path)
+    checkpoints = CheckpointStore(coordinator, store, paths, keys, open_work_area(spec.config))
     newest = checkpoints.latest_number()
     answers: dict[str, tuple[Operation, dict[str, Any]]] = {
         operation.operation_id: (operation, {"checkpoint": newest})
@@ -134,12 +135,13 @@ def _clean(spec: DriverSpec, coordinator: Coordinator, on_lost: Callable[[str], 
     result, generation = runs.result(spec.run), read_record(coordinator, paths.generation, Generation)
     if result is None or result.cleanup == "CLEAN" or generation is None:
         return
-    checkpoints = CheckpointStore(coordinator, open_store(spec.config), paths, keys, spec.config.work_path)
+    area = open_work_area(spec.config)
+    checkpoints = CheckpointStore(coordinator, open_store(spec.config), paths, keys, area)
     with _lock(spec, coordinator, timeout=0.0) as leadership:
         if max(runs.numbers()) != spec.run:
             return  # a run that was made since may read what this one has left: its leader cleans up
         leadership.start_heartbeats(on_lost)
-        Housekeeping(runs, leadership, checkpoints, spec.config.work_path, generation[0].directory).finish(spec.run)
+        Housekeeping(runs, leadership, checkpoints, area, generation[0].directory).finish(spec.run)
 
 
 def _lock(

@@ -19,6 +19,7 @@ from airflow_provider_ha.checkpoints.restore.external_state import AskInputs, As
 from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.checkpoints.restore.timeline import merge
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.trees.tree import WritableTree
 from airflow_provider_ha.checkpoints.working.batch_log import readable
 from airflow_provider_ha.checkpoints.working.fence import resolve
 from airflow_provider_ha.checkpoints.working.pins import sink_directory
@@ -143,7 +144,7 @@ def with_surroundings(
     *,
     ask_kafka: AskKafka,
     ask_inputs: AskInputs | None,
-    given: Callable[[str], Path | None],
+    given: Callable[[str], WritableTree | None],
 ) -> dict[str, QueryFacts]:
     """Return *facts* with what lies around each query: brokers, input files, tables, notes of fenced functions.
 

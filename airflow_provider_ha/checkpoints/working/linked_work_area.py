@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from airflow_provider_ha.storage.resolve import refuse_links, resolve_key
 
 
 # What ``building`` and ``remove_tree`` name what they are at work on.
-_REMAINS = re.compile(rf"\.(?P<name>.+)\.[0-9a-f]{{32}}(\.tmp|{re.escape(REMOVED)})")
+_REMAINS = re.compile(rf"\.(?P<name>.+)\.[0-9a-f]+(\.tmp|{re.escape(REMOVED)})")
 
 
 class LinkedWorkArea:
@@ -183,6 +184,10 @@ class LinkedWorkArea:
         path = self._path(key)
         try:
             remove_tree(path)
+            for each in list(path.parent.iterdir()) if path.parent.is_dir() else ():
+                found = _REMAINS.fullmatch(each.name)
+                if found and found["name"] == path.name:
+                    shutil.rmtree(each)
         except OSError as error:
             raise unavailable(f"{path} could not be removed", error) from error
 

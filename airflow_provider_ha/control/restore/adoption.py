@@ -51,7 +51,7 @@ def plan_adoption(job: JobContext, request: RestoreRequest) -> tuple[Chosen, Res
     # The directory is there, so what was planned last is known.
     facts = {
         query: replace(known, complete=True, planned_to=found[query].adopted.planned)
-        for query, known in gather_facts(chosen, job.config.work_path, (), None).items()
+        for query, known in gather_facts(chosen, Path("/"), (), None).items()
     }
     facts = look_around(job, request, chosen.graph, lambda query: Path(found[query].adopted.path), facts)
     plan = plan_restore(
@@ -117,8 +117,8 @@ def _directory(job: JobContext, text: str) -> Path:
             next_step="Check its path, and that its file system is mounted; the driver has to see it as well",
         )
     # Resolved: the driver may run in another directory, and a claimed one is removed under this name.
-    place, own = path.resolve(), job.config.work_path.resolve()
-    if place.is_relative_to(own) or own.is_relative_to(place):
+    place = path.resolve()
+    if job.area.touches(str(place)):
         raise ConfigurationError(
             f"{path} belongs to this cluster, and is not adopted",
             next_step="Restore from its job: by checkpoint or savepoint, with that job as the source",

@@ -32,7 +32,7 @@ def owner_of(job: JobContext, request: RestoreRequest, source: JobContext, chose
         )
     if chosen.source == StartKind.CHECKPOINT.value:
         return Owner.JOB
-    store = SavepointStore(source.coordinator, source.paths, source.keys, source.config.work_path, clock=source.clock)
+    store = SavepointStore(source.coordinator, source.paths, source.keys, source.area, clock=source.clock)
     pointer = store.pointer(chosen.source_id)
     if pointer.claimed_by is None:
         return Owner.JOB if claims else Owner.USER

@@ -21,6 +21,7 @@ from airflow_provider_ha.checkpoints.restore.facts import LastDirectory, gather_
 from airflow_provider_ha.checkpoints.restore.judgement import not_accepted
 from airflow_provider_ha.checkpoints.restore.plan import plan_restore
 from airflow_provider_ha.checkpoints.restore.select import Chosen, Selection
+from airflow_provider_ha.checkpoints.trees.local_tree import path_on_this_host
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.job_owner import owner_of_job
 from airflow_provider_ha.control.job.reader_lease import pointer_path
@@ -103,7 +104,7 @@ def _plan(job: JobContext, request: RestoreRequest, reading: RestoreLeases) -> t
     owner = owner_of(job, request, source, chosen)
     generation = snapshot.generation
     last = _last_directory(source, generation) if generation else None
-    root = job.config.work_path / chosen.directory
+    root = path_on_this_host(job.area.tree(chosen.directory))
     facts = gather_facts(chosen, root, checkpoint_store(source).payloads(), last)
     same_output = source.job_id == job.job_id
     facts = look_around(source, request, chosen.graph, lambda query: root / query, facts, replays=same_output)
@@ -126,8 +127,8 @@ def _plan(job: JobContext, request: RestoreRequest, reading: RestoreLeases) -> t
 
 
 def _last_directory(source: JobContext, generation: Generation) -> LastDirectory:
-    path = working_directory(source.config.work_path, source.paths, generation)
-    return LastDirectory(path, generation.epoch)
+    tree = source.area.tree(working_directory(source.area, source.paths, generation))
+    return LastDirectory(path_on_this_host(tree), generation.epoch)
 
 
 def _choose(
