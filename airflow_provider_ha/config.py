@@ -214,6 +214,11 @@ class HaConfig(BaseModel):
         uri = self.work_root or self.storage_root
         return Path(unquote(urlsplit(uri).path)) / self.cluster_id
 
+    @property
+    def home_path(self) -> Path:
+        """Directory of what a driver keeps on its host: logs, downloaded files. It need not be seen elsewhere."""
+        return self.work_path
+
     @classmethod
     def build(cls, **values: Any) -> HaConfig:
         """Validate *values*.

@@ -15,6 +15,7 @@ from kazoo.client import KazooClient  # noqa: TID253  # the baseline
 
 from airflow_provider_ha.checkpoints.model import CheckpointPointer
 from airflow_provider_ha.checkpoints.restore.select import Selection, select
+from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.working.pins import pin
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
@@ -62,7 +63,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 def choose(job: Job, count: int) -> Selection:
     """Select, and see that the right one was chosen."""
-    selection = select(job.checkpoints, job.savepoints, job.config.work_path, spark_version="4.2.0")
+    selection = select(job.checkpoints, job.savepoints, LinkedWorkArea(job.config.work_path), spark_version="4.2.0")
     if selection.require().name != f"checkpoint-{count - BAD}" or len(selection.candidates) != BAD + 1:
         raise RuntimeError(f"chose {selection.require().name} among {len(selection.candidates)}")
     return selection

@@ -14,7 +14,6 @@ from airflow_provider_ha.checkpoints.comparison.side import read_side
 from airflow_provider_ha.checkpoints.connectors.places import is_s3
 from airflow_provider_ha.checkpoints.retention.pointers import lease_name
 from airflow_provider_ha.checkpoints.savepoints.named import named_savepoint
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.comparison_report import print_comparison
 from airflow_provider_ha.cli.diff_sides import Sides, of_path, of_savepoint, on_s3
@@ -121,8 +120,8 @@ def _of_number(held: ExitStack, client: HaClient, job_id: str, word: str) -> Sid
     if number is None:
         return of_savepoint(found.savepoints.directory(word), found.savepoints.load(word))
     checkpoint = found.checkpoints.load(found.checkpoints.pointer(number))
-    root = found.checkpoints.directory(checkpoint)
+    root = job.area.tree(found.checkpoints.directory(checkpoint))
     return {
-        query: read_side(LocalTree(root / query), part.batch, spark_version=checkpoint.spark_version)
+        query: read_side(root / query, part.batch, spark_version=checkpoint.spark_version)
         for query, part in checkpoint.queries.items()
     }

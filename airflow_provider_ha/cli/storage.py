@@ -1,4 +1,4 @@
-"""``spark-ha storage``: objects in storage that no record needs."""
+"""``spark-ha storage``: whether it works and at which cost, and objects in it that no record needs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,24 @@ from airflow_provider_ha.storage.store import ObjectInfo
 from airflow_provider_ha.views.storage import orphans_view
 
 
-app = typer.Typer(help="Clean up storage.", no_args_is_help=True)
+app = typer.Typer(help="Check and clean up storage.", no_args_is_help=True)
+
+
+@app.command()
+def check(context: typer.Context, as_json: AsJson = False) -> None:
+    """Write, read and remove a probe in storage and in the work root, and name what works at a cost.
+
+    Exit 0: they work, whatever the cost; 2: they do not.
+    """
+    with cluster(context, as_json=as_json) as client:
+        notes = client.check()
+        config = client.config
+    if as_json:
+        console.print_json({"storage_root": config.storage_root, "work_root": config.work_root, "notes": list(notes)})
+        return
+    console.out.print(f"ZooKeeper {config.zookeeper} answers and {config.storage_root} is writable", markup=False)
+    for note in notes:
+        console.err.print(f"note: {note}", markup=False)
 
 
 @app.command()
@@ -30,7 +47,7 @@ def orphans(
     """
     with cluster(context, as_json=as_json) as client:
         paths = ClusterPaths(client.config.root, client.config.cluster_id)
-        found = find_orphans(client.coordinator, paths, client.store, client.config.work_path, clock=client.clock)
+        found = find_orphans(client.coordinator, paths, client.store, client.area, clock=client.clock)
         deleted = delete_orphans(client.store, found) if delete and not found.problems else []
     if as_json:
         console.print_json(orphans_view(found, [info.key for info in deleted]))

@@ -14,6 +14,8 @@ from airflow_provider_ha.checkpoints.retention.policy import max_age_of
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
 from airflow_provider_ha.checkpoints.verify.verify import Depth
+from airflow_provider_ha.checkpoints.working.open_work_area import open_work_area
+from airflow_provider_ha.checkpoints.working.work_area import WorkArea, costs
 from airflow_provider_ha.clock import Clock, SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.administration import disposal, intervene, stop
@@ -37,7 +39,6 @@ from airflow_provider_ha.jobs.jobs import list_jobs
 from airflow_provider_ha.jobs.model import Blob, JobGraph, Operation, OperationKind
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.names import check_job_id
-from airflow_provider_ha.storage.local import LocalStore
 from airflow_provider_ha.storage.open import open_store
 
 
@@ -68,6 +69,11 @@ class HaClient:
         self._owned = owned
 
     @property
+    def area(self) -> WorkArea:
+        """Where the jobs of the cluster work."""
+        return open_work_area(self.config)
+
+    @property
     def paths(self) -> ClusterPaths:
         """Where the cluster lies in ZooKeeper."""
         return ClusterPaths(self.config.root, self.config.cluster_id)
@@ -81,9 +87,10 @@ class HaClient:
         """
         return cls(config, coordinator or KazooCoordinator.connect(config), owned=coordinator is None)
 
-    def check(self) -> None:
+    def check(self) -> tuple[str, ...]:
         """Do what a connection's Test button does: ZooKeeper answers, storage and work root are writable.
 
+        :returns: What works at a cost: one sentence each.
         :raises CoordinationError: ZooKeeper does not answer, or refuses.
         :raises ConfigurationError: The servers report a tick that is too long for the heartbeats.
         :raises StorageError: Storage cannot be written, with the reason.
@@ -91,8 +98,7 @@ class HaClient:
         self.list_jobs()
         check_tick(self.config)
         self.store.check_writable()
-        if self.config.work_root is not None:
-            LocalStore(self.config.work_path).check_writable()
+        return costs(self.area)
 
     def list_jobs(self, *, watch: Callable[[], None] | None = None) -> list[str]:
         """Return the ids of the cluster's jobs, sorted.

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import shutil
 from collections.abc import Iterator
 from datetime import datetime
-from pathlib import Path
 
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_exponential
 
 from airflow_provider_ha.checkpoints.savepoints.savepoint_files import MANIFEST, manifest_bytes, parse_manifest
+from airflow_provider_ha.checkpoints.trees.local_tree import path_on_this_host
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.context import JobContext
@@ -27,10 +26,17 @@ from airflow_provider_ha.coordination.coordinator import Coordinator, Delete
 from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.coordination.leases import active
 from airflow_provider_ha.coordination.node_names import is_plain, ours
-from airflow_provider_ha.errors import JobStateError, NodeMissingError, ObjectMissingError, VersionConflictError
+from airflow_provider_ha.errors import (
+    ConfigurationError,
+    JobStateError,
+    NodeMissingError,
+    ObjectMissingError,
+    VersionConflictError,
+)
 from airflow_provider_ha.jobs.model import Blob
 from airflow_provider_ha.recovery.conclude import take_lock
 from airflow_provider_ha.storage import keys
+from airflow_provider_ha.storage.durable import remove_tree
 from airflow_provider_ha.storage.store import ObjectStore
 
 
@@ -143,8 +149,11 @@ def _owned_by_users(client: HaClient, jobs: list[JobContext]) -> _Kept:
     blobs: set[str] = set()
     prefixes = []
     for job in jobs:
-        savepoints = client.config.work_path / job.keys.base / "savepoints"
-        directories = [path for path in _children(savepoints) if (path / MANIFEST).exists()]
+        directories = [
+            path_on_this_host(client.area.tree(f"{job.keys.savepoints}{name}"))
+            for name in client.area.list(job.keys.savepoints)
+            if client.area.read(f"{job.keys.savepoints}{name}", MANIFEST) is not None
+        ]
         names = job.coordinator.children(job.paths.savepoints)
         if directories or names:
             # The payloads hold the boundaries of later batches: without them a restore could not repeat these exactly.
@@ -188,17 +197,16 @@ def _written(store: ObjectStore, key: str) -> datetime:
 
 
 def _erase_files(client: HaClient, kept: _Kept, before: datetime) -> None:
-    jobs = client.config.work_path / "jobs"
-    for job in _children(jobs):
-        for directory in (job / "live", job / "submissions", job / "checkpoints" / "pins"):
-            if directory.is_dir():
-                shutil.rmtree(directory)
+    for job_id in client.area.list(keys.JOBS):
+        try:
+            job = keys.JobKeys(job_id)
+        except ConfigurationError:
+            continue  # a directory that this package has not made
+        for prefix in (job.live, job.pins):
+            client.area.remove(prefix.removesuffix("/"))
+        remove_tree(client.config.home_path / job.submissions)
     for prefix in ("jobs/", "blobs/"):
         for found in client.store.list(prefix):
             if not kept.keeps(found.key) and found.modified < before:
                 client.store.delete(found.key)
     log.info("the HA data of %s is removed; %d blobs of savepoints stay", client.paths.lock.label, len(kept.blobs))
-
-
-def _children(directory: Path) -> list[Path]:
-    return sorted(directory.iterdir()) if directory.is_dir() else []

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 
+from airflow_provider_ha.checkpoints.working.work_area import costs
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.requests import (
     FRESH,
@@ -18,6 +20,9 @@ from airflow_provider_ha.control.submission.if_lost import choose_for_submit
 from airflow_provider_ha.control.submission.prepare import upload
 from airflow_provider_ha.control.submission.submission import Prepared, submit_run
 from airflow_provider_ha.jobs.model import StartPoint
+
+
+log = logging.getLogger(__name__)
 
 
 def submit_job(job: JobContext, request: SubmitRequest) -> SubmittedRun:
@@ -35,6 +40,8 @@ def submit_job(job: JobContext, request: SubmitRequest) -> SubmittedRun:
         start = _start_point(job, request)
         graph = upload(job, request)
         job.store.check_writable()  # before anything is made that only one may make
+        for cost in costs(job.area):
+            log.warning("job %s: %s", job.job_id, cost)
         return Prepared(graph=job.graphs.write_graph(graph), start=start, owner=request.owner)
 
     return submit_run(

@@ -14,15 +14,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.checkpoints.retention.working_directories import superfluous_directories
-from airflow_provider_ha.checkpoints.working.fence import DEAD
+from airflow_provider_ha.checkpoints.working.work_area import WorkArea
 from airflow_provider_ha.coordination.election import Leadership
 from airflow_provider_ha.errors import HaError, VersionConflictError
 from airflow_provider_ha.jobs.runs import RunStore
-from airflow_provider_ha.storage.durable import remove_tree
 
 
 log = logging.getLogger(__name__)
@@ -32,14 +30,14 @@ log = logging.getLogger(__name__)
 class Housekeeping:
     """The cleaning of one driver.
 
-    :param work_path: Root of the keys of directories.
+    :param area: Holds the working directories.
     :param current: Key of this epoch's working directory, which the generation names already.
     """
 
     runs: RunStore
     leadership: Leadership
     checkpoints: CheckpointStore
-    work_path: Path
+    area: WorkArea
     current: str
 
     def finish_earlier(self, run: int) -> None:
@@ -73,19 +71,18 @@ class Housekeeping:
             log.warning("what is over could not be cleaned up; the next run tries again: %s", error)
 
     def _remove_directories(self) -> None:
-        for path in self._superfluous():
-            _remove(path)
+        for key in self._superfluous():
+            self._remove(key)
 
     def _remove_fenced(self) -> None:
         """Remove the fenced directories of earlier epochs, but the newest one."""
-        fenced = [path for path in self._superfluous() if path.name.endswith(DEAD)]
-        for path in fenced[:-1]:
-            _remove(path)
+        fenced = [key for key in self._superfluous() if self.area.fenced(key) == key]
+        for key in fenced[:-1]:
+            self._remove(key)
 
-    def _superfluous(self) -> list[Path]:
-        return superfluous_directories(self.checkpoints, self.work_path, self.current)
+    def _superfluous(self) -> list[str]:
+        return superfluous_directories(self.checkpoints, self.area, self.current)
 
-
-def _remove(path: Path) -> None:
-    log.info("working directory %s is removed", path.name)
-    remove_tree(path)
+    def _remove(self, key: str) -> None:
+        log.info("working directory %s is removed", key)
+        self.area.remove(key)

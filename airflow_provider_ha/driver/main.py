@@ -17,6 +17,7 @@ from airflow_provider_ha.checkpoints.connectors.foreach_batch import GivenLog
 from airflow_provider_ha.checkpoints.model import CheckpointPointer, QuerySink
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
+from airflow_provider_ha.checkpoints.working.open_work_area import open_work_area
 from airflow_provider_ha.clock import Clock, SystemClock, new_id
 from airflow_provider_ha.coordination.records import read_record
 from airflow_provider_ha.driver import context
@@ -104,7 +105,8 @@ class Driver:
         self._exit = way_out
         self._clock = clock
         self._keys = JobKeys(spec.job_id)
-        self._checkpoints = CheckpointStore(led.coordinator, led.store, led.paths, self._keys, spec.config.work_path)
+        self._area = open_work_area(spec.config)
+        self._checkpoints = CheckpointStore(led.coordinator, led.store, led.paths, self._keys, self._area)
         self._provenance = Provenance(spec.job_id, led.run.number, led.run.graph.sha256, spark_version())
 
     def run(self) -> None:
@@ -154,7 +156,7 @@ class Driver:
         try:
             origin = prepare_start(
                 self._led.store,
-                self._work_path,
+                self._area,
                 self._led.paths,
                 self._led.run,
                 previous,
@@ -203,7 +205,7 @@ class Driver:
             origin=origin,
             provenance=self._provenance,
             options=led.graph.options,
-            work_path=self._work_path,
+            area=self._area,
             clock=self._clock,
         )
         options = led.graph.options
@@ -240,7 +242,7 @@ class Driver:
             ),
             main_thread=MainThread(),
             housekeeping=Housekeeping(
-                RunStore(led.coordinator, led.paths), led.leadership, self._checkpoints, self._work_path, origin.key
+                RunStore(led.coordinator, led.paths), led.leadership, self._checkpoints, self._area, origin.key
             ),
         )
 
@@ -250,7 +252,7 @@ class Driver:
             coordinator=led.coordinator,
             paths=led.paths,
             keys=self._keys,
-            work_path=self._work_path,
+            home_path=self._spec.config.home_path,
             leadership=led.leadership,
             journal=JobJournal(led.store, self._keys),
             options=led.graph.options,
@@ -259,7 +261,7 @@ class Driver:
         return Cleaning(self._checkpoints, led.leadership, self._clock, past.clear)
 
     def _operations(self, parts: Parts, ending: Ending) -> OperationsLoop:
-        store = SavepointStore(self._led.coordinator, self._led.paths, self._keys, self._work_path, clock=self._clock)
+        store = SavepointStore(self._led.coordinator, self._led.paths, self._keys, self._area, clock=self._clock)
         savepoints = SavepointJob(
             store, self._led.leadership, parts.registry, self._provenance, parts.origin.directory, store.directory
         )
@@ -299,13 +301,9 @@ class Driver:
                 epoch=self._led.leadership.epoch,
                 restored_from=origin.source,
                 lease_left=self._led.leadership.lease_left,
-                given=lambda query: GivenLog(self._work_path / self._keys.given(query)),
+                given=lambda query: GivenLog(self._area.tree(self._keys.given(query))),
             )
         )
-
-    @property
-    def _work_path(self) -> Path:
-        return self._spec.config.work_path
 
 
 def spark_version() -> str:

@@ -45,13 +45,14 @@ Attempt = tuple[int, int]
 class PastAttempts:
     """What is left of the earlier submissions of one job.
 
+    :param home_path: Directory of what drivers keep on this host.
     :param own: The submission of this driver.
     """
 
     coordinator: Coordinator
     paths: JobPaths
     keys: JobKeys
-    work_path: Path
+    home_path: Path
     leadership: Leadership
     journal: JobJournal
     options: HaOptions
@@ -81,7 +82,7 @@ class PastAttempts:
 
     @property
     def _parent(self) -> Path:
-        return (self.work_path / self.keys.application(0, 0)).parent
+        return (self.home_path / self.keys.application(0, 0)).parent
 
     def _remove_directories(self) -> Iterator[None]:
         names = [path.name for path in self._parent.iterdir()] if self._parent.is_dir() else []
@@ -98,7 +99,7 @@ class PastAttempts:
                 yield
 
     def _directory(self, attempt: Attempt) -> Path:
-        return self.work_path / self.keys.application(*attempt)
+        return self.home_path / self.keys.application(*attempt)
 
     def _over(self, attempts: Sequence[Attempt]) -> list[Attempt]:
         """Return those of *attempts* whose processes are proven dead."""

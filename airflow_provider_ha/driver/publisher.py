@@ -17,7 +17,7 @@ from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind, QueryCut
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.working.pins import pin
+from airflow_provider_ha.checkpoints.working.work_area import Retained, WorkArea
 from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.coordination.coordinator import Op
 from airflow_provider_ha.coordination.election import Leadership
@@ -60,7 +60,7 @@ class _Published:
 class Publisher:
     """Takes checkpoints of the queries in *registry*. Its methods may be called from several threads.
 
-    :param work_path: Root of working directories and pins.
+    :param area: Holds the working directory, and what is retained of it.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Publisher:
         origin: Origin,
         provenance: Provenance,
         options: HaOptions,
-        work_path: Path,
+        area: WorkArea,
         clock: Clock,
     ) -> None:
         self._store = store
@@ -81,7 +81,7 @@ class Publisher:
         self._origin = origin
         self._provenance = provenance
         self._options = options
-        self._work_path = work_path
+        self._area = area
         self._clock = clock
         self._recorders: dict[str, BatchRecorder] = {}
         self._last = _Published()
@@ -197,7 +197,7 @@ class Publisher:
                 continue  # one of them began to be started, and its sink may be another one from then on
             sinks = {query.name: query.sink_now() for query in queries}
             try:
-                files = pin(self._origin.directory, self._work_path / pin_key, cut, sinks=_file_sinks(queries))
+                retained = self._area.retain(self._origin.key, pin_key, cut, sinks=_file_sinks(queries))
             except CheckpointMissingError:
                 if attempt == PIN_ATTEMPTS:
                     raise
@@ -208,15 +208,15 @@ class Publisher:
                     batch=cut[query],
                     sink=sinks[query],
                     entries=self._recorders[query].entries(),
-                    files=files[query],
+                    files=dict(retained.files[query]),
                 )
                 for query in cut
             }
-            return self._checkpoint(number, pin_key, reason, cuts)
+            return self._checkpoint(number, retained, reason, cuts)
         raise CheckpointError(f"checkpoint {number} could not be pinned")
 
     def _checkpoint(
-        self, number: int, pin_key: str, reason: CheckpointKind, queries: dict[str, QueryCut]
+        self, number: int, retained: Retained, reason: CheckpointKind, queries: dict[str, QueryCut]
     ) -> Checkpoint:
         return Checkpoint(
             job_id=self._provenance.job_id,
@@ -227,7 +227,7 @@ class Publisher:
             created_at=self._clock.now(),
             queries=queries,
             directory=self._origin.key,
-            pin=pin_key,
+            pin=None if retained.key == self._origin.key else retained.key,
             graph=self._provenance.graph,
             spark_version=self._provenance.spark_version,
         )

@@ -273,7 +273,7 @@ class QueryStarter:
                 return False
             log.info("query %s: batch %d is executed again into %s", checked.name, step.batch, step.into)
             if step.entry is not None:
-                put_offsets(directory, step.entry)
+                put_offsets(LocalTree(directory), step.entry)
             self._calls.set_format(checked.writer, NOOP if step.into == NOOP else checked.sink.source)
             self._calls.run_once(checked.writer, checked.path)
             now = progress(LocalTree(directory))

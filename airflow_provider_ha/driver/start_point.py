@@ -16,23 +16,20 @@ from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog
 from airflow_provider_ha.checkpoints.format.layout import Progress, progress
 from airflow_provider_ha.checkpoints.model import QueryPlan, RestorePlan
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_recovery, prepare_restore
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree, path_on_this_host
 from airflow_provider_ha.checkpoints.working.external_directory import query_id
-from airflow_provider_ha.checkpoints.working.fence import fence_directory
 from airflow_provider_ha.checkpoints.working.pins import keep_sink_logs, kept_in
 from airflow_provider_ha.checkpoints.working.started_queries import read_started, write_started
 from airflow_provider_ha.checkpoints.working.unfinished_drain import newest_drain
 from airflow_provider_ha.checkpoints.working.unpublished_batches import carry, read_carried
+from airflow_provider_ha.checkpoints.working.work_area import WorkArea
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.driver.origin import Origin, OriginKind
 from airflow_provider_ha.errors import CheckpointMissingError, RestoreRefusedError, RestoreUnknownError
 from airflow_provider_ha.jobs.directories import working_directory
 from airflow_provider_ha.jobs.model import Generation, Run, StartKind
 from airflow_provider_ha.storage.blobs import get_blob
-from airflow_provider_ha.storage.durable import PRIVATE_DIRECTORY, private_directories
 from airflow_provider_ha.storage.keys import JobKeys
-from airflow_provider_ha.storage.outage import outages
-from airflow_provider_ha.storage.resolve import resolve_key
 from airflow_provider_ha.storage.store import ObjectStore
 
 
@@ -41,7 +38,7 @@ log = logging.getLogger(__name__)
 
 def prepare_start(
     store: ObjectStore,
-    work_path: Path,
+    area: WorkArea,
     paths: JobPaths,
     run: Run,
     previous: Generation | None,
@@ -54,7 +51,7 @@ def prepare_start(
     Repeatable: what a crashed attempt left lies under another key.
 
     :param store: Holds the restore plan.
-    :param work_path: Root of all keys of directories.
+    :param area: Holds the working directories.
     :param paths: The job.
     :param previous: The job's current generation; ``None`` when there never was one.
     :param published: Query -> last batch that a checkpoint of this run holds.
@@ -64,30 +61,30 @@ def prepare_start(
     :raises StorageUnavailableError: The work root, or an output, does not answer.
     """
     plan = _read_plan(store, run)
-    chosen = _chosen(work_path, paths, run, plan)  # refused before the fence renames anything
-    fenced = _fence(work_path, paths, previous)
-    target = work_path / key
-    with outages("made", target.parent):
-        private_directories(target.parent)
-    origin = Origin(OriginKind.FRESH, key, target)
+    chosen = _chosen(area, paths, run, plan)  # refused before the fence renames anything
+    fenced = _fence(area, paths, previous)
+    origin = Origin(OriginKind.FRESH, key, path_on_this_host(area.tree(key)))
+    source = path_on_this_host(area.tree(chosen)) if chosen else Path("/")  # that of an adoption is never read
     if plan is not None:
-        origin = replace(origin, plan=plan, sinks=chosen, output=run.start.output, source=_name(run))
+        origin = replace(origin, plan=plan, sinks=source, output=run.start.output, source=_name(run))
     if previous is not None and previous.run == run.number:
         if fenced is None:
             raise CheckpointMissingError(
                 f"the working directory of epoch {previous.epoch} ({previous.directory}) is gone",
                 next_step="Restore the job from its latest checkpoint",
             )
-        return _recover(origin, fenced, previous, published or {})
+        area.create(key)
+        return _recover(area, origin, fenced, previous, published or {})
     if plan is not None:
         if plan.same_output:  # another output is seeded, whatever the old one has by now
-            check_facts(plan, chosen)
+            check_facts(plan, source)
         check_adopted(plan)
-        prepare_restore(chosen, plan, target)
+        area.create(key)
+        prepare_restore(area, chosen, plan, key)
         if not plan.adopted:
-            keep_sink_logs(chosen, target)
-        return replace(origin, kind=OriginKind.RESTORE, sinks=kept_in(target) or origin.sinks)
-    _make(target)
+            keep_sink_logs(source, origin.directory)
+        return replace(origin, kind=OriginKind.RESTORE, sinks=kept_in(origin.directory) or origin.sinks)
+    area.create(key)
     return origin
 
 
@@ -140,20 +137,20 @@ def _reached(query: QueryPlan, directory: Path) -> int | None:
         return None
 
 
-def _chosen(work_path: Path, paths: JobPaths, run: Run, plan: RestorePlan | None) -> Path:
-    """Return the directory that the plan was made for; that of an adoption, or of no plan, is never read."""
+def _chosen(area: WorkArea, paths: JobPaths, run: Run, plan: RestorePlan | None) -> str:
+    """Return the key of what the plan was made for; empty for an adoption, and for no plan."""
     if plan is None or plan.adopted:
-        return work_path
+        return ""
     source = f"the restore plan of znode {paths.run(run.number)}"
-    return resolve_key(work_path, plan.directory, inside=JobKeys(plan.source_job).restorable, source=source)
+    return area.admit(plan.directory, inside=JobKeys(plan.source_job).restorable, source=source)
 
 
-def _fence(work_path: Path, paths: JobPaths, previous: Generation | None) -> Path | None:
-    """Rename the previous working directory; ``None`` when there is none, or when it is gone."""
+def _fence(area: WorkArea, paths: JobPaths, previous: Generation | None) -> str | None:
+    """Fence the previous working directory; ``None`` when there is none, or when it is gone."""
     if previous is None:
         return None
     try:
-        return fence_directory(working_directory(work_path, paths, previous))
+        return area.fence(working_directory(area, paths, previous))
     except CheckpointMissingError:
         return None
 
@@ -165,10 +162,10 @@ def _read_plan(store: ObjectStore, run: Run) -> RestorePlan | None:
     return RestorePlan.from_bytes(data, source=f"restore plan {run.start.plan.sha256}")
 
 
-def _recover(origin: Origin, fenced: Path, previous: Generation, published: Mapping[str, int]) -> Origin:
+def _recover(area: WorkArea, origin: Origin, lost: str, previous: Generation, published: Mapping[str, int]) -> Origin:
     recorded = {name: query.replay for name, query in origin.plans.items()}
-    _make(origin.directory)
-    committed = prepare_recovery(fenced, origin.directory, recorded=recorded)
+    committed = prepare_recovery(area, lost, origin.key, recorded=recorded)
+    fenced = path_on_this_host(area.tree(lost))
     carry(fenced, origin.directory, published)
     if (kept := kept_in(fenced)) is not None:
         keep_sink_logs(kept, origin.directory)
@@ -183,11 +180,6 @@ def _recover(origin: Origin, fenced: Path, previous: Generation, published: Mapp
         source=f"epoch {previous.epoch}",
         drain=newest_drain(fenced),
     )
-
-
-def _make(directory: Path) -> None:
-    with outages("made", directory):
-        directory.mkdir(PRIVATE_DIRECTORY)
 
 
 def _name(run: Run) -> str:

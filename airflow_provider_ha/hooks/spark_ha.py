@@ -85,10 +85,11 @@ class SparkHaHook(BaseHook):
         """Do what the Test button promises: connect to ZooKeeper, then write, read and remove a probe in storage."""
         try:
             with self.get_client() as client:
-                client.check()
+                notes = client.check()
                 config = client.config
         except HaError as error:
             return False, str(error)
         except Exception as error:  # noqa: BLE001  # the form shows a sentence, never a stack trace
             return False, f"{type(error).__name__}: {error}"
-        return True, f"ZooKeeper {config.zookeeper} answers and {config.storage_root} is writable."
+        answer = f"ZooKeeper {config.zookeeper} answers and {config.storage_root} is writable."
+        return True, " ".join([answer, *(f"Note: {note}." for note in notes)])

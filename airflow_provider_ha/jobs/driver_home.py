@@ -28,7 +28,7 @@ class DriverHome:
     @classmethod
     def of(cls, config: HaConfig, ticket: Ticket) -> DriverHome:
         """Return the home of a submission below the work root."""
-        return cls(config.work_path / JobKeys(ticket.job_id).application(ticket.run, ticket.attempt))
+        return cls(config.home_path / JobKeys(ticket.job_id).application(ticket.run, ticket.attempt))
 
     @property
     def spec(self) -> Path:

@@ -7,10 +7,9 @@ in the answer: no caller may conclude from it that something is not named (contr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import ClusterPaths
@@ -18,14 +17,13 @@ from airflow_provider_ha.errors import (
     ConfigurationError,
     ObjectMissingError,
     RecordCorruptError,
-    StorageUnavailableError,
 )
 from airflow_provider_ha.names import RESERVED_JOB_IDS
 from airflow_provider_ha.pointers.mentions import mentions
 from airflow_provider_ha.storage import keys
 from airflow_provider_ha.storage.blobs import get_blob
+from airflow_provider_ha.storage.directories import Directories
 from airflow_provider_ha.storage.keys import JobKeys
-from airflow_provider_ha.storage.resolve import resolve_key
 from airflow_provider_ha.storage.store import ObjectStore
 
 
@@ -59,16 +57,20 @@ class Census:
 
 
 def take_census(
-    coordinator: Coordinator, cluster: ClusterPaths, store: ObjectStore, work_path: Path, blobs: AbstractSet[str]
+    coordinator: Coordinator,
+    cluster: ClusterPaths,
+    store: ObjectStore,
+    directories: Directories,
+    blobs: AbstractSet[str],
 ) -> Census:
     """Read everything that names blobs.
 
-    :param work_path: Directory of the cluster that holds the savepoints.
+    :param directories: Those of the cluster, savepoints among them.
     :param blobs: Digests of the blobs that are there.
     :raises StorageUnavailableError: Storage or a savepoint could not be read.
     :raises CoordinationError: ZooKeeper could not be read.
     """
-    taker = _Taker(coordinator, cluster, store, work_path)
+    taker = _Taker(coordinator, cluster, store, directories)
     taker.read_storage()
     taker.read_tree()
     taker.follow_graphs(blobs)
@@ -76,22 +78,22 @@ def take_census(
 
 
 class _Taker:
-    def __init__(self, coordinator: Coordinator, cluster: ClusterPaths, store: ObjectStore, work_path: Path) -> None:
+    def __init__(
+        self, coordinator: Coordinator, cluster: ClusterPaths, store: ObjectStore, directories: Directories
+    ) -> None:
         self.census = Census()
         self._coordinator = coordinator
         self._cluster = cluster
         self._store = store
-        self._work_path = work_path
+        self._directories = directories
         self._graphs: dict[str, str] = {}  # digest -> what names it
 
     def read_storage(self) -> None:
         """Read payloads, journals and manifests of every job that ZooKeeper or the file system knows."""
         known = set(self._coordinator.children(self._cluster.base)) - RESERVED_JOB_IDS
-        if known and not self._work_path.is_dir():
-            raise StorageUnavailableError(
-                f"{self._work_path} is not there", next_step="Mount the file system that holds the savepoints"
-            )
-        found = {path.name for path in _visible(self._work_path / "jobs")}
+        if known:
+            self._directories.require()
+        found = set(self._directories.list(keys.JOBS))
         for job_id in sorted(found - known):
             self._problem(f"job {job_id}", "it has files, and ZooKeeper does not know it: rebuild its nodes first")
         for job_id in sorted(known | found):
@@ -104,8 +106,8 @@ class _Taker:
             for prefix in (job.payloads, job.archive_heads, job.journals):  # guard: archives-name-no-graph
                 for info in self._store.list(prefix):
                     self._read_object(info.key)
-            for directory in _visible(self._work_path / job.base / "savepoints"):
-                self._read_manifest(directory)
+            for name in self._directories.list(job.savepoints):
+                self._read_manifest(f"{job.savepoints}{name}")
 
     def read_tree(self) -> None:
         """Read every znode of the cluster."""
@@ -175,36 +177,18 @@ class _Taker:
         job_id, _, savepoint_id = where.split("/")[-3:]
         try:
             own = JobKeys(job_id)
-            path = resolve_key(self._work_path, key, inside=(own.savepoints,), source=where)
+            self._directories.admit(key, inside=(own.savepoints,), source=where)
         except (ConfigurationError, RecordCorruptError) as error:
             self._problem(where, error.message)
             return True  # it is named already
-        return path.name == savepoint_id and (path / MANIFEST).is_file()
+        return key == own.savepoint(savepoint_id) and self._directories.read(key, MANIFEST) is not None
 
-    def _read_manifest(self, directory: Path) -> None:
-        path = directory / MANIFEST
-        try:
-            data = path.read_bytes()
-        except FileNotFoundError:
-            if directory.exists():
-                self._problem(str(directory), f"it has no {MANIFEST}")
-            return
-        except OSError as error:
-            raise StorageUnavailableError(f"{path} could not be read: {error}") from error
-        self._note(str(path), data)
+    def _read_manifest(self, key: str) -> None:
+        data = self._directories.read(key, MANIFEST)
+        if data is not None:
+            self._note(f"{key}/{MANIFEST}", data)
+        elif self._directories.contains(key):  # else it was removed since it was listed
+            self._problem(key, f"it has no {MANIFEST}")
 
     def _problem(self, where: str, reason: str) -> None:
         self.census.problems.append(Problem(where, reason))
-
-
-def _visible(directory: Path) -> Iterable[Path]:
-    """Return what is in a directory under its final name; a hidden one is being made or removed.
-
-    :raises StorageUnavailableError: It is there and could not be read.
-    """
-    try:
-        return sorted(path for path in directory.iterdir() if not path.name.startswith("."))
-    except FileNotFoundError:
-        return ()
-    except OSError as error:
-        raise StorageUnavailableError(f"{directory} could not be read: {error}") from error

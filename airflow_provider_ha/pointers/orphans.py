@@ -13,7 +13,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 
 from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.coordination.coordinator import Coordinator
@@ -21,6 +20,7 @@ from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.errors import StorageError
 from airflow_provider_ha.pointers.census import Problem, take_census
 from airflow_provider_ha.storage import keys
+from airflow_provider_ha.storage.directories import Directories
 from airflow_provider_ha.storage.store import ObjectInfo, ObjectStore
 
 
@@ -49,17 +49,17 @@ class Orphans:
 
 
 def find_orphans(
-    coordinator: Coordinator, cluster: ClusterPaths, store: ObjectStore, work_path: Path, *, clock: Clock
+    coordinator: Coordinator, cluster: ClusterPaths, store: ObjectStore, directories: Directories, *, clock: Clock
 ) -> Orphans:
     """Look for blobs that nothing needs. Changes nothing.
 
-    :param work_path: Directory of the cluster that holds the savepoints.
+    :param directories: Those of the cluster, savepoints among them.
     :raises StorageUnavailableError: Storage or the file system could not be read: nothing is known.
     :raises CoordinationError: ZooKeeper could not be read: nothing is known.
     """
     limit = clock.now() - MIN_AGE
     blobs = dict(_blobs(store))  # first: what is uploaded later is not judged at all
-    census = take_census(coordinator, cluster, store, work_path, blobs.keys())
+    census = take_census(coordinator, cluster, store, directories, blobs.keys())
     unnamed = [info for digest, info in blobs.items() if digest not in census.digests]
     garbage = tuple(info for info in unnamed if info.modified < limit)
     return Orphans(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.coordination.coordinator import Coordinator, Delete
@@ -26,9 +25,8 @@ from airflow_provider_ha.errors import (
 from airflow_provider_ha.pointers.outcome import Commit
 from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint
 from airflow_provider_ha.pointers.to_delete import DeletionEntry, check_entry, waiting
-from airflow_provider_ha.storage.durable import remove_tree
+from airflow_provider_ha.storage.directories import Directories
 from airflow_provider_ha.storage.keys import JobKeys
-from airflow_provider_ha.storage.resolve import resolve_key
 from airflow_provider_ha.storage.store import ObjectStore
 
 
@@ -62,7 +60,7 @@ class WorkedOff:
 class Remover:
     """Removes what the entries of a cluster's list name. Owns nothing; safe in any thread and in several processes.
 
-    :param work_path: Directory of the cluster that directories' keys are relative to.
+    :param directories: Those of the cluster.
     :param objects: Storage of the cluster; without it an entry that names objects stays on the list.
     :param clock: For the expiry of leases.
     :param adopted: Removes a checkpoint directory outside of the cluster, for what an entry is about; without it an
@@ -73,7 +71,7 @@ class Remover:
         self,
         coordinator: Coordinator,
         cluster: ClusterPaths,
-        work_path: Path,
+        directories: Directories,
         *,
         objects: ObjectStore | None,
         clock: Clock,
@@ -81,7 +79,7 @@ class Remover:
     ) -> None:
         self._coordinator = coordinator
         self._cluster = cluster
-        self._work_path = work_path
+        self._directories = directories
         self._objects = objects
         self._clock = clock
         self._adopted = adopted
@@ -130,7 +128,7 @@ class Remover:
     def _remove(self, record: DeletionEntry, entry: str) -> None:
         inside, source = JobKeys(record.job_id).removable, f"entry {entry} of the list of deletions"
         for key in record.directories:
-            remove_tree(resolve_key(self._work_path, key, inside=inside, source=source))
+            self._directories.remove(self._directories.admit(key, inside=inside, source=source))
         for key in record.objects:
             if self._objects is None:
                 raise StorageError(f"object {key} cannot be removed: this process has not opened storage")
@@ -139,11 +137,10 @@ class Remover:
             self._remove_adopted(record.what, each)
 
     def _remove_adopted(self, what: str, each: AdoptedCheckpoint) -> None:
-        path, own = Path(each.path), self._work_path.resolve()
-        if path.resolve().is_relative_to(own) or own.is_relative_to(path.resolve()):  # guard: claimed-paths-may-be-ours
-            raise StorageError(f"{path} is not outside of the cluster, so it was never adopted")
+        if self._directories.touches(each.path):  # guard: claimed-paths-may-be-ours
+            raise StorageError(f"{each.path} is not outside of the cluster, so it was never adopted")
         if self._adopted is None:
-            raise StorageError(f"{path} cannot be removed: this process cannot read checkpoints of Spark")
+            raise StorageError(f"{each.path} cannot be removed: this process cannot read checkpoints of Spark")
         self._adopted(what, each)
 
     def _strike_off(self, commit: Commit, path: str, job: JobPaths, what: str) -> None:

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from airflow_provider_ha.names import check_job_id, check_name, check_savepoint_id
 
 
+JOBS = "jobs/"
+"""Prefix of the jobs."""
+
 BLOBS = "blobs/sha256/"
 """Prefix of the content-addressed blobs."""
 
@@ -31,7 +34,7 @@ class JobKeys:
     @property
     def base(self) -> str:
         """Everything of the job."""
-        return f"jobs/{self.job_id}"
+        return f"{JOBS}{self.job_id}"
 
     @property
     def payloads(self) -> str:
@@ -106,9 +109,14 @@ class JobKeys:
         """Directory of the notes about what a query's fenced function was given, one file per epoch."""
         return f"{self.base}/given/{check_name(query, 'query name')}"
 
+    @property
+    def submissions(self) -> str:
+        """Prefix of the submissions' own files."""
+        return f"{self.base}/submissions/"
+
     def application(self, run: int, attempt: int) -> str:
         """Directory of one submission's own files: logs, downloaded artifacts."""
-        return f"{self.base}/submissions/{run}-{attempt}"
+        return f"{self.submissions}{run}-{attempt}"
 
     @property
     def drills(self) -> str:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
+from airflow_provider_ha.checkpoints.working.open_work_area import open_work_area
 from airflow_provider_ha.coordination.election import Leadership, acquire
 from airflow_provider_ha.coordination.records import read_record
 from airflow_provider_ha.driver.housekeeping import Housekeeping
@@ -128,11 +129,12 @@ def _clean(spec: DriverSpec, job: JobRecords, on_lost: Callable[[str], Any]) -> 
         if max(runs.numbers()) != spec.run:  # guard: clean-up-beside-a-newer-run
             return  # a run that was made since may read what this one has left: its leader cleans up
         leadership.start_heartbeats(on_lost)
-        Housekeeping(runs, leadership, checkpoints, spec.config.work_path, generation[0].directory).finish(spec.run)
+        area = open_work_area(job.config)
+        Housekeeping(runs, leadership, checkpoints, area, generation[0].directory).finish(spec.run)
 
 
 def _checkpoints(job: JobRecords) -> CheckpointStore:
-    return CheckpointStore(job.coordinator, job.store, job.paths, job.keys, job.config.work_path, clock=job.clock)
+    return CheckpointStore(job.coordinator, job.store, job.paths, job.keys, open_work_area(job.config), clock=job.clock)
 
 
 def _lock(spec: DriverSpec, job: JobRecords, *, timeout: float, admit: Callable[[], None] | None = None) -> Leadership:

@@ -12,6 +12,7 @@ import pytest
 
 from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind, CheckpointPointer, Savepoint
 from airflow_provider_ha.checkpoints.retention.history import PayloadHistory
+from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, SetData
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
@@ -69,7 +70,9 @@ class House:
         return self.work_path / self.keys.savepoint("s1") / "manifest.json"
 
     def scan(self, *, hours: float = 25.0, store: Any = None) -> Orphans:
-        return find_orphans(self.coordinator, self.cluster, store or self.store, self.work_path, clock=Later(hours))
+        return find_orphans(
+            self.coordinator, self.cluster, store or self.store, LinkedWorkArea(self.work_path), clock=Later(hours)
+        )
 
     def garbage(self) -> set[str]:
         return {info.key.rpartition("/")[2] for info in self.scan().garbage}
@@ -367,7 +370,7 @@ def test_a_tree_that_was_lost_is_not_taken_for_one_that_names_nothing(house: Hou
     named_by_run(house)
     lost = ClusterPaths(config.root, f"{config.cluster_id}-lost")
 
-    found = find_orphans(house.coordinator, lost, house.store, house.work_path, clock=Later())
+    found = find_orphans(house.coordinator, lost, house.store, LinkedWorkArea(house.work_path), clock=Later())
 
     assert "rebuild" in found.problems[0].reason
 

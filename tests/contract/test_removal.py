@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, Op, SetData
 from airflow_provider_ha.coordination.leadership import Leadership
@@ -282,7 +283,7 @@ def test_an_entry_that_cannot_be_read_is_reported_and_hides_no_other(job: Pointe
 
 def test_an_entry_with_objects_waits_for_who_can_reach_storage(job: Pointers, pin: Path) -> None:
     job.mark("1")
-    remover = Remover(job.coordinator, job.paths.cluster, job.work_path, objects=None, clock=job.clock)
+    remover = Remover(job.coordinator, job.paths.cluster, LinkedWorkArea(job.work_path), objects=None, clock=job.clock)
 
     assert len(remover.work_off(job.leadership.commit).postponed) == 1
     assert job.payloads() == ["1.json"]

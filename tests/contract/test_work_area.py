@@ -57,9 +57,9 @@ def test_a_key_that_leads_through_a_link_is_refused(root: Path, tmp_path: Path) 
         LinkedWorkArea(root).tree(LIVE)
 
 
-def test_the_remains_of_a_killed_maker_are_listed_and_removed(root: Path) -> None:
+def test_the_remains_of_a_killed_maker_or_remover_are_listed_and_removed(root: Path) -> None:
     live = root / JobKeys("flights").live
-    for hidden in (f".e3-z.{'0' * 32}.removed", ".no-remains"):
+    for hidden in (f".e3-z.{'0' * 32}.removed", f".e3-z.{'1' * 32}.tmp", ".no-remains"):
         (live / hidden).mkdir(parents=True)
     area = LinkedWorkArea(root)
 

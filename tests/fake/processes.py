@@ -17,6 +17,7 @@ from airflow_provider_ha.checkpoints.model import (
     SinkKind,
 )
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
+from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.coordination.coordinator import SessionState, SetData
 from airflow_provider_ha.coordination.election import Leadership, acquire
 from airflow_provider_ha.coordination.leases import hold
@@ -92,7 +93,9 @@ class Process:
 
     def checkpoints(self) -> CheckpointStore:
         shared = self.shared
-        return CheckpointStore(self.session, shared.store, PATHS, KEYS, shared.work_path, clock=shared.ensemble.clock)
+        return CheckpointStore(
+            self.session, shared.store, PATHS, KEYS, LinkedWorkArea(shared.work_path), clock=shared.ensemble.clock
+        )
 
 
 def candidate(process: Process) -> None:

@@ -22,6 +22,7 @@ from typing import Any, NoReturn
 from airflow_provider_ha._process.die_with_parent import die_with_parent
 from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
+from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
@@ -93,7 +94,7 @@ class Driver:
         self.runs = RunStore(self.coordinator, self.paths)
         self.graphs = JobGraphStore(self.coordinator, store, self.paths)
         self.checkpoints = CheckpointStore(
-            self.coordinator, store, self.paths, JobKeys(order.job_id), self.config.work_path
+            self.coordinator, store, self.paths, JobKeys(order.job_id), LinkedWorkArea(self.config.work_path)
         )
         self.finish_wanted = threading.Event()
         signal.signal(signal.SIGTERM, lambda *_: self.finish_wanted.set())

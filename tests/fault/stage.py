@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
+from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig, Timings
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
@@ -81,7 +82,9 @@ class Stage:
     def newest(self, job_id: str = JOB) -> int:
         """Number of the newest checkpoint; it is complete, and has its digest."""
         keys, store = JobKeys(job_id), open_store(self.config)
-        checkpoints = CheckpointStore(self.coordinator, store, self.paths(job_id), keys, self.config.work_path)
+        checkpoints = CheckpointStore(
+            self.coordinator, store, self.paths(job_id), keys, LinkedWorkArea(self.config.work_path)
+        )
         pointers = checkpoints.list().pointers
         return checkpoints.load(pointers[0]).number
 

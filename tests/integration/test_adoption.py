@@ -16,6 +16,7 @@ from airflow_provider_ha.checkpoints.restore import adopted_cut as adopting
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_restore
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.batch_log import readable
+from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.requests import RestoreRequest
 from airflow_provider_ha.control.restore.restore import plan_for, restore_job
@@ -276,7 +277,7 @@ def test_spark_goes_on_from_what_was_adopted_and_the_output_is_exact(
     before = tree(elsewhere)
     made = plan(copy, elsewhere, sinks={QUERY: str(out)})
 
-    prepare_restore(tmp_path, made, tmp_path / "e1")
+    prepare_restore(LinkedWorkArea(tmp_path), "", made, "e1")
     recorded = [entry.model_dump(mode="json") for entry in made.queries[QUERY].replay]
     continue_query([{"checkpoint": tmp_path / "e1" / QUERY, "out": out, "recorded": recorded}], tmp_path)
 

@@ -22,6 +22,7 @@ from airflow_provider_ha.checkpoints.model import (
 )
 from airflow_provider_ha.checkpoints.restore.select import select
 from airflow_provider_ha.checkpoints.retention.working_directories import superfluous_directories
+from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.job.requests import RestoreRequest
@@ -129,7 +130,7 @@ def run_of(job: Job, restore: RestorePlan | None) -> Run:
 
 def start(job: Job, run: Run, previous: Generation | None) -> object:
     key = job.keys.working_directory(2, "new")
-    return prepare_start(job.objects, job.config.work_path, job.paths, run, previous, key=key)
+    return prepare_start(job.objects, LinkedWorkArea(job.config.work_path), job.paths, run, previous, key=key)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -217,7 +218,9 @@ def test_housekeeping_needs_to_know_where_every_unpinned_checkpoint_lies(
     before = tree(victim.parent, neighbour)
 
     error = refusal(
-        lambda: superfluous_directories(job.checkpoints, job.config.work_path, job.keys.working_directory(2, "new"))
+        lambda: superfluous_directories(
+            job.checkpoints, LinkedWorkArea(job.config.work_path), job.keys.working_directory(2, "new")
+        )
     )
 
     assert "checkpoint 1" in error.message
@@ -245,7 +248,7 @@ def test_a_selection_passes_over_a_checkpoint_whose_payload_leads_elsewhere(
     bad = job.checkpoint(1, 0, pin=field == "pin").model_copy(update={field: hostile(job, victim)[way]})
     job.checkpoints.add(job.leadership, bad)
 
-    selection = select(job.checkpoints, job.savepoints, job.config.work_path, verify=never)
+    selection = select(job.checkpoints, job.savepoints, LinkedWorkArea(job.config.work_path), verify=never)
 
     assert selection.chosen is None
     assert "is refused" in selection.candidates[0].reason
@@ -268,7 +271,7 @@ def test_a_rebuild_looks_for_no_pin_elsewhere(job: Job, victim: Path, neighbour:
     job.checkpoints.add(job.leadership, job.checkpoint(1, 0).model_copy(update={"pin": hostile(job, victim)[way]}))
     problems: list[str] = []
 
-    assert list(find_checkpoints(job.objects, job.keys, job.config.work_path, problems)) == []
+    assert list(find_checkpoints(job.objects, job.keys, LinkedWorkArea(job.config.work_path), problems)) == []
 
     assert "is refused" in problems[0]
 
@@ -299,7 +302,9 @@ def test_a_savepoint_is_only_read_in_its_own_place(job: Job, victim: Path, neigh
 def test_an_orphan_search_looks_for_no_manifest_elsewhere(job: Job, victim: Path, neighbour: Path, way: str) -> None:
     savepoint_pointer(job, hostile(job, victim)[way])
 
-    census = take_census(job.coordinator, job.paths.cluster, job.objects, job.config.work_path, frozenset())
+    census = take_census(
+        job.coordinator, job.paths.cluster, job.objects, LinkedWorkArea(job.config.work_path), frozenset()
+    )
 
     assert any("is refused" in problem.reason for problem in census.problems)
 

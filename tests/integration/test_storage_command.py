@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -42,10 +44,13 @@ def store(config: HaConfig, coordinator: Coordinator, monkeypatch: pytest.Monkey
 @pytest.fixture
 def orphans(config: HaConfig, store: ObjectStore) -> Any:
     """Call ``spark-ha storage orphans``; returns exit code, stdout and stderr."""
+    return command_of(config, "orphans")
 
+
+def command_of(config: HaConfig, name: str) -> Callable[..., tuple[int, str, str]]:
     def call(*words: str) -> tuple[int, str, str]:
         arguments = ["--zookeeper", config.zookeeper, "--storage-root", config.storage_root]
-        arguments += ["--cluster-id", config.cluster_id, "storage", "orphans", *words]
+        arguments += ["--cluster-id", config.cluster_id, "storage", name, *words]
         done = CliRunner().invoke(app, arguments, obj=Target())
         assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
         return done.exit_code, done.stdout, done.stderr
@@ -105,3 +110,25 @@ def test_what_cannot_be_read_is_named_and_nothing_is_deleted(
     assert "nothing was deleted" in stderr
     assert "6" in stdout  # its bytes
     assert blobs(store) == 1
+
+
+def test_a_storage_that_works_without_a_cost_is_checked_in_one_line(config: HaConfig) -> None:
+    code, stdout, stderr = command_of(config, "check")()
+
+    assert (code, "is writable" in stdout, stderr) == (YES, True, "")
+
+
+def test_a_check_names_the_cost_of_a_work_root_without_links(config: HaConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.link
+
+    def refuse(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
+        if "probe-" in os.fspath(target) and os.fspath(target).endswith("second"):
+            raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+        real(source, target)
+
+    monkeypatch.setattr(os, "link", refuse)
+
+    code, stdout, _ = command_of(config, "check")("--json")
+
+    (note,) = json.loads(stdout)["notes"]
+    assert (code, "has no hard links" in note, os.strerror(errno.EOPNOTSUPP) in note) == (YES, True, True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 from airflow_provider_ha.checkpoints.model import CheckpointKind, CheckpointPointer
 from airflow_provider_ha.checkpoints.restore.select import select
 from airflow_provider_ha.checkpoints.retention.working_directories import superfluous_directories
+from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create
@@ -27,7 +27,7 @@ from airflow_provider_ha.jobs.quarantine import list_quarantined
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.jobs.snapshot import read_snapshot
 from tests.conformance.stores.stage import add_savepoint
-from tests.integration.driver.test_publishing import publisher_of
+from tests.integration.driver.test_publishing import LIVE, publisher_of
 from tests.support.checkpoints.checkpoint_helpers import Job, led_job
 from tests.support.clusters.jobs_helpers import a_run, a_submission
 from tests.support.spark.recorded_job import copy_live
@@ -82,8 +82,8 @@ def test_a_stray_is_named_once_in_the_log(job: Job, caplog: pytest.LogCaptureFix
     assert "is left alone" in named[0]
 
 
-def test_the_publisher_publishes_marks_and_cleans_up(job: Job, tmp_path: Path) -> None:
-    publisher = publisher_of(job, copy_live(tmp_path / "live"))
+def test_the_publisher_publishes_marks_and_cleans_up(job: Job) -> None:
+    publisher = publisher_of(job, copy_live(job.config.work_path / LIVE))
 
     made = publisher.publish(CheckpointKind.PERIODIC)
     job.checkpoints.work_off(job.leadership)
@@ -114,13 +114,20 @@ def test_no_stray_is_listed_as_a_checkpoint_or_a_savepoint(job: Job) -> None:
 
 
 def test_a_restore_chooses_among_what_is_ours(job: Job) -> None:
-    selection = select(job.checkpoints, job.savepoints, job.config.work_path, verify=lambda _: SimpleNamespace())
+    selection = select(
+        job.checkpoints, job.savepoints, LinkedWorkArea(job.config.work_path), verify=lambda _: SimpleNamespace()
+    )
 
     assert [candidate.source for candidate in selection.candidates] == ["checkpoint-1", "savepoint-mine"]
 
 
 def test_housekeeping_goes_on(job: Job) -> None:
-    assert superfluous_directories(job.checkpoints, job.config.work_path, job.keys.working_directory(2, "new")) == []
+    assert (
+        superfluous_directories(
+            job.checkpoints, LinkedWorkArea(job.config.work_path), job.keys.working_directory(2, "new")
+        )
+        == []
+    )
 
 
 def test_a_lease_with_a_stray_name_protects_nothing(job: Job) -> None:

@@ -20,6 +20,7 @@ import psutil
 import pytest
 
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
+from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
@@ -106,7 +107,9 @@ class Soak:
 
     def observe(self) -> None:
         """Read every pointer, and what it refers to."""
-        checkpoints = CheckpointStore(self.coordinator, self.store, self.paths, JobKeys(JOB), self.config.work_path)
+        checkpoints = CheckpointStore(
+            self.coordinator, self.store, self.paths, JobKeys(JOB), LinkedWorkArea(self.config.work_path)
+        )
         try:
             listing = checkpoints.list()
         except CoordinationError:

@@ -204,6 +204,12 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
     assert imported == {}, "these import each other, or something that does"
 
 
+def test_only_what_opens_the_work_area_knows_its_path() -> None:
+    users = {str(path.relative_to(PACKAGE)) for path in modules() if "work_path" in path.read_text(encoding="utf-8")}
+
+    assert users == {"config.py", "checkpoints/working/open_work_area.py"}
+
+
 def test_a_public_module_of_operators_holds_an_operator() -> None:
     public = [path for path in (PACKAGE / "operators").glob("*.py") if not path.name.startswith("_")]
     helpers = [path.name for path in public if not re.search(r"\nclass SparkHa\w+Operator\(", path.read_text())]

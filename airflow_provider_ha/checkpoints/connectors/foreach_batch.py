@@ -12,13 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import ClassVar
 
 from airflow_provider_ha.checkpoints.model import GivenBatches
 from airflow_provider_ha.checkpoints.trees.files import names, read
-from airflow_provider_ha.checkpoints.trees.links import write_aside
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.trees.tree import WritableTree
 from airflow_provider_ha.records import Record
 
 
@@ -45,7 +43,7 @@ class GivenLog:
     :param directory: Where the notes about this query lie (``JobKeys.given``).
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: WritableTree) -> None:
         self._directory = directory
 
     def open(self, epoch: int) -> None:
@@ -68,21 +66,19 @@ class GivenLog:
         :raises StorageUnavailableError: They could not be read.
         :raises RecordCorruptError: One is not what was written.
         """
-        found = (match for name in names(LocalTree(self._directory)) if (match := _FILE.fullmatch(name)))
+        found = (match for name in names(self._directory) if (match := _FILE.fullmatch(name)))
         return {int(match[1]): self._read(match[0]) for match in found}
 
     def _of(self, epoch: int) -> ForeachBatchRecord:
         return (
-            self._read(f"e{epoch}.json")
-            if (self._directory / f"e{epoch}.json").exists()
-            else ForeachBatchRecord(epoch=epoch)
+            self._read(f"e{epoch}.json") if self._directory.has(f"e{epoch}.json") else ForeachBatchRecord(epoch=epoch)
         )
 
     def _read(self, name: str) -> ForeachBatchRecord:
-        return ForeachBatchRecord.from_bytes(read(LocalTree(self._directory), name), source=str(self._directory / name))
+        return ForeachBatchRecord.from_bytes(read(self._directory, name), source=str(self._directory / name))
 
     def _write(self, note: ForeachBatchRecord) -> None:
-        write_aside(self._directory / f"e{note.epoch}.json", note.to_bytes())
+        self._directory.write(f"e{note.epoch}.json", note.to_bytes())
 
 
 def summary(notes: Mapping[int, ForeachBatchRecord]) -> GivenBatches | None:

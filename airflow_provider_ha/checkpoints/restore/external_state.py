@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from airflow_provider_ha.checkpoints.connectors.delta import DELTA, DeltaLog
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import local_path
@@ -22,7 +21,7 @@ from airflow_provider_ha.checkpoints.format.layout import SOURCES
 from airflow_provider_ha.checkpoints.format.metadata_log import read_query_id
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, SinkKind
 from airflow_provider_ha.checkpoints.trees.files import names, read
-from airflow_provider_ha.checkpoints.trees.tree import Tree
+from airflow_provider_ha.checkpoints.trees.tree import Tree, WritableTree
 from airflow_provider_ha.errors import CheckpointCorruptError, ConfigurationError, HaError, RestoreUnknownError
 
 
@@ -43,7 +42,7 @@ class ExternalQueries:
 
     ask_kafka: AskKafka
     ask_inputs: AskInputs | None = None
-    given: Callable[[str], Path | None] = lambda _: None
+    given: Callable[[str], WritableTree | None] = lambda _: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +131,7 @@ def _with_table(around: Surroundings, directory: Tree, table: str | None, batch:
         return _unknown(around, error)
 
 
-def _with_notes(around: Surroundings, given: Path) -> Surroundings:
+def _with_notes(around: Surroundings, given: WritableTree) -> Surroundings:
     try:
         return replace(around, given=GivenLog(given).epochs())
     except HaError as error:

@@ -13,37 +13,40 @@ from pathlib import Path
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog, local_path
 from airflow_provider_ha.checkpoints.format.layout import METADATA, progress, queries
 from airflow_provider_ha.checkpoints.model import BatchEntry, RestorePlan
-from airflow_provider_ha.checkpoints.trees.links import write_aside
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.trees.tree import WritableTree
 from airflow_provider_ha.checkpoints.working.batch_log import put_offsets, write_sources
-from airflow_provider_ha.checkpoints.working.fork import fork
+from airflow_provider_ha.checkpoints.working.work_area import WorkArea
 from airflow_provider_ha.pointers.ownership import Owner
 
 
 def prepare_recovery(
-    fenced: Path, target: Path, *, recorded: Mapping[str, Sequence[BatchEntry]] | None = None
+    area: WorkArea, fenced: str, target: str, *, recorded: Mapping[str, Sequence[BatchEntry]] | None = None
 ) -> dict[str, int]:
     """Fork every query of a lost epoch with its planned batch; return query -> last committed batch.
 
-    :param fenced: Working directory of the lost epoch, as :func:`fence_directory` returned it.
-    :param target: The new epoch's working directory.
+    :param area: Holds both directories.
+    :param fenced: Key of the lost epoch's working directory, as the fence returned it.
+    :param target: Key of the new epoch's working directory.
     :param recorded: Query -> recorded batches of the run's restore plan: when the loss came in the middle of a replay,
         the rest of it still needs its part of the source logs.
     :raises CheckpointCorruptError: A query cannot be continued; restore the job from a checkpoint.
     """
     committed = {}
-    for query in queries(LocalTree(fenced)):
+    lost = area.tree(fenced)
+    for query in queries(lost):
         # Without metadata nothing was ever planned: Spark begins such a query by itself.
-        if not (fenced / query / METADATA).exists() and progress(LocalTree(fenced / query)).planned < 0:
+        if not lost.has(f"{query}/{METADATA}") and progress(lost / query).planned < 0:
             continue
-        fork(fenced / query, target / query, keep_planned=True)
-        at = progress(LocalTree(target / query))
-        write_sources(target / query, _following(at.planned, (recorded or {}).get(query, ())))
+        area.fork(f"{fenced}/{query}", f"{target}/{query}", keep_planned=True)
+        forked = area.tree(target) / query
+        at = progress(forked)
+        write_sources(forked, _following(at.planned, (recorded or {}).get(query, ())))
         committed[query] = at.committed
     return committed
 
 
-def prepare_restore(source: Path, plan: RestorePlan, target: Path) -> dict[str, int]:
+def prepare_restore(area: WorkArea, source: str, plan: RestorePlan, target: str) -> dict[str, int]:
     """Fork every query of the plan at its cut; return query -> N.
 
     Source logs are continued up to the last batch to be replayed, and what a drain added to the file sinks' logs is set
@@ -52,20 +55,25 @@ def prepare_restore(source: Path, plan: RestorePlan, target: Path) -> dict[str, 
     What is and stays the user's is copied: a file that its owner edits in place changes nothing of the run, and the
     other way round. What is the job's own is linked, which takes milliseconds whatever its size.
 
-    :param source: Directory of the chosen closure (pin or savepoint): one directory per query. Not used for a plan that
+    :param area: Holds both directories.
+    :param source: Key of the chosen closure (pin or savepoint): one directory per query. Not used for a plan that
         adopts directories from elsewhere.
     :param plan: What was decided; the caller has checked its verdict.
-    :param target: The new epoch's working directory.
+    :param target: Key of the new epoch's working directory.
     :raises RestoreRefusedError: An output has changed since the plan was made.
     """
     for query, part in plan.queries.items():
-        place = Path(plan.adopted[query].path) if query in plan.adopted else source / query
-        # One from elsewhere becomes the job's only after the fork, and may never: until then it is the user's.
-        copy = plan.owner is Owner.USER or bool(plan.adopted)
-        fork(place, target / query, batch=part.batch, keep_planned=False, copy=copy)
-        write_sources(target / query, part.replay)
+        if query in plan.adopted:
+            # It becomes the job's only after the fork, and may never: until then it is the user's.
+            area.bring_in(LocalTree(Path(plan.adopted[query].path)), f"{target}/{query}", batch=part.batch)
+        elif plan.owner is Owner.USER:
+            area.bring_in(area.tree(source) / query, f"{target}/{query}", batch=part.batch)
+        else:
+            area.fork(f"{source}/{query}", f"{target}/{query}", batch=part.batch, keep_planned=False)
+        made = area.tree(target) / query
+        write_sources(made, part.replay)
         if part.query_id is not None:
-            write_aside(target / query / METADATA, json.dumps({"id": part.query_id}).encode())
+            made.write(METADATA, json.dumps({"id": part.query_id}).encode())
     for part in plan.queries.values():
         if part.set_aside and part.sink.path is not None:
             log = FileSinkLog(local_path(part.sink.path))
@@ -74,7 +82,7 @@ def prepare_restore(source: Path, plan: RestorePlan, target: Path) -> dict[str, 
     return {query: part.batch for query, part in plan.queries.items()}
 
 
-def plan_batch(directory: Path, entry: BatchEntry) -> None:
+def plan_batch(directory: WritableTree, entry: BatchEntry) -> None:
     """Plan one recorded batch of a replay: its part of the source logs when that is not there yet, then its offsets.
 
     :raises CheckpointCorruptError: The checkpoint does not end just before that batch.

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from pathlib import Path
 
 from airflow_provider_ha.checkpoints.model import (
     Candidate,
@@ -24,8 +23,10 @@ from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.checkpoints.savepoints.named import named_savepoint
 from airflow_provider_ha.checkpoints.savepoints.savepoint_files import check_files
 from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
+from airflow_provider_ha.checkpoints.trees.local_tree import path_on_this_host
 from airflow_provider_ha.checkpoints.verify.restorable import Verify, damage, verifier
 from airflow_provider_ha.checkpoints.verify.verify import Depth
+from airflow_provider_ha.checkpoints.working.work_area import WorkArea
 from airflow_provider_ha.errors import (
     CheckpointCorruptError,
     CheckpointMissingError,
@@ -101,7 +102,7 @@ class Selection:
 def select(
     checkpoints: CheckpointStore,
     savepoints: SavepointStore,
-    work_path: Path,
+    area: WorkArea,
     *,
     start_from: str = LATEST,
     fallback: bool = True,
@@ -112,7 +113,7 @@ def select(
 ) -> Selection:
     """Return the newest candidate that can be restored, with every one that was looked at before it.
 
-    :param work_path: Directory that the keys of pins and savepoints are relative to.
+    :param area: Holds what is retained, and the savepoints.
     :param start_from: ``"latest"``, ``"checkpoint-<n>"``, ``"savepoint-<id>"`` or ``"before <time>"`` (:mod:`.wanted`).
     :param fallback: Whether a candidate that is known to be bad may be passed over for the next older one.
     :param depth: How deep each candidate is verified; the digests of a savepoint are compared when ``"full"``.
@@ -123,7 +124,7 @@ def select(
     :raises CheckpointMissingError: What is wanted by name does not exist.
     :raises StorageUnavailableError: A candidate could not be read: nothing is known about it, so nothing is chosen.
     """
-    selector = _Selector(checkpoints, savepoints, work_path, depth, verify or verifier(depth, spark_version))
+    selector = _Selector(checkpoints, savepoints, area, depth, verify or verifier(depth, spark_version))
     return selector.select(parse_wanted(start_from, now=now or datetime.now(timezone.utc)), fallback=fallback)
 
 
@@ -131,11 +132,11 @@ class _Selector:
     """Looks at the checkpoints and savepoints of one job."""
 
     def __init__(
-        self, checkpoints: CheckpointStore, savepoints: SavepointStore, work_path: Path, depth: Depth, verify: Verify
+        self, checkpoints: CheckpointStore, savepoints: SavepointStore, area: WorkArea, depth: Depth, verify: Verify
     ) -> None:
         self._checkpoints = checkpoints
         self._savepoints = savepoints
-        self._work_path = work_path
+        self._area = area
         self._depth = depth
         self._verify = verify
 
@@ -200,7 +201,7 @@ class _Selector:
         )
         try:
             payload = self._checkpoints.load(pointer)
-            directory = self._checkpoints.directory(payload)
+            directory = path_on_this_host(self._area.tree(self._checkpoints.directory(payload)))
         except (RecordCorruptError, ObjectMissingError) as error:
             return _rejected(seen, pointer.payload, error.message), None
         problem = damage(directory, pointer.cut, self._verify)
@@ -216,13 +217,13 @@ class _Selector:
             created_at=pointer.created_at,
             accepted=False,
         )
-        root = self._work_path / pointer.directory
         try:
-            savepoint = self._savepoints.load(pointer)
+            savepoint = self._savepoints.load(pointer)  # refuses a pointer to another directory
         except CheckpointCorruptError as error:
             return _rejected(seen, error.path, error.reason), None
         except (CheckpointMissingError, RecordCorruptError) as error:
             return _rejected(seen, None, error.message), None
+        root = path_on_this_host(self._area.tree(pointer.directory))
         bad = check_files(root, savepoint, digests=self._depth == "full")
         problem = bad[0] if bad else damage(root, pointer.cut, self._verify)
         if problem is not None:

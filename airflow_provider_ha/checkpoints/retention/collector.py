@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TypeVar
 
 from airflow_provider_ha.checkpoints.model import CheckpointPointer, SavepointPointer
@@ -27,10 +26,11 @@ from airflow_provider_ha.coordination.counter import read_counter
 from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.coordination.node_names import is_checkpoint, is_plain, node_number
 from airflow_provider_ha.coordination.paths import CHECKPOINT_DIGITS, JobPaths
+from airflow_provider_ha.errors import RecordCorruptError, StorageUnavailableError
 from airflow_provider_ha.pointers.store import PointerStore
 from airflow_provider_ha.pointers.to_delete import thing_of, waiting
 from airflow_provider_ha.records import Record
-from airflow_provider_ha.storage.durable import remove_tree
+from airflow_provider_ha.storage.directories import Directories
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.store import ObjectStore
 
@@ -43,7 +43,7 @@ MANY = 10_000  # payloads that one savepoint keeps: a day at a checkpoint every 
 class PayloadCollector:
     """Collector of one job. For one thread at a time.
 
-    :param work_path: Directory of the pins of the cluster.
+    :param directories: Those of the cluster, pins among them.
     """
 
     def __init__(
@@ -52,13 +52,14 @@ class PayloadCollector:
         store: ObjectStore,
         paths: JobPaths,
         keys: JobKeys,
-        work_path: Path,
+        directories: Directories,
         *,
         clock: Clock,
     ) -> None:
         self._coordinator = coordinator
         self._paths = paths
-        self._pins = (work_path / keys.pin(0, 0)).parent
+        self._directories = directories
+        self._pins = keys.pins
         self._collection = Collection(PayloadHistory(store, keys), clock)
         self._steps: Iterator[None] | None = None
         self._holder: SavepointPointer | None = None
@@ -125,13 +126,15 @@ class PayloadCollector:
         return {number for number in numbers if number is not None}
 
     def _collect_pins(self, last: int, named: set[int]) -> None:
-        if not self._pins.is_dir():
+        try:
+            names = self._directories.list(self._pins)  # also of the remains of a pin whose maker died
+        except (RecordCorruptError, StorageUnavailableError) as error:
+            log.warning("pins of job %s could not be listed: %s", self._paths.job_id, error)
             return
-        for pin in self._pins.iterdir():
-            # Also the hidden remains of a pin whose maker died.
-            number = node_number(pin.name.lstrip(".")[:CHECKPOINT_DIGITS], digits=CHECKPOINT_DIGITS)
+        for name in names:
+            number = node_number(name[:CHECKPOINT_DIGITS], digits=CHECKPOINT_DIGITS)
             if number is not None and number <= last and number not in named:
                 try:
-                    remove_tree(pin)
-                except OSError as error:
-                    log.warning("pin %s could not be removed: %s", pin, error)
+                    self._directories.remove(f"{self._pins}{name}")
+                except StorageUnavailableError as error:
+                    log.warning("pin %s could not be removed: %s", name, error)

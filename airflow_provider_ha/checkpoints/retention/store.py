@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 
 from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointPointer
 from airflow_provider_ha.checkpoints.retention.claims import Claims
@@ -29,6 +28,7 @@ from airflow_provider_ha.checkpoints.retention.pointers import (
     recovered,
 )
 from airflow_provider_ha.checkpoints.retention.policy import superfluous
+from airflow_provider_ha.checkpoints.working.work_area import WorkArea
 from airflow_provider_ha.clock import Clock, SystemClock
 from airflow_provider_ha.coordination.coordinator import Check, Coordinator, Op
 from airflow_provider_ha.coordination.counter import counter_op, counter_value, read_counter
@@ -47,7 +47,6 @@ from airflow_provider_ha.pointers.removal import Remover, WorkedOff
 from airflow_provider_ha.pointers.store import PointerStore
 from airflow_provider_ha.pointers.to_delete import ToDelete
 from airflow_provider_ha.storage.keys import JobKeys
-from airflow_provider_ha.storage.resolve import resolve_key
 from airflow_provider_ha.storage.store import ObjectStore
 
 
@@ -60,7 +59,7 @@ class CheckpointStore:
 
     :param coordinator: The session; reads go through it, writes through the leadership.
     :param store: Storage of the cluster.
-    :param work_path: Directory of the pins of the cluster.
+    :param area: Holds the working directories and what is retained of them.
     :param clock: For readers' leases and the list of deletions.
     :ivar claims: What the job has claimed, subsumed together with its checkpoints.
     """
@@ -71,7 +70,7 @@ class CheckpointStore:
         store: ObjectStore,
         paths: JobPaths,
         keys: JobKeys,
-        work_path: Path,
+        area: WorkArea,
         *,
         clock: Clock | None = None,
     ) -> None:
@@ -79,7 +78,7 @@ class CheckpointStore:
         self._store = store
         self._paths = paths
         self._keys = keys
-        self._work_path = work_path
+        self._area = area
         self._clock = clock or SystemClock()
         self._to_delete = ToDelete(coordinator, paths, clock=self._clock)
         self._pointers = PointerStore(
@@ -92,10 +91,10 @@ class CheckpointStore:
         )
         self.claims = Claims(coordinator, paths, self._to_delete, self._clock)
         self._remover = Remover(
-            coordinator, paths.cluster, work_path, objects=store, clock=self._clock, adopted=self.claims.remove
+            coordinator, paths.cluster, area, objects=store, clock=self._clock, adopted=self.claims.remove
         )
         self._history = PayloadHistory(store, keys)
-        self._collector = PayloadCollector(coordinator, store, paths, keys, work_path, clock=self._clock)
+        self._collector = PayloadCollector(coordinator, store, paths, keys, area, clock=self._clock)
         self._cleaning = threading.Lock()
         self._collecting = threading.Lock()
         self._closed = False
@@ -132,8 +131,8 @@ class CheckpointStore:
         """
         return Checkpoint.from_bytes(self._pointers.payload(pointer), source=pointer.payload)
 
-    def directory(self, checkpoint: Checkpoint) -> Path:
-        """Return the directory with the closure of a checkpoint: its pin, else the working directory of its epoch.
+    def directory(self, checkpoint: Checkpoint) -> str:
+        """Return the key of the closure of a checkpoint: that of its pin, else of the working directory of its epoch.
 
         :raises RecordCorruptError: Its payload names a directory that is none of the job's.
         """
@@ -141,7 +140,7 @@ class CheckpointStore:
             (checkpoint.directory, self._keys.live) if checkpoint.pin is None else (checkpoint.pin, self._keys.pins)
         )
         source = f"the payload of checkpoint {checkpoint.number} of job {self.job_id!r}"
-        return resolve_key(self._work_path, key, inside=(inside,), source=source)
+        return self._area.admit(key, inside=(inside,), source=source)
 
     def recover(self) -> Recovered:
         """Read every pointer and every payload, and order them by number. Nothing is trimmed (C4).

@@ -28,8 +28,9 @@ from airflow_provider_ha.checkpoints.savepoints.savepoint_files import (
     write_manifest,
 )
 from airflow_provider_ha.checkpoints.trees.links import building
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree, path_on_this_host
 from airflow_provider_ha.checkpoints.working.batch_log import read_entry
+from airflow_provider_ha.checkpoints.working.work_area import WorkArea
 from airflow_provider_ha.clock import Clock, SystemClock
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.leases import active
@@ -49,7 +50,6 @@ from airflow_provider_ha.pointers.to_delete import ToDelete
 from airflow_provider_ha.storage.durable import remove_tree
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.outage import outages
-from airflow_provider_ha.storage.resolve import resolve_key
 
 
 log = logging.getLogger(__name__)
@@ -83,23 +83,23 @@ class SavepointStore:
     """The savepoints of one job.
 
     :param coordinator: The session, for reads.
-    :param work_path: Directory of the cluster that the savepoints' keys are relative to.
+    :param area: Holds the savepoints.
     :param clock: For their time and for readers' leases.
     """
 
     def __init__(
-        self, coordinator: Coordinator, paths: JobPaths, keys: JobKeys, work_path: Path, *, clock: Clock | None = None
+        self, coordinator: Coordinator, paths: JobPaths, keys: JobKeys, area: WorkArea, *, clock: Clock | None = None
     ) -> None:
         self._coordinator = coordinator
         self._paths = paths
         self._keys = keys
-        self._work_path = work_path
+        self._area = area
         self._clock = clock or SystemClock()
         self._to_delete = ToDelete(coordinator, paths, clock=self._clock)
         self._pointers = PointerStore(
             coordinator, paths.savepoints, SavepointPointer, to_delete=self._to_delete, is_ours=is_plain
         )
-        self._remover = Remover(coordinator, paths.cluster, work_path, objects=None, clock=self._clock)
+        self._remover = Remover(coordinator, paths.cluster, area, objects=None, clock=self._clock)
 
     @property
     def job_id(self) -> str:
@@ -108,7 +108,7 @@ class SavepointStore:
 
     def directory(self, savepoint_id: str) -> Path:
         """Return the directory of a savepoint, whether it exists or not."""
-        return self._work_path / self._keys.savepoint(savepoint_id)
+        return path_on_this_host(self._area.tree(self._keys.savepoint(savepoint_id)))
 
     def create(self, commit: Commit, request: SavepointRequest, live: Path) -> Savepoint:
         """Copy a cut out of a working directory that Spark goes on with, verify the copy, and make it known.
@@ -263,13 +263,13 @@ class SavepointStore:
     def _place(self, pointer: SavepointPointer) -> Path:
         """Return the directory of a savepoint, when its pointer names that one."""
         source = f"znode {self._paths.savepoints}/{pointer.savepoint_id}"
-        path = resolve_key(self._work_path, pointer.directory, inside=(self._keys.savepoints,), source=source)
-        if path.name != pointer.savepoint_id:
+        key = self._area.admit(pointer.directory, inside=(self._keys.savepoints,), source=source)
+        if key != self._keys.savepoint(pointer.savepoint_id):
             raise RecordCorruptError(
                 f"{source} is refused: {pointer.directory!r} is the directory of another savepoint",
                 next_step="Choose another savepoint; nothing was read or changed",
             )
-        return path
+        return self.directory(pointer.savepoint_id)
 
     def _disposed_unless_read(self, commit: Commit, savepoint_id: str) -> bool:
         try:

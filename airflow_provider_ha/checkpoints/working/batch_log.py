@@ -10,16 +10,13 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 from airflow_provider_ha.checkpoints.format.compactible_log import COMPACT, CompactibleLog
 from airflow_provider_ha.checkpoints.format.layout import COMMITS, OFFSETS, SOURCES, batches
 from airflow_provider_ha.checkpoints.format.metadata_log import OffsetsEntry, parse_commits, parse_offsets, read_offsets
 from airflow_provider_ha.checkpoints.model import BatchEntry
 from airflow_provider_ha.checkpoints.trees.files import FileGoneError, read_text
-from airflow_provider_ha.checkpoints.trees.links import write_aside
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.trees.tree import Tree
+from airflow_provider_ha.checkpoints.trees.tree import Tree, WritableTree
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointError
 
 
@@ -79,15 +76,15 @@ def read_entry(directory: Tree, batch: int) -> BatchEntry:
     )
 
 
-def put_offsets(directory: Path, entry: BatchEntry) -> None:
+def put_offsets(directory: WritableTree, entry: BatchEntry) -> None:
     """Plan exactly the recorded batch: Spark then executes it with its own boundaries before anything else.
 
     :raises CheckpointCorruptError: The checkpoint does not end just before that batch, or plans another one there.
     """
-    path = directory / OFFSETS / str(entry.batch)
-    planned, committed = (max(batches(LocalTree(directory), name), default=-1) for name in (OFFSETS, COMMITS))
+    name = f"{OFFSETS}/{entry.batch}"
+    planned, committed = (max(batches(directory, log), default=-1) for log in (OFFSETS, COMMITS))
     if planned == entry.batch and committed < planned:
-        if read_text(LocalTree(path.parent), path.name) != entry.offsets:
+        if read_text(directory, name) != entry.offsets:
             raise CheckpointCorruptError(
                 f"{OFFSETS}/{entry.batch}", "it is planned with other boundaries than recorded"
             )
@@ -95,10 +92,10 @@ def put_offsets(directory: Path, entry: BatchEntry) -> None:
     if planned != entry.batch - 1 or committed != planned:
         reason = f"batch {entry.batch} cannot follow: {planned} is planned and {committed} is committed"
         raise CheckpointCorruptError(f"{OFFSETS}/{entry.batch}", reason)
-    write_aside(path, entry.offsets.encode())
+    directory.write(name, entry.offsets.encode())
 
 
-def write_sources(directory: Path, entries: Iterable[BatchEntry], *, interval: int = 10) -> None:
+def write_sources(directory: WritableTree, entries: Iterable[BatchEntry], *, interval: int = 10) -> None:
     """Continue the file sources' logs of a fork up to the last of *entries*.
 
     Spark may find the whole log there while batches are put back one at a time: a batch reads only its own range.
@@ -136,8 +133,10 @@ def compact_interval(compact: Iterable[int], default: int) -> int:
     return length
 
 
-def _continue_log(directory: Path, name: str, lines: dict[int, tuple[str, ...]], last: int, default: int) -> None:
-    existing = CompactibleLog(LocalTree(directory), name)
+def _continue_log(
+    directory: WritableTree, name: str, lines: dict[int, tuple[str, ...]], last: int, default: int
+) -> None:
+    existing = CompactibleLog(directory, name)
     compact = [number for number, path in existing.entries.items() if path.endswith(COMPACT)]
     interval = compact_interval(compact, default)
     past = [line for path in _closure_numbers(existing) for line in existing.lines(path)]
@@ -148,7 +147,7 @@ def _continue_log(directory: Path, name: str, lines: dict[int, tuple[str, ...]],
         past.extend(own)
         whole = (number + 1) % interval == 0
         content = "\n".join(["v1", *(past if whole else own)])
-        write_aside(directory / name / f"{number}{COMPACT if whole else ''}", content.encode())
+        directory.write(f"{name}/{number}{COMPACT if whole else ''}", content.encode())
 
 
 def _closure_numbers(existing: CompactibleLog) -> list[int]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from airflow_provider_ha.storage.resolve import refuse_links, resolve_key
 
 
 # What ``building`` and ``remove_tree`` name what they are at work on.
-_REMAINS = re.compile(rf"\.(?P<name>.+)\.[0-9a-f]{{32}}(\.tmp|{re.escape(REMOVED)})")
+_REMAINS = re.compile(rf"\.(?P<name>.+)\.[0-9a-f]+(\.tmp|{re.escape(REMOVED)})")
 
 
 class LinkedWorkArea:
@@ -77,7 +78,7 @@ class LinkedWorkArea:
                 (path / "file").write_bytes(b"probe")
                 refusal = _refusal_of_link(path / "file", path / "second")
             finally:
-                remove_tree(path)
+                shutil.rmtree(path, ignore_errors=True)
         return Capabilities(links=not refusal, atomic_rename=True, cheap_listing=True, refusal=refusal)
 
     def require(self) -> None:
@@ -183,6 +184,10 @@ class LinkedWorkArea:
         path = self._path(key)
         try:
             remove_tree(path)
+            for each in list(path.parent.iterdir()) if path.parent.is_dir() else ():
+                found = _REMAINS.fullmatch(each.name)
+                if found and found["name"] == path.name:
+                    shutil.rmtree(each)
         except OSError as error:
             raise unavailable(f"{path} could not be removed", error) from error
 

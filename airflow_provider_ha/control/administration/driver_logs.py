@@ -75,7 +75,7 @@ def _own_place(job: JobContext, run: int, view: SubmissionView) -> LogPlace | No
 
 
 def _home(job: JobContext, run: int, attempt: int) -> DriverHome:
-    return DriverHome(job.config.work_path / job.keys.application(run, attempt))
+    return DriverHome(job.config.home_path / job.keys.application(run, attempt))
 
 
 def _missing(place: LogPlace, which: str, why: str) -> LogMissingError:

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from airflow_provider_ha.checkpoints.working.open_work_area import open_work_area
+from airflow_provider_ha.checkpoints.working.work_area import WorkArea
 from airflow_provider_ha.coordination.node_names import is_checkpoint, is_plain, ours
 from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.jobs.job_records import JobRecords
@@ -20,6 +22,11 @@ class JobContext(JobRecords):
 
     engines: Engines
     sleep: Callable[[float], None] = time.sleep
+
+    @property
+    def area(self) -> WorkArea:
+        """Where the job works."""
+        return open_work_area(self.config)
 
     @property
     def has_state(self) -> bool:

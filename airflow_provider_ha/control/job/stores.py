@@ -14,7 +14,7 @@ def select_checkpoint(job: JobContext, *, start_from: str, fallback: bool, depth
     return select(
         checkpoint_store(job),
         savepoint_store(job),
-        job.config.work_path,
+        job.area,
         start_from=start_from,
         fallback=fallback,
         depth=depth,
@@ -23,9 +23,9 @@ def select_checkpoint(job: JobContext, *, start_from: str, fallback: bool, depth
 
 def checkpoint_store(job: JobContext) -> CheckpointStore:
     """Return the job's checkpoints."""
-    return CheckpointStore(job.coordinator, job.store, job.paths, job.keys, job.config.work_path, clock=job.clock)
+    return CheckpointStore(job.coordinator, job.store, job.paths, job.keys, job.area, clock=job.clock)
 
 
 def savepoint_store(job: JobContext) -> SavepointStore:
     """Return the job's savepoints."""
-    return SavepointStore(job.coordinator, job.paths, job.keys, job.config.work_path, clock=job.clock)
+    return SavepointStore(job.coordinator, job.paths, job.keys, job.area, clock=job.clock)

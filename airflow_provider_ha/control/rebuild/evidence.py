@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from airflow_provider_ha.checkpoints.retention.history import PayloadHistory
+from airflow_provider_ha.checkpoints.working.open_work_area import open_work_area
+from airflow_provider_ha.checkpoints.working.work_area import WorkArea
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.rebuild.pointers import (
     FoundCheckpoint,
@@ -19,7 +20,7 @@ from airflow_provider_ha.control.rebuild.pointers import (
     find_checkpoints,
     find_savepoints,
 )
-from airflow_provider_ha.errors import ConfigurationError, StorageUnavailableError
+from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.journal import Entry, JobJournal
 from airflow_provider_ha.jobs.model import Blob
 from airflow_provider_ha.names import check_job_id
@@ -59,14 +60,11 @@ def find_jobs(config: HaConfig, store: ObjectStore) -> list[str]:
 
     :raises StorageUnavailableError: A part of storage is not there: an unmounted disk is not an empty cluster.
     """
-    if not config.work_path.is_dir():
-        raise StorageUnavailableError(
-            f"the work root {config.work_path} is not there", next_step="Mount the file system that holds it"
-        )
-    root = Path("jobs")
-    names = {path.name for path in _children(config.work_path / root) if path.is_dir()}
+    area = open_work_area(config)
+    area.require()
+    names = set(area.list(storage_keys.JOBS))
     if config.work_root is not None:  # else blobs and directories share one root, and this would walk through both
-        names |= {info.key.split("/")[1] for info in store.list(f"{root}/")}
+        names |= {info.key.split("/")[1] for info in store.list(storage_keys.JOBS)}
     return sorted(name for name in names if _is_job(name))
 
 
@@ -78,12 +76,13 @@ def gather(config: HaConfig, store: ObjectStore, job_id: str) -> JobEvidence:
     keys, problems = JobKeys(job_id), list[str]()
     entries, unreadable = JobJournal(store, keys).read()
     problems += [entry.reason for entry in unreadable]
-    payloads = find_checkpoints(store, keys, config.work_path, problems)
+    area = open_work_area(config)
+    payloads = find_checkpoints(store, keys, area, problems)
     checkpoints = tuple(sorted(payloads, key=lambda item: (item.pointer.number, item.pointer.epoch)))
-    savepoints = tuple(find_savepoints(keys, config.work_path, problems))
-    numbered = list(_numbered(config.work_path, store, keys))
+    savepoints = tuple(find_savepoints(keys, area, problems))
+    numbered = list(_numbered(area, store, keys))
     epochs = [epoch for _, epoch in numbered]
-    epochs += [int(found[1]) for path in _children(_live(config, keys)) if (found := _LIVE.match(path.name))]
+    epochs += [int(found[1]) for name in area.list(keys.live) if (found := _LIVE.match(name))]
     epochs += [item.epoch for item in savepoints]
     epochs += [int(key.rpartition("e")[2]) for key in _written_by_epoch(store, keys)]
     return JobEvidence(
@@ -98,13 +97,9 @@ def gather(config: HaConfig, store: ObjectStore, job_id: str) -> JobEvidence:
     )
 
 
-def _live(config: HaConfig, keys: JobKeys) -> Path:
-    return (config.work_path / keys.working_directory(0, "x")).parent
-
-
-def _numbered(work_path: Path, store: ObjectStore, keys: JobKeys) -> Iterator[tuple[int, int]]:
+def _numbered(area: WorkArea, store: ObjectStore, keys: JobKeys) -> Iterator[tuple[int, int]]:
     names = [info.key.removeprefix(keys.payloads) for info in store.list(keys.payloads)]
-    names += [path.name for path in _children((work_path / keys.pin(0, 0)).parent)]
+    names += area.list(keys.pins)
     for name in names:
         if found := _NUMBERED.match(name):
             yield int(found[1]), int(found[2])
@@ -125,15 +120,6 @@ def _graphs(store: ObjectStore, digests: set[str]) -> Iterator[Blob]:
         info = store.info(storage_keys.blob(sha256))
         if info is not None:
             yield Blob(sha256=sha256, size=info.size)
-
-
-def _children(directory: Path) -> list[Path]:
-    try:
-        return sorted(directory.iterdir())
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise StorageUnavailableError(f"cannot read {directory}: {error}") from error
 
 
 def _is_job(name: str) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind, CheckpointPointer, SavepointPointer
 from airflow_provider_ha.checkpoints.retention.history import PayloadHistory
@@ -20,6 +19,8 @@ from airflow_provider_ha.checkpoints.savepoints.savepoint_files import (
     parse_manifest,
     pointer_to,
 )
+from airflow_provider_ha.checkpoints.trees.local_tree import path_on_this_host
+from airflow_provider_ha.checkpoints.working.work_area import WorkArea
 from airflow_provider_ha.errors import (
     CheckpointCorruptError,
     CheckpointMissingError,
@@ -27,8 +28,8 @@ from airflow_provider_ha.errors import (
     ObjectMissingError,
     RecordCorruptError,
 )
+from airflow_provider_ha.storage.directories import Directories
 from airflow_provider_ha.storage.keys import JobKeys
-from airflow_provider_ha.storage.resolve import resolve_key
 from airflow_provider_ha.storage.store import ObjectStore
 
 
@@ -81,7 +82,7 @@ def checkpoint_pointer(key: str, data: bytes) -> tuple[CheckpointPointer, Checkp
 
 
 def find_checkpoints(
-    store: ObjectStore, keys: JobKeys, work_path: Path, problems: list[str]
+    store: ObjectStore, keys: JobKeys, directories: Directories, problems: list[str]
 ) -> Iterator[FoundCheckpoint]:
     """Yield every payload that can be read, ascending by number and epoch, then what is known of the archived ones.
 
@@ -97,7 +98,7 @@ def find_checkpoints(
             problems.append(error.message)
             continue
         try:
-            pinned = checkpoint.pin is None or _pin(work_path, keys, checkpoint.pin, info.key).is_dir()
+            pinned = checkpoint.pin is None or _has_pin(directories, keys, checkpoint.pin, info.key)
         except RecordCorruptError as error:
             problems.append(error.message)
             continue
@@ -131,22 +132,22 @@ def _archived(history: PayloadHistory, keys: JobKeys, problems: list[str]) -> It
                 yield FoundCheckpoint(pointer, span.graph, pinned=False)
 
 
-def _pin(work_path: Path, keys: JobKeys, key: str, payload: str) -> Path:
-    return resolve_key(work_path, key, inside=(keys.pins,), source=f"payload {payload}")
+def _has_pin(directories: Directories, keys: JobKeys, key: str, payload: str) -> bool:
+    return directories.contains(directories.admit(key, inside=(keys.pins,), source=f"payload {payload}"))
 
 
-def find_savepoints(keys: JobKeys, work_path: Path, problems: list[str]) -> Iterator[FoundSavepoint]:
+def find_savepoints(keys: JobKeys, area: WorkArea, problems: list[str]) -> Iterator[FoundSavepoint]:
     """Yield every whole savepoint, by id; sizes are compared with the manifest, bytes are not read.
 
     :param problems: Gets a sentence for each that is not whole.
     :raises StorageUnavailableError: A directory could not be read.
     """
-    parent = work_path / keys.savepoint("x")
-    for directory in sorted(parent.parent.iterdir()) if parent.parent.is_dir() else ():
-        if directory.name.startswith("."):
-            continue  # of a copy that was never finished
+    for name in area.list(keys.savepoints):
+        if not area.contains(f"{keys.savepoints}{name}"):
+            continue  # the remains of a copy that was never finished
+        directory = path_on_this_host(area.tree(f"{keys.savepoints}{name}"))
         try:
-            key = keys.savepoint(directory.name)
+            key = keys.savepoint(name)
             data = manifest_bytes(directory)
             savepoint = parse_manifest(directory, data)
         except (ConfigurationError, CheckpointMissingError, CheckpointCorruptError) as error:

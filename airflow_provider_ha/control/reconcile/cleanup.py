@@ -7,7 +7,6 @@ that no driver will come for: a run that was ended without one, or whose driver 
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.checkpoints.retention.working_directories import superfluous_directories
@@ -16,7 +15,6 @@ from airflow_provider_ha.control.job.stores import checkpoint_store
 from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs.directories import working_directory
 from airflow_provider_ha.recovery.conclude import take_lock
-from airflow_provider_ha.storage.durable import remove_tree
 
 
 log = logging.getLogger(__name__)
@@ -40,10 +38,10 @@ def clean_up(job: JobContext) -> tuple[int, ...]:
             leadership.commit(pointer)
         checkpoints = checkpoint_store(job)
         checkpoints.shutdown(leadership, terminal=True)  # the retained ones stay; what is listed for deletion goes
-        for directory in _superfluous(job, checkpoints):
+        for key in _superfluous(job, checkpoints):
             leadership.prove()  # a former leader removes nothing
-            log.info("job %s: working directory %s is removed", job.job_id, directory.name)
-            remove_tree(directory)
+            log.info("working directory %s is removed", key)
+            job.area.remove(key)
         numbers = tuple(number for number in job.runs.numbers() if job.runs.result(number) is not None)
         dirty = {number: mark for number in numbers if (mark := job.runs.clean_op(number)) is not None}
         if dirty:
@@ -51,12 +49,12 @@ def clean_up(job: JobContext) -> tuple[int, ...]:
     return tuple(dirty)
 
 
-def _superfluous(job: JobContext, checkpoints: CheckpointStore) -> list[Path]:
+def _superfluous(job: JobContext, checkpoints: CheckpointStore) -> list[str]:
     generation = job.snapshot().generation
     if generation is None:
         return []
-    working_directory(job.config.work_path, job.paths, generation)  # what lies beside it is removed: it has to be ours
-    return superfluous_directories(checkpoints, job.config.work_path, generation.directory)
+    current = working_directory(job.area, job.paths, generation)  # what lies beside it is removed: it has to be ours
+    return superfluous_directories(checkpoints, job.area, current)
 
 
 def _ended(job: JobContext) -> int:

@@ -90,8 +90,8 @@ def _directory(job: JobContext, text: str) -> Path:
             next_step="Check its path, and that its file system is mounted; the driver has to see it as well",
         )
     # Resolved: the driver may run in another directory, and a claimed one is removed under this name.
-    place, own = path.resolve(), job.config.work_path.resolve()
-    if place.is_relative_to(own) or own.is_relative_to(place):
+    place = path.resolve()
+    if job.area.touches(str(place)):
         raise ConfigurationError(
             f"{path} belongs to this cluster, and is not adopted",
             next_step="Restore from its job: by checkpoint or savepoint, with that job as the source",

@@ -29,7 +29,7 @@ def external_queries(
     return ExternalQueries(
         ask_kafka=asked.held,
         ask_inputs=partial(look_for, s3=source.config.s3) if replays else None,
-        given=lambda query: source.config.work_path / source.keys.given(query),
+        given=lambda query: source.area.tree(source.keys.given(query)),
     )
 
 

@@ -32,7 +32,7 @@ def check_claim(job: JobContext, request: RestoreRequest, source: JobContext, ch
         )
     if chosen.source == StartKind.CHECKPOINT.value:
         return False
-    store = SavepointStore(source.coordinator, source.paths, source.keys, source.config.work_path, clock=source.clock)
+    store = SavepointStore(source.coordinator, source.paths, source.keys, source.area, clock=source.clock)
     pointer = store.pointer(chosen.source_id)
     if pointer.claimed_by is None:
         return False

@@ -30,7 +30,7 @@ from airflow_provider_ha.storage.durable import private_directories
 from airflow_provider_ha.storage.store import ObjectStore
 
 
-PROOFS = "proofs"  # below the work root
+PROOFS = "proofs"  # below the home of this host
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ def proof_place(job: JobContext) -> Iterator[Path]:
 
     :raises StorageUnavailableError: It cannot be made.
     """
-    parent = job.config.work_path / PROOFS
+    parent = job.config.home_path / PROOFS
     try:
         private_directories(parent)
     except OSError as error:

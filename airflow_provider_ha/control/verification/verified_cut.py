@@ -11,7 +11,7 @@ from typing import Literal
 
 from airflow_provider_ha.checkpoints.proof.report import Proof
 from airflow_provider_ha.checkpoints.restore.select import Chosen, select
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree, path_on_this_host
 from airflow_provider_ha.checkpoints.verify.report import Report
 from airflow_provider_ha.checkpoints.verify.verify import Depth, verify
 from airflow_provider_ha.control.job.context import JobContext
@@ -91,7 +91,7 @@ def verify_cut(
         selection = select(
             checkpoint_store(job),
             savepoint_store(job),
-            job.config.work_path,
+            job.area,
             start_from=name,
             fallback=False,
             depth=read_depth,
@@ -112,5 +112,5 @@ def verify_cut(
 def _proofs(job: JobContext, chosen: Chosen, options: ProofOptions) -> dict[str, Proof]:
     with proof_place(job) as place:
         application = fetch(job, chosen.graph, place / "application") if options.start else None
-        directory = job.config.work_path / chosen.directory
+        directory = path_on_this_host(job.area.tree(chosen.directory))
         return prove_cut(directory, chosen.queries, place, application=application, options=options)

@@ -8,14 +8,21 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
+from airflow_provider_ha.checkpoints.working import linked_work_area
+from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.control.administration import intervene
 from airflow_provider_ha.control.erase import erase
-from airflow_provider_ha.control.reconcile import cleanup
 from airflow_provider_ha.control.reconcile.cleanup import clean_up
 from airflow_provider_ha.control.reconcile.reconciler import ReconcileOutcome
 from airflow_provider_ha.coordination.coordinator import SetData
 from airflow_provider_ha.driver.housekeeping import Housekeeping
-from airflow_provider_ha.errors import CoordinationError, JobStateError, LeadershipError, OutcomeUnknownError
+from airflow_provider_ha.errors import (
+    CoordinationError,
+    JobStateError,
+    LeadershipError,
+    OutcomeUnknownError,
+    StorageUnavailableError,
+)
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.recovery import conclude
 from airflow_provider_ha.storage import durable
@@ -38,7 +45,7 @@ class Removals:
         self.seen: list[tuple[str, str | None, bool]] = []
         self.failures = 0
         self.meanwhile: Any = lambda: None
-        monkeypatch.setattr(cleanup, "remove_tree", self)
+        monkeypatch.setattr(linked_work_area, "remove_tree", self)
 
     def __call__(self, path: Path) -> None:
         pointer = self.stage.node(self.stage.paths.job_graph) is not None
@@ -85,9 +92,11 @@ def test_a_driver_removes_nothing_before_its_run_has_a_result(stage: Stage) -> N
     session = stage.session("driver")
     leadership, job = stage.drive(session), stage.job(session)
     live = stage.directories(*OLD, current=CURRENT)
-    checkpoints = CheckpointStore(session, job.store, job.paths, job.keys, job.config.work_path, clock=job.clock)
+    checkpoints = CheckpointStore(
+        session, job.store, job.paths, job.keys, LinkedWorkArea(job.config.work_path), clock=job.clock
+    )
     current = f"{job.keys.base}/live/{CURRENT}"
-    housekeeping = Housekeeping(job.runs, leadership, checkpoints, job.config.work_path, current)
+    housekeeping = Housekeeping(job.runs, leadership, checkpoints, LinkedWorkArea(job.config.work_path), current)
 
     housekeeping.finish(1)
     too_early = names(live)
@@ -175,7 +184,7 @@ def test_a_clean_up_that_fails_is_tried_again_until_it_is_done(stage: Stage, rem
     states = []
 
     for _ in range(3):
-        with pytest.raises(OSError, match="not well"):
+        with pytest.raises(StorageUnavailableError, match="not well"):
             clean_up(stage.job())
         states.append(stage.cleanup())
     clean_up(stage.job())
@@ -194,7 +203,7 @@ def test_a_cancel_is_no_way_out_of_a_clean_up(stage: Stage, removals: Removals) 
     stage.dirty()
     stage.directories(*OLD, current=CURRENT)
     removals.failures = 1
-    with pytest.raises(OSError, match="not well"):
+    with pytest.raises(StorageUnavailableError, match="not well"):
         clean_up(stage.job())
     before = stage.node(stage.paths.run_result(1))
 

@@ -13,6 +13,7 @@ from airflow_provider_ha.checkpoints.model import Savepoint
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.checkpoints.savepoints.savepoint_files import MANIFEST, pointer_to, write_manifest
 from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
+from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.clock import Clock, SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create
@@ -75,8 +76,8 @@ def job_of(config: HaConfig, session: Coordinator, leadership: Leadership, *, cl
         objects,
         paths,
         keys,
-        CheckpointStore(session, objects, paths, keys, config.work_path, clock=clock),
-        SavepointStore(session, paths, keys, config.work_path, clock=clock),
+        CheckpointStore(session, objects, paths, keys, LinkedWorkArea(config.work_path), clock=clock),
+        SavepointStore(session, paths, keys, LinkedWorkArea(config.work_path), clock=clock),
     )
 
 

@@ -16,6 +16,7 @@ from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.checkpoints.restore.timeline import following
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.batch_log import record
+from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.working.pins import pin
 from airflow_provider_ha.checkpoints.working.unpublished_batches import carry, read_carried
 from airflow_provider_ha.driver.recorder import BatchRecorder
@@ -28,7 +29,7 @@ pytestmark = pytest.mark.timeout(300)
 
 def recover(fenced: Path, target: Path, published: int) -> Path:
     target.mkdir()
-    prepare_recovery(fenced, target)
+    prepare_recovery(LinkedWorkArea(target.parent), fenced.name, target.name)
     carry(fenced, target, {QUERY: published})
     return target
 

@@ -13,6 +13,7 @@ import pytest
 
 from airflow_provider_ha.checkpoints.model import CheckpointKind
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
+from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, Op, SetData
@@ -102,7 +103,9 @@ def test_storage_that_does_not_answer_stops_the_recovery(job: Job) -> None:
     [C4] Unknown is not known-bad: no older checkpoint is taken for the latest.
     """
     job.add(1, 1)
-    away = CheckpointStore(job.coordinator, Failing(job.objects, "read"), job.paths, job.keys, job.config.work_path)
+    away = CheckpointStore(
+        job.coordinator, Failing(job.objects, "read"), job.paths, job.keys, LinkedWorkArea(job.config.work_path)
+    )
 
     with pytest.raises(StorageUnavailableError):
         away.recover()
@@ -216,7 +219,7 @@ def test_a_file_that_cannot_be_removed_disturbs_nobody(job: Job, monkeypatch: py
     job.add(1, 1)
     job.add(2, 2)
     with monkeypatch.context() as patch:
-        patch.setattr("airflow_provider_ha.pointers.removal.remove_tree", refuse)
+        patch.setattr("airflow_provider_ha.checkpoints.working.linked_work_area.remove_tree", refuse)
         assert job.checkpoints.retain(job.leadership, 1) == (1,)
     assert (numbers(job), job.checkpoints.waiting()) == ([2], 1)
 

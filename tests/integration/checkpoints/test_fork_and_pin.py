@@ -23,6 +23,7 @@ from airflow_provider_ha.checkpoints.working.batch_log import (
 )
 from airflow_provider_ha.checkpoints.working.drain import MAXIMUM_WATERMARK, write_drain_entry
 from airflow_provider_ha.checkpoints.working.fork import fork
+from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.working.pins import pin, sink_directory
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError, ObjectExistsError
 from tests.support.spark.recorded_job import QUERY, copy_live, copy_output
@@ -91,7 +92,7 @@ def test_a_checkpoint_can_be_taken_before_the_batch_that_compacts_a_source_log_i
 ) -> None:
     die_in(stats, 11)
 
-    prepare_recovery(live, tmp_path / "e2")
+    prepare_recovery(LinkedWorkArea(tmp_path), "live", "e2")
     pin(tmp_path / "e2", tmp_path / "pin", {QUERY: 10})
 
     assert source_names(tmp_path / "e2" / QUERY) == ["10", "11.compact", "7.compact", "8", "9"]
@@ -106,7 +107,7 @@ def test_where_spark_has_removed_what_it_compacted_the_error_says_until_when(
     for name in ("7.compact", "8", "9", "10"):
         (stats / "sources" / "0" / name).unlink()
 
-    prepare_recovery(live, tmp_path / "e2")
+    prepare_recovery(LinkedWorkArea(tmp_path), "live", "e2")
 
     assert progress(LocalTree(tmp_path / "e2" / QUERY)) == Progress(11, 10)
     with pytest.raises(CheckpointCorruptError, match=r"serves once the batch that wrote 11\.compact is committed"):
@@ -149,7 +150,7 @@ def test_records_rebuild_the_source_log_that_spark_wrote(stats: Path, tmp_path: 
     fork(stats, forked, batch=8, keep_planned=False)
     before = content(stats)
 
-    write_sources(forked, entries)
+    write_sources(LocalTree(forked), entries)
 
     # Spark derives 8 from the one compact entry that is left, so 11 is a plain entry here.
     assert source_names(forked) == ["10", "11", "12", "7.compact", "8", "9"]
@@ -161,7 +162,7 @@ def test_records_rebuild_the_source_log_that_spark_wrote(stats: Path, tmp_path: 
 def test_a_rebuilt_log_compacts_where_spark_looks_for_it(stats: Path, tmp_path: Path) -> None:
     fork(stats, tmp_path / "fork", batch=1, keep_planned=False)
 
-    write_sources(tmp_path / "fork", record(LocalTree(stats), after=1), interval=4)
+    write_sources(LocalTree(tmp_path / "fork"), record(LocalTree(stats), after=1), interval=4)
 
     assert source_names(tmp_path / "fork") == source_names(stats)
     compact = CompactibleLog(LocalTree(tmp_path / "fork"), "sources/0").lines(11)
@@ -180,7 +181,7 @@ def test_a_missing_record_is_not_papered_over(stats: Path, tmp_path: Path) -> No
     fork(stats, tmp_path / "fork", batch=8, keep_planned=False)
 
     with pytest.raises(CheckpointCorruptError, match="sources/0/9"):
-        write_sources(tmp_path / "fork", record(LocalTree(stats), after=9))
+        write_sources(LocalTree(tmp_path / "fork"), record(LocalTree(stats), after=9))
 
 
 def test_a_damaged_entry_ends_the_record(stats: Path) -> None:
@@ -201,14 +202,14 @@ def test_a_recorded_batch_is_planned_aside_and_only_where_it_belongs(stats: Path
     forked = tmp_path / "fork"
     fork(stats, forked, batch=8, keep_planned=False)
 
-    put_offsets(forked, entry)
-    put_offsets(forked, entry)
+    put_offsets(LocalTree(forked), entry)
+    put_offsets(LocalTree(forked), entry)
 
     assert (forked / "offsets" / "9").read_bytes() == (stats / "offsets" / "9").read_bytes()
     with pytest.raises(CheckpointCorruptError, match="batch 11 cannot follow"):
-        put_offsets(forked, read_entry(LocalTree(stats), 11))
+        put_offsets(LocalTree(forked), read_entry(LocalTree(stats), 11))
     with pytest.raises(CheckpointCorruptError, match="other boundaries"):
-        put_offsets(forked, entry.model_copy(update={"offsets": "v1\n{}\nelse"}))
+        put_offsets(LocalTree(forked), entry.model_copy(update={"offsets": "v1\n{}\nelse"}))
 
 
 def test_a_drain_plans_one_batch_with_the_highest_watermark(stats: Path, tmp_path: Path) -> None:
@@ -262,10 +263,10 @@ def test_a_lost_state_file_is_damage_and_not_a_purge(live: Path, tmp_path: Path)
 def test_a_recovery_in_the_middle_of_a_replay_keeps_the_rest_of_the_source_log(stats: Path, tmp_path: Path) -> None:
     recorded = record(LocalTree(stats), after=8)
     fork(stats, tmp_path / "e2" / QUERY, batch=8, keep_planned=False)
-    write_sources(tmp_path / "e2" / QUERY, recorded)
-    put_offsets(tmp_path / "e2" / QUERY, recorded[0])
+    write_sources(LocalTree(tmp_path / "e2" / QUERY), recorded)
+    put_offsets(LocalTree(tmp_path / "e2" / QUERY), recorded[0])
 
-    committed = prepare_recovery(tmp_path / "e2", tmp_path / "e3", recorded={QUERY: recorded})
+    committed = prepare_recovery(LinkedWorkArea(tmp_path), "e2", "e3", recorded={QUERY: recorded})
 
     assert committed == {QUERY: 8}
     assert progress(LocalTree(tmp_path / "e3" / QUERY)) == Progress(9, 8)

@@ -9,6 +9,7 @@ from airflow_provider_ha.checkpoints.format.metadata_log import read_query_id
 from airflow_provider_ha.checkpoints.model import QueryPlan, QuerySink, RestorePlan, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_restore
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.working.pins import pin
 from airflow_provider_ha.pointers.ownership import Owner
 from tests.support.spark.recorded_job import QUERY, recorded_job
@@ -35,7 +36,7 @@ def test_the_pin_keeps_its_id(tmp_path: Path) -> None:
         owner=Owner.JOB,  # so that the fork shares inodes with the pin
     )
 
-    assert prepare_restore(source, plan, target) == {QUERY: 9}
+    assert prepare_restore(LinkedWorkArea(tmp_path), source.name, plan, target.name) == {QUERY: 9}
 
     assert read_query_id(LocalTree(target / QUERY)) == FRESH
     assert read_query_id(LocalTree(source / QUERY)) == before != FRESH

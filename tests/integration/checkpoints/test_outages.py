@@ -14,6 +14,7 @@ import pytest
 from airflow_provider_ha.checkpoints.connectors.foreach_batch import GivenLog
 from airflow_provider_ha.checkpoints.trees import links
 from airflow_provider_ha.checkpoints.trees.copying import copy_file
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.fence import fence_directory
 from airflow_provider_ha.checkpoints.working.fork import fork
 from airflow_provider_ha.checkpoints.working.pins import pin
@@ -53,7 +54,7 @@ WRITES: dict[str, Callable[[Path], object]] = {
     "copy of a file": copy_within_a_directory,
     "file written aside": lambda live: links.write_aside(live / QUERY / "offsets" / "3", b"x" * 8192),
     "carried batches": lambda live: carry(live, live, {}),
-    "note of a function": lambda live: GivenLog(live.parent / "given").open(1),
+    "note of a function": lambda live: GivenLog(LocalTree(live.parent / "given")).open(1),
     "object": lambda live: LocalStore(live.parent / "store").create("a/b", b"x" * 8192),
     "room of a launch": lambda live: require_room(live),
 }
@@ -106,7 +107,7 @@ def test_link_that_meets_an_outage_is_an_outage(number: int, tmp_path: Path, mon
     assert caught.value.next_step
 
 
-@pytest.mark.parametrize("number", [errno.EXDEV, errno.EMLINK, errno.EPERM], ids=errno.errorcode.get)
+@pytest.mark.parametrize("number", sorted(links.NO_LINKS), ids=errno.errorcode.get)
 def test_file_system_without_links_is_no_outage(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise OSError(number, os.strerror(number))

@@ -12,6 +12,7 @@ from airflow_provider_ha.checkpoints.model import QueryPlan, QuerySink, RestoreP
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_restore
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.verify import verify
+from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.working.pins import pin
 from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint, Owner
 from tests.support.checkpoints import killed_restores
@@ -57,7 +58,7 @@ def truncate_all(directory: Path) -> None:
 
 
 def test_what_stays_the_users_can_be_truncated_in_place_under_the_run(savepoint: Path, tmp_path: Path) -> None:
-    prepare_restore(savepoint, plan(Owner.USER), tmp_path / "e1")
+    prepare_restore(LinkedWorkArea(tmp_path), savepoint.name, plan(Owner.USER), "e1")
     pin(tmp_path / "e1", tmp_path / "first-pin", {QUERY: BATCH})
 
     truncate_all(savepoint)
@@ -68,7 +69,7 @@ def test_what_stays_the_users_can_be_truncated_in_place_under_the_run(savepoint:
 
 
 def test_what_is_the_jobs_comes_along_by_links(savepoint: Path, tmp_path: Path) -> None:
-    prepare_restore(savepoint, plan(Owner.JOB), tmp_path / "e1")
+    prepare_restore(LinkedWorkArea(tmp_path), savepoint.name, plan(Owner.JOB), "e1")
 
     assert inodes(tmp_path / "e1") <= inodes(savepoint)
 
@@ -76,7 +77,7 @@ def test_what_is_the_jobs_comes_along_by_links(savepoint: Path, tmp_path: Path) 
 def test_the_batch_after_the_cut_is_planned_afresh(tmp_path: Path) -> None:
     live = copy_live(tmp_path / "live")
 
-    prepare_restore(live, plan(Owner.JOB), tmp_path / "e1")
+    prepare_restore(LinkedWorkArea(tmp_path), live.name, plan(Owner.JOB), "e1")
 
     assert (live / QUERY / "offsets" / str(BATCH + 1)).exists()
     assert not (tmp_path / "e1" / QUERY / "offsets" / str(BATCH + 1)).exists()
@@ -86,7 +87,7 @@ def test_what_is_adopted_is_copied_even_when_it_is_claimed(savepoint: Path, tmp_
     """Until the fork is done it is the user's, who may go on with it when the restore fails."""
     adopted = AdoptedCheckpoint(path=str(savepoint / QUERY), query_id="q", planned=BATCH, committed=BATCH)
 
-    prepare_restore(tmp_path / "nowhere", plan(Owner.JOB, adopted={QUERY: adopted}), tmp_path / "e1")
+    prepare_restore(LinkedWorkArea(tmp_path), "nowhere", plan(Owner.JOB, adopted={QUERY: adopted}), "e1")
 
     assert not inodes(tmp_path / "e1") & inodes(savepoint)
 

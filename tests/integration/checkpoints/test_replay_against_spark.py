@@ -16,6 +16,7 @@ from airflow_provider_ha.checkpoints.restore.recorded import LastDirectory
 from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.checkpoints.working.drain import write_drain_entry
 from airflow_provider_ha.checkpoints.working.fork import fork
+from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.working.pins import pin, sink_directory
 from airflow_provider_ha.checkpoints.working.unfinished_drain import drain_directory
 from airflow_provider_ha.jobs.model import DrainedQuery
@@ -62,7 +63,7 @@ def test_a_rewound_query_and_one_killed_in_the_crash_window_end_at_the_truth(tmp
     live, rewound = job(tmp_path, "rewound")
     plan = plan_for(live, tmp_path / "rewound" / "pin", rewound)
     assert (plan.verdict, [entry.batch for entry in plan.queries[QUERY].replay]) == (Verdict.SAFE, list(range(9, 14)))
-    prepare_restore(tmp_path / "rewound" / "pin", plan, tmp_path / "rewound" / "e2")
+    prepare_restore(LinkedWorkArea(tmp_path / "rewound"), "pin", plan, "e2")
     recorded = [entry.model_dump() for entry in plan.queries[QUERY].replay]
 
     # The crash window: the sink has the batch that is planned and not committed.
@@ -105,7 +106,7 @@ def test_a_loss_in_the_middle_of_a_compaction_goes_on_and_so_does_a_checkpoint_t
     for name in ("recovered", "restored"):
         live, out = job(tmp_path, name)
         die_in(11, live / QUERY, out / LOG)
-        prepare_recovery(live, tmp_path / name / "e2")
+        prepare_recovery(LinkedWorkArea(tmp_path / name), live.name, "e2")
         pin(tmp_path / name / "e2", tmp_path / name / "pin", {QUERY: 10}, sinks={QUERY: out})
         fork(tmp_path / name / "pin" / QUERY, tmp_path / name / "e3" / QUERY, keep_planned=False)
         directory = tmp_path / name / ("e2" if name == "recovered" else "e3") / QUERY
@@ -127,7 +128,7 @@ def test_another_job_goes_on_with_the_old_output_or_with_an_empty_one(tmp_path: 
         live, old = job(tmp_path, mode)
         plan = plan_for(live, tmp_path / mode / "pin", old, same=False)
         assert plan.verdict is Verdict.SAFE
-        prepare_restore(tmp_path / mode / "pin", plan, tmp_path / mode / "e2")
+        prepare_restore(LinkedWorkArea(tmp_path / mode), "pin", plan, "e2")
         outputs[mode] = tmp_path / mode / "new"
         FileSinkLog.seed(outputs[mode], CUT, mode, sink_directory(tmp_path / mode / "pin", QUERY) / LOG)
         spec.append({"checkpoint": tmp_path / mode / "e2" / QUERY, "out": outputs[mode]})
@@ -156,7 +157,7 @@ def test_the_half_full_windows_of_a_drain_do_not_stay_after_a_restore(tmp_path: 
     told = DrainedQuery(batch=LAST + 1, sink_path=str(out), sink_entry_sha256=FileSinkLog(out).digest(LAST + 1))
     plan = plan_for(live, tmp_path / "drained" / "pin", out, batch=LAST, drained=told if finished else None)
     assert plan.verdict is Verdict.SAFE
-    prepare_restore(tmp_path / "drained" / "pin", plan, tmp_path / "drained" / "e2")
+    prepare_restore(LinkedWorkArea(tmp_path / "drained"), "pin", plan, "e2")
     continue_query([{"checkpoint": tmp_path / "drained" / "e2" / QUERY, "out": out}], tmp_path)
 
     assert_exact(out, FILES + MORE)

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from airflow_provider_ha.checkpoints.restore.select import Selection, select
+from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.working.pins import pin
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, SetData
@@ -41,7 +42,7 @@ def selected(job: Job, start_from: str = "latest", *, fallback: bool = True) -> 
     return select(
         job.checkpoints,
         job.savepoints,
-        job.config.work_path,
+        LinkedWorkArea(job.config.work_path),
         start_from=start_from,
         fallback=fallback,
         spark_version="4.2.0",

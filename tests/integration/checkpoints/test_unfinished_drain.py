@@ -20,6 +20,7 @@ from airflow_provider_ha.checkpoints.working.batch_log import read_entry
 from airflow_provider_ha.checkpoints.working.drain import write_drain_entry
 from airflow_provider_ha.checkpoints.working.fence import fence_directory
 from airflow_provider_ha.checkpoints.working.fork import fork
+from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.working.pins import pin
 from airflow_provider_ha.checkpoints.working.unfinished_drain import drain_directory
 from airflow_provider_ha.jobs.model import DrainedQuery
@@ -91,7 +92,7 @@ def test_entry_of_an_unfinished_drain_is_set_aside_as_that_of_a_finished_one(run
     digest = run.reach_sink()
 
     plan = run.plan()
-    prepare_restore(run.root / "pin", plan, run.root / "e3-c")
+    prepare_restore(LinkedWorkArea(run.root), "pin", plan, "e3-c")
 
     assert (plan.verdict, plan.reasons) == (Verdict.SAFE, ())
     assert (plan.queries[QUERY].set_aside, plan.queries[QUERY].replay) == ({DRAINED: digest}, ())

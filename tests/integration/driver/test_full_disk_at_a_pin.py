@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from airflow_provider_ha.checkpoints.model import SinkKind
+from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
@@ -23,6 +24,7 @@ from airflow_provider_ha.driver.writer_notes import SinkSpec
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
 from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.jobs.model import HaOptions, Status
+from airflow_provider_ha.storage.keys import JobKeys
 from tests.support.checkpoints.checkpoint_helpers import Job, led_job
 from tests.support.checkpoints.portable_helpers import QUERY, checkpoint
 from tests.support.clusters.coordination_helpers import JOB
@@ -50,17 +52,17 @@ def job(config: HaConfig, coordinator: Coordinator) -> Iterator[Job]:
 def loop_of(job: Job, disk: SmallDisk, died: list[BaseException]) -> PublishLoop:
     """Return the loop of a driver with one query that has committed three batches."""
     clock, registry = SystemClock(), QueryRegistry(SystemClock())
-    live = checkpoint(disk.path / "live" / QUERY).parent
+    live = checkpoint(job.config.work_path / JobKeys(JOB).working_directory(1, "a") / QUERY).parent
     registry.add(StartedQuery(QUERY, SimpleNamespace(), SinkSpec(SinkKind.OTHER, "noop"), live / QUERY))
     registry.script_waits()
     publisher = Publisher(
         store=job.checkpoints,
         leadership=job.leadership,
         registry=registry,
-        origin=Origin(OriginKind.FRESH, "jobs/flights/live/e1-a", live),
+        origin=Origin(OriginKind.FRESH, JobKeys(JOB).working_directory(1, "a"), live),
         provenance=Provenance(JOB, 1, "g", "4.2.0"),
         options=HaOptions(checkpoint_interval=0.0),
-        work_path=job.config.work_path,
+        area=LinkedWorkArea(job.config.work_path),
         clock=clock,
     )
     writer = JobWriter(

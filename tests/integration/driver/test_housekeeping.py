@@ -16,6 +16,7 @@ from airflow_provider_ha.checkpoints.restore.recorded import LastDirectory
 from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.checkpoints.restore.timeline import following
 from airflow_provider_ha.checkpoints.working.fence import fence_directory
+from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.working.pins import pin
 from airflow_provider_ha.checkpoints.working.unpublished_batches import carry
 from airflow_provider_ha.clock import SystemClock
@@ -51,7 +52,7 @@ def directories(job: Job, *names: str) -> Path:
 def housekeeping(job: Job, current: str = "e3-new") -> Housekeeping:
     key = f"{JobKeys(job.paths.job_id).base}/live/{current}"
     runs = RunStore(job.coordinator, job.paths)
-    return Housekeeping(runs, job.leadership, job.checkpoints, job.config.work_path, key)
+    return Housekeeping(runs, job.leadership, job.checkpoints, LinkedWorkArea(job.config.work_path), key)
 
 
 def run_with_result(job: Job, number: int) -> None:
@@ -159,7 +160,7 @@ def test_after_three_losses_a_restore_to_before_the_first_one_misses_no_removed_
     for before, after in (("e1-a", "e2-b"), ("e2-b", "e3-c"), ("e3-c", "e4-new")):
         fenced = fence_directory(live / before)
         (live / after).mkdir()
-        prepare_recovery(fenced, live / after)
+        prepare_recovery(LinkedWorkArea(live), fenced.name, after)
         carry(fenced, live / after, {QUERY: 6})
         housekeeping(job, after).finish_earlier(1)
     cut = QueryCut(batch=6, sink=QuerySink(kind=SinkKind.FOREACH_BATCH))

@@ -13,6 +13,7 @@ import pytest
 
 from airflow_provider_ha.checkpoints.retention import payload_archives
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
+from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
@@ -22,6 +23,7 @@ from airflow_provider_ha.driver.origin import Origin, OriginKind
 from airflow_provider_ha.driver.publish_loop import PublishLoop
 from airflow_provider_ha.driver.publisher import MAX_WAITING, Provenance, Publisher
 from airflow_provider_ha.jobs.model import HaOptions
+from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.store import ObjectStore
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.checkpoints.checkpoint_helpers import Job, led_job
@@ -57,6 +59,9 @@ def remote() -> Iterator[tuple[ObjectStore, Fill]]:
         yield store, store.create if data is None else filling(data / "prefix" / "cluster")
 
 
+LIVE = JobKeys(JOB).working_directory(2, "a")
+
+
 def filling(root: Path) -> Fill:
     """Return a function that makes an object as a file."""
 
@@ -80,9 +85,11 @@ class Recovered:
         for number in range(1, count + 1):
             # The epochs of before are lower than any that leads.
             fill(job.keys.payload(number, 0), payload(like, number, 0).to_bytes())
-        self.checkpoints = CheckpointStore(job.coordinator, store, job.paths, job.keys, job.config.work_path)
+        self.checkpoints = CheckpointStore(
+            job.coordinator, store, job.paths, job.keys, LinkedWorkArea(job.config.work_path)
+        )
         self.checkpoints.add(job.leadership, payload(like, count + 1, job.leadership.epoch))
-        self.query = WrittenQuery(tmp_path / "live", batch=count + 1)
+        self.query = WrittenQuery(job.config.work_path / LIVE, batch=count + 1)
         self.times: list[float] = []
         self.failed: list[BaseException] = []
         self.loop = self._loop()
@@ -93,10 +100,10 @@ class Recovered:
             store=self.checkpoints,
             leadership=self.job.leadership,
             registry=registry,
-            origin=Origin(OriginKind.RECOVERY, "jobs/flights/live/e2-a", self.query.live),
+            origin=Origin(OriginKind.RECOVERY, LIVE, self.query.live),
             provenance=Provenance(JOB, 1, "g", "4.2.0"),
             options=HaOptions(checkpoint_interval=self.interval, retained_checkpoints=1),
-            work_path=self.job.config.work_path,
+            area=LinkedWorkArea(self.job.config.work_path),
             clock=clock,
         )
         writer: Any = SimpleNamespace(set_state=lambda *_: None, publish_status=self._seen)

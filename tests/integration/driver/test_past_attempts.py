@@ -49,7 +49,7 @@ def clear(job: Job, own: int) -> None:
         coordinator=job.coordinator,
         paths=job.paths,
         keys=job.keys,
-        work_path=job.config.work_path,
+        home_path=job.config.work_path,
         leadership=job.leadership,
         journal=JobJournal(job.objects, job.keys),
         options=HaOptions(restart_attempts=3),

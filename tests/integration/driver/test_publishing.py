@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.model import CheckpointKind, RestorePlan, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, SetData
@@ -24,6 +25,7 @@ from airflow_provider_ha.driver.writer_notes import SinkSpec
 from airflow_provider_ha.errors import CheckpointError, LeadershipError
 from airflow_provider_ha.jobs.model import HaOptions
 from airflow_provider_ha.pointers.ownership import ClaimMode, Owner
+from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.checkpoints.checkpoint_helpers import AT, Job, led_job
 from tests.support.clusters.coordination_helpers import JOB
@@ -39,10 +41,13 @@ def job(config: HaConfig, coordinator: Coordinator) -> Iterator[Job]:
         yield led
 
 
+LIVE = JobKeys(JOB).working_directory(1, "a")
+
+
 @pytest.fixture
-def publisher(job: Job, tmp_path: Path) -> Publisher:
+def publisher(job: Job) -> Publisher:
     """A publisher of one query that has committed something, that keeps one checkpoint."""
-    return publisher_of(job, copy_live(tmp_path / "live"))
+    return publisher_of(job, copy_live(job.config.work_path / LIVE))
 
 
 def publisher_of(job: Job, live: Path, plan: RestorePlan | None = None) -> Publisher:
@@ -54,10 +59,10 @@ def publisher_of(job: Job, live: Path, plan: RestorePlan | None = None) -> Publi
         store=job.checkpoints,
         leadership=job.leadership,
         registry=registry,
-        origin=Origin(OriginKind.RESTORE if plan else OriginKind.FRESH, "jobs/flights/live/e1-a", live, plan=plan),
+        origin=Origin(OriginKind.RESTORE if plan else OriginKind.FRESH, LIVE, live, plan=plan),
         provenance=Provenance(JOB, 1, "g", "4.2.0"),
         options=HaOptions(checkpoint_interval=0.0, retained_checkpoints=1),
-        work_path=job.config.work_path,
+        area=LinkedWorkArea(job.config.work_path),
         clock=SystemClock(),
     )
 
@@ -106,9 +111,9 @@ def test_publication_pauses_while_too_many_wait_to_be_removed(
 
 
 def test_a_claim_is_made_with_the_first_checkpoint_and_outlived_by_as_many_as_are_retained(
-    job: Job, tmp_path: Path
+    job: Job,
 ) -> None:
-    live = copy_live(tmp_path / "live")
+    live = copy_live(job.config.work_path / LIVE)
     job.savepoints.create(job.leadership.commit, job.request("mine", 9), live)
     plan = RestorePlan(
         job_id=JOB,

@@ -14,6 +14,7 @@ from airflow_provider_ha.checkpoints.format.layout import Progress, progress
 from airflow_provider_ha.checkpoints.model import CheckpointKind, QuerySink, SinkKind
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.verify import verify
+from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
@@ -45,9 +46,9 @@ def job(config: HaConfig, coordinator: Coordinator) -> Iterator[Job]:
 
 
 @pytest.fixture
-def live(tmp_path: Path) -> Path:
+def live(job: Job, tmp_path: Path) -> Path:
     """The directory of a new epoch: one query runs, the other has a batch that was planned and not committed."""
-    live = copy_live(tmp_path / "live")
+    live = copy_live(job.config.work_path / f"jobs/{JOB}/live/e2-a")
     copy_live(tmp_path / "other").joinpath(QUERY).rename(live / LATE)
     (live / LATE / "commits" / str(LAST)).unlink()
     assert progress(LocalTree(live / LATE)) == Progress(LAST, LAST - 1)
@@ -80,7 +81,7 @@ def publisher(job: Job, live: Path, registry: QueryRegistry) -> Publisher:
         origin=Origin(OriginKind.RECOVERY, f"jobs/{JOB}/live/e2-a", live),
         provenance=PROVENANCE,
         options=HaOptions(checkpoint_interval=0.0),
-        work_path=job.config.work_path,
+        area=LinkedWorkArea(job.config.work_path),
         clock=SystemClock(),
     )
 

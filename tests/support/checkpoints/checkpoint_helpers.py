@@ -11,6 +11,7 @@ from pathlib import Path
 from airflow_provider_ha.checkpoints.model import BatchEntry, Checkpoint, CheckpointKind, QueryCut, QuerySink, SinkKind
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.checkpoints.savepoints.store import SavepointRequest, SavepointStore
+from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.leadership import Leadership
@@ -96,6 +97,6 @@ def led_job(config: HaConfig, coordinator: Coordinator) -> Iterator[Job]:
             objects,
             paths,
             keys,
-            CheckpointStore(coordinator, objects, paths, keys, config.work_path),
-            SavepointStore(coordinator, paths, keys, config.work_path),
+            CheckpointStore(coordinator, objects, paths, keys, LinkedWorkArea(config.work_path)),
+            SavepointStore(coordinator, paths, keys, LinkedWorkArea(config.work_path)),
         )

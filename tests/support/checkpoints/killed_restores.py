@@ -18,6 +18,7 @@ from airflow_provider_ha.checkpoints.restore.prepare import prepare_restore
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.checkpoints.working.external_directory import query_id
+from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint, Owner
 from tests.support.checkpoints.killed_attempts import is_killed
 from tests.support.checkpoints.portable_helpers import QUERY, savepoint
@@ -29,8 +30,9 @@ def main(what: str, place: Path) -> int:
     plan = _plan(what, directory, made.queries[QUERY].batch)
     before = _bytes(directory)
     step = 0
-    while is_killed(partial(prepare_restore, directory, plan, place / "live" / f"e{step}-killed"), step):
-        prepare_restore(directory, plan, place / "live" / f"e{step}-next")
+    restore = partial(prepare_restore, LinkedWorkArea(place), directory.relative_to(place).as_posix(), plan)
+    while is_killed(partial(restore, f"live/e{step}-killed"), step):
+        restore(f"live/e{step}-next")
         assert verify(LocalTree(place / "live" / f"e{step}-next" / QUERY)).startable is True
         assert _bytes(directory) == before
         step += 1

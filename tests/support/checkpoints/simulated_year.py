@@ -21,6 +21,7 @@ from pydantic import BaseModel, Field
 from airflow_provider_ha.checkpoints.model import CheckpointKind
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.checkpoints.savepoints.store import SavepointRequest, SavepointStore
+from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create
@@ -219,19 +220,29 @@ class Driver:
         self.submit()
         read_snapshot(of.coordinator, of.paths)
         self.leadership = self.lead()
-        checkpoints = CheckpointStore(of.coordinator, of.store, of.paths, of.keys, of.config.work_path, clock=of.clock)
+        checkpoints = CheckpointStore(
+            of.coordinator, of.store, of.paths, of.keys, LinkedWorkArea(of.config.work_path), clock=of.clock
+        )
         self.checkpoints = checkpoints
-        self.savepoints = SavepointStore(of.coordinator, of.paths, of.keys, of.config.work_path, clock=of.clock)
+        self.savepoints = SavepointStore(
+            of.coordinator, of.paths, of.keys, LinkedWorkArea(of.config.work_path), clock=of.clock
+        )
         key = of.keys.working_directory(self.leadership.epoch, "simulated")
         newest = next(iter(checkpoints.list()), None)
         published = newest.cut if newest is not None else {}
         self.origin = prepare_start(
-            of.store, of.config.work_path, of.paths, a_run(), of.progress.generation, key=key, published=published
+            of.store,
+            LinkedWorkArea(of.config.work_path),
+            of.paths,
+            a_run(),
+            of.progress.generation,
+            key=key,
+            published=published,
         )
         of.progress.generation = Generation(run=1, epoch=self.leadership.epoch, directory=key)
         of.journal.generation(of.progress.generation)
         of.note()
-        housekeeping = Housekeeping(of.runs, self.leadership, checkpoints, of.config.work_path, key)
+        housekeeping = Housekeeping(of.runs, self.leadership, checkpoints, LinkedWorkArea(of.config.work_path), key)
         housekeeping.finish_earlier(1)
         self.query = WrittenQuery(self.origin.directory, batch=of.progress.batch)
         self.publisher = self.make_publisher()
@@ -239,7 +250,7 @@ class Driver:
             coordinator=of.coordinator,
             paths=of.paths,
             keys=of.keys,
-            work_path=of.config.work_path,
+            home_path=of.config.home_path,
             leadership=self.leadership,
             journal=of.journal,
             options=HaOptions(),
@@ -292,7 +303,7 @@ class Driver:
             origin=self.origin,
             provenance=Provenance(JOB, 1, "0" * 64, "4.2.0"),
             options=HaOptions(checkpoint_interval=0.0),
-            work_path=of.config.work_path,
+            area=LinkedWorkArea(of.config.work_path),
             clock=of.clock,
         )
 

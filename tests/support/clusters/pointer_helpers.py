@@ -10,6 +10,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, ClassVar
 
+from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.clock import Clock, SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Op, SetData
@@ -100,7 +101,7 @@ class Pointers:
         return Remover(
             coordinator or self.coordinator,
             self.paths.cluster,
-            self.work_path,
+            LinkedWorkArea(self.work_path),
             objects=objects or self.objects,
             clock=self.clock,
         )

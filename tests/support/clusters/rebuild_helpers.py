@@ -15,6 +15,7 @@ from airflow_provider_ha.checkpoints.model import BatchEntry, Checkpoint, Checkp
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.checkpoints.savepoints.savepoint_files import write_manifest
 from airflow_provider_ha.checkpoints.savepoints.store import SavepointRequest, SavepointStore
+from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.job.context import JobContext
@@ -169,8 +170,8 @@ def drive(context: JobContext, run: int) -> Driver:
         context,
         run,
         leadership,
-        CheckpointStore(context.coordinator, context.store, context.paths, context.keys, work_path),
-        SavepointStore(context.coordinator, context.paths, context.keys, work_path),
+        CheckpointStore(context.coordinator, context.store, context.paths, context.keys, LinkedWorkArea(work_path)),
+        SavepointStore(context.coordinator, context.paths, context.keys, LinkedWorkArea(work_path)),
         writer,
         key,
     )

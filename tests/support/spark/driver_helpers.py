@@ -17,6 +17,7 @@ from airflow_provider_ha.checkpoints.format.layout import Progress, progress
 from airflow_provider_ha.checkpoints.model import CheckpointPointer
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.clock import SystemClock, new_id
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
@@ -285,7 +286,9 @@ class ManagedJob:
     @property
     def checkpoints(self) -> CheckpointStore:
         """The job's checkpoints."""
-        return CheckpointStore(self.coordinator, self.store, self.paths, self.keys, self.config.work_path)
+        return CheckpointStore(
+            self.coordinator, self.store, self.paths, self.keys, LinkedWorkArea(self.config.work_path)
+        )
 
     def newest_checkpoint(self) -> CheckpointPointer | None:
         """The newest checkpoint."""

@@ -185,7 +185,7 @@ def _continue(path: Path) -> None:
         recorded = [BatchEntry.model_validate(entry) for entry in item["recorded"]]
         for step in decide_start(progress(LocalTree(checkpoint)), recorded, FileSinkLog(out).max_batch()):
             if step.entry is not None:
-                plan_batch(checkpoint, step.entry)
+                plan_batch(LocalTree(checkpoint), step.entry)
             writer = _writer(spark, source, out, checkpoint, noop=step.into == "noop")
             writer.trigger(once=True).start().awaitTermination()
             assert progress(LocalTree(checkpoint)).committed == step.batch

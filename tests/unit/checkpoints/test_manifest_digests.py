@@ -16,6 +16,7 @@ from airflow_provider_ha.checkpoints.savepoints.archive.unpack import unpack
 from airflow_provider_ha.checkpoints.savepoints.directory import judge, read_savepoint
 from airflow_provider_ha.checkpoints.savepoints.restore import restore
 from airflow_provider_ha.checkpoints.savepoints.savepoint_files import write_manifest
+from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.control.rebuild.pointers import find_savepoints
 from airflow_provider_ha.errors import CheckpointCorruptError
 from airflow_provider_ha.records import checksum
@@ -113,7 +114,7 @@ def test_a_manifest_of_an_older_release_gets_a_pointer_that_fits_it(tmp_path: Pa
     data = json.dumps({"kind": "savepoint", "version": 1, "checksum": checksum(body), "body": body}).encode()
     (made / "manifest.json").write_bytes(data)
 
-    (found,) = find_savepoints(keys, tmp_path, [])
+    (found,) = find_savepoints(keys, LinkedWorkArea(tmp_path), [])
 
     assert found.pointer.manifest_sha256 == hashlib.sha256(data).hexdigest()
 

@@ -11,6 +11,7 @@ import pytest
 from airflow_provider_ha.checkpoints.format.metadata_log import read_query_id
 from airflow_provider_ha.checkpoints.model import QueryPlan, QuerySink, RestorePlan, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.driver.origin import Origin, OriginKind
 from airflow_provider_ha.driver.start_ledger import StartLedger
@@ -34,7 +35,7 @@ def start(root: Path, plan: RestorePlan, previous: Generation | None = None, key
     sha256, size = put_blob(store, plan.to_bytes())
     begin = StartPoint(kind=StartKind.CHECKPOINT, source_id="1", plan=Blob(sha256=sha256, size=size))
     run = Run(number=1, graph=Blob(sha256="0" * 64, size=1), start=begin, request_id="r", created_at=NOW)
-    return prepare_start(store, root / "work", PATHS, run, previous, key=key)
+    return prepare_start(store, LinkedWorkArea(root / "work"), PATHS, run, previous, key=key)
 
 
 def start_from_plan(root: Path, *, same_output: bool) -> Origin:
@@ -85,7 +86,7 @@ def test_the_next_epoch_knows_what_the_one_before_has_started(tmp_path: Path) ->
     run = Run(number=1, graph=Blob(sha256="0" * 64, size=1), start=StartPoint(), request_id="r", created_at=NOW)
     previous = Generation(run=1, epoch=1, directory=FIRST)
 
-    origin = prepare_start(LocalStore(tmp_path / "store"), work, PATHS, run, previous, key=SECOND)
+    origin = prepare_start(LocalStore(tmp_path / "store"), LinkedWorkArea(work), PATHS, run, previous, key=SECOND)
 
     before = StartLedger(origin.directory).before
     assert (set(before.sinks), before.complete) == ({QUERY}, True)
