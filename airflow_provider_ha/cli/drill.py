@@ -66,7 +66,7 @@ def run_drill(
 
 
 def list_drills(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
-    """List the restore drills of a job, newest first. Exit 0, whatever their verdicts."""
+    """List the restore drills of a job, newest first. Exit 0 for any verdict."""
     with cluster(context, as_json=as_json) as client:
         job = client.context(job_id)
         job.snapshot()  # an unknown job is an error, not an empty list

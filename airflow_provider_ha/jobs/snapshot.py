@@ -91,7 +91,7 @@ def read_snapshot(coordinator: Coordinator, paths: JobPaths) -> JobSnapshot:
 
 
 def in_one_session(coordinator: Coordinator, paths: JobPaths, read: Callable[[], T]) -> T:
-    """Return what *read* returns, read anew when the session changed meanwhile: the order of reads holds only in one.
+    """Return what *read* returns, read anew when the session changed: the order of reads holds only in one.
 
     :raises NotConnectedError: It changed again and again.
     """
@@ -101,7 +101,7 @@ def in_one_session(coordinator: Coordinator, paths: JobPaths, read: Callable[[],
         if session is not None and session == coordinator.session:
             return found
     raise NotConnectedError(
-        f"job {paths.job_id!r} could not be read: the ZooKeeper session changed {SESSIONS} times meanwhile",
+        f"job {paths.job_id!r} could not be read: the ZooKeeper session changed {SESSIONS} times during the read",
         next_step="Check the network and the ensemble",
     )
 

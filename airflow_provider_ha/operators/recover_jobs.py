@@ -34,9 +34,9 @@ class SparkHaRecoverJobsOperator(PlainErrors, BaseOperator):
     """Recover every job of the cluster whose driver is lost, and clean up after those that are over.
 
     Acts on what ZooKeeper holds when it runs, not on the event that started it: one run does for many events. A job is
-    submitted again from its persisted graph, after the delay of its own restart strategy; the task defers meanwhile and
-    gives the lock back, and is over when every job is led or over. Tasks that follow a job recover it by themselves; a
-    loss is recovered once, by the first process that claims it.
+    submitted again from its persisted graph, after the delay of its own restart strategy; until then the task defers
+    and gives the lock back. It is over when every job is led or over. Tasks that follow a job recover it by themselves;
+    a loss is recovered once, by the first process that claims it.
 
     Succeeds with the jobs by outcome. Is skipped when another process leads the cluster. Fails for good when a job was
     put into quarantine or has used up its attempts: that needs a person, and the others were recovered all the same.

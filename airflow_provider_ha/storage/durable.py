@@ -86,7 +86,7 @@ def copy_file(source: IO[bytes], target: Path, *, if_absent: bool) -> None:
         flush(stream)
         copied = os.fstat(stream.fileno()).st_size
         if copied != size:
-            raise OSError(errno.EIO, f"{copied} bytes were copied of {size}: it changed meanwhile")
+            raise OSError(errno.EIO, f"{copied} bytes were copied of {size}: it changed during the copy")
         if if_absent:
             os.link(temporary, target)
         else:

@@ -93,7 +93,7 @@ class LocalStore:
         :param if_absent: The target must not exist yet; else it is replaced.
         :raises ObjectMissingError: The source is not there.
         :raises ObjectExistsError: The target exists, and *if_absent* was asked for.
-        :raises StorageUnavailableError: It could not be copied, or its source changed meanwhile.
+        :raises StorageUnavailableError: It could not be copied, or its source changed during the copy.
         """
         check_copy(source, target)
         with self._finding(source, "read"):

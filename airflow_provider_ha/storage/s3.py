@@ -124,7 +124,7 @@ class S3Store:
         :param if_match: Etag that the source must have, as a listing said it.
         :raises ObjectMissingError: The source is not there, or is another one.
         :raises ObjectExistsError: The target exists, and *if_absent* was asked for.
-        :raises StorageUnavailableError: It could not be copied, its source changed meanwhile, or it has another size.
+        :raises StorageUnavailableError: It could not be copied, its source changed, or it has another size.
         """
         check_copy(source, target)
         bucket = self._bucket

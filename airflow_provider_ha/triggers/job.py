@@ -179,7 +179,7 @@ class SparkHaJobTrigger(SparkHaTrigger):
         return RunStore(client.coordinator, paths).get(self.number)
 
     def _due(self, client: HaClient, snapshot: JobSnapshot, event: Event) -> float:
-        """Return when the loss is to be recovered; decided once, and again when the death is proven meanwhile.
+        """Return when the loss is to be recovered; decided once, and again when the death is proven.
 
         :raises HaError: The options of the run could not be read.
         """

@@ -257,7 +257,7 @@ def test_restart_makes_no_run_when_a_driver_has_led_since_the_plan_was_made(
     assert seen is not None
     take_lock(another().context("flights"), 1).release()
 
-    with pytest.raises(JobStateError, match="was led again meanwhile"):
+    with pytest.raises(JobStateError, match="has been led again since"):
         end_lost(job, seen, result_of(job, seen, JobState.FINISHED, reason="test", by="test"), also=())
 
     assert job.runs.result(1) is None

@@ -95,7 +95,7 @@ def end_lost(job: JobContext, lost: LostRun, result: RunResult, *, also: Sequenc
     with conclude.take_lock(job, lost.number, admit=admit, timeout=conclude.LOCK_SECONDS + linger) as leadership:
         admit()  # a driver may have led, and ended the run, between the first look and the grant
         if leadership.epoch != lost.epoch + 1:
-            raise JobStateError(f"run {lost.number} of job {job.job_id!r} was led again meanwhile")
+            raise JobStateError(f"run {lost.number} of job {job.job_id!r} has been led again since")
         written = result.model_copy(update={"epoch": leadership.epoch})
         job.journal.result(lost.number, written)
         leadership.commit(job.runs.result_op(lost.number, written), *also)
