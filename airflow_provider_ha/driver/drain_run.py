@@ -11,13 +11,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog
+from airflow_provider_ha.checkpoints.connectors.sinks import sink_connector
 from airflow_provider_ha.checkpoints.format.layout import progress
-from airflow_provider_ha.checkpoints.model import SinkKind
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.drain import write_drain_entry
 from airflow_provider_ha.checkpoints.working.fork import fork
 from airflow_provider_ha.driver.query_start import NOOP, WriterCalls, check_writer
+from airflow_provider_ha.driver.resting import described
 from airflow_provider_ha.driver.spark_conf import CHECKPOINT_LOCATION, fit_state_format
 from airflow_provider_ha.driver.writer_notes import SinkSpec, notes
 from airflow_provider_ha.errors import OperationFailedError
@@ -115,6 +115,8 @@ class WithheldWhenEmpty:
 
 
 def _drained(batch: int, sink: SinkSpec, *, wrote: bool) -> DrainedQuery:
-    if sink.kind is not SinkKind.FILE or sink.path is None:
+    written = described(sink)
+    connector = sink_connector(written)
+    if connector is None or written.path is None:
         return DrainedQuery(batch=batch, wrote=wrote)
-    return DrainedQuery(batch=batch, sink_path=str(sink.path), sink_entry_sha256=FileSinkLog(sink.path).digest(batch))
+    return DrainedQuery(batch=batch, sink_path=written.path, sink_entry_sha256=connector.digest(batch))

@@ -37,6 +37,7 @@ from airflow_provider_ha.driver.parts import Parts
 from airflow_provider_ha.driver.past_attempts import PastAttempts
 from airflow_provider_ha.driver.patches import Patches
 from airflow_provider_ha.driver.preload import preload
+from airflow_provider_ha.driver.progress_source import progress_source
 from airflow_provider_ha.driver.publish_loop import PublishLoop
 from airflow_provider_ha.driver.publisher import Provenance, Publisher
 from airflow_provider_ha.driver.queries import QueryRegistry
@@ -207,6 +208,7 @@ class Driver:
             options=led.graph.options,
             area=self._area,
             clock=self._clock,
+            source=progress_source(registry, self._clock),
         )
         options = led.graph.options
         starter = QueryStarter(

@@ -22,6 +22,7 @@ from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.coordination.coordinator import Op
 from airflow_provider_ha.coordination.election import Leadership
 from airflow_provider_ha.driver.origin import Origin
+from airflow_provider_ha.driver.progress_source import PeriodicLook, ProgressSource
 from airflow_provider_ha.driver.queries import Member, QueryRegistry
 from airflow_provider_ha.driver.recorder import BatchRecorder
 from airflow_provider_ha.errors import CheckpointError, CheckpointMissingError, HaError, LeadershipError
@@ -61,6 +62,7 @@ class Publisher:
     """Takes checkpoints of the queries in *registry*. Its methods may be called from several threads.
 
     :param area: Holds the working directory, and what is retained of it.
+    :param source: Says when a tick has to look at the directories; by default every tick looks.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class Publisher:
         options: HaOptions,
         area: WorkArea,
         clock: Clock,
+        source: ProgressSource | None = None,
     ) -> None:
         self._store = store
         self._leadership = leadership
@@ -83,6 +86,9 @@ class Publisher:
         self._options = options
         self._area = area
         self._clock = clock
+        self._source = source or PeriodicLook(clock)
+        self._look_due = True
+        self._committed: dict[str, int] = {}  # as of the last look
         self._recorders: dict[str, BatchRecorder] = {}
         self._last = _Published()
         self._unfinished: Checkpoint | None = None
@@ -95,12 +101,16 @@ class Publisher:
         return self._last.number
 
     def tick(self) -> Checkpoint | None:
-        """Record what is new, and take a checkpoint when one is due. Returns it.
+        """Record what is new when the source says so, and take a checkpoint when one is due. Returns it.
 
         :raises CheckpointError: One is due, but too many old ones wait to be removed; or as :meth:`publish`.
         """
+        moved = self._source.moved()  # without the lock: a JVM that hangs must not hold up a stop
         with self._lock:
-            self.record()
+            # Kept until a look has succeeded: the source says only once that something has moved.
+            self._look_due = moved or self._look_due
+            if self._look_due:
+                self._look()
             if not self._due():
                 return None
             self._refuse_backlog()
@@ -113,6 +123,13 @@ class Publisher:
                 if query.name not in self._recorders:
                     self._recorders[query.name] = BatchRecorder(query.directory, self._origin.known(query.name))
                 self._recorders[query.name].poll()
+
+    def _look(self) -> None:
+        self.record()
+        self._committed = {
+            query.name: progress(LocalTree(query.directory)).committed for query in self._registry.members
+        }
+        self._look_due = False
 
     def publish(self, reason: CheckpointKind) -> Checkpoint:
         """Take a checkpoint now.
@@ -158,14 +175,14 @@ class Publisher:
         return self._store.claims.ops(plan, run=run, epoch=self._leadership.epoch)
 
     def _due(self) -> bool:
-        """Whether something was committed since the last checkpoint, and the interval is over.
+        """Whether the last look has found commits that no checkpoint holds, and the interval is over.
 
         Not before the script has come to its first wait: until then a restore may still fail, and claims nothing.
         """
         if not self._registry.started or not self._registry.settled:
             return False
-        cut = {query.name: progress(LocalTree(query.directory)).committed for query in self._registry.members}
-        if all(batch <= self._last.cut.get(name, -1) for name, batch in cut.items()):
+        names = [query.name for query in self._registry.members]
+        if all(self._committed.get(name, -1) <= self._last.cut.get(name, -1) for name in names):
             return False
         return self._clock.lease_time() - self._last.at >= self._options.checkpoint_interval
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_ha.checkpoints.connectors.delta import DeltaLog
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog
+from airflow_provider_ha.checkpoints.connectors.sink_connector import SinkConnector
+from airflow_provider_ha.checkpoints.connectors.sinks import sink_connector
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.format.metadata_log import read_query_id
 from airflow_provider_ha.checkpoints.model import SinkKind
@@ -216,10 +217,11 @@ class QueryStarter:
         directory = self._origin.directory / checked.name
         fit_state_format(checked.writer._spark, directory)  # noqa: SLF001  # as above
         reached = -1
-        if checked.sink.kind is SinkKind.FILE and checked.sink.path is not None:
-            self._seed(checked.name, checked.sink.path)
-            undo_drain(self._origin, checked.name, checked.sink.path)
-            reached = FileSinkLog(checked.sink.path).max_batch()
+        connector = sink_connector(described(checked.sink))
+        if connector is not None and checked.sink.path is not None:
+            self._seed(checked.name, connector, checked.sink.path)
+            undo_drain(self._origin, checked.name, connector)
+            reached = connector.reached()
         if checked.sink.table is not None:
             reached = self._in_table(checked.name, checked.sink.table)
         recorded, now = self._origin.recorded(checked.name), progress(LocalTree(directory))
@@ -243,15 +245,12 @@ class QueryStarter:
             log.warning("query %s starts without knowing what its table has: %s", name, error)
             return had
 
-    def _seed(self, name: str, target: Path) -> None:
+    def _seed(self, name: str, connector: SinkConnector, target: Path) -> None:
         """Give a new output directory the log that Spark will look for at its next compaction."""
         plan = self._origin.plans.get(name)
         if plan is None or plan.batch < 0 or (plan.sink.path == str(target) and not plan.sink_gone):
             return
-        if (
-            FileSinkLog(target).max_batch() >= 0
-            or progress(LocalTree(self._origin.directory / name)).committed > plan.batch
-        ):
+        if connector.reached() >= 0 or progress(LocalTree(self._origin.directory / name)).committed > plan.batch:
             return
         source = self._origin.sink_log(name)
         if source is None:
@@ -260,7 +259,7 @@ class QueryStarter:
                 next_step="Name it when the checkpoint is adopted (--sink), or write to it as before",
             )
         mode = OutputMode.FRESH if plan.sink_gone else self._origin.output  # the old files are gone with it
-        FileSinkLog.seed(target, plan.batch, mode.value, source)
+        connector.seed(plan.batch, mode.value, source)
 
     def _replay(self, checked: CheckedWriter, steps: tuple[ReplayStep, ...]) -> bool:
         """Execute recorded batches one by one, then give the writer its own sink and trigger back.

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog, local_path
+from airflow_provider_ha.checkpoints.connectors.file_sink_log import local_path
+from airflow_provider_ha.checkpoints.connectors.sinks import sink_connector
 from airflow_provider_ha.checkpoints.format.layout import progress, queries
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
@@ -74,10 +75,11 @@ def described(sink: SinkSpec) -> QuerySink:
 
 
 def as_it_is(sink: QuerySink) -> QuerySink:
-    """Return the record with what the log of a file sink has now."""
-    if sink.kind is not SinkKind.FILE or sink.path is None:
+    """Return the record with what the sink has now, where its kind keeps a record of batches."""
+    connector = sink_connector(sink)
+    if connector is None or sink.path is None:
         return sink
-    return sink.model_copy(update={"max_batch": FileSinkLog(local_path(sink.path)).max_batch()})
+    return sink.model_copy(update={"max_batch": connector.reached()})
 
 
 def expected_queries(

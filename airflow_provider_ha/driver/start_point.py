@@ -12,7 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.connectors.delta import DeltaLog
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog, local_path
+from airflow_provider_ha.checkpoints.connectors.file_sink_log import local_path
+from airflow_provider_ha.checkpoints.connectors.sinks import sink_connector
 from airflow_provider_ha.checkpoints.format.layout import Progress, progress
 from airflow_provider_ha.checkpoints.model import QueryPlan, RestorePlan
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_recovery, prepare_restore
@@ -126,8 +127,9 @@ def check_adopted(plan: RestorePlan) -> None:
 
 def _reached(query: QueryPlan, directory: Path) -> int | None:
     """Return the highest batch that the output has; ``None`` for one that cannot be asked."""
-    if query.sink.path is not None:
-        return FileSinkLog(local_path(query.sink.path)).max_batch()
+    sink = sink_connector(query.sink)
+    if sink is not None and query.sink.path is not None:
+        return sink.reached()
     if query.sink.table is None or query.sink.max_batch < 0:
         return None
     try:

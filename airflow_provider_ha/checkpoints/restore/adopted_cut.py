@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import FORMATS, FileSinkLog, local_path
+from airflow_provider_ha.checkpoints.connectors.file_sink import FileSink
+from airflow_provider_ha.checkpoints.connectors.file_sink_log import FORMATS, local_path
 from airflow_provider_ha.checkpoints.format.layout import COMMITS, progress
 from airflow_provider_ha.checkpoints.model import Candidate, QueryCut, QuerySink, SinkKind
 from airflow_provider_ha.checkpoints.trees.files import UnreadableError
@@ -89,7 +90,7 @@ def sink_of(said: str | None) -> QuerySink:
         return QuerySink(kind=SinkKind.OTHER)
     if "/" in said:
         path = Path(os.path.abspath(local_path(said)))  # noqa: PTH100  # links stay as they are, as Spark has it
-        return QuerySink(kind=SinkKind.FILE, path=str(path), max_batch=FileSinkLog(path).max_batch())
+        return QuerySink(kind=SinkKind.FILE, path=str(path), max_batch=FileSink(str(path)).reached())
     if said.lower() in FORMATS:
         raise ConfigurationError(
             f"a file sink is named by its output directory, not by its format {said!r}",

@@ -16,7 +16,6 @@ from airflow_provider_ha.checkpoints.connectors.foreach_batch import ForeachBatc
 from airflow_provider_ha.checkpoints.connectors.input_files import InputFiles
 from airflow_provider_ha.checkpoints.connectors.inputs import kafka_topics
 from airflow_provider_ha.checkpoints.connectors.kafka_offsets import Partition, PartitionOffsets
-from airflow_provider_ha.checkpoints.connectors.places import sink_log
 from airflow_provider_ha.checkpoints.format.layout import SOURCES
 from airflow_provider_ha.checkpoints.format.metadata_log import read_query_id
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, SinkKind
@@ -63,7 +62,7 @@ class Surroundings:
 
     :param initial: Source -> offset that it began with, of those that keep it (Kafka, rate).
     :param kafka: Partition -> what the brokers have of the topics that are recorded; ``None`` when that is not known.
-    :param sink_gone: Whether the file sink's log or the table is not there, although the cut has a batch.
+    :param sink_gone: Whether the table is not there, although the cut has a batch.
     :param table_batch: Highest batch that a table has of this query; ``None`` when the sink is none, or not known.
     :param given: Epoch -> what its fenced ``foreachBatch`` function was given.
     :param unknown: What could not be found out.
@@ -98,8 +97,6 @@ def look_around(
         around = _with_kafka(around, lambda: external.ask_kafka(query, topics))
     if external.ask_inputs is not None:
         around = _with_inputs(around, external.ask_inputs([entry for entry in entries if entry.batch > batch]))
-    if sink.kind is SinkKind.FILE and sink.path is not None and batch >= 0:
-        around = replace(around, sink_gone=not sink_log(sink.path).is_directory())
     if (sink.format or "").lower() == DELTA:
         around = _with_table(around, directory, sink.table, batch)
     given = external.given(query) if sink.kind is SinkKind.FOREACH_BATCH else None

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from airflow_provider_ha.checkpoints.connectors.foreach_batch import ForeachBatchRecord
+from airflow_provider_ha.checkpoints.connectors.sink_connector import SinkState
 from airflow_provider_ha.checkpoints.model import BatchEntry, Candidate, QueryCut
 from airflow_provider_ha.checkpoints.restore.external_state import Surroundings
 from airflow_provider_ha.checkpoints.restore.select import Chosen
@@ -26,9 +27,7 @@ class QueryFacts:
     :param history: Recorded batch -> its entry: what the sinks were given last.
     :param planned_to: Highest batch that is known to have been planned, readable or not.
     :param complete: Whether no higher batch can have been planned.
-    :param sink_max: Highest batch in the file sink's log or in the table; -1 for none and for other sinks.
-    :param sink_digests: Batch -> sha256 of the file sink's entries above the cut.
-    :param sink_log_kept: Whether the chosen directory holds the file sink's log up to the cut.
+    :param sink: What its sink has, and what the cut keeps of it.
     :param drain: What a drain wrote beyond the cut, or may have written when it was not finished.
     :param epochs: Epochs that may have given a batch after the cut to the sink.
     :param around: What was found around it; ``None`` when it was not collected.
@@ -38,9 +37,7 @@ class QueryFacts:
     history: Mapping[int, BatchEntry]
     planned_to: int
     complete: bool
-    sink_max: int = -1
-    sink_digests: Mapping[int, str] = field(default_factory=dict)
-    sink_log_kept: bool = True
+    sink: SinkState = field(default_factory=SinkState)
     drain: Drained | None = None
     epochs: frozenset[int] = frozenset()
     around: Surroundings | None = None
@@ -54,11 +51,6 @@ class QueryFacts:
     def missing_inputs(self) -> Mapping[int, tuple[str, ...]]:
         """Batch -> input files of its record that are gone."""
         return self.around.missing if self.around is not None else {}
-
-    @property
-    def sink_gone(self) -> bool:
-        """Whether the sink is not there any more although the cut has a batch."""
-        return self.around is not None and self.around.sink_gone
 
     @property
     def notes(self) -> Mapping[int, ForeachBatchRecord]:

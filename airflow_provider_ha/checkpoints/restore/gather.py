@@ -5,26 +5,22 @@ Invariant: only reads. What could not be found out becomes part of the facts, wi
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog
-from airflow_provider_ha.checkpoints.connectors.places import sink_log
-from airflow_provider_ha.checkpoints.format.compactible_log import entry_names
-from airflow_provider_ha.checkpoints.model import Candidate, Checkpoint, QueryCut, SinkKind
-from airflow_provider_ha.checkpoints.restore.external_state import ExternalQueries, look_around
+from airflow_provider_ha.checkpoints.connectors.sink_connector import SinkState
+from airflow_provider_ha.checkpoints.connectors.sinks import sink_connector
+from airflow_provider_ha.checkpoints.model import Candidate, Checkpoint, QueryCut
+from airflow_provider_ha.checkpoints.restore.external_state import ExternalQueries, Surroundings, look_around
 from airflow_provider_ha.checkpoints.restore.facts import QueryFacts, RestoreFacts
 from airflow_provider_ha.checkpoints.restore.recorded import LastDirectory, QueryRecords, read_records
 from airflow_provider_ha.checkpoints.restore.select import Chosen
-from airflow_provider_ha.checkpoints.trees.files import names, read
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.working.pins import sink_directory
 from airflow_provider_ha.checkpoints.working.unfinished_drain import Drained, UnfinishedDrain
-from airflow_provider_ha.errors import CheckpointCorruptError
 from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint
 
 
@@ -84,55 +80,33 @@ def gather_facts(case: RestoreCase) -> RestoreFacts:
 
 def _query_facts(case: RestoreCase, query: str, cut: QueryCut, records: QueryRecords) -> QueryFacts:
     adopted = case.adopted.get(query)
-    sink_max, digests = _in_file_sink(cut)
     around = None
     if case.external is not None:
         entries = [*cut.entries, *records.history.values()]
         around = look_around(query, case.directory(query), cut=cut, entries=entries, external=case.external)
+    sink = _sink_state(case, query, cut, around)
     return QueryFacts(
         cut=cut,
         history=records.history,
         # The offset log of an adopted checkpoint is there: nothing was planned that it does not have.
         planned_to=records.planned_to if adopted is None else adopted.planned,
         complete=records.complete or adopted is not None,
-        sink_max=sink_max if around is None or around.table_batch is None else around.table_batch,
-        sink_digests=digests,
-        sink_log_kept=_keeps_log(case, query, cut),
+        sink=sink,
         # The result of a drain says more than the fork of an earlier, unfinished one.
-        drain=case.drained.get(query) or _unfinished_drain(cut, digests, records.drained),
+        drain=case.drained.get(query) or _unfinished_drain(cut, sink, records.drained),
         epochs=records.epochs,
         around=around,
     )
 
 
-def _in_file_sink(cut: QueryCut) -> tuple[int, dict[int, str]]:
-    """Return the highest batch in the log of a file sink, and batch -> sha256 of its entries above the cut."""
-    if cut.sink.kind is not SinkKind.FILE or cut.sink.path is None:
-        return -1, {}
-    log = sink_log(cut.sink.path)
-    entries = entry_names(names(log))
-    above = {batch: name for batch, name in entries.items() if batch > cut.batch}
-    return max(entries, default=-1), {
-        batch: hashlib.sha256(read(log, name)).hexdigest() for batch, name in above.items()
-    }
+def _sink_state(case: RestoreCase, query: str, cut: QueryCut, around: Surroundings | None) -> SinkState:
+    connector = sink_connector(cut.sink)
+    if connector is not None:
+        return connector.state(cut.batch, sink_directory(case.root, query) if case.root is not None else None)
+    if around is not None and around.table_batch is not None:
+        return SinkState(reached=around.table_batch, gone=around.sink_gone)
+    return SinkState()
 
 
-def _unfinished_drain(cut: QueryCut, digests: Mapping[int, str], batch: int | None) -> Drained | None:
-    if batch is None:
-        return None
-    if cut.sink.kind is not SinkKind.FILE or cut.sink.path is None:
-        return UnfinishedDrain(batch)
-    return UnfinishedDrain(batch, cut.sink.path, digests.get(batch))
-
-
-def _keeps_log(case: RestoreCase, query: str, cut: QueryCut) -> bool:
-    """Whether the cut keeps the log of its file sink; for a query with another sink that is so."""
-    if cut.sink.kind is not SinkKind.FILE or cut.sink.path is None:
-        return True
-    if case.root is None:
-        return False
-    try:
-        FileSinkLog(sink_directory(case.root, query)).closure_names(cut.batch)
-    except CheckpointCorruptError:
-        return False
-    return True
+def _unfinished_drain(cut: QueryCut, sink: SinkState, batch: int | None) -> Drained | None:
+    return UnfinishedDrain(batch, cut.sink.path, sink.digests.get(batch)) if batch is not None else None

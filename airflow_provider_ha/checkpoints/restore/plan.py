@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from airflow_provider_ha.checkpoints.connectors.delta import DELTA
 from airflow_provider_ha.checkpoints.connectors.foreach_batch import summary
 from airflow_provider_ha.checkpoints.connectors.inputs import SourceFacts, inputs_of
+from airflow_provider_ha.checkpoints.connectors.sink_connector import SinkCase
+from airflow_provider_ha.checkpoints.connectors.sinks import sink_connector
 from airflow_provider_ha.checkpoints.model import (
     BatchEntry,
     PlanFinding,
@@ -25,7 +27,6 @@ from airflow_provider_ha.checkpoints.model import (
 from airflow_provider_ha.checkpoints.restore.facts import QueryFacts, RestoreFacts
 from airflow_provider_ha.checkpoints.restore.judgement import Judgement, worst
 from airflow_provider_ha.checkpoints.restore.sink_judgement import (
-    judge_file_sink,
     judge_other_sink,
     judge_table,
     judge_timeline,
@@ -125,13 +126,9 @@ def _unnamed_sinks(facts: RestoreFacts) -> list[str]:
 
 
 def _other_output(facts: QueryFacts, judgement: Judgement, reset_query_id: str | None) -> QueryPlan:
-    if facts.cut.sink.kind is SinkKind.FILE and facts.cut.batch >= 0 and not facts.sink_log_kept:
-        judgement.add(
-            Verdict.IMPOSSIBLE,
-            f"the sink's log up to batch {facts.cut.batch} is not kept with the cut",
-            "restore a cut that was taken while the sink had its log",
-            "restore the job under its own id: then the log of its own output is used",
-        )
+    connector = sink_connector(facts.cut.sink)
+    if connector is not None:
+        connector.judge(SinkCase(facts.cut.batch, facts.sink, top=None), judgement)
     inputs = inputs_of(facts.own_entry, (), _known(facts))
     _judge_drained(facts, (), judgement)
     _judge_unknown(facts, judgement)
@@ -154,8 +151,10 @@ def _continue_output(facts: QueryFacts, judgement: Judgement, reset_query_id: st
     judge_inputs(inputs, judgement)
     set_aside: dict[int, str] = {}
     top = cut.batch + len(replay)
-    if cut.sink.kind is SinkKind.FILE:
-        set_aside = judge_file_sink(facts, drained, top, judgement)
+    connector = sink_connector(cut.sink)
+    if connector is not None:
+        given = (drained.batch, drained.sink_entry_sha256) if drained is not None else None
+        set_aside = connector.judge(SinkCase(cut.batch, facts.sink, top, given), judgement)
     elif _remembers(cut.sink):
         judge_table(facts, top, reset_query_id=reset_query_id is not None, judgement=judgement)
     else:
@@ -163,11 +162,11 @@ def _continue_output(facts: QueryFacts, judgement: Judgement, reset_query_id: st
     return QueryPlan(
         batch=cut.batch,
         replay=replay,
-        sink=cut.sink.model_copy(update={"max_batch": facts.sink_max}),
+        sink=cut.sink.model_copy(update={"max_batch": facts.sink.reached}),
         set_aside=set_aside,
         input_files=sum(len(lines) for entry in replay for lines in entry.sources.values()),
         inputs=inputs,
-        sink_gone=facts.sink_gone,
+        sink_gone=facts.sink.gone,
         given=summary(facts.notes),
         query_id=reset_query_id,
     )

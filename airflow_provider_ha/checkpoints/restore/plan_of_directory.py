@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from datetime import datetime, timezone
 
+from airflow_provider_ha.checkpoints.connectors.file_sink import FileSink
 from airflow_provider_ha.checkpoints.connectors.input_files import look_for
-from airflow_provider_ha.checkpoints.connectors.places import sink_log
-from airflow_provider_ha.checkpoints.format.compactible_log import entry_names
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.format.metadata_log import read_offsets, read_query_id
 from airflow_provider_ha.checkpoints.format.releases import installed_version
@@ -20,7 +19,6 @@ from airflow_provider_ha.checkpoints.restore.external_state import AskKafka, Ext
 from airflow_provider_ha.checkpoints.restore.gather import RestoreCase, gather_facts
 from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices, plan_restore
 from airflow_provider_ha.checkpoints.restore.select import Chosen
-from airflow_provider_ha.checkpoints.trees.files import names
 from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.report import Report
@@ -102,7 +100,7 @@ def sink_at(said: str) -> QuerySink:
     :raises ConfigurationError: It is neither.
     :raises StorageUnavailableError: The log could not be read.
     """
-    return QuerySink(kind=SinkKind.FILE, path=said, max_batch=max(entry_names(names(sink_log(said))), default=-1))
+    return QuerySink(kind=SinkKind.FILE, path=said, max_batch=FileSink(said).reached())
 
 
 def _candidates(query: str, directory: Tree, report: Report, batch: int | None) -> Iterator[Candidate]:

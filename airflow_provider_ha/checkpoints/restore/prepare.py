@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog, local_path
+from airflow_provider_ha.checkpoints.connectors.sinks import sink_connector
 from airflow_provider_ha.checkpoints.format.layout import METADATA, progress, queries
 from airflow_provider_ha.checkpoints.model import BatchEntry, RestorePlan
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
@@ -75,10 +75,10 @@ def prepare_restore(area: WorkArea, source: str, plan: RestorePlan, target: str)
         if part.query_id is not None:
             made.write(METADATA, json.dumps({"id": part.query_id}).encode())
     for part in plan.queries.values():
-        if part.set_aside and part.sink.path is not None:
-            log = FileSinkLog(local_path(part.sink.path))
+        sink = sink_connector(part.sink)
+        if sink is not None:
             for batch in sorted(part.set_aside, reverse=True):
-                log.set_aside(batch, part.set_aside[batch])
+                sink.set_aside(batch, part.set_aside[batch])
     return {query: part.batch for query, part in plan.queries.items()}
 
 

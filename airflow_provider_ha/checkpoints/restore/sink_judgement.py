@@ -1,7 +1,8 @@
-"""What the sinks have already, and what that makes of the batches that come after the cut."""
+"""What sinks without a connector may have already, and what that makes of the batches that come after the cut."""
 
 from __future__ import annotations
 
+from airflow_provider_ha.checkpoints.connectors.file_sink import OWN_OUTPUT, RECORDED_CUT
 from airflow_provider_ha.checkpoints.model import SinkKind, Verdict
 from airflow_provider_ha.checkpoints.restore.facts import QueryFacts
 from airflow_provider_ha.checkpoints.restore.judgement import Judgement
@@ -10,8 +11,6 @@ from airflow_provider_ha.checkpoints.working.unfinished_drain import Drained
 
 # What is written there is gone with the driver.
 _TRANSIENT_FORMATS = frozenset({"noop", "console", "memory"})
-_OWN_OUTPUT = "restore as another job, with an output of its own"
-_RECORDED_CUT = "restore a cut after which every batch is recorded; the candidates name what there is"
 
 
 def judge_timeline(facts: QueryFacts, judgement: Judgement) -> None:
@@ -22,61 +21,22 @@ def judge_timeline(facts: QueryFacts, judgement: Judgement) -> None:
             Verdict.LOSS_POSSIBLE,
             f"batch {facts.cut.batch} was given to the sinks with other boundaries since this cut was taken",
             "restore a cut that was taken after that",
-            _OWN_OUTPUT,
+            OWN_OUTPUT,
         )
-
-
-def judge_file_sink(facts: QueryFacts, drained: Drained | None, top: int, judgement: Judgement) -> dict[int, str]:
-    """Judge a sink that skips the batches in its log; return what has to be set aside there: batch -> digest.
-
-    :param top: Last batch that is replayed with its recorded boundaries.
-    """
-    if facts.cut.sink.path is None:
-        return {}  # restored from another job, and stopped before its script named its own output
-    if facts.sink_gone:
-        _judge_missing_output(facts, judgement)
-        return {}
-    set_aside: dict[int, str] = {}
-    reached = facts.sink_max
-    digest = facts.sink_digests.get(reached)
-    if drained is not None and drained.batch == reached and digest and digest == drained.sink_entry_sha256:
-        set_aside[reached] = digest
-        reached -= 1
-    if reached > top:
-        judgement.add(
-            Verdict.LOSS_POSSIBLE,
-            f"the file sink has batches up to {reached}, but boundaries are recorded up to {top} only",
-            _RECORDED_CUT,
-            f"accept LOSS_POSSIBLE by name: entries {top + 1} to {reached} of its log are set aside, so that "
-            "readers no longer see these files, and the batches are planned and written afresh",
-            _OWN_OUTPUT,
-        )
-        # A restore that accepts this plans and writes these batches afresh instead of skipping them.
-        lost = range(top + 1, reached + 1)
-        set_aside |= {batch: facts.sink_digests[batch] for batch in lost if batch in facts.sink_digests}
-    if reached < facts.cut.batch:
-        judgement.add(
-            Verdict.LOSS_POSSIBLE,
-            f"the file sink has batches up to {reached} only, but the cut is at {facts.cut.batch}",
-            "put the output directory back as it was, its log included",
-            f"restore a cut at batch {reached} or before",
-            _OWN_OUTPUT,
-        )
-    return set_aside
 
 
 def judge_table(facts: QueryFacts, top: int, *, reset_query_id: bool, judgement: Judgement) -> None:
     """Judge a table that remembers the query's id and its highest batch, and skips what is not above that."""
-    cut, reached = facts.cut.batch, facts.sink_max
+    cut, reached = facts.cut.batch, facts.sink.reached
     if facts.around is None or facts.around.table_batch is None:
         return  # it is not known, and that is a finding of its own
-    if facts.sink_gone:
+    if facts.sink.gone:
         judgement.add(
             Verdict.LOSS_POSSIBLE,
             f"the table {facts.cut.sink.table} is gone, and with it what was written up to batch {cut}",
             "put the table back, its log included",
             "accept LOSS_POSSIBLE by name: the next batch makes a new table, which holds what comes after the cut",
-            _OWN_OUTPUT,
+            OWN_OUTPUT,
         )
     elif reached > top and reset_query_id:
         judgement.add(
@@ -89,17 +49,17 @@ def judge_table(facts: QueryFacts, top: int, *, reset_query_id: bool, judgement:
             Verdict.IMPOSSIBLE,
             f"the table has batches of this query up to {reached}, but boundaries are recorded up to {top} only; it "
             f"would skip batches {top + 1} to {reached}, whatever they hold next",
-            _RECORDED_CUT,
+            RECORDED_CUT,
             "give the query a fresh id (--reset-query-id): then nothing is skipped, and these batches are written "
             "again (DUPLICATES_POSSIBLE)",
-            _OWN_OUTPUT,
+            OWN_OUTPUT,
         )
     elif reached < cut and not (reset_query_id and reached < 0):
         judgement.add(
             Verdict.LOSS_POSSIBLE,
             f"the table has batches of this query up to {reached} only, but the cut is at {cut}",
             "bring the table back to a version that has them",
-            f"restore a cut at batch {reached} or before" if reached >= 0 else _OWN_OUTPUT,
+            f"restore a cut at batch {reached} or before" if reached >= 0 else OWN_OUTPUT,
         )
 
 
@@ -114,7 +74,7 @@ def judge_other_sink(facts: QueryFacts, drained: Drained | None, top: int, judge
             Verdict.DUPLICATES_POSSIBLE,
             f"the sink may have the rows of the drain's batch {drained.batch}, which cannot be taken back",
             f"remove what batch {drained.batch} wrote, or write by key so that it is written over",
-            _OWN_OUTPUT,
+            OWN_OUTPUT,
         )
     if sink.kind is SinkKind.OTHER and top > facts.cut.batch:
         judgement.add(
@@ -122,7 +82,7 @@ def judge_other_sink(facts: QueryFacts, drained: Drained | None, top: int, judge
             f"batches {facts.cut.batch + 1} to {top} are written again to a {sink.format or 'custom'} sink",
             "restore the newest cut: the fewest batches come again",
             f"remove from the sink what came after batch {facts.cut.batch}",
-            _OWN_OUTPUT,
+            OWN_OUTPUT,
         )
 
 
@@ -137,14 +97,14 @@ def _judge_given(facts: QueryFacts, drained: Drained | None, top: int, judgement
             judgement.add(
                 Verdict.LOSS_POSSIBLE,
                 f"the fenced function was given batches up to {reached}, but boundaries are recorded up to {top} only",
-                _RECORDED_CUT,
+                RECORDED_CUT,
                 f"accept LOSS_POSSIBLE by name, once what came after batch {top} is removed from the sink",
             )
     elif planned_to > top:
         judgement.add(
             Verdict.LOSS_POSSIBLE,
             f"batches up to {planned_to} were planned, but boundaries are recorded up to {top} only",
-            _RECORDED_CUT,
+            RECORDED_CUT,
             f"look whether the sink has anything after batch {top}; if not, accept LOSS_POSSIBLE by name",
         )
     elif not facts.complete:
@@ -154,22 +114,3 @@ def _judge_given(facts: QueryFacts, drained: Drained | None, top: int, judgement
             f"look whether the sink has anything after batch {top}; if not, accept LOSS_POSSIBLE by name",
             "wrap the function with fenced(): its notes outlive the working directory",
         )
-
-
-def _judge_missing_output(facts: QueryFacts, judgement: Judgement) -> None:
-    path = facts.cut.sink.path
-    if not facts.sink_log_kept:
-        judgement.add(
-            Verdict.IMPOSSIBLE,
-            f"the log of the file sink {path} is gone and none is kept with the cut: Spark dies at its next compaction",
-            "put the output directory back as it was, its log included",
-            "restore a checkpoint that was taken while the output was there",
-        )
-        return
-    judgement.add(
-        Verdict.LOSS_POSSIBLE,
-        f"the file sink {path} is gone, and with it what was written up to batch {facts.cut.batch}",
-        "put the output directory back as it was, its log included",
-        "accept LOSS_POSSIBLE by name: the directory gets a log without files, and holds what comes after the cut",
-        _OWN_OUTPUT,
-    )

@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog
+from airflow_provider_ha.checkpoints.connectors.file_sink import FileSink
 from airflow_provider_ha.checkpoints.format.closure import closure
 from airflow_provider_ha.checkpoints.trees.files import FileGoneError, exists
 from airflow_provider_ha.checkpoints.trees.links import building, link
@@ -84,8 +84,8 @@ def sink_files(cut: Mapping[str, int], sinks: Mapping[str, Path]) -> Iterator[tu
     :raises CheckpointCorruptError: A log does not hold the closure of its query's batch.
     """
     for query, path in sinks.items():
-        for name in FileSinkLog(path).closure_files(cut[query]):
-            yield path / name, f"{SINKS}/{query}/{name}"
+        for source, name in FileSink(str(path)).closure(cut[query]):
+            yield source, f"{SINKS}/{query}/{name}"
 
 
 def refuse_reserved(query: str) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from airflow_provider_ha.checkpoints.connectors.foreach_batch import ForeachBatchRecord
 from airflow_provider_ha.checkpoints.connectors.kafka_offsets import PartitionOffsets
+from airflow_provider_ha.checkpoints.connectors.sink_connector import SinkState
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink, RestorePlan, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.restore.external_state import Surroundings, Unknown
 from airflow_provider_ha.checkpoints.restore.facts import QueryFacts, RestoreFacts
@@ -47,8 +48,7 @@ def facts(sink: QuerySink, *recorded: int, sink_max: int = -1, planned_to: int |
         history=history(4, *recorded),
         planned_to=planned_to if planned_to is not None else max((4, *recorded)),
         complete=True,
-        sink_max=sink_max,
-        sink_digests={batch: f"digest {batch}" for batch in range(5, sink_max + 1)},
+        sink=SinkState(sink_max, {batch: f"digest {batch}" for batch in range(5, sink_max + 1)}),
     )
 
 
@@ -190,7 +190,7 @@ def test_another_output_starts_at_the_cut_and_replays_nothing() -> None:
 
 
 def test_another_output_needs_the_log_of_the_old_one() -> None:
-    known = replace(facts(FILE), sink_log_kept=False)
+    known = replace(facts(FILE), sink=SinkState(log_kept=False))
 
     assert plan(known, same_output=False).verdict is Verdict.IMPOSSIBLE
 
@@ -263,7 +263,8 @@ def test_a_source_that_forgets_may_lose_rows() -> None:
 
 
 def delta(reached: int, *recorded: int, gone: bool = False) -> QueryFacts:
-    return replace(facts(DELTA, *recorded), sink_max=reached, around=Surroundings(sink_gone=gone, table_batch=reached))
+    table = SinkState(reached=reached, gone=gone)
+    return replace(facts(DELTA, *recorded), sink=table, around=Surroundings(sink_gone=gone, table_batch=reached))
 
 
 @pytest.mark.parametrize("reached", [4, 5, 6])
@@ -293,7 +294,7 @@ def test_a_table_that_lacks_batches_has_lost_rows(known: QueryFacts, reason: str
 
 @pytest.mark.parametrize(("kept", "verdict"), [(True, Verdict.LOSS_POSSIBLE), (False, Verdict.IMPOSSIBLE)])
 def test_an_output_that_is_gone_needs_the_log_that_is_kept_with_the_cut(kept: bool, verdict: Verdict) -> None:
-    known = replace(facts(FILE), sink_log_kept=kept, around=Surroundings(sink_gone=True))
+    known = replace(facts(FILE), sink=SinkState(gone=True, log_kept=kept))
 
     made = plan(known)
 
@@ -364,7 +365,7 @@ def test_everything_but_safe_comes_with_a_way_out() -> None:
         plan(facts(TABLE, 5, planned_to=6)),
         plan(facts(FILE, sink_max=-1)),
         plan(facts(TABLE, 5, 6), DrainedQuery(batch=6)),
-        plan(replace(facts(FILE), sink_log_kept=False), same_output=False),
+        plan(replace(facts(FILE), sink=SinkState(log_kept=False)), same_output=False),
         plan(kafka(103)),
         plan(delta(7, 5)),
         plan(delta(2)),

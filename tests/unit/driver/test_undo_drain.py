@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.checkpoints.connectors.file_sink import FileSink
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog
 from airflow_provider_ha.driver.origin import Origin, OriginKind
 from airflow_provider_ha.driver.resting import RestingQuery
@@ -22,7 +23,7 @@ def stands_at(directory: Path, planned: int) -> None:
 def test_only_a_batch_that_was_planned_in_the_drain_alone_is_set_aside(tmp_path: Path, planned: int, left: int) -> None:
     origin = after_a_drain(tmp_path, planned)
 
-    undo_drain(origin, "q", tmp_path / "out")
+    undo_drain(origin, "q", FileSink(str(tmp_path / "out")))
 
     assert FileSinkLog(tmp_path / "out").max_batch() == left
 

@@ -1,0 +1,97 @@
+"""What this package needs of a sink that keeps its own record of batches (``sinks`` finds the connector of a kind).
+
+A connector is bound to the output of one query, and is all that the rest of the package knows of its kind. Facts are
+read by ``state``; ``judge`` decides from facts alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from airflow_provider_ha.checkpoints.model import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class SinkState:
+    """What one output has, and what a cut keeps of it.
+
+    :param reached: Highest batch that it has; -1 for none.
+    :param digests: Batch -> sha256 of its own record of the batch, above the cut.
+    :param gone: Whether its record is not there although the cut has a batch.
+    :param log_kept: Whether its record up to the cut is kept with the cut.
+    """
+
+    reached: int = -1
+    digests: Mapping[int, str] = field(default_factory=dict)
+    gone: bool = False
+    log_kept: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class SinkCase:
+    """A restore, as far as one output is concerned.
+
+    :param batch: N of the cut.
+    :param state: What the output has.
+    :param top: Last batch that is executed again with its recorded boundaries; ``None`` for a job that goes on with
+        another output.
+    :param drained: Batch that a drain gave to the output, and the digest of its record; ``None`` when there is none.
+    """
+
+    batch: int
+    state: SinkState
+    top: int | None
+    drained: tuple[int, str | None] | None = None
+
+
+class Findings(Protocol):
+    """Where a connector notes what keeps a restore from being SAFE."""
+
+    def add(self, verdict: Verdict, reason: str, *ways_out: str) -> None:
+        """Note a finding."""
+
+
+class SinkConnector(Protocol):
+    """The record of batches of one output. Nothing is remembered between two calls."""
+
+    def reached(self) -> int:
+        """Return the highest batch that the output has; -1 for none.
+
+        :raises StorageUnavailableError: It could not be read.
+        """
+
+    def digest(self, batch: int) -> str | None:
+        """Return the sha256 of the output's own record of *batch*; ``None`` when it has none."""
+
+    def state(self, batch: int, kept: Path | None) -> SinkState:
+        """Return what the output has, for a cut at *batch*.
+
+        :param kept: Where the cut keeps the record of the output; ``None`` when nowhere.
+        """
+
+    def closure(self, batch: int) -> Iterator[tuple[Path, str]]:
+        """Yield the files of the record that a cut at *batch* has to keep: where each lies, and its name there.
+
+        :raises CheckpointCorruptError: The record is not whole up to *batch*.
+        """
+
+    def set_aside(self, batch: int, digest: str) -> bool:
+        """Take the record of the highest batch out of the output, when it is exactly that one; repeatable.
+
+        :returns: Whether it was there.
+        :raises RestoreRefusedError: Another record has that number, or the output goes on behind it.
+        """
+
+    def seed(self, batch: int, mode: str, source: Path) -> None:
+        """Give a new output the record that its query looks for when it goes on after *batch*.
+
+        :param mode: ``"continue"`` keeps what the old record names, ``"fresh"`` begins without it.
+        :param source: The old record, as a cut keeps it.
+        :raises ObjectExistsError: The output has a record.
+        """
+
+    def judge(self, case: SinkCase, findings: Findings) -> dict[int, str]:
+        """Note what the output makes of a restore; return what has to be set aside there: batch -> digest. Pure."""

@@ -1,0 +1,98 @@
+"""What the publisher may rely on, whatever says that it has to look."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ha.driver.progress_source import ProgressSource
+from airflow_provider_ha.driver.queries import QueryRegistry
+from airflow_provider_ha.testing.fake.clock import VirtualClock, to_milliseconds
+from tests.contract.progress_sources import PERIOD, SOURCES, Stage
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    clock = VirtualClock()
+    return Stage(tmp_path, clock, QueryRegistry(clock))
+
+
+@pytest.fixture(params=sorted(SOURCES))
+def source(request: pytest.FixtureRequest, stage: Stage) -> ProgressSource:
+    return SOURCES[request.param](stage)
+
+
+def said(source: ProgressSource, stage: Stage) -> bool:
+    """Return what the source says now, or when its period is over at the latest."""
+    if source.moved():
+        return True
+    stage.clock.milliseconds += to_milliseconds(PERIOD)
+    return source.moved()
+
+
+def test_the_first_call_looks(source: ProgressSource) -> None:
+    assert source.moved()
+
+
+def test_a_batch_that_ends_is_looked_at(source: ProgressSource, stage: Stage) -> None:
+    handle = stage.start("first")
+    assert source.moved()
+
+    looks = []
+    for batch in range(3):
+        stage.trigger(handle, batch)
+        looks.append(said(source, stage))
+
+    assert looks == [True, True, True]
+
+
+def test_a_batch_that_an_idle_trigger_named_before_is_looked_at_when_it_ends(
+    source: ProgressSource, stage: Stage
+) -> None:
+    """A trigger without data reports the batch that comes next, under the number that this one will have."""
+    handle = stage.start("first")
+    stage.trigger(handle, 7)
+    assert source.moved()
+
+    stage.trigger(handle, 7)
+
+    assert said(source, stage)
+
+
+def test_a_query_that_is_started_is_looked_at(source: ProgressSource, stage: Stage) -> None:
+    stage.start("first")
+    assert source.moved()
+
+    stage.start("second")
+
+    assert said(source, stage)
+
+
+def test_a_jvm_that_does_not_answer_is_no_error(source: ProgressSource, stage: Stage) -> None:
+    handle = stage.start("first")
+    handle.dead = True
+
+    assert source.moved()
+    source.moved()
+
+
+def test_every_move_is_said_at_the_end_of_the_period_with_a_query_that_never_reports(stage: Stage) -> None:
+    source = SOURCES["either"](stage)
+    stage.start("first")
+    assert source.moved()
+    assert not source.moved()
+
+    stage.clock.milliseconds += to_milliseconds(PERIOD)
+
+    assert source.moved()
+
+
+def test_nothing_is_looked_at_while_nothing_is_reported(stage: Stage) -> None:
+    source = SOURCES["reported"](stage)
+    stage.trigger(stage.start("first"), 3)
+    assert source.moved()
+
+    stage.clock.milliseconds += to_milliseconds(3600.0)
+
+    assert [source.moved() for _ in range(3)] == [False, False, False]

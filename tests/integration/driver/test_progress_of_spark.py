@@ -1,0 +1,132 @@
+"""When the publisher looks, with a real query of Spark: its reports are enough, and none of them is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_provider_ha.checkpoints.format.layout import COMMITS
+from airflow_provider_ha.checkpoints.model import SinkKind
+from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
+from airflow_provider_ha.clock import SystemClock
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.driver.origin import Origin, OriginKind
+from airflow_provider_ha.driver.progress_source import EitherProgress, PeriodicLook, ProgressSource, ReportedProgress
+from airflow_provider_ha.driver.publisher import Provenance, Publisher
+from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
+from airflow_provider_ha.driver.writer_notes import SinkSpec
+from airflow_provider_ha.jobs.model import HaOptions
+from airflow_provider_ha.testing.waiting import wait_until
+from tests.support.checkpoints.checkpoint_helpers import Job, led_job
+from tests.support.clusters.coordination_helpers import JOB
+
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+QUERY = "rows"
+HOUR = 3600.0
+SILENT = SimpleNamespace(_jsq=SimpleNamespace(lastProgress=lambda: None))
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Any]:
+    from pyspark.sql import SparkSession  # inside functions only
+
+    local = "127.0.0.1"
+    conf: dict[str, Any] = {"spark.ui.enabled": "false", "spark.driver.host": local, "spark.driver.bindAddress": local}
+    session = SparkSession.builder.master("local[1]").config(map=conf).getOrCreate()
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Path:
+    return tmp_path / "live"
+
+
+@pytest.fixture
+def query(spark: Any, live: Path) -> Iterator[Any]:
+    """A query that commits several batches a second."""
+    rows = spark.readStream.format("rate").option("rowsPerSecond", 10).load()
+    writer = rows.writeStream.format("noop").option("checkpointLocation", str(live / QUERY))
+    handle = writer.trigger(processingTime="200 milliseconds").start()
+    yield handle
+    handle.stop()
+
+
+@pytest.fixture
+def job(config: HaConfig, coordinator: Coordinator) -> Iterator[Job]:
+    with led_job(config, coordinator) as led:
+        yield led
+
+
+def registry_of(live: Path, handle: Any) -> QueryRegistry:
+    registry = QueryRegistry(SystemClock())
+    registry.add(StartedQuery(QUERY, handle, SinkSpec(SinkKind.OTHER, "noop"), live / QUERY))
+    registry.script_waits()
+    return registry
+
+
+def publisher_of(job: Job, live: Path, registry: QueryRegistry, source: ProgressSource) -> Publisher:
+    return Publisher(
+        store=job.checkpoints,
+        leadership=job.leadership,
+        registry=registry,
+        origin=Origin(OriginKind.FRESH, f"jobs/{JOB}/live/e1-a", live),
+        provenance=Provenance(JOB, 1, "g", "4.2.0"),
+        options=HaOptions(checkpoint_interval=0.0),
+        area=LinkedWorkArea(job.config.work_path),
+        clock=SystemClock(),
+        source=source,
+    )
+
+
+def published(publisher: Publisher, checkpoints: int) -> list[int]:
+    """Tick until so many checkpoints are published; return the batch of each."""
+    cuts: list[int] = []
+
+    def tick() -> bool:
+        if (made := publisher.tick()) is not None:
+            cuts.append(made.queries[QUERY].batch)
+        return len(cuts) == checkpoints
+
+    wait_until(tick, timeout=300, what=f"{checkpoints} checkpoints")
+    return cuts
+
+
+def test_reports_are_enough_to_publish_every_batch(job: Job, live: Path, query: Any) -> None:
+    registry = registry_of(live, query)
+    source = EitherProgress(ReportedProgress(registry), PeriodicLook(SystemClock(), HOUR))
+
+    cuts = published(publisher_of(job, live, registry, source), 4)
+
+    assert cuts == sorted(set(cuts))
+
+
+def test_no_report_is_needed_to_publish(job: Job, live: Path, query: Any) -> None:
+    wait_until(lambda: query._jsq.lastProgress() is not None, timeout=300, what="a first report")
+    registry = registry_of(live, SILENT)
+    source = EitherProgress(ReportedProgress(registry), PeriodicLook(SystemClock(), 0.5))
+
+    cuts = published(publisher_of(job, live, registry, source), 3)
+
+    assert cuts == sorted(set(cuts))
+
+
+def test_a_batch_is_committed_before_it_is_reported(live: Path, query: Any) -> None:
+    """Else a look that a report asks for would come too early, and the batch would wait for the next one."""
+    committed: dict[int, bool] = {}
+
+    def look() -> bool:
+        last = query._jsq.lastProgress()
+        if last is not None and last.numInputRows() > 0:
+            committed.setdefault(last.batchId(), (live / QUERY / COMMITS / str(last.batchId())).exists())
+        return len(committed) == 10
+
+    wait_until(look, timeout=300, what="ten reports")
+
+    assert set(committed.values()) == {True}
