@@ -95,7 +95,7 @@ def failed_run(client: HaClient) -> None:
             conf=conf | {"spark.app.database.password": SECRETS["conf"]},
             master="local[2]",
             driver_memory="1g",
-            options=HaOptions(checkpoint_interval=0),
+            options=HaOptions(checkpoint_interval=0, restart_in_place=False),  # one attempt is looked at
         )
     )
 
