@@ -10,7 +10,6 @@ from airflow_provider_ha.checkpoints.comparison.side import Side, read_side
 from airflow_provider_ha.checkpoints.model import Savepoint
 from airflow_provider_ha.checkpoints.savepoints.directory import read_savepoint
 from airflow_provider_ha.checkpoints.savepoints.pool.pool import Place, Pool, member_of, savepoint_place
-from airflow_provider_ha.checkpoints.savepoints.pool.records import PooledSavepoint
 from airflow_provider_ha.checkpoints.savepoints.savepoint_files import MANIFEST
 from airflow_provider_ha.checkpoints.trees.object_tree import ObjectTree
 from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError
@@ -29,7 +28,7 @@ def of_path(path: Path, batch: int | None) -> Sides:
     if not (path / MANIFEST).is_file():
         return {path.resolve().name: read_side(path, batch)}
     _check_batch(path, batch)
-    return of_savepoint(path, read_savepoint(path))
+    return of_savepoint(path, read_savepoint(path).savepoint)
 
 
 def of_savepoint(directory: Path, savepoint: Savepoint) -> Sides:
@@ -65,7 +64,7 @@ def _opened(uri: str) -> Callable[[int | None], Sides]:
     if savepoint is None:
         place = Place.of(uri)
         directory = pool.tree_at(place)
-        query = place.prefix.rstrip("/").rpartition("/")[2] or place.bucket
+        query = place.name or place.bucket
         return lambda batch: {query: read_side(directory, batch, identity=_identity(directory))}
 
     def sides(batch: int | None) -> Sides:
@@ -75,7 +74,7 @@ def _opened(uri: str) -> Callable[[int | None], Sides]:
     return sides
 
 
-def _savepoint(uri: str) -> tuple[Pool, PooledSavepoint | None]:
+def _savepoint(uri: str) -> tuple[Pool, Savepoint | None]:
     try:
         place, name = savepoint_place(uri)
     except ConfigurationError:  # a savepoint cannot have this name, and a checkpoint can
@@ -87,11 +86,11 @@ def _savepoint(uri: str) -> tuple[Pool, PooledSavepoint | None]:
         return pool, None
 
 
-def _of_pooled(pool: Pool, savepoint: PooledSavepoint) -> Sides:
+def _of_pooled(pool: Pool, savepoint: Savepoint) -> Sides:
     present = pool.present()
     return {
         query: read_side(
-            pool.tree_of(savepoint, query, present),
+            pool.tree_of(savepoint.files, query, present),
             part.batch,
             spark_version=savepoint.spark_version,
             identity=partial(_member, savepoint, query),
@@ -100,7 +99,7 @@ def _of_pooled(pool: Pool, savepoint: PooledSavepoint) -> Sides:
     }
 
 
-def _member(savepoint: PooledSavepoint, query: str, name: str) -> str:
+def _member(savepoint: Savepoint, query: str, name: str) -> str:
     return savepoint.files[f"{query}/{name}"].member
 
 

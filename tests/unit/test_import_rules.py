@@ -34,11 +34,12 @@ ALLOWED: dict[str, set[str]] = {
     "engines": {"jobs", "storage"},
     "control": {"engines", "recovery", "jobs", "_process"} | STORES,
     "testing": {"coordination"},
+    "views": {"control", "recovery", "jobs"} | STORES,
     "hooks": AIRFLOW_FACING | {"control", "recovery", "jobs", "checkpoints", "coordination", "storage"},
     "operators": AIRFLOW_FACING | {"control", "recovery", "jobs", "checkpoints", "coordination", "storage"},
     "sensors": AIRFLOW_FACING | {"control", "recovery", "jobs", "checkpoints", "coordination", "storage"},
     "triggers": AIRFLOW_FACING | {"control", "recovery", "jobs", "checkpoints", "coordination", "storage"},
-    "cli": {"control", "recovery", "jobs"} | STORES,
+    "cli": {"views", "control", "recovery", "jobs"} | STORES,
 }
 # What the supervisor needs of the driver whose death it proves. None of it needs PySpark.
 DRIVER_FOR_SUPERVISOR = {"exit_codes", "failure", "housekeeping", "job_writer", "lead", "queries", "worker_imports"}
@@ -202,6 +203,7 @@ def test_only_drivers_and_proofs_import_pyspark() -> None:
         ("engines", {"airflow", "kazoo", "pyspark"}),
         ("control", {"airflow", "pyspark"}),
         ("cli", {"airflow", "pyspark"}),
+        ("views", {"airflow", "kazoo", "boto3", "botocore", "pyspark"}),
         ("operators", {"kazoo", "boto3", "botocore", "pyspark"}),
         ("sensors", {"kazoo", "boto3", "botocore", "pyspark"}),
         ("triggers", {"kazoo", "boto3", "botocore", "pyspark"}),

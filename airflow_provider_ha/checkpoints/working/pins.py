@@ -18,6 +18,7 @@ from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog
 from airflow_provider_ha.checkpoints.format.closure import closure
 from airflow_provider_ha.checkpoints.trees.files import FileGoneError, exists
 from airflow_provider_ha.checkpoints.trees.links import building, link
+from airflow_provider_ha.checkpoints.trees.tree import Directory
 from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError
 
 
@@ -58,7 +59,7 @@ def pin(
     return files
 
 
-def closure_of(directory: Path, batch: int) -> dict[str, int]:
+def closure_of(directory: Directory, batch: int) -> dict[str, int]:
     """Return the closure of a batch in a directory that Spark works in: relative path -> size, in the order to copy.
 
     :raises CheckpointMissingError: Spark purged the batch: take a newer one.
@@ -71,7 +72,7 @@ def closure_of(directory: Path, batch: int) -> dict[str, int]:
         kept = [exists(directory, f"offsets/{batch - 1}") or batch == 0, exists(directory, f"commits/{batch}")]
         if batch < 0 or all(kept):
             raise
-        raise purged(directory / f"offsets/{batch - 1}") from None
+        raise purged(f"{directory}/offsets/{batch - 1}") from None
 
 
 def sink_files(cut: Mapping[str, int], sinks: Mapping[str, Path]) -> Iterator[tuple[Path, str]]:
@@ -100,7 +101,7 @@ def _link(source: Path, target: Path) -> None:
         raise purged(source) from None
 
 
-def purged(path: Path) -> CheckpointMissingError:
+def purged(path: str | Path) -> CheckpointMissingError:
     """Return the error for a file that went away while it was read: its caller takes a newer cut."""
     return CheckpointMissingError(
         f"{path} was purged while it was linked or copied",

@@ -12,6 +12,7 @@ from typing import Literal
 from airflow_provider_ha.checkpoints.proof.report import Proof
 from airflow_provider_ha.checkpoints.restore.select import Chosen, select
 from airflow_provider_ha.checkpoints.verify.report import Report
+from airflow_provider_ha.checkpoints.verify.restorable import all_of
 from airflow_provider_ha.checkpoints.verify.verify import Depth, verify
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.reader_lease import held
@@ -44,10 +45,7 @@ class VerifiedCut:
     @property
     def restorable(self) -> bool | None:
         """Whether it can be restored; ``None`` when Spark was asked and gave no answer."""
-        answers = {proof.proven for proof in self.proofs.values()}
-        if self.problem is not None or False in answers:
-            return False
-        return None if None in answers else True
+        return False if self.problem is not None else all_of(proof.proven for proof in self.proofs.values())
 
 
 def first_candidate(job: JobContext, start_from: str) -> str:
