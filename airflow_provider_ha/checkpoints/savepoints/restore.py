@@ -13,7 +13,7 @@ from pathlib import Path
 from airflow_provider_ha.checkpoints.model import Savepoint
 from airflow_provider_ha.checkpoints.savepoints.layout import Bring, StoredSavepoint
 from airflow_provider_ha.checkpoints.savepoints.savepoint_files import write_manifest
-from airflow_provider_ha.checkpoints.trees.attempts import check_target, directory_attempt
+from airflow_provider_ha.checkpoints.trees.attempts import directory_attempt
 from airflow_provider_ha.checkpoints.verify.restorable import damage, verifier
 from airflow_provider_ha.checkpoints.working.relocation import relocate
 
@@ -56,7 +56,6 @@ def fetch(stored: StoredSavepoint, target: Path) -> Savepoint:
 @contextmanager
 def _attempt(stored: StoredSavepoint, target: Path, spark_version: str | None) -> Iterator[tuple[Path, Bring]]:
     """Yield a hidden directory and what fills it; it becomes *target* when every query can be restored from there."""
-    check_target(target)
     with directory_attempt(target) as hidden, stored.reader() as bring:
         yield hidden, bring
         look = verifier("quick", spark_version or stored.savepoint.spark_version)

@@ -7,7 +7,8 @@ savepoint appears when its copies were verified, never before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Generic
 
@@ -75,28 +76,19 @@ def take(
         retry=retry_if_exception_type((CheckpointMissingError, TornError)),
         reraise=True,
     )
-    time = clock or SystemClock()
-    with layout.drafts() as draft:
+    with layout.drafts() as begin:
         for source in sources:
             _batch(layout, source)
-
-        def attempt() -> Savepoint:
-            cut = {source.query: _batch(layout, source) for source in sources}
-            created_at = time.now()
-            head = Savepoint(
-                savepoint_id=layout.named(created_at),
-                created_at=created_at,
-                label=label,
-                queries={},
-                files={},
-                spark_version=spark_version or installed_version(),
-            )
-            with draft() as made:
-                parts = {source.query: _part(layout, source, cut[source.query]) for source in sources}
-                return made.seal(gather(made, head, parts))
-
         try:
-            return attempts(attempt)
+            return attempts(
+                _attempt,
+                layout,
+                begin,
+                sources,
+                label=label,
+                spark_version=spark_version or installed_version(),
+                clock=clock or SystemClock(),
+            )
         except CheckpointMissingError as error:
             if all(source.batch is not None for source in sources):
                 raise
@@ -105,6 +97,30 @@ def take(
                 next_step="Let Spark keep more batches (spark.sql.streaming.minBatchesToRetain), or link instead of "
                 "copy where it is a directory",
             ) from error
+
+
+def _attempt(
+    layout: Layout[At, Dir],
+    begin: Callable[[], AbstractContextManager[Draft[Dir]]],
+    sources: Sequence[SavepointSource[At]],
+    *,
+    label: str,
+    spark_version: str,
+    clock: Clock,
+) -> Savepoint:
+    cut = {source.query: _batch(layout, source) for source in sources}
+    created_at = clock.now()
+    head = Savepoint(
+        savepoint_id=layout.named(created_at),
+        created_at=created_at,
+        label=label,
+        queries={},
+        files={},
+        spark_version=spark_version,
+    )
+    with begin() as draft:
+        parts = {source.query: _part(layout, source, cut[source.query]) for source in sources}
+        return draft.seal(gather(draft, head, parts))
 
 
 def gather(draft: Draft[Dir], head: Savepoint, parts: Mapping[str, CutPart[Dir]]) -> Savepoint:
