@@ -30,7 +30,7 @@ from airflow_provider_ha.views.savepoints import (
     SavepointListView,
     SavepointView,
 )
-from airflow_provider_ha.views.storage import OrphansView
+from airflow_provider_ha.views.storage import OrphansView, StorageCheckView
 from airflow_provider_ha.views.submitted import SubmittedView
 from airflow_provider_ha.views.tree import TreeView
 from airflow_provider_ha.views.verification import ProvenVerificationView, VerificationView
@@ -74,6 +74,7 @@ COMMANDS: Mapping[str, Mapping[str, type[View]]] = {
     "savepoint sweep": {"": SweptView},
     "savepoint trigger": {"": OperationView},
     "savepoint verify": {"": SavepointVerificationView},
+    "storage check": {"": StorageCheckView},
     "storage orphans": {"": OrphansView},
     "tree": {"": TreeView},
 }
