@@ -26,10 +26,12 @@ class Record(Model):
     """A value that is written by itself, with its kind, its version and a checksum.
 
     :cvar kind: Name of the record in its JSON; what is read under another name is refused.
+    :cvar former_kinds: Names that older releases wrote it under; they are read, never written.
     :cvar format_version: Highest version this code writes and reads.
     """
 
     kind: ClassVar[str]
+    former_kinds: ClassVar[frozenset[str]] = frozenset()
     format_version: ClassVar[int] = 1
 
     @property
@@ -58,7 +60,7 @@ class Record(Model):
             expected = envelope["checksum"]
         except (ValueError, KeyError, TypeError) as error:
             raise RecordCorruptError(f"{source} does not hold a {cls.kind} record ({error})") from error
-        if kind != cls.kind:
+        if kind != cls.kind and kind not in cls.former_kinds:
             raise RecordCorruptError(f"{source} holds a {kind!r} record where a {cls.kind!r} record is expected")
         if type(version) is not int:
             raise RecordCorruptError(f"{source} holds a {cls.kind} record of version {version!r}, which is no number")

@@ -17,7 +17,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_ha.checkpoints.savepoints.standalone import SavepointSource, take
+from airflow_provider_ha.checkpoints.savepoints.directory import DirectoryLayout
+from airflow_provider_ha.checkpoints.savepoints.layout import SavepointSource
+from airflow_provider_ha.checkpoints.savepoints.take import take
 from benchmarks.shared import median, quick, show
 
 
@@ -73,7 +75,7 @@ class RunningQuery:
 
         def savepoint() -> None:
             try:
-                take([SavepointSource(query="counts", directory=self.checkpoint)], target)
+                take([SavepointSource(query="counts", directory=self.checkpoint)], DirectoryLayout(target))
             except BaseException as error:  # noqa: BLE001  # told below, in the thread that measures
                 failed.append(error)
 

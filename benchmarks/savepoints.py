@@ -20,9 +20,11 @@ from pathlib import Path
 from unittest.mock import patch
 
 from airflow_provider_ha.checkpoints.model import ManifestFile, Savepoint
-from airflow_provider_ha.checkpoints.savepoints import taking
+from airflow_provider_ha.checkpoints.savepoints import transfer
 from airflow_provider_ha.checkpoints.savepoints.digest_cache import CACHE
-from airflow_provider_ha.checkpoints.savepoints.standalone import SavepointSource, take
+from airflow_provider_ha.checkpoints.savepoints.directory import DirectoryLayout
+from airflow_provider_ha.checkpoints.savepoints.layout import SavepointSource
+from airflow_provider_ha.checkpoints.savepoints.take import take
 from airflow_provider_ha.checkpoints.trees.digests import Reader, digest_of
 from benchmarks.clones import cloned, lengthened
 from benchmarks.shared import median, quick, show
@@ -44,9 +46,11 @@ LAST = VERSIONS - 1
 _PEAK = """
 import sys
 from pathlib import Path
-from airflow_provider_ha.checkpoints.savepoints.standalone import SavepointSource as Source
-from airflow_provider_ha.checkpoints.savepoints.standalone import take
-take([Source(query="query", directory=Path(sys.argv[1]))], Path(sys.argv[2]), link=True, spark_version="4.2.0")
+from airflow_provider_ha.checkpoints.savepoints.directory import DirectoryLayout
+from airflow_provider_ha.checkpoints.savepoints.layout import SavepointSource as Source
+from airflow_provider_ha.checkpoints.savepoints.take import take
+source = Source(query="query", directory=Path(sys.argv[1]))
+take([source], DirectoryLayout(Path(sys.argv[2]), link=True), spark_version="4.2.0")
 print(next(line.split()[1] for line in Path("/proc/self/status").open() if line.startswith("VmHWM")))
 """
 _numbers = count()
@@ -69,7 +73,7 @@ def aged(checkpoint: Path) -> Path:
 def save(checkpoint: Path, target: Path, *, digests: bool, batch: int | None = None) -> Savepoint:
     """Make a linked savepoint."""
     source = SavepointSource(query="query", directory=checkpoint, batch=batch)
-    return take([source], target, link=True, digests=digests, spark_version=RELEASE)
+    return take([source], DirectoryLayout(target, link=True, digests=digests), spark_version=RELEASE)
 
 
 def against_cp(name: str, checkpoint: Path, folder: Path, rounds: int) -> tuple[str, ...]:
@@ -130,7 +134,7 @@ def second(name: str, checkpoint: Path, folder: Path) -> tuple[str, ...]:
         return found
 
     first = save(checkpoint, place / "first", digests=True, batch=LAST - 1)
-    with patch.object(taking, "digest_of", counting):  # counts, and does what it did
+    with patch.object(transfer, "digest_of", counting):  # counts, and does what it did
         made = save(checkpoint, place / "second", digests=True, batch=LAST)
     new = sum(file.size for path, file in made.files.items() if path not in first.files)
     written = sum(path.stat().st_size for path in (place / "second" / "manifest.json", place / CACHE))

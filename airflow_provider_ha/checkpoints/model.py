@@ -9,7 +9,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Annotated, ClassVar
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, BeforeValidator
 
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint, ClaimMode, Owner
@@ -139,7 +139,18 @@ class Algorithm(str, Enum):
     """What a digest was computed with."""
 
     SHA256 = "sha256"  # by us, of the bytes that we read
-    CRC32C = "crc32c"  # by Spark, when it wrote the file
+    CRC32C = "crc32c"  # by Spark, when it wrote the file, or by an object store
+    # By an object store only: what it keeps is recorded, and not computed here.
+    CRC64NVME = "crc64nvme"
+    CRC32 = "crc32"
+    SHA1 = "sha1"
+
+
+def _algorithm(said: object) -> object:
+    """Return an algorithm as manifests of pools of version 1 name it: as the store does, or not at all."""
+    if not isinstance(said, str):
+        return said
+    return said.lower() if said.lower() in set(Algorithm) else None
 
 
 class ManifestFile(Model):
@@ -149,12 +160,16 @@ class ManifestFile(Model):
     :param sha256: Digest of its bytes, 64 hex digits; empty when another one is recorded, or none.
     :param digest: What another algorithm says of its bytes, in hex digits; empty for none.
     :param algorithm: Which one.
+    :param member: In a pool: key of the object, relative to the pool; other savepoints may name the same one.
+    :param etag: In a pool: what the store calls the version of that object.
     """
 
     size: int
     sha256: str = ""
     digest: str = ""
-    algorithm: Algorithm | None = None
+    algorithm: Annotated[Algorithm | None, BeforeValidator(_algorithm)] = None
+    member: str = ""
+    etag: str = ""
 
     @property
     def digested_by(self) -> Algorithm | None:
@@ -163,8 +178,9 @@ class ManifestFile(Model):
 
 
 class Savepoint(Record):
-    """``manifest.json`` of a savepoint; written last. What has none is not a savepoint.
+    """The manifest of a savepoint, in a directory or over a pool; written last. What has none is not a savepoint.
 
+    :param job_id: Of the managed job, with *run*, *epoch* and *graph*; empty when it was taken of any other checkpoint.
     :param files: Path relative to the savepoint (``<query>/offsets/12``, ``sinks/<query>/_spark_metadata/12``) -> size
         and digest.
     :param queries: The cut. Entries hold what is recorded of the batches of its closure.
@@ -174,12 +190,13 @@ class Savepoint(Record):
     """
 
     kind: ClassVar[str] = "savepoint"
-    format_version: ClassVar[int] = 2  # in version 1 every file has a sha256
+    former_kinds: ClassVar[frozenset[str]] = frozenset({"pooled-savepoint"})
+    format_version: ClassVar[int] = 3  # in version 1 every file has a sha256; since version 3 it may lie in a pool
 
     savepoint_id: str
-    job_id: str
-    run: int
-    epoch: int
+    job_id: str = ""
+    run: int = 0
+    epoch: int = 0
     created_at: datetime
     label: str = ""
     schedule: str | None = None
@@ -187,13 +204,25 @@ class Savepoint(Record):
     files: dict[str, ManifestFile]
     shares_inodes: bool = False
     digested: bool = True
-    graph: str
+    graph: str = ""
     spark_version: str
 
     @property
     def written_version(self) -> int:
         """Version 1 as long as an older release can judge every file: to that one, no sha256 is a wrong sha256."""
+        if any(file.member for file in self.files.values()):
+            return 3
         return 1 if all(file.sha256 for file in self.files.values()) else 2
+
+    @property
+    def cut(self) -> dict[str, int]:
+        """Query -> N."""
+        return {query: part.batch for query, part in self.queries.items()}
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files, whether or not they are shared with others."""
+        return sum(file.size for file in self.files.values())
 
 
 class SavepointPointer(Record):

@@ -10,7 +10,6 @@ from airflow_provider_ha.checkpoints.comparison.side import Side, read_side
 from airflow_provider_ha.checkpoints.model import Savepoint
 from airflow_provider_ha.checkpoints.savepoints.directory import read_savepoint
 from airflow_provider_ha.checkpoints.savepoints.pool.pool import Place, Pool, member_of, savepoint_place
-from airflow_provider_ha.checkpoints.savepoints.pool.records import PooledSavepoint
 from airflow_provider_ha.checkpoints.savepoints.savepoint_files import MANIFEST
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.trees.object_tree import ObjectTree
@@ -30,7 +29,7 @@ def of_path(path: Path, batch: int | None) -> Sides:
     if not (path / MANIFEST).is_file():
         return {path.resolve().name: read_side(LocalTree(path), batch)}
     _check_batch(path, batch)
-    return of_savepoint(path, read_savepoint(path))
+    return of_savepoint(path, read_savepoint(path).savepoint)
 
 
 def of_savepoint(directory: Path, savepoint: Savepoint) -> Sides:
@@ -66,7 +65,7 @@ def _opened(uri: str) -> Callable[[int | None], Sides]:
     if savepoint is None:
         place = Place.of(uri)
         directory = pool.tree_at(place)
-        query = place.prefix.rstrip("/").rpartition("/")[2] or place.bucket
+        query = place.name or place.bucket
         return lambda batch: {query: read_side(directory, batch, identity=_identity(directory))}
 
     def sides(batch: int | None) -> Sides:
@@ -76,7 +75,7 @@ def _opened(uri: str) -> Callable[[int | None], Sides]:
     return sides
 
 
-def _savepoint(uri: str) -> tuple[Pool, PooledSavepoint | None]:
+def _savepoint(uri: str) -> tuple[Pool, Savepoint | None]:
     try:
         place, name = savepoint_place(uri)
     except ConfigurationError:  # a savepoint cannot have this name, and a checkpoint can
@@ -88,11 +87,11 @@ def _savepoint(uri: str) -> tuple[Pool, PooledSavepoint | None]:
         return pool, None
 
 
-def _of_pooled(pool: Pool, savepoint: PooledSavepoint) -> Sides:
+def _of_pooled(pool: Pool, savepoint: Savepoint) -> Sides:
     present = pool.present()
     return {
         query: read_side(
-            pool.tree_of(savepoint, query, present),
+            pool.tree_of(savepoint.files, query, present),
             part.batch,
             spark_version=savepoint.spark_version,
             identity=partial(_member, savepoint, query),
@@ -101,7 +100,7 @@ def _of_pooled(pool: Pool, savepoint: PooledSavepoint) -> Sides:
     }
 
 
-def _member(savepoint: PooledSavepoint, query: str, name: str) -> str:
+def _member(savepoint: Savepoint, query: str, name: str) -> str:
     return savepoint.files[f"{query}/{name}"].member
 
 

@@ -1,7 +1,8 @@
-"""Savepoints as directories and archives: ``spark-ha savepoint create|verify|export|restore``."""
+"""Savepoints as directories, archives and in pools on S3: ``spark-ha savepoint create|verify|export|restore``."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -11,17 +12,33 @@ from airflow_provider_ha.checkpoints.connectors.places import is_s3
 from airflow_provider_ha.checkpoints.model import Savepoint
 from airflow_provider_ha.checkpoints.savepoints import restore as restoring
 from airflow_provider_ha.checkpoints.savepoints.archive import export as exporting
-from airflow_provider_ha.checkpoints.savepoints.directory import SavepointReport, judge
-from airflow_provider_ha.checkpoints.savepoints.standalone import SavepointSource, take
+from airflow_provider_ha.checkpoints.savepoints.directory import DirectoryLayout
+from airflow_provider_ha.checkpoints.savepoints.judge import SavepointReport, judge
+from airflow_provider_ha.checkpoints.savepoints.layout import At, SavepointSource
+from airflow_provider_ha.checkpoints.savepoints.pool.layout import PoolLayout
+from airflow_provider_ha.checkpoints.savepoints.pool.pool import Pool, savepoint_place
+from airflow_provider_ha.checkpoints.savepoints.pool.restore import restore_prefix
+from airflow_provider_ha.checkpoints.savepoints.take import take
 from airflow_provider_ha.cli import console
-from airflow_provider_ha.cli import savepoint_s3 as on_s3
 from airflow_provider_ha.cli.outcome import Exit
-from airflow_provider_ha.cli.savepoint_target import SavepointOf, Target, assigned, by_query, located, number, path_of
+from airflow_provider_ha.cli.requests import who
+from airflow_provider_ha.cli.savepoint_s3 import place_on_s3
+from airflow_provider_ha.cli.savepoint_target import (
+    SavepointOf,
+    Target,
+    assigned,
+    by_query,
+    in_pool,
+    located,
+    number,
+    path_of,
+)
 from airflow_provider_ha.cli.session import AsJson, reported
 from airflow_provider_ha.cli.verify import CORES, Depth, Processes
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.names import safe_segment
 from airflow_provider_ha.views.new_savepoint import NewSavepointView
+from airflow_provider_ha.views.savepoint_verification import savepoint_verification
 from airflow_provider_ha.views.savepoints import ExportedView, RestoredView
 
 
@@ -83,21 +100,27 @@ def create(
     The directory appears when all is copied, verified and described by a manifest, or not at all. Spark's purge may
     take a batch away meanwhile: then a newer one is taken. Exit 0: it is complete; 1: it cannot be taken.
     """
-    if is_s3(to):
-        with reported(as_json=as_json):
+    words = (path, query or [], batch or [], sink or [])
+    with reported(as_json=as_json):
+        if is_s3(to):
             if link or no_digests:
                 raise ConfigurationError(
                     "on S3 there are no links, and digests are the store's own",
                     next_step="Leave --link and --no-digests out: the server copies",
                 )
-            pooled = on_s3.pooled_sources(path, query or [], batch or [], sink or [])
-        on_s3.create(to, pooled, label=label, spark_version=spark_version, as_json=as_json)
-        return
-    target = Path(to)
-    with reported(as_json=as_json):
-        sources = _sources(path, query or [], batch or [], sink or [])
-        savepoint = take(sources, target, link=link, digests=not no_digests, label=label, spark_version=spark_version)
-    print_savepoint(target, savepoint, as_json=as_json)
+            place, name = savepoint_place(to)
+            pool = PoolLayout(Pool(place), name, who())
+            prefixes = _sources(words, place_on_s3, lambda prefix: prefix.name)
+            savepoint = take(prefixes, pool, label=label, spark_version=spark_version)
+            location = pool.pool.uri(name)
+        else:
+            directory = DirectoryLayout(Path(to), link=link, digests=not no_digests)
+            if path is not None:
+                _not_a_job(path)
+            paths = _sources(words, _place, lambda path: path.resolve().name)
+            savepoint = take(paths, directory, label=label, spark_version=spark_version)
+            location = str(directory.target)
+    print_savepoint(location, savepoint, as_json=as_json)
 
 
 def verify(
@@ -115,14 +138,12 @@ def verify(
 
     Exit 0: all is as the manifest says, and can be restored; 1: it is not; 2: it could not be read.
     """
-    if is_s3(target):
-        on_s3.verify(target, depth=depth.value, spark_version=spark_version, as_json=as_json)
-    with located(context, target, savepoint_id, as_json=as_json) as (directory, savepoint):
-        report = judge(directory, savepoint, depth=depth.value, spark_version=spark_version, processes=processes)
+    with located(context, target, savepoint_id, as_json=as_json) as stored:
+        report = judge(stored, depth=depth.value, spark_version=spark_version, processes=processes)
     if as_json:
-        console.print_json(report.to_json())
+        console.print_json(savepoint_verification(report))
     else:
-        _print_report(directory, report)
+        _print_report(report)
     raise typer.Exit({True: Exit.YES, False: Exit.NO, None: Exit.UNKNOWN}[report.restorable])
 
 
@@ -136,10 +157,10 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Pack a savepoint into one file. Every byte is compared with the manifest on the way."""
-    if is_s3(target):
-        on_s3.export(target, to, as_json=as_json)
-        return
-    with located(context, target, savepoint_id, as_json=as_json) as (directory, savepoint):
+    with (
+        located(context, target, savepoint_id, as_json=as_json) as stored,
+        stored.at_hand(to) as (directory, savepoint),
+    ):
         size = exporting.export(directory, savepoint, to)
     if as_json:
         console.print_json(ExportedView(savepoint_id=savepoint.savepoint_id, archive=str(to), bytes=size))
@@ -167,12 +188,16 @@ def restore(
     The savepoint stays as it is. Do not let the old query run on: both would have one query id and one output. A
     managed job is restored by its own operator, which knows what its sinks have.
     """
-    if is_s3(target):
-        on_s3.restore(target, to, spark_version=spark_version, as_json=as_json)
-        return
-    with located(context, target, savepoint_id, as_json=as_json) as (directory, savepoint):
-        restoring.restore(directory, savepoint, _place(to), spark_version=spark_version)
-    places = {query: str(_place(to) / query) for query in savepoint.queries}
+    if is_s3(target) and is_s3(to):
+        with reported(as_json=as_json):
+            prefix, pooled = place_on_s3(to), in_pool(target)
+            restore_prefix(pooled, prefix, spark_version=spark_version)
+            savepoint, root = pooled.savepoint, str(prefix).replace("s3://", "s3a://", 1)
+    else:
+        with located(context, target, savepoint_id, as_json=as_json) as stored:
+            restoring.restore(stored, _place(to), spark_version=spark_version)
+            savepoint, root = stored.savepoint, str(_place(to))
+    places = {query: f"{root}/{query}" for query in savepoint.queries}
     if as_json:
         console.print_json(RestoredView(savepoint_id=savepoint.savepoint_id, checkpoints=places))
         return
@@ -183,28 +208,34 @@ def restore(
     )
 
 
-def _sources(path: str | None, queries: list[str], batches: list[str], sinks: list[str]) -> list[SavepointSource]:
-    places = {name: _place(value) for name, value in assigned(queries, "--query").items()}
+def _sources(
+    words: tuple[str | None, list[str], list[str], list[str]],
+    place: Callable[[str], At],
+    name: Callable[[At], str],
+) -> list[SavepointSource[At]]:
+    """Return what is to be saved.
+
+    :param words: The checkpoint without a name, and what ``--query``, ``--batch`` and ``--sink`` say.
+    :param place: What a word stands for.
+    :param name: The query that a checkpoint without a name is of.
+    :raises ConfigurationError: The words cannot be understood.
+    """
+    path, queries, batches, sinks = words
+    places = {query: place(value) for query, value in assigned(queries, "--query").items()}
     if path is not None:
-        first = path_of(path)
-        if first is None:
-            raise ConfigurationError(
-                f"{path!r} is a job id, because it has no slash",
-                next_step=f"Write ./{path} for a directory; for a managed job use `spark-ha savepoint trigger {path}`",
-            )
-        name = safe_segment(first.resolve().name)
-        if name in places:
-            raise ConfigurationError(f"query {name!r} is named twice", next_step="Name it with --query only")
-        places = {name: first, **places}
+        query = safe_segment(name(place(path)))
+        if query in places:
+            raise ConfigurationError(f"query {query!r} is named twice", next_step="Name it with --query only")
+        places = {query: place(path), **places}
     numbers, outputs = by_query(batches, "--batch", places), by_query(sinks, "--sink", places)
     return [
         SavepointSource(
-            query=name,
-            directory=place,
-            batch=number(numbers[name]) if name in numbers else None,
-            sink=_place(outputs[name]) if name in outputs else None,
+            query=query,
+            directory=directory,
+            batch=number(numbers[query]) if query in numbers else None,
+            sink=place(outputs[query]) if query in outputs else None,
         )
-        for name, place in places.items()
+        for query, directory in places.items()
     ]
 
 
@@ -213,38 +244,48 @@ def _place(text: str) -> Path:
     return path_of(text) or Path(text)
 
 
-def print_savepoint(directory: Path, savepoint: Savepoint, *, as_json: bool) -> None:
+def _not_a_job(text: str) -> None:
+    """Refuse the id of a job where a checkpoint is to be named.
+
+    :raises ConfigurationError: It is one.
+    """
+    if path_of(text) is None:
+        raise ConfigurationError(
+            f"{text!r} is a job id, because it has no slash",
+            next_step=f"Write ./{text} for a directory; for a managed job use `spark-ha savepoint trigger {text}`",
+        )
+
+
+def print_savepoint(location: str, savepoint: Savepoint, *, as_json: bool) -> None:
     """Print what a new savepoint is, and where."""
-    cut = {query: part.batch for query, part in savepoint.queries.items()}
-    size = sum(file.size for file in savepoint.files.values())
     fields = {
         "savepoint_id": savepoint.savepoint_id,
-        "directory": str(directory),
-        "cut": cut,
+        "directory": location,
+        "cut": savepoint.cut,
         "files": len(savepoint.files),
-        "bytes": size,
+        "bytes": savepoint.size,
         "shares_inodes": savepoint.shares_inodes,
         "digested": savepoint.digested,
     }
     if as_json:
         console.print_json(NewSavepointView.model_validate(fields))
     else:
-        console.print_fields(
-            {key.replace("_", " "): value for key, value in (fields | {"cut": console.cut_text(cut)}).items()}
-        )
+        shown = fields | {"cut": console.cut_text(savepoint.cut)}
+        console.print_fields({key.replace("_", " "): value for key, value in shown.items()})
 
 
-def _print_report(directory: Path, report: SavepointReport) -> None:
+def _print_report(report: SavepointReport) -> None:
+    location, files = report.stored.location, report.stored.savepoint.files
     sentence = {
-        True: f"savepoint {directory} is whole and can be restored",
-        False: f"savepoint {directory} cannot be restored",
-        None: f"savepoint {directory} could not be judged",
+        True: f"savepoint {location} is whole and can be restored",
+        False: f"savepoint {location} cannot be restored",
+        None: f"savepoint {location} could not be judged",
     }[report.restorable]
     console.out.print(sentence, style="bold", markup=False)
     if report.not_digested:
         console.out.print(
-            f"{report.not_digested} of its {len(report.savepoint.files)} files were made without a digest: their sizes "
-            "were compared, and their bytes only as far as their format shows damage"
+            f"{report.not_digested} of its {len(files)} files were made without a digest: their sizes were compared, "
+            "and their bytes only as far as their format shows damage"
         )
     damaged = [["FILE", "", problem.path, problem.reason] for problem in report.files]
     found = [

@@ -11,7 +11,9 @@ from airflow_provider_ha.checkpoints.connectors.places import is_s3
 from airflow_provider_ha.checkpoints.model import Savepoint
 from airflow_provider_ha.checkpoints.savepoints.archive.import_savepoint import adopt, check_adoptable
 from airflow_provider_ha.checkpoints.savepoints.archive.unpack import described, unpack
-from airflow_provider_ha.cli import savepoint_s3 as on_s3
+from airflow_provider_ha.checkpoints.savepoints.pool.import_archive import bring
+from airflow_provider_ha.checkpoints.savepoints.pool.pool import Pool, savepoint_place
+from airflow_provider_ha.cli.requests import who
 from airflow_provider_ha.cli.savepoint_files import print_savepoint
 from airflow_provider_ha.cli.savepoint_target import path_of
 from airflow_provider_ha.cli.session import AsJson, cluster, reported
@@ -51,7 +53,11 @@ def import_archive(
                 "--scratch is for S3: elsewhere an archive is unpacked where it is to be", next_step="Leave it out"
             )
     if to is not None and pooled and job is None:
-        on_s3.import_archive(archive, to, scratch=scratch, as_json=as_json)
+        with reported(as_json=as_json):
+            place, name = savepoint_place(to)
+            pool = Pool(place)
+            savepoint = bring(pool, name, archive, holder=who(), scratch=scratch)
+        print_savepoint(pool.uri(name), savepoint, as_json=as_json)
         return
     if job is not None and to is None:
         with cluster(context, as_json=as_json) as client:
@@ -65,7 +71,7 @@ def import_archive(
                 )
             directory = path_of(to) or Path(to)
             savepoint = unpack(archive, directory)
-    print_savepoint(directory, savepoint, as_json=as_json)
+    print_savepoint(str(directory), savepoint, as_json=as_json)
 
 
 def _into_job(client: HaClient, job_id: str, archive: Path) -> Savepoint:

@@ -1,7 +1,7 @@
-"""Which savepoint a command means: a directory of this host, or one of a managed job.
+"""Which savepoint a command means: a directory of this host, one in a pool on S3, or one of a managed job.
 
-What has a slash is a path and what has none is a job id, for a job id cannot have one: nothing depends on what happens
-to lie in the current directory.
+What has a slash is a path or a URI, and what has none is a job id, for a job id cannot have one: nothing depends on
+what happens to lie in the current directory.
 """
 
 from __future__ import annotations
@@ -14,9 +14,12 @@ from urllib.parse import unquote, urlsplit
 
 import typer
 
-from airflow_provider_ha.checkpoints.model import Savepoint
-from airflow_provider_ha.checkpoints.savepoints.directory import read_savepoint
+from airflow_provider_ha.checkpoints.connectors.places import is_s3
+from airflow_provider_ha.checkpoints.savepoints.directory import SavepointDirectory, read_savepoint
+from airflow_provider_ha.checkpoints.savepoints.layout import StoredSavepoint
 from airflow_provider_ha.checkpoints.savepoints.named import named_savepoint
+from airflow_provider_ha.checkpoints.savepoints.pool.layout import SavepointInPool, open_savepoint
+from airflow_provider_ha.checkpoints.savepoints.pool.pool import Pool, savepoint_place
 from airflow_provider_ha.cli.requests import who
 from airflow_provider_ha.cli.session import cluster, reported
 from airflow_provider_ha.coordination.leases import hold
@@ -94,18 +97,18 @@ def number(text: str) -> int:
 @contextmanager
 def located(
     context: typer.Context, target: str, savepoint_id: str | None, *, as_json: bool
-) -> Iterator[tuple[Path, Savepoint]]:
-    """Yield the directory and the manifest of a savepoint; a job does not remove it before the block ends."""
+) -> Iterator[StoredSavepoint]:
+    """Yield a savepoint; a job does not remove it before the block ends."""
     with reported(as_json=as_json):
-        path = path_of(target)
-        if (path is None) == (savepoint_id is None):
+        path = None if is_s3(target) else path_of(target)
+        if (path is None and not is_s3(target)) == (savepoint_id is None):
             raise ConfigurationError(
                 f"{target!r} names no savepoint",
-                next_step="Give a job id and a savepoint id, or a directory with a slash in it (./NAME)",
+                next_step="Give a job id and a savepoint id, a directory with a slash in it (./NAME), or a URI of S3",
             )
-        if path is not None:
-            yield path, read_savepoint(path)
-    if path is None and savepoint_id is not None:
+        if savepoint_id is None:
+            yield in_pool(target) if path is None else read_savepoint(path)
+    if savepoint_id is not None:
         with cluster(context, as_json=as_json) as client:
             job, store = client.context(target), client.job(target).savepoints
             # A lease would make the nodes of what does not exist.
@@ -119,7 +122,16 @@ def located(
                 clock=job.clock,
             )
             try:
-                savepoint = store.load(savepoint_id)
-                yield store.directory(savepoint_id), savepoint
+                yield SavepointDirectory(store.directory(savepoint_id), store.load(savepoint_id))
             finally:
                 lease.release()
+
+
+def in_pool(uri: str) -> SavepointInPool:
+    """Return the savepoint at a URI of S3.
+
+    :raises CheckpointMissingError: There is none.
+    :raises ConfigurationError: The URI cannot be a savepoint's.
+    """
+    place, name = savepoint_place(uri)
+    return open_savepoint(Pool(place), name, holder=who())

@@ -12,7 +12,7 @@ from airflow_provider_ha.cli.session import AsJson, cluster
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.pointers.orphans import Orphans, delete_orphans, find_orphans
 from airflow_provider_ha.storage.store import ObjectInfo
-from airflow_provider_ha.views.storage import orphans_view
+from airflow_provider_ha.views.storage import StorageCheckView, orphans_view
 
 
 app = typer.Typer(help="Check and clean up storage.", no_args_is_help=True)
@@ -28,7 +28,7 @@ def check(context: typer.Context, as_json: AsJson = False) -> None:
         notes = client.check()
         config = client.config
     if as_json:
-        console.print_json({"storage_root": config.storage_root, "work_root": config.work_root, "notes": list(notes)})
+        console.print_json(StorageCheckView(storage_root=config.storage_root, work_root=config.work_root, notes=notes))
         return
     console.out.print(f"ZooKeeper {config.zookeeper} answers and {config.storage_root} is writable", markup=False)
     for note in notes:

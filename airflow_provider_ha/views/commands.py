@@ -16,13 +16,13 @@ from airflow_provider_ha.views.logs import LogLineView, LogView
 from airflow_provider_ha.views.new_savepoint import (
     NewSavepointView,
     PooledDisposedView,
-    PooledSavepointView,
     SweptView,
 )
 from airflow_provider_ha.views.operation import OperationView
 from airflow_provider_ha.views.plan import PlanView
 from airflow_provider_ha.views.rebuild import RebuildView
 from airflow_provider_ha.views.recovery import LeadingLineView, ReconciledLineView, RecoveryView
+from airflow_provider_ha.views.savepoint_verification import SavepointVerificationView
 from airflow_provider_ha.views.savepoints import (
     DisposedView,
     ExportedView,
@@ -30,7 +30,7 @@ from airflow_provider_ha.views.savepoints import (
     SavepointListView,
     SavepointView,
 )
-from airflow_provider_ha.views.storage import OrphansView
+from airflow_provider_ha.views.storage import OrphansView, StorageCheckView
 from airflow_provider_ha.views.submitted import SubmittedView
 from airflow_provider_ha.views.tree import TreeView
 from airflow_provider_ha.views.verification import ProvenVerificationView, VerificationView
@@ -62,17 +62,19 @@ COMMANDS: Mapping[str, Mapping[str, type[View]]] = {
         "with `--watch`, each other line": ReconciledLineView,
     },
     "restore": {"": SubmittedView, "with `--dry-run`": PlanView},
-    "savepoint create": {"": NewSavepointView, "on S3": PooledSavepointView},
+    "savepoint create": {"": NewSavepointView},
     "savepoint dispose": {"": DisposedView, "on S3": PooledDisposedView},
     "savepoint drill": {"": DrillView},
     "savepoint drills": {"": DrillListView},
     "savepoint export": {"": ExportedView},
-    "savepoint import": {"": NewSavepointView, "on S3": PooledSavepointView},
+    "savepoint import": {"": NewSavepointView},
     "savepoint list": {"": SavepointListView},
     "savepoint restore": {"": RestoredView},
     "savepoint show": {"": SavepointView},
     "savepoint sweep": {"": SweptView},
     "savepoint trigger": {"": OperationView},
+    "savepoint verify": {"": SavepointVerificationView},
+    "storage check": {"": StorageCheckView},
     "storage orphans": {"": OrphansView},
     "tree": {"": TreeView},
 }

@@ -5,14 +5,15 @@ from __future__ import annotations
 from airflow_provider_ha.views.view import View
 
 
-class PooledSavepointView(View):
-    """A savepoint on S3 that is complete.
+class NewSavepointView(View):
+    """A savepoint that is complete.
 
     :param savepoint_id: Its id.
-    :param directory: Its URI.
+    :param directory: Its path, or its URI on S3.
     :param cut: Query -> batch.
     :param files: How many files it has.
     :param bytes: Their size.
+    :param shares_inodes: Whether its files are hard links of live ones.
     :param digested: Whether every file has a digest.
     """
 
@@ -21,17 +22,8 @@ class PooledSavepointView(View):
     cut: dict[str, int]
     files: int
     bytes: int
-    digested: bool
-
-
-class NewSavepointView(PooledSavepointView):
-    """A savepoint in a directory that is complete.
-
-    :param directory: Its path.
-    :param shares_inodes: Whether its files are hard links of live ones.
-    """
-
     shares_inodes: bool
+    digested: bool
 
 
 class PoolView(View):

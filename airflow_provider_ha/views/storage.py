@@ -13,6 +13,19 @@ if TYPE_CHECKING:
     from airflow_provider_ha.pointers.orphans import Orphans
 
 
+class StorageCheckView(View):
+    """Storage and work root that work.
+
+    :param storage_root: URI of the storage.
+    :param work_root: URI of the working directories; ``null`` when they lie below the storage root.
+    :param notes: What works at a cost, one sentence each.
+    """
+
+    storage_root: str
+    work_root: str | None
+    notes: tuple[str, ...]
+
+
 class OrphanView(View):
     """A blob that no record names.
 

@@ -22,6 +22,7 @@ from airflow_provider_ha.checkpoints.model import (
 )
 from airflow_provider_ha.checkpoints.restore.select import select
 from airflow_provider_ha.checkpoints.retention.working_directories import superfluous_directories
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
@@ -254,7 +255,7 @@ def test_a_selection_passes_over_a_checkpoint_whose_payload_leads_elsewhere(
     assert "is refused" in selection.candidates[0].reason
 
 
-def never(directory: Path) -> NoReturn:
+def never(directory: Tree) -> NoReturn:
     raise AssertionError(f"{directory} was read")
 
 

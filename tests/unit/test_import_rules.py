@@ -48,6 +48,7 @@ VIEWED = {
     "checkpoints.proof.report",
     "checkpoints.restore.select",
     "checkpoints.retention.listing",
+    "checkpoints.savepoints.judge",
     "checkpoints.verify.codes",
     "checkpoints.verify.findings",
     "checkpoints.verify.report",

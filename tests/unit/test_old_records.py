@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.checkpoints.model import Algorithm, ManifestFile, Savepoint
 from airflow_provider_ha.errors import RecordCorruptError
 from airflow_provider_ha.jobs.model import JobGraph, Target
 from airflow_provider_ha.jobs.submissions import SubmissionStarted
@@ -18,7 +19,8 @@ from tests.support.clusters.record_samples import CORPUS, record_types
 TYPES = record_types()
 FILES = sorted(CORPUS.glob("*.json"))
 CONVERTED = {"journal-started", "submission-started"}  # the fields of a local process have become its handle
-RESHAPED = CONVERTED | {"job-graph"}  # the master has become a part of the target
+# The master has become a part of the target; an algorithm of a store is one of those that stores have.
+RESHAPED = CONVERTED | {"job-graph", "pooled-savepoint"}
 
 
 def test_every_kind_of_record_is_in_the_corpus() -> None:
@@ -58,6 +60,30 @@ def test_a_graph_of_version_1_is_read_with_its_master_as_a_target_of_this_host()
     assert contains(graph.model_dump(mode="json"), body)
 
 
+def test_a_pooled_savepoint_of_version_1_is_read_as_a_savepoint_whose_files_lie_in_a_pool() -> None:
+    data = (CORPUS / "pooled-savepoint.json").read_bytes()
+    body = json.loads(data)["body"]
+    files = body.pop("files")
+
+    savepoint = Savepoint.from_bytes(data, source="pooled-savepoint")
+
+    assert contains(savepoint.model_dump(mode="json"), body)
+    assert {name: (file.size, file.member, file.etag) for name, file in savepoint.files.items()} == {
+        name: (file["size"], file["member"], file["etag"]) for name, file in files.items()
+    }
+    assert json.loads(savepoint.to_bytes())["version"] == 3
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "read_as"),
+    [("SHA256", Algorithm.SHA256), ("CRC64NVME", Algorithm.CRC64NVME), ("", None), ("of another store", None)],
+)
+def test_the_checksum_of_a_pooled_file_of_version_1_is_read(algorithm: str, read_as: Algorithm | None) -> None:
+    file = ManifestFile.model_validate({"size": 1, "member": "ab/abc-1", "etag": "e", "algorithm": algorithm})
+
+    assert file.digested_by is read_as
+
+
 @pytest.mark.parametrize("kind", sorted(CONVERTED))
 def test_a_start_in_the_corpus_is_read(kind: str) -> None:
     data = (CORPUS / f"{kind}.json").read_bytes()
@@ -69,7 +95,7 @@ def test_a_start_in_the_corpus_is_read(kind: str) -> None:
     assert LocalProcess.of(started.handle).pid == body.get("started", body)["pid"]
 
 
-@pytest.mark.parametrize("record", TYPES.values(), ids=lambda record: record.kind)
+@pytest.mark.parametrize("record", dict.fromkeys(TYPES.values()), ids=lambda record: record.kind)
 def test_a_newer_version_is_refused_with_its_number_and_the_next_step(record: type[Record]) -> None:
     newer = record.format_version + 1
     envelope = {"kind": record.kind, "version": newer, "checksum": "of another rule", "body": {"new": "field"}}

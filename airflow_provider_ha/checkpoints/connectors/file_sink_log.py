@@ -13,10 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from airflow_provider_ha.checkpoints.format.compactible_log import CompactibleLog
-from airflow_provider_ha.checkpoints.trees.files import read
+from airflow_provider_ha.checkpoints.format.compactible_log import COMPACT, CompactibleLog, entry_names
+from airflow_provider_ha.checkpoints.trees.files import FileGoneError, names, read
 from airflow_provider_ha.checkpoints.trees.links import building, hidden_checksum, write_aside
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.errors import ConfigurationError, RestoreRefusedError
 from airflow_provider_ha.storage.durable import flush_directory
 from airflow_provider_ha.storage.outage import outages
@@ -41,6 +42,23 @@ def local_path(path: str) -> Path:
             next_step="Write to a mounted directory, or through foreachBatch",
         )
     return Path(unquote(parts.path)) if parts.scheme else Path(path)
+
+
+def log_files(log: Tree, batch: int) -> list[str]:
+    """Return the names in a log that are needed to know every file up to *batch*, hidden checksums included.
+
+    :param log: The log itself: of the output beside it nothing is listed.
+    :raises FileGoneError: One of them is not there.
+    """
+    found = set(names(log))
+    entries = entry_names(found)
+    first = max((entry for entry, name in entries.items() if name.endswith(COMPACT) and entry <= batch), default=0)
+    needed = []
+    for entry in range(first, batch + 1):
+        if entry not in entries:
+            raise FileGoneError(f"{LOG}/{entry}", "it is needed and not there")
+        needed += [entries[entry], f".{entries[entry]}.crc"]
+    return [name for name in needed if name in found]
 
 
 class FileSinkLog:
@@ -75,10 +93,7 @@ class FileSinkLog:
 
     def closure_files(self, batch: int) -> Iterator[Path]:
         """Yield the closure of *batch* relative to the sink's directory, hidden checksums included."""
-        for name in self.closure_names(batch):
-            for path in (Path(LOG, name), hidden_checksum(Path(LOG, name))):
-                if (self.path / path).is_file():
-                    yield path
+        yield from (Path(LOG, name) for name in log_files(LocalTree(self.path / LOG), batch))
 
     def set_aside(self, batch: int, sha256: str) -> bool:
         """Take one entry out of the log, when it is exactly that one; readers no longer see its files.

@@ -14,6 +14,7 @@ from pathlib import Path
 from airflow_provider_ha.checkpoints.proof.request import StateReading
 from airflow_provider_ha.checkpoints.verify.findings import Finding
 from airflow_provider_ha.checkpoints.verify.report import BatchVerdict, Report
+from airflow_provider_ha.checkpoints.verify.restorable import verdict_on
 
 
 class Outcome(str, Enum):
@@ -92,7 +93,7 @@ class Proof:
     @property
     def verdict(self) -> BatchVerdict | None:
         """What the verification said of the batch."""
-        return next((item for item in self.verification.batches if item.batch == self.batch), None)
+        return verdict_on(self.verification, self.batch)
 
     @property
     def proven(self) -> bool | None:

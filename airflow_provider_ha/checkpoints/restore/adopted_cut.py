@@ -61,7 +61,7 @@ def look(query: str, directory: Path, sink: QuerySink, verify: Verify) -> Direct
             next_step="There is nothing to adopt: submit the job with start_from='fresh'",
         )
     identity = query_id(directory)
-    damage = query_damage(directory, query, before.committed, verify)
+    damage = query_damage(LocalTree(directory), query, before.committed, verify)
     if damage is not None:
         raise CheckpointCorruptError(
             damage.path, damage.reason, next_step=f"See what can be restored: `spark-ha checkpoint verify {directory}`"

@@ -17,6 +17,7 @@ from airflow_provider_ha.errors import CheckpointCorruptError, ConfigurationErro
 from airflow_provider_ha.names import check_name
 
 
+# Only what is computed here can be compared with the bytes of a directory.
 _DIGESTS = {Algorithm.SHA256: re.compile(r"[0-9a-f]{64}"), Algorithm.CRC32C: re.compile(r"[0-9a-f]{8}")}
 # What Linux takes; the directory that the savepoint is put into needs some of the path as well.
 _SEGMENT_BYTES, _PATH_BYTES = 255, 2048
@@ -61,10 +62,17 @@ def check_path(name: str) -> str:
 
 def _possible(file: ManifestFile, *, digested: bool) -> bool:
     """Whether a file has a size and one digest; none only where the manifest says that not all have one."""
-    if file.size < 0 or (file.sha256 and file.digest) or bool(file.digest) != (file.algorithm is not None):
+    if (
+        file.member
+        or file.size < 0
+        or (file.sha256 and file.digest)
+        or bool(file.digest) != (file.algorithm is not None)
+    ):
         return False
     by = file.digested_by
-    return not digested if by is None else bool(_DIGESTS[by].fullmatch(file.sha256 or file.digest))
+    if by is None:
+        return not digested
+    return by in _DIGESTS and bool(_DIGESTS[by].fullmatch(file.sha256 or file.digest))
 
 
 def _check_words(savepoint: Savepoint) -> None:

@@ -1,4 +1,4 @@
-"""Checkpoint directories out of a savepoint, for a query that is started by hand.
+"""Files of a savepoint on this host: checkpoints that a query is started from by hand, or a savepoint of its own.
 
 Invariant: the savepoint stays as it is, byte for byte, and shares nothing with what was made of it: it can be restored
 any number of times.
@@ -6,21 +6,21 @@ any number of times.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.model import Savepoint
-from airflow_provider_ha.checkpoints.savepoints.manifest_names import check_manifest
-from airflow_provider_ha.checkpoints.trees.attempts import check_target, directory_attempt
-from airflow_provider_ha.checkpoints.trees.copying import copy_file
+from airflow_provider_ha.checkpoints.savepoints.layout import Bring, StoredSavepoint
+from airflow_provider_ha.checkpoints.savepoints.savepoint_files import write_manifest
+from airflow_provider_ha.checkpoints.trees.attempts import directory_attempt
 from airflow_provider_ha.checkpoints.verify.restorable import damage, verifier
 from airflow_provider_ha.checkpoints.working.relocation import relocate
-from airflow_provider_ha.errors import CheckpointCorruptError
 
 
-def restore(directory: Path, savepoint: Savepoint, target: Path, *, spark_version: str | None = None) -> None:
+def restore(stored: StoredSavepoint, target: Path, *, spark_version: str | None = None) -> None:
     """Make ``<target>/<query>``, a checkpoint location that Spark can start from, for every query of a savepoint.
 
-    :param directory: The savepoint.
     :param target: Must not exist; appears with all queries or not at all.
     :param spark_version: The release that is to start from it; the one in the manifest by default.
     :raises CheckpointCorruptError: The savepoint is not what its manifest says, or a query could not go on from it.
@@ -28,28 +28,37 @@ def restore(directory: Path, savepoint: Savepoint, target: Path, *, spark_versio
     :raises ObjectExistsError: The target exists.
     :raises StorageUnavailableError: Something could not be read or written.
     """
-    check_target(target)
-    check_manifest(savepoint)
     place = target.parent.resolve() / target.name
-    with directory_attempt(target) as hidden:
-        for query, part in savepoint.queries.items():
+    with _attempt(stored, target, spark_version) as (hidden, bring):
+        for query, part in stored.savepoint.queries.items():
             (hidden / query).mkdir()
             for name in part.files:
-                _copy(directory, hidden, f"{query}/{name}", savepoint)
+                bring(f"{query}/{name}", hidden / query / name)
             relocate(hidden / query, place / query)
-        cut = {query: part.batch for query, part in savepoint.queries.items()}
-        bad = damage(hidden, cut, verifier("quick", spark_version or savepoint.spark_version))
+
+
+def fetch(stored: StoredSavepoint, target: Path) -> Savepoint:
+    """Make a savepoint in a directory of any other one; return its manifest, with a digest of what has none.
+
+    :param target: Must not exist; appears with everything or not at all.
+    :raises CheckpointCorruptError: The savepoint is not what its manifest says.
+    :raises ObjectExistsError: The target exists.
+    :raises StorageUnavailableError: Something could not be read or written.
+    """
+    with _attempt(stored, target, None) as (hidden, bring):
+        files = {name: bring(name, hidden / name) for name in stored.savepoint.files}
+        digested = all(file.digested_by for file in files.values())
+        made = stored.savepoint.model_copy(update={"files": files, "digested": digested, "shares_inodes": False})
+        write_manifest(hidden, made)
+    return made
+
+
+@contextmanager
+def _attempt(stored: StoredSavepoint, target: Path, spark_version: str | None) -> Iterator[tuple[Path, Bring]]:
+    """Yield a hidden directory and what fills it; it becomes *target* when every query can be restored from there."""
+    with directory_attempt(target) as hidden, stored.reader() as bring:
+        yield hidden, bring
+        look = verifier("quick", spark_version or stored.savepoint.spark_version)
+        bad = damage(hidden, stored.savepoint.cut, look)
         if bad is not None:
             raise bad
-
-
-def _copy(source: Path, target: Path, name: str, savepoint: Savepoint) -> None:
-    expected = savepoint.files[name]
-    try:
-        copied = copy_file(source / name, target / name, expected.digested_by)
-    except (FileNotFoundError, NotADirectoryError):
-        raise CheckpointCorruptError(name, "it is in the manifest and not there") from None
-    if copied != expected:
-        raise CheckpointCorruptError(
-            name, "it is not what the manifest says", next_step="See `spark-ha savepoint verify`; nothing was made"
-        )

@@ -1,4 +1,4 @@
-"""The files of a savepoint: copied in a safe order, digested while they are copied, described by a manifest.
+"""The files of a savepoint in a directory, and the manifest that describes them.
 
 Invariant: the manifest is written last, after every file is on disk; a directory without one is not a savepoint
 (spark-facts section 1). The digests are those of the bytes that were read, so a bit that flips on the way to the
@@ -10,17 +10,14 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Container, Mapping
+from collections.abc import Container
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.model import ManifestFile, Savepoint, SavepointPointer
-from airflow_provider_ha.checkpoints.savepoints.taking import Copying, Take
 from airflow_provider_ha.checkpoints.trees.digests import difference, digest_of
 from airflow_provider_ha.checkpoints.trees.files import FileGoneError, read
-from airflow_provider_ha.checkpoints.trees.links import StrPath, write_aside
+from airflow_provider_ha.checkpoints.trees.links import write_aside
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.verify.restorable import damage, verifier
-from airflow_provider_ha.checkpoints.working.pins import closure_of, purged, refuse_reserved, sink_files
 from airflow_provider_ha.errors import (
     CheckpointCorruptError,
     CheckpointMissingError,
@@ -30,39 +27,6 @@ from airflow_provider_ha.errors import (
 
 
 MANIFEST = "manifest.json"
-
-
-def copy_cut(
-    live: Mapping[str, Path],
-    target: Path,
-    cut: Mapping[str, int],
-    sinks: Mapping[str, Path],
-    take: Take | None = None,
-) -> tuple[dict[str, dict[str, int]], dict[str, ManifestFile]]:
-    """Copy the closure of every query of *cut*; return the closures, and every file with its size and digest.
-
-    :param live: Query -> its checkpoint directory; Spark works in it meanwhile.
-    :param target: Directory of the savepoint, empty.
-    :param sinks: Query -> output directory, of the queries with a file sink.
-    :param take: How a file comes along; copied by default.
-    :raises CheckpointMissingError: Spark purged a batch of the cut meanwhile: take a newer cut.
-    :raises CheckpointCorruptError: A file of the closure is damaged.
-    """
-    take = take or Copying()
-    closures: dict[str, dict[str, int]] = {}
-    files: dict[str, ManifestFile] = {}
-    for query, batch in cut.items():
-        refuse_reserved(query)
-        # The closure lists logs before state: all of its files exist once commits/N does, later batches only add.
-        closures[query] = closure_of(live[query], batch)
-        for name in closures[query]:
-            taken = _take(take, f"{query}/{name}", f"{live[query]}/{name}", target)
-            files[f"{query}/{name}"] = taken
-            # Another attempt may have written it again since the closure was read.
-            closures[query][name] = taken.size
-    for source, name in sink_files(cut, sinks):
-        files[name] = _take(take, name, source, target)
-    return closures, files
 
 
 def write_manifest(directory: Path, savepoint: Savepoint) -> None:
@@ -107,8 +71,8 @@ def pointer_to(key: str, savepoint: Savepoint, data: bytes) -> SavepointPointer:
         savepoint_id=savepoint.savepoint_id,
         directory=key,
         manifest_sha256=hashlib.sha256(data).hexdigest(),
-        size=sum(file.size for file in savepoint.files.values()),
-        cut={query: part.batch for query, part in savepoint.queries.items()},
+        size=savepoint.size,
+        cut=savepoint.cut,
         schedule=savepoint.schedule,
         label=savepoint.label,
         created_at=savepoint.created_at,
@@ -147,29 +111,6 @@ def _problem(path: str, expected: ManifestFile, *, digests: bool) -> str:
     return ""
 
 
-def _take(take: Take, name: str, source: StrPath, target: Path) -> ManifestFile:
-    try:
-        return take(name, source, f"{target}/{name}")
-    except FileNotFoundError:
-        raise purged(Path(source)) from None
-
-
 def _difference(path: Path, expected: ManifestFile) -> str:
     with path.open("rb") as reader:
         return difference(digest_of(reader, algorithm=expected.digested_by), expected)
-
-
-def problems(
-    directory: Path, savepoint: Savepoint, *, only: Container[str] | None = None
-) -> list[CheckpointCorruptError]:
-    """Read every byte of a savepoint, then its structure; return what is wrong.
-
-    :param only: Files whose bytes are to be read; all by default.
-    :raises StorageUnavailableError: A file could not be read.
-    """
-    found = check_files(directory, savepoint, digests=True, only=only)
-    if not found:
-        cut = {query: part.batch for query, part in savepoint.queries.items()}
-        structural = damage(directory, cut, verifier("quick", savepoint.spark_version))
-        found = [structural] if structural else []
-    return found

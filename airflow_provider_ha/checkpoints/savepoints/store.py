@@ -14,22 +14,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import local_path
-from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, Savepoint, SavepointPointer, SinkKind
+from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG, local_path
+from airflow_provider_ha.checkpoints.model import QuerySink, Savepoint, SavepointPointer, SinkKind
 from airflow_provider_ha.checkpoints.retention.listing import Listing, read_listing
 from airflow_provider_ha.checkpoints.retention.policy import SavepointRetention, superfluous_savepoints
+from airflow_provider_ha.checkpoints.savepoints.directory import DirectoryDraft, SavepointDirectory
+from airflow_provider_ha.checkpoints.savepoints.judge import check, problems
 from airflow_provider_ha.checkpoints.savepoints.savepoint_files import (
     MANIFEST,
-    copy_cut,
     manifest_bytes,
     parse_manifest,
     pointer_to,
-    problems,
-    write_manifest,
 )
+from airflow_provider_ha.checkpoints.savepoints.take import CutPart, gather
+from airflow_provider_ha.checkpoints.savepoints.transfer import Transfer
 from airflow_provider_ha.checkpoints.trees.links import building
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree, path_on_this_host
-from airflow_provider_ha.checkpoints.working.batch_log import read_entry
 from airflow_provider_ha.checkpoints.working.work_area import WorkArea
 from airflow_provider_ha.clock import Clock, SystemClock
 from airflow_provider_ha.coordination.coordinator import Coordinator
@@ -137,9 +137,7 @@ class SavepointStore:
                 remove_tree(directory)
         # Under a name of its own: a deposed leader that copies on cannot write between these files.
         with building(directory) as hidden:
-            directories = {query: live / query for query in request.cut}
-            closures, files = copy_cut(directories, hidden, request.cut, _sink_logs(request))
-            savepoint = Savepoint(
+            head = Savepoint(
                 savepoint_id=request.savepoint_id,
                 job_id=self._paths.job_id,
                 run=request.run,
@@ -147,13 +145,13 @@ class SavepointStore:
                 created_at=self._clock.now(),
                 label=request.label,
                 schedule=request.schedule,
-                queries={query: self._cut(hidden, request, query, closures[query]) for query in request.cut},
-                files=files,
+                queries={},
+                files={},
                 graph=request.graph,
                 spark_version=request.spark_version,
             )
-            write_manifest(hidden, savepoint)
-        return savepoint
+            draft = DirectoryDraft(hidden, Transfer())
+            return draft.describe(gather(draft, head, _parts(request, live)))
 
     def publish(self, commit: Commit, savepoint: Savepoint) -> SavepointPointer:
         """Read a savepoint again, and write its pointer when every byte is as it was copied.
@@ -161,8 +159,7 @@ class SavepointStore:
         :raises CheckpointCorruptError: The first file that is bad; no pointer was written.
         """
         directory = self.directory(savepoint.savepoint_id)
-        for problem in problems(directory, savepoint):
-            raise problem
+        check(SavepointDirectory(directory, savepoint))
         data = manifest_bytes(directory)
         if parse_manifest(directory, data) != savepoint:
             raise CheckpointCorruptError(MANIFEST, "it is not the one that was written")
@@ -181,7 +178,7 @@ class SavepointStore:
             savepoint = self.load(pointer)
         except CheckpointCorruptError as error:
             return [f"{error.path}: {error.reason}"]
-        found = problems(self._place(pointer), savepoint)
+        found = problems(SavepointDirectory(self._place(pointer), savepoint))
         return [f"{problem.path}: {problem.reason}" for problem in found]
 
     def list(self) -> Listing[SavepointPointer]:
@@ -282,21 +279,23 @@ class SavepointStore:
     def _has_reader(self, savepoint_id: str) -> bool:
         return bool(active(self._coordinator, self._paths, _lease(savepoint_id), self._clock))
 
-    def _cut(self, directory: Path, request: SavepointRequest, query: str, files: dict[str, int]) -> QueryCut:
-        batch = request.cut[query]
-        sink = request.sinks.get(query, QuerySink(kind=SinkKind.OTHER))
-        # From the copy: what the manifest says of the batch is what the copied files say.
-        entries = (read_entry(LocalTree(directory / query), batch),) if batch >= 0 else ()
-        return QueryCut(batch=batch, sink=sink, entries=entries, files=files)
 
-
-def _sink_logs(request: SavepointRequest) -> Mapping[str, Path]:
-    if request.sink_logs is not None:
-        return request.sink_logs
+def _parts(request: SavepointRequest, live: Path) -> dict[str, CutPart[LocalTree]]:
+    outputs = request.sink_logs
+    if outputs is None:
+        outputs = {
+            query: local_path(sink.path)
+            for query, sink in request.sinks.items()
+            if sink.kind is SinkKind.FILE and sink.path is not None
+        }
     return {
-        query: local_path(sink.path)
-        for query, sink in request.sinks.items()
-        if sink.kind is SinkKind.FILE and sink.path is not None and query in request.cut
+        query: CutPart(
+            directory=LocalTree(live / query),
+            batch=batch,
+            sink=request.sinks.get(query, QuerySink(kind=SinkKind.OTHER)),
+            sink_log=LocalTree(outputs[query] / LOG) if query in outputs else None,
+        )
+        for query, batch in request.cut.items()
     }
 
 

@@ -19,6 +19,7 @@ from airflow_provider_ha.checkpoints.format.closure import closure
 from airflow_provider_ha.checkpoints.trees.files import FileGoneError, exists
 from airflow_provider_ha.checkpoints.trees.links import building, link
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError
 
 
@@ -51,7 +52,7 @@ def pin(
     with building(target) as hidden:
         for query, batch in cut.items():
             refuse_reserved(query)
-            files[query] = closure_of(live / query, batch)
+            files[query] = closure_of(LocalTree(live / query), batch)
             for name in files[query]:
                 _link(live / query / name, hidden / query / name)
         for source, name in sink_files(cut, sinks or {}):
@@ -59,23 +60,20 @@ def pin(
     return files
 
 
-def closure_of(directory: Path, batch: int) -> dict[str, int]:
+def closure_of(directory: Tree, batch: int) -> dict[str, int]:
     """Return the closure of a batch in a directory that Spark works in: relative path -> size, in the order to copy.
 
     :raises CheckpointMissingError: Spark purged the batch: take a newer one.
     :raises CheckpointCorruptError: A file is damaged, or gone although the batch is not.
     """
     try:
-        return dict(closure(LocalTree(directory), batch, with_planned=False).files)
+        return dict(closure(directory, batch, with_planned=False).files)
     except FileGoneError:
         # Spark's purge removes offsets/N-1 first, then the commit; state files outlive both.
-        kept = [
-            exists(LocalTree(directory), f"offsets/{batch - 1}") or batch == 0,
-            exists(LocalTree(directory), f"commits/{batch}"),
-        ]
+        kept = [exists(directory, f"offsets/{batch - 1}") or batch == 0, exists(directory, f"commits/{batch}")]
         if batch < 0 or all(kept):
             raise
-        raise purged(directory / f"offsets/{batch - 1}") from None
+        raise purged(f"{directory}/offsets/{batch - 1}") from None
 
 
 def sink_files(cut: Mapping[str, int], sinks: Mapping[str, Path]) -> Iterator[tuple[Path, str]]:
@@ -104,7 +102,7 @@ def _link(source: Path, target: Path) -> None:
         raise purged(source) from None
 
 
-def purged(path: Path) -> CheckpointMissingError:
+def purged(path: str | Path) -> CheckpointMissingError:
     """Return the error for a file that went away while it was read: its caller takes a newer cut."""
     return CheckpointMissingError(
         f"{path} was purged while it was linked or copied",

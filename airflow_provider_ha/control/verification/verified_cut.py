@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from pathlib import Path
 from typing import Literal
 
 from airflow_provider_ha.checkpoints.proof.report import Proof
 from airflow_provider_ha.checkpoints.restore.select import Chosen, select
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree, path_on_this_host
+from airflow_provider_ha.checkpoints.trees.local_tree import path_on_this_host
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.verify.report import Report
+from airflow_provider_ha.checkpoints.verify.restorable import all_of
 from airflow_provider_ha.checkpoints.verify.verify import Depth, verify
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.reader_lease import held
@@ -45,10 +46,7 @@ class VerifiedCut:
     @property
     def restorable(self) -> bool | None:
         """Whether it can be restored; ``None`` when Spark was asked and gave no answer."""
-        answers = {proof.proven for proof in self.proofs.values()}
-        if self.problem is not None or False in answers:
-            return False
-        return None if None in answers else True
+        return False if self.problem is not None else all_of(proof.proven for proof in self.proofs.values())
 
 
 def first_candidate(job: JobContext, start_from: str) -> str:
@@ -83,9 +81,10 @@ def verify_cut(
     read_depth: Depth = "quick" if depth == "quick" else "full"
     reports: dict[str, Report] = {}
 
-    def look(directory: Path) -> Report:
-        reports[directory.name] = verify(LocalTree(directory), depth=read_depth, spark_version=spark_version)
-        return reports[directory.name]
+    def look(directory: Tree) -> Report:
+        name = path_on_this_host(directory).name
+        reports[name] = verify(directory, depth=read_depth, spark_version=spark_version)
+        return reports[name]
 
     with held(job, partial(first_candidate, job, start_from), by=by) as name:
         selection = select(

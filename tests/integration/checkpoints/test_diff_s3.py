@@ -11,12 +11,13 @@ import pytest
 from typer.testing import CliRunner
 
 from airflow_provider_ha.checkpoints.format.closure import closure
+from airflow_provider_ha.checkpoints.savepoints.layout import SavepointSource
 from airflow_provider_ha.checkpoints.savepoints.pool.pool import Place, Pool
-from airflow_provider_ha.checkpoints.savepoints.pool.take import PooledSource, take
 from airflow_provider_ha.cli.app import app
 from airflow_provider_ha.cli.session import Target
 from airflow_provider_ha.errors import CheckpointMissingError
 from tests.docs.blocks import blocks_of
+from tests.support.s3.pools import take
 from tests.support.s3.s3_checkpoints import noting_proxy, put_directory, tree
 from tests.support.s3.s3_faults import FOR_EVER, Exchange, Fault, refuse, s3_proxy
 from tests.support.s3.s3_server import S3Access
@@ -45,7 +46,7 @@ def bucket(s3: S3Access, state: Path) -> str:
     take(
         Pool(Place(bucket, "savepoints/"), s3.options()),
         "one",
-        [PooledSource(query="q", place=Place(bucket, "q/"))],
+        [SavepointSource(query="q", directory=Place(bucket, "q/"))],
         holder="a test",
     )
     return bucket

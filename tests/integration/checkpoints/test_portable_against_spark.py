@@ -13,9 +13,11 @@ from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.model import Savepoint
 from airflow_provider_ha.checkpoints.savepoints.archive.export import export
 from airflow_provider_ha.checkpoints.savepoints.archive.unpack import unpack
-from airflow_provider_ha.checkpoints.savepoints.directory import judge
+from airflow_provider_ha.checkpoints.savepoints.directory import DirectoryLayout, SavepointDirectory
+from airflow_provider_ha.checkpoints.savepoints.judge import judge
+from airflow_provider_ha.checkpoints.savepoints.layout import SavepointSource
 from airflow_provider_ha.checkpoints.savepoints.restore import restore
-from airflow_provider_ha.checkpoints.savepoints.standalone import SavepointSource, take
+from airflow_provider_ha.checkpoints.savepoints.take import take
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.fork import fork
 from airflow_provider_ha.checkpoints.working.pins import sink_directory
@@ -46,13 +48,13 @@ def test_savepoints_of_running_queries_are_whole_and_exact(tmp_path: Path) -> No
                 SavepointSource(query="down", directory=place / "live" / "down"),
                 SavepointSource(query="up", directory=place / "live" / "up", sink=place / "out"),
             ]
-            made[target] = take(sources, target, link=number % 2 == 1)
+            made[target] = take(sources, DirectoryLayout(target, link=number % 2 == 1))
 
     for target, savepoint in made.items():
-        assert judge(target, savepoint, depth="full").restorable is True
+        assert judge(SavepointDirectory(target, savepoint), depth="full").restorable is True
         assert savepoint.shares_inodes is (target.name in {"sp1", "sp3"})
         assert read_by_down(target) <= written_by_up(target, savepoint)
-        restore(target, savepoint, tmp_path / f"from-{target.name}")
+        restore(SavepointDirectory(target, savepoint), tmp_path / f"from-{target.name}")
     first, last = (tmp_path / f"from-sp{number}" / "down" for number in (0, SAVEPOINTS - 1))
     assert running_queries.finish([first, last], tmp_path) == [running_queries.truth(tmp_path / "out")] * 2
 
@@ -72,7 +74,7 @@ def written_by_up(savepoint: Path, manifest: Savepoint) -> set[str]:
 def test_a_query_that_names_its_own_files_starts_at_another_place(tmp_path: Path) -> None:
     """transformWithState: without the rewriting of its schema paths Spark looks for them where they were."""
     live = tws_job.make(tmp_path)
-    savepoint = take([SavepointSource(query=tws_job.QUERY, directory=live)], tmp_path / "sp")
+    savepoint = take([SavepointSource(query=tws_job.QUERY, directory=live)], DirectoryLayout(tmp_path / "sp"))
     export(tmp_path / "sp", savepoint, tmp_path / "sp.tar.zst")
     shutil.rmtree(tmp_path / "live")
     shutil.rmtree(tmp_path / "sp")
@@ -82,7 +84,7 @@ def test_a_query_that_names_its_own_files_starts_at_another_place(tmp_path: Path
     as_it_is = Path(shutil.copytree(moved / tws_job.QUERY, tmp_path / "as-it-is"))
     restored = [tmp_path / "another place" / "once", tmp_path / "another place" / "twice"]
     for target in restored:
-        restore(moved, savepoint, target)
+        restore(SavepointDirectory(moved, savepoint), target)
     fork(moved / tws_job.QUERY, tmp_path / "forked", keep_planned=False)
 
     starts = [as_it_is, *(target / tws_job.QUERY for target in restored), tmp_path / "forked"]
@@ -90,4 +92,4 @@ def test_a_query_that_names_its_own_files_starts_at_another_place(tmp_path: Path
 
     assert "_stateSchema" in answers[0]["error"]
     assert answers[1:] == [{"error": None, "counts": tws_job.truth()}] * 3
-    assert judge(moved, savepoint, depth="full").restorable is True
+    assert judge(SavepointDirectory(moved, savepoint), depth="full").restorable is True

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.checkpoints.savepoints.layout import SavepointSource
 from airflow_provider_ha.checkpoints.savepoints.pool.pool import Place, Pool
-from airflow_provider_ha.checkpoints.savepoints.pool.restore import restore
-from airflow_provider_ha.checkpoints.savepoints.pool.take import PooledSource, take
 from airflow_provider_ha.checkpoints.verify.report import Report
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.integration.test_storage_s3a import APPS, ROWS_PER_BATCH, running, write_conf
+from tests.support.s3.pools import restore, take
 from tests.support.s3.s3_checkpoints import tree
 from tests.support.s3.s3_server import S3Access, real_server
 
@@ -91,7 +91,7 @@ def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bucket]:
         with running(log, *query, f"s3a://{bucket.name}/checkpoint", notes) as process:
             wait_for(process, notes, 3, log)
             assert verify(tree(s3, bucket.name, "checkpoint"), spark_version=SPARK).startable is True
-            source = PooledSource(query="counts", place=Place(bucket.name, "checkpoint/"))
+            source = SavepointSource(query="counts", directory=Place(bucket.name, "checkpoint/"))
             savepoint = take(pool, "one", [source], holder="a test", spark_version=SPARK)
             wait_for(process, notes, savepoint.queries["counts"].batch + 2, log)
         restore(pool, pool.read("one"), Place(bucket.name, "restored/"), holder="a test")

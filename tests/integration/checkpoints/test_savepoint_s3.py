@@ -12,13 +12,13 @@ import pytest
 from typer.testing import CliRunner
 
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG
-from airflow_provider_ha.checkpoints.savepoints.directory import judge, read_savepoint
-from airflow_provider_ha.checkpoints.savepoints.pool.judge import missing
+from airflow_provider_ha.checkpoints.savepoints.directory import SavepointDirectory, read_savepoint
+from airflow_provider_ha.checkpoints.savepoints.judge import judge
+from airflow_provider_ha.checkpoints.savepoints.layout import SavepointSource
 from airflow_provider_ha.checkpoints.savepoints.pool.leases import SWEEP, USE, lease
 from airflow_provider_ha.checkpoints.savepoints.pool.pool import Place, Pool, member_of
-from airflow_provider_ha.checkpoints.savepoints.pool.restore import fetch, restore
 from airflow_provider_ha.checkpoints.savepoints.pool.sweep import dispose, sweep
-from airflow_provider_ha.checkpoints.savepoints.pool.take import PooledSource, take
+from airflow_provider_ha.checkpoints.savepoints.restore import restore as restore_here
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.cli.app import app
@@ -30,6 +30,7 @@ from airflow_provider_ha.errors import (
     StorageUnavailableError,
 )
 from tests.docs.blocks import blocks_of
+from tests.support.s3.pools import fetch, restore, stored, take, tree_of
 from tests.support.s3.s3_checkpoints import noting_proxy, put_directory, tree
 from tests.support.s3.s3_faults import FOR_EVER, Exchange, Fault, refuse, s3_proxy
 from tests.support.s3.s3_server import S3Access
@@ -64,9 +65,11 @@ def open_pool(s3: S3Access, bucket: str, endpoint: str | None = None) -> Pool:
     return Pool(Place(bucket, "savepoints/"), s3.options(endpoint))
 
 
-def source(bucket: str, batch: int | None = None, prefix: str = "c/", sink: str | None = None) -> PooledSource:
+def source(
+    bucket: str, batch: int | None = None, prefix: str = "c/", sink: str | None = None
+) -> SavepointSource[Place]:
     output = None if sink is None else Place(bucket, sink)
-    return PooledSource(query="q", place=Place(bucket, prefix), batch=batch, sink=output)
+    return SavepointSource(query="q", directory=Place(bucket, prefix), batch=batch, sink=output)
 
 
 def members(pool: Pool) -> set[str]:
@@ -87,7 +90,7 @@ def test_two_savepoints_share_what_both_have_and_disposing_of_one_leaves_the_oth
     assert (swept.in_use_by, swept.removed > 0) == ((), True)
     assert pool.names() == ["second"]
     assert members(pool) == {file.member for file in second.files.values()}
-    assert missing(second, pool.present()) == []
+    assert stored(pool, second).wrong_files() == []
     with pytest.raises(CheckpointMissingError):
         pool.read("first")
 
@@ -109,13 +112,13 @@ def test_what_was_taken_is_restored_to_another_prefix_and_to_a_directory(
     assert savepoint.queries["q"].entries[0].batch == 1
 
     restore(pool, savepoint, Place(bucket, "again/"), holder=ME)
-    fetch(pool, savepoint, tmp_path / "here", holder=ME, move=True)
-    made = fetch(pool, savepoint, tmp_path / "own", holder=ME, move=False)
+    restore_here(stored(pool, savepoint), tmp_path / "here")
+    made = fetch(pool, savepoint, tmp_path / "own", holder=ME)
 
     assert verify(tree(s3, bucket, "again/q")).restorable == [1]
     assert verify(LocalTree(tmp_path / "here" / "q")).restorable == [1]
-    assert read_savepoint(tmp_path / "own") == made
-    assert judge(tmp_path / "own", made).restorable is True
+    assert read_savepoint(tmp_path / "own").savepoint == made
+    assert judge(SavepointDirectory(tmp_path / "own", made)).restorable is True
     with pytest.raises(ObjectExistsError, match="something lies below"):
         restore(pool, savepoint, Place(bucket, "again/"), holder=ME)
 
@@ -143,7 +146,7 @@ def test_a_savepoint_of_state_is_judged_to_its_last_byte(
     savepoint = take(pool, "one", [source(bucket, prefix="state/")], holder=ME)
 
     batch = savepoint.queries["q"].batch
-    assert verify(pool.tree_of(savepoint, "q"), depth="full").restorable[-1] == batch
+    assert verify(tree_of(pool, savepoint, "q"), depth="full").restorable[-1] == batch
     assert [name for name in savepoint.files if "/." in name] == []
 
 
@@ -163,7 +166,7 @@ def test_a_file_that_is_replaced_under_the_copy_is_noticed_and_the_next_attempt_
     pool = open_pool(s3, bucket)
     (now,) = pool.reader.list("c/metadata")
     assert savepoint.files["q/metadata"].member == member_of(now.etag, now.size)
-    assert pool.tree_of(savepoint, "q").read("metadata") == changed
+    assert tree_of(pool, savepoint, "q").read("metadata") == changed
 
 
 @pytest.mark.parametrize("step", ["c/commits/1", "_pool/", "_manifests/one.json"])
@@ -208,6 +211,22 @@ def test_what_was_replaced_in_the_pool_is_not_restored(bucket: str, pool: Pool) 
         restore(pool, savepoint, Place(bucket, "again/"), holder=ME)
 
     assert list(pool.store.list("again/")) == []
+
+
+def test_what_cannot_be_restored_is_named_by_the_file_that_its_own_batch_lacks(
+    pool: Pool, tmp_path: Path, s3: S3Access, bucket: str
+) -> None:
+    """The first finding of the report is about the whole directory."""
+    put_directory(s3, bucket, "longer", write_log(tmp_path / "l", offsets=[0, 1, 2], commits=[0, 1, 2], version=2))
+    savepoint = take(pool, "one", [source(bucket, prefix="longer/")], holder=ME)
+    uncommitted = savepoint.model_copy(
+        update={"files": {name: file for name, file in savepoint.files.items() if name != "q/commits/2"}}
+    )
+
+    with pytest.raises(CheckpointCorruptError) as caught:
+        restore(pool, uncommitted, Place(bucket, "again/"), holder=ME)
+
+    assert caught.value.path == "q/commits/2"
 
 
 def test_a_restore_that_ends_before_the_query_id_is_there_has_nothing_that_spark_would_go_on_from(
@@ -302,7 +321,7 @@ def test_what_cannot_be_saved_is_refused_before_anything_is_written(pool: Pool, 
     with pytest.raises(CheckpointMissingError):
         take(pool, "one", [source(bucket, prefix="nowhere/")], holder=ME)
     with pytest.raises(ConfigurationError, match="another bucket"):
-        take(pool, "one", [PooledSource(query="q", place=Place("elsewhere", "c/"))], holder=ME)
+        take(pool, "one", [SavepointSource(query="q", directory=Place("elsewhere", "c/"))], holder=ME)
     with pytest.raises(ConfigurationError, match="lies in the checkpoint"):
         take(pool, "one", [source(bucket, prefix="savepoints/")], holder=ME)
 

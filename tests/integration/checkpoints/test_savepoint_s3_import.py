@@ -9,17 +9,14 @@ import pytest
 
 from airflow_provider_ha.checkpoints.model import Savepoint
 from airflow_provider_ha.checkpoints.savepoints.archive.export import export
-from airflow_provider_ha.checkpoints.savepoints.directory import read_savepoint
+from airflow_provider_ha.checkpoints.savepoints.directory import DirectoryLayout, read_savepoint
+from airflow_provider_ha.checkpoints.savepoints.layout import SavepointSource
 from airflow_provider_ha.checkpoints.savepoints.pool import import_archive as bringing
 from airflow_provider_ha.checkpoints.savepoints.pool.import_archive import bring
 from airflow_provider_ha.checkpoints.savepoints.pool.leases import SWEEP, lease
 from airflow_provider_ha.checkpoints.savepoints.pool.pool import Place, Pool, digest_member
-from airflow_provider_ha.checkpoints.savepoints.pool.records import PooledSavepoint
-from airflow_provider_ha.checkpoints.savepoints.pool.restore import fetch, restore
 from airflow_provider_ha.checkpoints.savepoints.pool.sweep import sweep
-from airflow_provider_ha.checkpoints.savepoints.pool.take import PooledSource, take
-from airflow_provider_ha.checkpoints.savepoints.standalone import SavepointSource
-from airflow_provider_ha.checkpoints.savepoints.standalone import take as take_directory
+from airflow_provider_ha.checkpoints.savepoints.take import take as take_directory
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.errors import CheckpointCorruptError, ObjectExistsError, StorageUnavailableError
 from tests.integration.checkpoints.test_savepoint_s3 import ME, NOW, call, members, open_pool
@@ -32,6 +29,7 @@ from tests.support.checkpoints.portable_helpers import (
     names_in,
     savepoint,
 )
+from tests.support.s3.pools import fetch, restore, take
 from tests.support.s3.s3_checkpoints import noting_proxy, put_directory, tree
 from tests.support.s3.s3_faults import Exchange, Fault, refuse, s3_proxy
 from tests.support.s3.s3_server import S3Access
@@ -62,9 +60,9 @@ def packed(made: Made, tmp_path: Path) -> Path:
     return tmp_path / "mail" / "sp.tar.zst"
 
 
-def exported(pool: Pool, pooled: PooledSavepoint, place: Path) -> bytes:
+def exported(pool: Pool, pooled: Savepoint, place: Path) -> bytes:
     """Return the archive of a savepoint over a pool."""
-    own = fetch(pool, pooled, place, holder=ME, move=False)
+    own = fetch(pool, pooled, place, holder=ME)
     export(place, own, place.with_suffix(".tar"))
     return place.with_suffix(".tar").read_bytes()
 
@@ -77,7 +75,7 @@ def test_what_was_exported_comes_back_and_becomes_the_same_archive_again(
     s3: S3Access, bucket: str, pool: Pool, tmp_path: Path
 ) -> None:
     put_directory(s3, bucket, "c", checkpoint(tmp_path / QUERY))
-    taken = take(pool, "one", [PooledSource(query=QUERY, place=Place(bucket, "c/"))], holder=ME, label="a word")
+    taken = take(pool, "one", [SavepointSource(query=QUERY, directory=Place(bucket, "c/"))], holder=ME, label="a word")
     first = exported(pool, taken, tmp_path / "first")
     elsewhere = open_pool(s3, s3.new_bucket())
 
@@ -98,8 +96,8 @@ def test_what_names_its_job_still_does_when_it_is_exported_again(pool: Pool, mad
 
     pooled = bring(pool, "one", tmp_path / "job.tar", holder=ME)
 
-    assert fetch(pool, pooled, tmp_path / "back", holder=ME, move=False) == of_job
-    assert read_savepoint(tmp_path / "back") == of_job
+    assert fetch(pool, pooled, tmp_path / "back", holder=ME) == of_job
+    assert read_savepoint(tmp_path / "back").savepoint == of_job
 
 
 def test_what_is_in_the_pool_under_its_digest_is_not_uploaded_again(
@@ -118,14 +116,14 @@ def test_a_member_is_never_taken_for_a_file_by_its_etag(s3: S3Access, bucket: st
     """An etag is an MD5, and an enemy can make two files of one."""
     directory, manifest = made
     put_directory(s3, bucket, "c", directory / QUERY)
-    taken = take(pool, "one", [PooledSource(query=QUERY, place=Place(bucket, "c/"))], holder=ME)
+    taken = take(pool, "one", [SavepointSource(query=QUERY, directory=Place(bucket, "c/"))], holder=ME)
     export(directory, manifest, directory.with_suffix(".tar"))
 
     pooled = bring(pool, "two", directory.with_suffix(".tar"), holder=ME)
 
     assert {file.member for file in pooled.files.values()}.isdisjoint(file.member for file in taken.files.values())
     for name, file in pooled.files.items():
-        assert (file.member, file.digest) == (digest_member(file.digest, file.size), manifest.files[name].sha256)
+        assert (file.member, file.sha256) == (digest_member(file.sha256, file.size), manifest.files[name].sha256)
 
 
 def test_a_large_file_goes_up_beside_its_name_first_and_leaves_nothing_there(
@@ -242,7 +240,7 @@ def test_schema_paths_of_an_imported_savepoint_are_rewritten_and_no_old_checksum
     s3: S3Access, bucket: str, pool: Pool, tmp_path: Path
 ) -> None:
     live = stateful(tmp_path / "live" / QUERY)
-    manifest = take_directory([SavepointSource(query=QUERY, directory=live)], tmp_path / "sp")
+    manifest = take_directory([SavepointSource(query=QUERY, directory=live)], DirectoryLayout(tmp_path / "sp"))
     export(tmp_path / "sp", manifest, tmp_path / "sp.tar")
     pooled = bring(pool, "one", tmp_path / "sp.tar", holder=ME)
 

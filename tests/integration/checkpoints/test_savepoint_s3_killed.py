@@ -13,16 +13,15 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.savepoints.archive.export import export
-from airflow_provider_ha.checkpoints.savepoints.pool.judge import check
+from airflow_provider_ha.checkpoints.savepoints.layout import SavepointSource
+from airflow_provider_ha.checkpoints.savepoints.pool.leases import PoolLease
 from airflow_provider_ha.checkpoints.savepoints.pool.pool import Place, Pool
-from airflow_provider_ha.checkpoints.savepoints.pool.records import PoolLease
-from airflow_provider_ha.checkpoints.savepoints.pool.restore import fetch
 from airflow_provider_ha.checkpoints.savepoints.pool.sweep import sweep
-from airflow_provider_ha.checkpoints.savepoints.pool.take import PooledSource, take
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.errors import ObjectExistsError
 from tests.integration.checkpoints.test_savepoint_s3 import ME, NOW, call, members, open_pool
 from tests.support.checkpoints.portable_helpers import names_in
+from tests.support.s3.pools import check, fetch, take
 from tests.support.s3.s3_checkpoints import put_directory, tree
 from tests.support.s3.s3_faults import Exchange, Fault, s3_proxy
 from tests.support.s3.s3_server import S3Access
@@ -53,7 +52,12 @@ def pool(s3: S3Access, bucket: str) -> Pool:
 
 
 def taken(pool: Pool, name: str, batch: int = 1) -> None:
-    take(pool, name, [PooledSource(query=QUERY, place=Place(pool.place.bucket, f"{QUERY}/"), batch=batch)], holder=ME)
+    take(
+        pool,
+        name,
+        [SavepointSource(query=QUERY, directory=Place(pool.place.bucket, f"{QUERY}/"), batch=batch)],
+        holder=ME,
+    )
 
 
 def killed_at(s3: S3Access, step: Fault, *words: str) -> None:
@@ -159,7 +163,7 @@ def test_a_create_that_is_killed_after_its_manifest_has_left_a_whole_savepoint(
 def test_an_import_that_is_killed_leaves_no_savepoint_and_the_next_one_clears_its_scratch(
     step: Fault, s3: S3Access, bucket: str, pool: Pool, tmp_path: Path
 ) -> None:
-    own = fetch(pool, pool.read("other"), tmp_path / "sp", holder=ME, move=False)
+    own = fetch(pool, pool.read("other"), tmp_path / "sp", holder=ME)
     (tmp_path / "mail").mkdir()
     archive = tmp_path / "mail" / "sp.tar"
     export(tmp_path / "sp", own, archive)

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.checkpoints.savepoints.layout import SavepointSource
 from airflow_provider_ha.checkpoints.savepoints.pool.pool import Place
-from airflow_provider_ha.checkpoints.savepoints.pool.restore import fetch, restore
-from airflow_provider_ha.checkpoints.savepoints.pool.take import PooledSource, take
+from airflow_provider_ha.checkpoints.savepoints.restore import restore as restore_here
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from tests.integration.checkpoints.test_savepoint_s3 import ME, open_pool
+from tests.support.s3.pools import restore, stored, take, tree_of
 from tests.support.s3.s3_checkpoints import put_directory, tree
 from tests.support.s3.s3_server import S3Access
 from tests.support.spark import tws_job
@@ -35,10 +36,10 @@ def test_a_query_goes_on_from_a_savepoint_on_s3_in_another_place(s3: S3Access, t
     live, bucket = tws_job.make(tmp_path), s3.new_bucket()
     put_directory(s3, bucket, "live/counts", live)
     pool = open_pool(s3, bucket)
-    savepoint = take(pool, "one", [PooledSource(query="counts", place=Place(bucket, "live/counts/"))], holder=ME)
+    savepoint = take(pool, "one", [SavepointSource(query="counts", directory=Place(bucket, "live/counts/"))], holder=ME)
 
     restore(pool, savepoint, Place(bucket, "again/"), holder=ME)
-    fetch(pool, savepoint, tmp_path / "here", holder=ME, move=True)
+    restore_here(stored(pool, savepoint), tmp_path / "here")
 
     moved = tree(s3, bucket, "again/counts")
     operators = moved / "state/0/_metadata/v2"
@@ -52,4 +53,4 @@ def test_a_query_goes_on_from_a_savepoint_on_s3_in_another_place(s3: S3Access, t
     answers = tws_job.go_on([tmp_path / "here" / "counts"], tmp_path / "input", tmp_path)
     assert answers == [{"error": None, "counts": tws_job.truth()}]
     # What it was made from is as it was.
-    assert verify(pool.tree_of(savepoint, "counts"), depth="full").restorable[-1] == savepoint.queries["counts"].batch
+    assert verify(tree_of(pool, savepoint, "counts"), depth="full").restorable[-1] == savepoint.queries["counts"].batch

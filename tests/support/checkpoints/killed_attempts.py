@@ -16,9 +16,11 @@ from pathlib import Path
 
 from airflow_provider_ha.checkpoints.savepoints.archive.export import export
 from airflow_provider_ha.checkpoints.savepoints.archive.unpack import unpack
-from airflow_provider_ha.checkpoints.savepoints.directory import judge, read_savepoint
+from airflow_provider_ha.checkpoints.savepoints.directory import DirectoryLayout, SavepointDirectory, read_savepoint
+from airflow_provider_ha.checkpoints.savepoints.judge import judge
+from airflow_provider_ha.checkpoints.savepoints.layout import SavepointSource
 from airflow_provider_ha.checkpoints.savepoints.restore import restore
-from airflow_provider_ha.checkpoints.savepoints.standalone import SavepointSource, take
+from airflow_provider_ha.checkpoints.savepoints.take import take
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.errors import ObjectExistsError
@@ -37,12 +39,15 @@ def main(action: str, place: Path) -> int:
     target = place / "work" / ("made.tar.gz" if action == "export" else "made")
     actions: dict[str, tuple[Callable[[], object], Callable[[], None]]] = {
         "create": (
-            lambda: take([SavepointSource(query=QUERY, directory=live)], target),
+            lambda: take([SavepointSource(query=QUERY, directory=live)], DirectoryLayout(target)),
             lambda: _check_savepoint(target),
         ),
         "import": (lambda: unpack(place / "sp.tar.gz", target), lambda: _check_savepoint(target)),
         "export": (lambda: export(directory, made, target), lambda: _check_archive(target, place / "back")),
-        "restore": (lambda: restore(directory, made, target), lambda: _check_checkpoint(target / QUERY)),
+        "restore": (
+            lambda: restore(SavepointDirectory(directory, made), target),
+            lambda: _check_checkpoint(target / QUERY),
+        ),
     }
     act, check = actions[action]
     step = 0
@@ -87,7 +92,7 @@ def _kill_before(step: int) -> None:
 
 
 def _check_savepoint(target: Path) -> None:
-    assert judge(target, read_savepoint(target), depth="full").restorable is True
+    assert judge(read_savepoint(target), depth="full").restorable is True
 
 
 def _check_archive(target: Path, back: Path) -> None:

@@ -12,7 +12,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.model import Savepoint
-from airflow_provider_ha.checkpoints.savepoints.standalone import SavepointSource, take
+from airflow_provider_ha.checkpoints.savepoints.directory import DirectoryLayout
+from airflow_provider_ha.checkpoints.savepoints.layout import SavepointSource
+from airflow_provider_ha.checkpoints.savepoints.take import take
 
 
 QUERY = "words"
@@ -41,7 +43,7 @@ def checkpoint(directory: Path, batches: Iterable[int] = range(3)) -> Path:
 def savepoint(place: Path) -> tuple[Path, Savepoint]:
     """Make a savepoint of such a checkpoint below *place*."""
     live = checkpoint(place / "live" / QUERY)
-    return place / "sp", take([SavepointSource(query=QUERY, directory=live)], place / "sp")
+    return place / "sp", take([SavepointSource(query=QUERY, directory=live)], DirectoryLayout(place / "sp"))
 
 
 def members_of(directory: Path, made: Savepoint) -> list[tuple[tarfile.TarInfo, bytes]]:

@@ -30,14 +30,14 @@ _SIMPLE: dict[Any, Any] = {str: "text", int: 12, float: 1.5, bool: True, datetim
 
 
 def record_types() -> dict[str, type[Record]]:
-    """Return kind -> class of every record that the package defines, found in its source."""
+    """Return kind -> class of every record that the package defines, found in its source; former kinds as well."""
     found: dict[str, type[Record]] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.ClassDef) and any(isinstance(b, ast.Name) and b.id == "Record" for b in node.bases):
                 name = ".".join(["airflow_provider_ha", *path.relative_to(PACKAGE).with_suffix("").parts])
                 record = getattr(importlib.import_module(name), node.name)
-                found[record.kind] = record
+                found |= dict.fromkeys([record.kind, *sorted(record.former_kinds)], record)
     return found
 
 

@@ -19,7 +19,9 @@ from airflow_provider_ha.checkpoints.comparison.side import Side, read_side
 from airflow_provider_ha.checkpoints.comparison.sources import Offsets
 from airflow_provider_ha.checkpoints.comparison.state import FileChanges, OperatorChange
 from airflow_provider_ha.checkpoints.model import Algorithm, ManifestFile
-from airflow_provider_ha.checkpoints.savepoints.standalone import SavepointSource, take
+from airflow_provider_ha.checkpoints.savepoints.directory import DirectoryLayout
+from airflow_provider_ha.checkpoints.savepoints.layout import SavepointSource
+from airflow_provider_ha.checkpoints.savepoints.take import take
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.cli.app import app
 from airflow_provider_ha.cli.session import Target
@@ -359,7 +361,7 @@ def call(*words: object) -> tuple[int, str, str]:
 
 def test_a_savepoint_and_the_directory_that_it_was_taken_of(tmp_path: Path) -> None:
     live = checkpoint(tmp_path / "live" / QUERY)
-    take([SavepointSource(query=QUERY, directory=live)], tmp_path / "sp")
+    take([SavepointSource(query=QUERY, directory=live)], DirectoryLayout(tmp_path / "sp"))
 
     before = call(tmp_path / "sp", live)
     write_batch(live, 3)
@@ -404,7 +406,7 @@ def test_what_cannot_be_compared_is_unknown_and_told(words: tuple[str, ...], rea
 
 def test_what_is_damaged_or_gone_is_unknown_too(tmp_path: Path) -> None:
     live = checkpoint(tmp_path / QUERY)
-    take([SavepointSource(query=QUERY, directory=live)], tmp_path / "sp")
+    take([SavepointSource(query=QUERY, directory=live)], DirectoryLayout(tmp_path / "sp"))
 
     assert call(live, live, "--batch", 7)[0] == UNREAD
     assert "one batch only" in call(tmp_path / "sp", live, "--batch", 1)[2]

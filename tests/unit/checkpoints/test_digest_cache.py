@@ -18,12 +18,15 @@ import google_crc32c
 import pytest
 
 from airflow_provider_ha.checkpoints.model import Algorithm, ManifestFile, Savepoint
-from airflow_provider_ha.checkpoints.savepoints import standalone, taking
+from airflow_provider_ha.checkpoints.savepoints import directory as directories
+from airflow_provider_ha.checkpoints.savepoints import transfer
 from airflow_provider_ha.checkpoints.savepoints.digest_cache import CACHE, DigestCache, KnownDigests
-from airflow_provider_ha.checkpoints.savepoints.directory import judge, read_savepoint
+from airflow_provider_ha.checkpoints.savepoints.directory import DirectoryLayout, SavepointDirectory, read_savepoint
+from airflow_provider_ha.checkpoints.savepoints.judge import judge
+from airflow_provider_ha.checkpoints.savepoints.layout import SavepointSource
 from airflow_provider_ha.checkpoints.savepoints.savepoint_files import write_manifest
-from airflow_provider_ha.checkpoints.savepoints.standalone import SavepointSource, take
-from airflow_provider_ha.checkpoints.savepoints.taking import Linking
+from airflow_provider_ha.checkpoints.savepoints.take import take
+from airflow_provider_ha.checkpoints.savepoints.transfer import Transfer
 from airflow_provider_ha.checkpoints.trees import links
 from airflow_provider_ha.checkpoints.trees.copying import copy_file
 from airflow_provider_ha.checkpoints.trees.digests import digest_of
@@ -58,7 +61,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
         counted.sizes.append(found.size)
         return found
 
-    monkeypatch.setattr(taking, "digest_of", counting)
+    monkeypatch.setattr(transfer, "digest_of", counting)
     return counted
 
 
@@ -75,7 +78,7 @@ def aged(directory: Path) -> Path:
 
 
 def linked(live: Path, target: Path, **options: Any) -> Savepoint:
-    return take([SavepointSource(query=QUERY, directory=live, **options)], target, link=True)
+    return take([SavepointSource(query=QUERY, directory=live, **options)], DirectoryLayout(target, link=True))
 
 
 def size_of(directory: Path, *names: str) -> int:
@@ -95,7 +98,7 @@ def test_the_second_savepoint_of_a_query_reads_what_its_new_batch_wrote(
     assert reads.bytes == size_of(live, "offsets/3", "commits/3")
     assert second.digested is True
     assert second.files[f"{QUERY}/offsets/2"] == first.files[f"{QUERY}/offsets/2"]
-    assert judge(tmp_path / "two", second).restorable is True
+    assert judge(SavepointDirectory(tmp_path / "two", second)).restorable is True
 
 
 @pytest.mark.parametrize("shape", ["hdfs", "rocksdb1", "rocksdb1-changelog", "rocksdb2", "rocksdb2-changelog"])
@@ -108,7 +111,7 @@ def test_so_it_is_for_the_files_of_every_state_store(shape: str, tmp_path: Path,
 
     new = {name: file for name, file in second.files.items() if name not in first.files}
     assert reads.bytes == sum(file.size for file in new.values() if file.digested_by is not Algorithm.CRC32C)
-    assert judge(tmp_path / "two", second, depth="full").restorable is True
+    assert judge(SavepointDirectory(tmp_path / "two", second), depth="full").restorable is True
 
 
 def test_nothing_is_read_of_what_has_a_checksum_of_spark(tmp_path: Path, reads: Reads) -> None:
@@ -123,7 +126,7 @@ def test_nothing_is_read_of_what_has_a_checksum_of_spark(tmp_path: Path, reads: 
     damaged = tmp_path / "sp" / min(by_spark)
     data = damaged.read_bytes()
     damaged.write_bytes(bytes([data[0] ^ 1]) + data[1:])
-    assert [problem.path for problem in judge(tmp_path / "sp", made).files] == [min(by_spark)]
+    assert [problem.path for problem in judge(SavepointDirectory(tmp_path / "sp", made)).files] == [min(by_spark)]
 
 
 @pytest.mark.parametrize(
@@ -137,7 +140,9 @@ def test_a_checksum_beside_a_name_that_may_be_written_again_is_not_believed(
     (tmp_path / name).write_bytes(b"state")
     write_sum(tmp_path / name, size=5)
 
-    assert Linking(cache(tmp_path))(name, tmp_path / name, tmp_path / "linked").digested_by is algorithm
+    assert (
+        Transfer(link=True, cache=cache(tmp_path))(name, tmp_path / name, tmp_path / "linked").digested_by is algorithm
+    )
 
 
 @pytest.mark.parametrize("size", [4, None])
@@ -145,7 +150,7 @@ def test_a_checksum_that_says_nothing_of_this_file_is_not_believed(tmp_path: Pat
     (tmp_path / "4_a.zip").write_bytes(b"state")
     write_sum(tmp_path / "4_a.zip", size=size)
 
-    assert Linking(cache(tmp_path))("4_a.zip", tmp_path / "4_a.zip", tmp_path / "linked").sha256
+    assert Transfer(link=True, cache=cache(tmp_path))("4_a.zip", tmp_path / "4_a.zip", tmp_path / "linked").sha256
 
 
 def write_sum(path: Path, *, size: int | None) -> None:
@@ -238,9 +243,9 @@ def test_what_is_digested_is_the_link_not_what_came_to_the_name_since(
         renamed_over(source)
         return done
 
-    monkeypatch.setattr(taking, "linked", then_replaced)
+    monkeypatch.setattr(transfer, "linked", then_replaced)
 
-    made = Linking(cache(tmp_path))("4.delta", source, tmp_path / "linked")
+    made = Transfer(link=True, cache=cache(tmp_path))("4.delta", source, tmp_path / "linked")
 
     assert source.read_bytes() == b"etats"
     assert made.sha256 == hashlib.sha256(b"state").hexdigest()
@@ -280,13 +285,13 @@ def test_a_cache_that_cannot_be_written_keeps_no_savepoint_from_being_made(
 
     made = linked(live, tmp_path / "one")
 
-    assert judge(tmp_path / "one", made).restorable is True
+    assert judge(SavepointDirectory(tmp_path / "one", made)).restorable is True
     assert "cannot write" in caplog.text
 
 
 def test_the_cache_forgets_what_is_in_no_savepoint_of_the_query_any_more(live: Path, tmp_path: Path) -> None:
     other = aged(checkpoint(tmp_path / "live" / "other"))
-    take([SavepointSource(query="other", directory=other)], tmp_path / "others", link=True)
+    take([SavepointSource(query="other", directory=other)], DirectoryLayout(tmp_path / "others", link=True))
     linked(live, tmp_path / "one", batch=1)
     linked(live, tmp_path / "two", batch=2)
 
@@ -298,23 +303,25 @@ def test_the_cache_forgets_what_is_in_no_savepoint_of_the_query_any_more(live: P
 
 
 def test_copies_leave_no_cache(live: Path, tmp_path: Path) -> None:
-    take([SavepointSource(query=QUERY, directory=live)], tmp_path / "sp")
+    take([SavepointSource(query=QUERY, directory=live)], DirectoryLayout(tmp_path / "sp"))
 
     assert names_in(tmp_path) == ["live", "sp"]
 
 
 def test_without_digests_nothing_is_read_and_the_manifest_says_so(live: Path, tmp_path: Path, reads: Reads) -> None:
-    made = take([SavepointSource(query=QUERY, directory=live)], tmp_path / "sp", link=True, digests=False)
+    made = take(
+        [SavepointSource(query=QUERY, directory=live)], DirectoryLayout(tmp_path / "sp", link=True, digests=False)
+    )
 
-    assert (reads.bytes, made.digested, read_savepoint(tmp_path / "sp")) == (0, False, made)
-    report = judge(tmp_path / "sp", made)
+    assert (reads.bytes, made.digested, read_savepoint(tmp_path / "sp").savepoint) == (0, False, made)
+    report = judge(SavepointDirectory(tmp_path / "sp", made))
     assert (report.restorable, report.not_digested) == (True, len(made.files))
     assert names_in(tmp_path) == ["live", "sp"]
 
 
 def test_a_copy_without_digests_is_refused(live: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="saves nothing"):
-        take([SavepointSource(query=QUERY, directory=live)], tmp_path / "sp", digests=False)
+        take([SavepointSource(query=QUERY, directory=live)], DirectoryLayout(tmp_path / "sp", digests=False))
 
 
 def test_what_could_not_be_linked_is_copied_and_read_again(
@@ -333,7 +340,7 @@ def test_what_could_not_be_linked_is_copied_and_read_again(
     monkeypatch.setattr(os, "link", no_link)
     made = linked(live, tmp_path / "good")
     assert (made.shares_inodes, made.digested) == (False, True)
-    monkeypatch.setattr(standalone, "write_manifest", on_a_bad_disk)
+    monkeypatch.setattr(directories, "write_manifest", on_a_bad_disk)
 
     with pytest.raises(CheckpointCorruptError, match=r"metadata.*digest"):
         linked(live, tmp_path / "bad")
@@ -351,8 +358,8 @@ def test_a_manifest_has_the_sizes_of_the_files_that_came(
             (tmp_path / "aside").rename(source)
         return copy_file(source, target)
 
-    monkeypatch.setattr(taking, "copy_file", after_another_attempt)
+    monkeypatch.setattr(transfer, "copy_file", after_another_attempt)
 
-    made = take([SavepointSource(query=QUERY, directory=live)], tmp_path / "sp")
+    made = take([SavepointSource(query=QUERY, directory=live)], DirectoryLayout(tmp_path / "sp"))
 
-    assert read_savepoint(tmp_path / "sp") == made
+    assert read_savepoint(tmp_path / "sp").savepoint == made

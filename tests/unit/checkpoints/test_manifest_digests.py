@@ -13,7 +13,8 @@ import pytest
 from airflow_provider_ha.checkpoints.model import Algorithm, ManifestFile, Savepoint
 from airflow_provider_ha.checkpoints.savepoints.archive.export import export
 from airflow_provider_ha.checkpoints.savepoints.archive.unpack import unpack
-from airflow_provider_ha.checkpoints.savepoints.directory import judge, read_savepoint
+from airflow_provider_ha.checkpoints.savepoints.directory import SavepointDirectory, read_savepoint
+from airflow_provider_ha.checkpoints.savepoints.judge import judge
 from airflow_provider_ha.checkpoints.savepoints.restore import restore
 from airflow_provider_ha.checkpoints.savepoints.savepoint_files import write_manifest
 from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
@@ -58,10 +59,10 @@ def test_a_savepoint_comes_back_whatever_its_digests_are(kind: Kind, tmp_path: P
 
     export(directory, made, tmp_path / "sp.tar")
     unpack(tmp_path / "sp.tar", tmp_path / "back")
-    restore(tmp_path / "back", read_savepoint(tmp_path / "back"), tmp_path / "restored")
+    restore(read_savepoint(tmp_path / "back"), tmp_path / "restored")
 
-    assert read_savepoint(tmp_path / "back") == made
-    assert judge(tmp_path / "back", made).restorable is True
+    assert read_savepoint(tmp_path / "back").savepoint == made
+    assert judge(SavepointDirectory(tmp_path / "back", made)).restorable is True
 
 
 def test_a_changed_byte_is_found_by_the_checksum_of_spark(tmp_path: Path) -> None:
@@ -71,11 +72,11 @@ def test_a_changed_byte_is_found_by_the_checksum_of_spark(tmp_path: Path) -> Non
     (tmp_path / "sp.tar").write_bytes(packed.replace(b'batchTimestampMs": 17', b'batchTimestampMs": 18'))
     change(directory)
 
-    assert [problem.path for problem in judge(directory, made).files] == [FILE]
+    assert [problem.path for problem in judge(SavepointDirectory(directory, made)).files] == [FILE]
     for refused in (
         lambda: unpack(tmp_path / "sp.tar", tmp_path / "back"),
         lambda: export(directory, made, tmp_path / "again.tar"),
-        lambda: restore(directory, made, tmp_path / "restored"),
+        lambda: restore(SavepointDirectory(directory, made), tmp_path / "restored"),
     ):
         with pytest.raises(CheckpointCorruptError):
             refused()
@@ -85,10 +86,10 @@ def test_without_digests_the_sizes_are_compared_and_nothing_is_said_of_the_bytes
     directory, made = described_by(size_of, tmp_path)
     change(directory)
 
-    assert judge(directory, made).files == ()
+    assert judge(SavepointDirectory(directory, made)).files == ()
 
     (directory / FILE).write_bytes(b"v1")
-    assert [problem.path for problem in judge(directory, made).files] == [FILE]
+    assert [problem.path for problem in judge(SavepointDirectory(directory, made)).files] == [FILE]
 
 
 def test_a_link_is_no_file_of_a_savepoint_whatever_it_leads_to(tmp_path: Path) -> None:
@@ -96,7 +97,7 @@ def test_a_link_is_no_file_of_a_savepoint_whatever_it_leads_to(tmp_path: Path) -
     (directory / FILE).rename(tmp_path / "elsewhere")
     (directory / FILE).symlink_to(tmp_path / "elsewhere")
 
-    (problem,) = judge(directory, made).files
+    (problem,) = judge(SavepointDirectory(directory, made)).files
 
     assert (problem.path, problem.reason) == (FILE, "it is not a regular file")
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_ha.checkpoints.savepoints.pool.leases import SECONDS, SWEEP, USE, lease
-from airflow_provider_ha.checkpoints.savepoints.pool.records import PoolLease
+from airflow_provider_ha.checkpoints.savepoints.pool.leases import SECONDS, SWEEP, USE, PoolLease, lease
 from airflow_provider_ha.errors import StorageUnavailableError
 from tests.fake.memory_store import MemoryStore
 from tests.support.clusters.pointer_helpers import Wall

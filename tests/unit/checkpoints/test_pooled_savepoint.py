@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.savepoints.pool.judge import judge_query
 from airflow_provider_ha.checkpoints.savepoints.pool.restore import _stages
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.verify.restorable import restorable_at
+from airflow_provider_ha.checkpoints.verify.verify import verify
 from tests.unit.checkpoints.test_verification_sparse import write_log
 
 
@@ -26,13 +27,13 @@ def checkpoint() -> Iterator[Path]:
 
 
 def test_batch_that_is_there_can_be_restored(checkpoint: Path) -> None:
-    assert judge_query(LocalTree(checkpoint), 1, "quick", "4.2.0")[0] is True
+    assert restorable_at(verify(LocalTree(checkpoint), depth="quick"), 1).answer is True
 
 
 def test_batch_with_a_damaged_entry_cannot_be_restored(checkpoint: Path) -> None:
     (checkpoint / "offsets" / "1").write_text("")
 
-    assert judge_query(LocalTree(checkpoint), 1, "quick", "4.2.0")[0] is False
+    assert restorable_at(verify(LocalTree(checkpoint), depth="quick"), 1).answer is False
 
 
 def test_batch_that_may_not_be_read_is_unknown(checkpoint: Path) -> None:
@@ -41,7 +42,7 @@ def test_batch_that_may_not_be_read_is_unknown(checkpoint: Path) -> None:
     user = os.geteuid()
     os.seteuid(65534 if user == 0 else user)
     try:
-        answer, _ = judge_query(LocalTree(checkpoint), 1, "quick", "4.2.0")
+        answer = restorable_at(verify(LocalTree(checkpoint), depth="quick"), 1).answer
     finally:
         os.seteuid(user)
 

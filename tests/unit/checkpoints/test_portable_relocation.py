@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.savepoints.directory import judge
+from airflow_provider_ha.checkpoints.savepoints.directory import DirectoryLayout, SavepointDirectory
+from airflow_provider_ha.checkpoints.savepoints.judge import judge
+from airflow_provider_ha.checkpoints.savepoints.layout import SavepointSource
 from airflow_provider_ha.checkpoints.savepoints.restore import restore
-from airflow_provider_ha.checkpoints.savepoints.standalone import SavepointSource, take
+from airflow_provider_ha.checkpoints.savepoints.take import take
 from airflow_provider_ha.checkpoints.working.relocation import checked_by, relocate
 from airflow_provider_ha.errors import CheckpointCorruptError, ConfigurationError, ObjectExistsError
 from tests.support.checkpoints.portable_helpers import QUERY, checkpoint, names_in, savepoint
@@ -96,11 +98,11 @@ def test_a_link_is_replaced_and_never_edited(tmp_path: Path) -> None:
 
 def test_a_savepoint_is_restored_any_number_of_times_and_stays_as_it_is(tmp_path: Path) -> None:
     live = stateful(tmp_path / "live" / QUERY)
-    made = take([SavepointSource(query=QUERY, directory=live)], tmp_path / "sp")
+    made = take([SavepointSource(query=QUERY, directory=live)], DirectoryLayout(tmp_path / "sp"))
     before = {name: (tmp_path / "sp" / name).read_bytes() for name in made.files}
 
     for name in ("one", "two"):
-        restore(tmp_path / "sp", made, tmp_path / name)
+        restore(SavepointDirectory(tmp_path / "sp", made), tmp_path / name)
 
     for name in ("one", "two"):
         rewritten = (tmp_path / name / QUERY / "state" / "0" / "_metadata" / "v2" / "0").read_text()
@@ -111,10 +113,10 @@ def test_a_savepoint_is_restored_any_number_of_times_and_stays_as_it_is(tmp_path
 
 def test_a_relative_target_gets_absolute_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     live = stateful(tmp_path / "live" / QUERY)
-    made = take([SavepointSource(query=QUERY, directory=live)], tmp_path / "sp")
+    made = take([SavepointSource(query=QUERY, directory=live)], DirectoryLayout(tmp_path / "sp"))
     monkeypatch.chdir(tmp_path)
 
-    restore(Path("sp"), made, Path("at"))
+    restore(SavepointDirectory(Path("sp"), made), Path("at"))
 
     assert f'"file:{tmp_path}/at/{QUERY}/{SCHEMA}"' in (tmp_path / f"at/{QUERY}/state/0/_metadata/v2/0").read_text()
 
@@ -126,7 +128,7 @@ def test_a_savepoint_that_is_not_what_its_manifest_says_is_not_restored(tmp_path
     path.unlink() if damage == "gone" else path.write_text(path.read_text().replace("0", "1"))
 
     with pytest.raises(CheckpointCorruptError, match="commits/2"):
-        restore(directory, made, tmp_path / "at")
+        restore(SavepointDirectory(directory, made), tmp_path / "at")
 
     assert names_in(tmp_path) == ["live", "sp"]
 
@@ -136,7 +138,7 @@ def test_a_savepoint_that_nobody_could_start_from_is_not_restored(tmp_path: Path
     queries = {QUERY: made.queries[QUERY].model_copy(update={"batch": 7})}
 
     with pytest.raises(CheckpointCorruptError, match=QUERY):
-        restore(directory, made.model_copy(update={"queries": queries}), tmp_path / "at")
+        restore(SavepointDirectory(directory, made.model_copy(update={"queries": queries})), tmp_path / "at")
 
     assert names_in(tmp_path) == ["live", "sp"]
 
@@ -145,8 +147,8 @@ def test_nothing_is_restored_over_something_or_into_nowhere(tmp_path: Path) -> N
     directory, made = savepoint(tmp_path)
 
     with pytest.raises(ObjectExistsError):
-        restore(directory, made, tmp_path / "live")
+        restore(SavepointDirectory(directory, made), tmp_path / "live")
     with pytest.raises(ConfigurationError):
-        restore(directory, made, tmp_path / "unmounted" / "at")
+        restore(SavepointDirectory(directory, made), tmp_path / "unmounted" / "at")
 
-    assert judge(directory, made).restorable is True
+    assert judge(SavepointDirectory(directory, made)).restorable is True

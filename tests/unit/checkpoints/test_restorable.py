@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_ha.checkpoints.verify.findings import Code, Finding
 from airflow_provider_ha.checkpoints.verify.report import BatchVerdict, Reason, Report
-from airflow_provider_ha.checkpoints.verify.restorable import damage
+from airflow_provider_ha.checkpoints.verify.restorable import all_of, damage, restorable_at
 from airflow_provider_ha.errors import StorageUnavailableError
 
 
@@ -39,6 +39,34 @@ def test_what_the_batch_itself_lacks_is_told_before_what_another_one_lacks(root:
 
     assert problem is not None
     assert (problem.path, problem.reason) == ("counts/state/0/0/8.delta", "it is not there")
+
+
+def test_a_batch_that_neither_log_has_is_not_explained_by_what_another_batch_lacks() -> None:
+    report = found(Code.OFFSETS_CORRUPT)  # of batch 7
+
+    judgement = restorable_at(report, 5)
+
+    assert (judgement.answer, [reason.found for reason in judgement.findings]) == (False, ["neither log has batch 5"])
+
+
+def test_what_could_not_be_read_is_all_that_an_unknown_answer_names() -> None:
+    judgement = restorable_at(found(Code.STATE_MISSING, Code.UNREADABLE), 7)
+
+    assert (judgement.answer, [reason.code for reason in judgement.findings]) == (None, [Code.UNREADABLE])
+
+
+def test_a_query_that_has_committed_nothing_can_be_restored_to_that(root: Path) -> None:
+    assert restorable_at(found(Code.UNREADABLE), -1).answer is True
+    assert damage(root, {"counts": -1}, lambda directory: found(Code.UNREADABLE)) is None
+
+
+@pytest.mark.parametrize(
+    ("answers", "of_all"), [([], True), ([True], True), ([True, None], None), ([None, False, True], False)]
+)
+def test_one_no_is_a_no_and_an_open_question_leaves_the_rest_open(
+    answers: list[bool | None], of_all: bool | None
+) -> None:
+    assert all_of(answers) is of_all
 
 
 def test_damage_is_told_with_its_file(root: Path) -> None:

@@ -17,8 +17,10 @@ from typing import IO
 from airflow_provider_ha.checkpoints.model import ManifestFile, Savepoint
 from airflow_provider_ha.checkpoints.savepoints.archive.compression import DAMAGED, decompressing
 from airflow_provider_ha.checkpoints.savepoints.archive.tar_headers import MemberReader, refused
+from airflow_provider_ha.checkpoints.savepoints.directory import SavepointDirectory
+from airflow_provider_ha.checkpoints.savepoints.judge import check
 from airflow_provider_ha.checkpoints.savepoints.manifest_names import check_manifest
-from airflow_provider_ha.checkpoints.savepoints.savepoint_files import MANIFEST, problems
+from airflow_provider_ha.checkpoints.savepoints.savepoint_files import MANIFEST
 from airflow_provider_ha.checkpoints.trees.attempts import check_target, directory_attempt, storage_errors
 from airflow_provider_ha.checkpoints.trees.digests import digest_of
 from airflow_provider_ha.checkpoints.trees.links import write_aside
@@ -58,8 +60,7 @@ def unpack(archive: Path, target: Path, *, expected: Savepoint | None = None) ->
             with _damage_refused():
                 _write_files(reader, hidden, savepoint)
             write_aside(hidden / MANIFEST, data)
-            for problem in problems(hidden, savepoint):
-                raise problem
+            check(SavepointDirectory(hidden, savepoint))
     return savepoint
 
 

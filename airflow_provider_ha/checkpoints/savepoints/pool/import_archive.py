@@ -13,10 +13,9 @@ from pathlib import Path
 
 from airflow_provider_ha.checkpoints.model import ManifestFile, Savepoint
 from airflow_provider_ha.checkpoints.savepoints.archive.unpack import unpack
-from airflow_provider_ha.checkpoints.savepoints.pool.judge import check
-from airflow_provider_ha.checkpoints.savepoints.pool.leases import USE, PoolLock, give_way, lease
+from airflow_provider_ha.checkpoints.savepoints.pool.layout import PoolDraft
+from airflow_provider_ha.checkpoints.savepoints.pool.leases import PoolLock, using
 from airflow_provider_ha.checkpoints.savepoints.pool.pool import Pool, digest_member
-from airflow_provider_ha.checkpoints.savepoints.pool.records import PooledFile, PooledSavepoint
 from airflow_provider_ha.checkpoints.trees.at_once import each
 from airflow_provider_ha.checkpoints.trees.attempts import scratch_directory
 from airflow_provider_ha.checkpoints.trees.digests import digest_of
@@ -26,12 +25,11 @@ from airflow_provider_ha.errors import CheckpointCorruptError, ObjectExistsError
 
 # One request up to this size, and this many bytes in memory for each of those that are under way.
 WHOLE = 8 << 20
-_SHA256 = "SHA256"
 
 
 def bring(
     pool: Pool, name: str, archive: Path, *, holder: str, scratch: Path | None = None, clock: Clock | None = None
-) -> PooledSavepoint:
+) -> Savepoint:
     """Make the savepoint *name* of an archive; it keeps the id and the time that the archive says.
 
     :param archive: As ``savepoint export`` writes it, of a directory, of a job or of a savepoint on S3.
@@ -44,32 +42,20 @@ def bring(
     with scratch_directory((scratch or archive.parent) / archive.name) as folder:
         directory = folder / "savepoint"
         savepoint = unpack(archive, directory)
-        with lease(pool.store, pool.leases, USE, holder=holder, clock=clock) as (held, sweeping):
-            give_way(sweeping)
-            made = _record(savepoint, _uploaded(pool, directory, savepoint, held))
-            check(pool, made)
-            held.check()
-            pool.store.create(pool.manifest_key(name), made.to_bytes())
-    return made
+        with using(pool.store, pool.leases, holder=holder, clock=clock) as held:
+            made = savepoint.model_copy(
+                # It is its user's from here on, whichever schedule made it.
+                update={
+                    "files": _uploaded(pool, directory, savepoint, held),
+                    "digested": True,
+                    "shares_inodes": False,
+                    "schedule": None,
+                }
+            )
+            return PoolDraft(pool, name, held).seal(made)
 
 
-def _record(savepoint: Savepoint, files: dict[str, PooledFile]) -> PooledSavepoint:
-    return PooledSavepoint(
-        savepoint_id=savepoint.savepoint_id,
-        created_at=savepoint.created_at,
-        label=savepoint.label,
-        queries=savepoint.queries,
-        files=files,
-        digested=True,
-        spark_version=savepoint.spark_version,
-        job_id=savepoint.job_id,
-        run=savepoint.run,
-        epoch=savepoint.epoch,
-        graph=savepoint.graph,
-    )
-
-
-def _uploaded(pool: Pool, directory: Path, savepoint: Savepoint, held: PoolLock) -> dict[str, PooledFile]:
+def _uploaded(pool: Pool, directory: Path, savepoint: Savepoint, held: PoolLock) -> dict[str, ManifestFile]:
     """Upload what the pool lacks; return what it has of every file."""
     digests = {name: _sha256(directory / name, file) for name, file in savepoint.files.items()}
     wanted = {digest_member(digest, savepoint.files[name].size): name for name, digest in digests.items()}
@@ -88,7 +74,7 @@ def _uploaded(pool: Pool, directory: Path, savepoint: Savepoint, held: PoolLock)
         member = digest_member(digest, size)
         if member not in present:
             raise CheckpointCorruptError(name, "it is not in the pool", next_step="Find out what removes objects there")
-        files[name] = PooledFile(size=size, member=member, etag=present[member].etag, algorithm=_SHA256, digest=digest)
+        files[name] = ManifestFile(size=size, sha256=digest, member=member, etag=present[member].etag)
     return files
 
 

@@ -13,10 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
+from typing import ClassVar
 
-from airflow_provider_ha.checkpoints.savepoints.pool.records import PoolLease
 from airflow_provider_ha.clock import Clock, SystemClock, new_id
 from airflow_provider_ha.errors import ObjectMissingError, StorageError, StorageUnavailableError
+from airflow_provider_ha.records import Record
 from airflow_provider_ha.storage.store import ObjectStore
 
 
@@ -24,6 +25,21 @@ USE, SWEEP = "use", "sweep"
 SECONDS = {USE: 3600.0, SWEEP: 900.0}
 # A request that was sent while the lease counted ends before it is over: no call takes longer (storage/limits.py).
 _MARGIN = 150.0
+
+
+class PoolLease(Record):
+    """A process is at work. The lease counts from when the store wrote it: no two hosts compare their clocks.
+
+    :param seconds: How long it counts.
+    :param purpose: ``"use"`` of members that may have no manifest yet, or ``"sweep"``.
+    :param holder: Name of the process, for the operator.
+    """
+
+    kind: ClassVar[str] = "pool-lease"
+
+    purpose: str
+    holder: str
+    seconds: float
 
 
 class PoolLock:
@@ -79,16 +95,19 @@ def lease(
             store.delete(key)
 
 
-def give_way(sweeping: list[str]) -> None:
-    """Refuse to use a pool that is being swept.
+@contextmanager
+def using(store: ObjectStore, folder: str, *, holder: str, clock: Clock | None = None) -> Iterator[PoolLock]:
+    """Hold a lease to use the pool while the block runs; raises as :func:`lease` does.
 
     :raises StorageUnavailableError: A sweep is at work.
     """
-    if sweeping:
-        raise StorageUnavailableError(
-            f"the pool is being swept by {', '.join(sweeping)}",
-            next_step="Try again in a minute; the lease of a sweep that was killed counts for a quarter of an hour",
-        )
+    with lease(store, folder, USE, holder=holder, clock=clock) as (held, sweeping):
+        if sweeping:
+            raise StorageUnavailableError(
+                f"the pool is being swept by {', '.join(sweeping)}",
+                next_step="Try again in a minute; the lease of a sweep that was killed counts for a quarter of an hour",
+            )
+        yield held
 
 
 def over(store: ObjectStore, folder: str, now: datetime) -> list[str]:

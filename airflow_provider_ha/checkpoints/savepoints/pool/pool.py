@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 from airflow_provider_ha.checkpoints.connectors.places import s3_uri
+from airflow_provider_ha.checkpoints.model import ManifestFile, Savepoint
 from airflow_provider_ha.checkpoints.savepoints.manifest_names import check_path
-from airflow_provider_ha.checkpoints.savepoints.pool.records import PooledSavepoint
 from airflow_provider_ha.checkpoints.trees.object_tree import ObjectTree
 from airflow_provider_ha.config import S3Options
 from airflow_provider_ha.errors import (
@@ -64,6 +64,11 @@ class Place:
         parts = urlsplit(s3_uri(uri))
         path = unquote(parts.path).strip("/")
         return cls(parts.netloc, f"{path}/" if path else "")
+
+    @property
+    def name(self) -> str:
+        """The last part of the prefix."""
+        return self.prefix.rstrip("/").rpartition("/")[2]
 
     def __str__(self) -> str:
         return f"s3://{self.bucket}/{self.prefix}".rstrip("/")
@@ -124,7 +129,7 @@ class Pool:
         prefix = self.manifest_key("").removesuffix(_MANIFEST)
         return [item.key.removeprefix(prefix).removesuffix(_MANIFEST) for item in self.store.list(prefix)]
 
-    def read(self, name: str) -> PooledSavepoint:
+    def read(self, name: str) -> Savepoint:
         """Return a savepoint's manifest.
 
         :raises CheckpointMissingError: There is no such savepoint.
@@ -134,7 +139,7 @@ class Pool:
         key = self.manifest_key(name)
         try:
             data = self.store.read(key)
-            return _checked(PooledSavepoint.from_bytes(data, source=f"{self.store.uri}/{key}"), key)
+            return _checked(Savepoint.from_bytes(data, source=f"{self.store.uri}/{key}"), key)
         except ObjectMissingError:
             raise CheckpointMissingError(
                 f"there is no savepoint {self.uri(name)}", next_step="One that was never completed has no manifest"
@@ -162,15 +167,16 @@ class Pool:
         """Return a prefix of the same bucket as a directory."""
         return ObjectTree(self.reader, place.prefix)
 
-    def tree_of(self, savepoint: PooledSavepoint, query: str, present: dict[str, Listed] | None = None) -> ObjectTree:
+    def tree_of(self, files: Mapping[str, ManifestFile], query: str, present: dict[str, Listed]) -> ObjectTree:
         """Return one query's part of a savepoint as a directory.
 
-        :param present: What is in the pool, when that is known.
+        :param files: The files of the savepoint.
+        :param present: What is in the pool.
         """
-        return ObjectTree(_Named(self, savepoint, self.present() if present is None else present), f"{query}/")
+        return ObjectTree(_Named(self, files, present), f"{query}/")
 
 
-def _checked(savepoint: PooledSavepoint, key: str) -> PooledSavepoint:
+def _checked(savepoint: Savepoint, key: str) -> Savepoint:
     """Return a manifest none of whose names leads elsewhere: they become keys and local paths."""
     for name, file in savepoint.files.items():
         check_path(name)
@@ -199,9 +205,9 @@ def digest_member(sha256: str, size: int) -> str:
 class _Named:
     """The files of a savepoint by their own names; what is not in the pool is not there."""
 
-    def __init__(self, pool: Pool, savepoint: PooledSavepoint, present: dict[str, Listed]) -> None:
+    def __init__(self, pool: Pool, files: Mapping[str, ManifestFile], present: dict[str, Listed]) -> None:
         self._pool = pool
-        self._savepoint = savepoint
+        self._files = files
         self._present = present
 
     @property
@@ -209,7 +215,7 @@ class _Named:
         return f"{self._pool.place}/_pool"
 
     def list(self, prefix: str) -> Iterator[Listed]:
-        for name, file in sorted(self._savepoint.files.items()):
+        for name, file in sorted(self._files.items()):
             item = self._present.get(file.member)
             if name.startswith(prefix) and item is not None:
                 yield Listed(name, item.size, item.etag)
@@ -221,4 +227,4 @@ class _Named:
         return self._pool.reader.read_range(Listed(self._key(item.key), item.size, item.etag), offset, length)
 
     def _key(self, name: str) -> str:
-        return self._pool.members + self._savepoint.files[name].member
+        return self._pool.members + self._files[name].member

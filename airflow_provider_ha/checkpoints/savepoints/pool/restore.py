@@ -1,4 +1,4 @@
-"""Checkpoints out of a savepoint over a pool: another prefix of the bucket, or a directory of this host.
+"""Checkpoints out of a savepoint over a pool, in another prefix of the bucket.
 
 Invariant: the savepoint stays as it is. S3 has no rename, so a prefix fills up file by file: what Spark looks for first
 comes last, the query id by a conditional create. What is killed before that is nothing that Spark would start from.
@@ -8,31 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import groupby
-from pathlib import Path
 
 from airflow_provider_ha.checkpoints.format.layout import COMMITS, METADATA, OFFSETS
-from airflow_provider_ha.checkpoints.model import ManifestFile, Savepoint
-from airflow_provider_ha.checkpoints.savepoints.pool.judge import check
-from airflow_provider_ha.checkpoints.savepoints.pool.leases import USE, give_way, lease
+from airflow_provider_ha.checkpoints.model import Savepoint
+from airflow_provider_ha.checkpoints.savepoints.judge import check
+from airflow_provider_ha.checkpoints.savepoints.pool.layout import SavepointInPool
 from airflow_provider_ha.checkpoints.savepoints.pool.pool import Place, Pool
-from airflow_provider_ha.checkpoints.savepoints.pool.records import PooledSavepoint
-from airflow_provider_ha.checkpoints.savepoints.savepoint_files import write_manifest
 from airflow_provider_ha.checkpoints.trees.at_once import each
-from airflow_provider_ha.checkpoints.trees.attempts import check_target, directory_attempt
-from airflow_provider_ha.checkpoints.trees.digests import digest_of
-from airflow_provider_ha.checkpoints.working.relocation import checked_by, is_relocated, relocate, relocated
-from airflow_provider_ha.errors import (
-    ConfigurationError,
-    ObjectExistsError,
-)
+from airflow_provider_ha.checkpoints.working.relocation import checked_by, is_relocated, relocated
+from airflow_provider_ha.errors import ConfigurationError, ObjectExistsError
 
 
 _LAST = (COMMITS, METADATA, OFFSETS)
 
 
-def restore(
-    pool: Pool, savepoint: PooledSavepoint, target: Place, *, holder: str, spark_version: str | None = None
-) -> None:
+def restore_prefix(stored: SavepointInPool, target: Place, *, spark_version: str | None = None) -> None:
     """Make ``<target>/<query>``, a checkpoint location that Spark can start from, for every query of a savepoint.
 
     :param target: Of the same bucket; nothing may lie below it.
@@ -42,63 +32,25 @@ def restore(
     :raises ObjectExistsError: Something lies below the target.
     :raises StorageUnavailableError: Something could not be read or written, or a sweep is under way.
     """
+    pool = stored.pool
     if target.bucket != pool.place.bucket or not target.prefix:
         raise ConfigurationError(
             f"{target} is not a prefix of bucket {pool.place.bucket}", next_step="Its server copies the files: name one"
         )
     if next(iter(pool.store.list(target.prefix)), None) is not None:
         raise ObjectExistsError(f"something lies below {target} already", next_step="Choose another prefix")
-    with lease(pool.store, pool.leases, USE, holder=holder) as (held, sweeping):
-        give_way(sweeping)
-        check(pool, savepoint, spark_version)
+    with stored.use() as held:
+        check(stored, spark_version=spark_version)
 
         def put(name: str) -> None:
             held.check()
-            _put(pool, savepoint, name, target)
+            _put(pool, stored.savepoint, name, target)
 
-        for stage in _stages(savepoint):
+        for stage in _stages(stored.savepoint):
             each(put, stage)
 
 
-def fetch(pool: Pool, savepoint: PooledSavepoint, target: Path, *, holder: str, move: bool) -> Savepoint:
-    """Make a directory of this host out of a savepoint: a savepoint of its own, or checkpoints to start from.
-
-    :param target: Must not exist; appears with everything or not at all.
-    :param move: Whether it is to be started from: then its files name their new place, and it is no savepoint.
-    :returns: Its manifest, with a digest of every file.
-    :raises CheckpointCorruptError: The savepoint is not what its manifest says.
-    :raises ObjectExistsError: The target exists.
-    :raises StorageUnavailableError: Something could not be read or written, or a sweep is under way.
-    """
-    check_target(target)
-    with lease(pool.store, pool.leases, USE, holder=holder) as (held, sweeping), directory_attempt(target) as hidden:
-        give_way(sweeping)
-        check(pool, savepoint)
-        names = [name for stage in _stages(savepoint) for name in stage] if move else list(savepoint.files)
-        for name in names:
-            held.check()
-            pool.store.download(pool.members + savepoint.files[name].member, hidden / name)
-        made = Savepoint(
-            savepoint_id=savepoint.savepoint_id,
-            job_id=savepoint.job_id,
-            run=savepoint.run,
-            epoch=savepoint.epoch,
-            created_at=savepoint.created_at,
-            label=savepoint.label,
-            queries=savepoint.queries,
-            files={name: _digested(hidden / name) for name in names},
-            graph=savepoint.graph,
-            spark_version=savepoint.spark_version,
-        )
-        if move:
-            for query in savepoint.queries:
-                relocate(hidden / query, target.parent.resolve() / target.name / query)
-        else:
-            write_manifest(hidden, made)
-    return made
-
-
-def _stages(savepoint: PooledSavepoint) -> Iterable[list[str]]:
+def _stages(savepoint: Savepoint) -> Iterable[list[str]]:
     """Return the names in the order in which they may appear: state and sources, commits, the query ids, offsets.
 
     The newest entry of the offset log comes before the one that it follows: alone it is refused, whatever its number.
@@ -115,7 +67,7 @@ def _stage(name: str) -> tuple[int, int]:
     return 1 + _LAST.index(log), -int(entry) if log == OFFSETS and entry.isdigit() else 0
 
 
-def _put(pool: Pool, savepoint: PooledSavepoint, name: str, target: Place) -> None:
+def _put(pool: Pool, savepoint: Savepoint, name: str, target: Place) -> None:
     query, _, inner = name.partition("/")
     source, key = pool.members + savepoint.files[name].member, target.prefix + name
     moved, path = None, f"{query}/{checked_by(inner)}"
@@ -126,8 +78,3 @@ def _put(pool: Pool, savepoint: PooledSavepoint, name: str, target: Place) -> No
         pool.store.copy(source, key, if_absent=inner == METADATA)
     elif not name.endswith(".crc"):  # Spark's checksum would be of the old bytes
         pool.store.write(key, moved)
-
-
-def _digested(path: Path) -> ManifestFile:
-    with path.open("rb", buffering=0) as reader:
-        return digest_of(reader)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Protocol
 
 from airflow_provider_ha.checkpoints.format.crc import recorded_crc32c
 from airflow_provider_ha.checkpoints.format.rocksdb import has_unique_name
@@ -23,8 +22,17 @@ from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.errors import CheckpointCorruptError, StorageUnavailableError
 
 
-class Take(Protocol):
-    """Brings one file along."""
+class Transfer:
+    """Brings the files of one savepoint along.
+
+    :param link: Whether files are linked where that is possible; else they are copied.
+    :param cache: Digests of earlier savepoints, for links; ``None`` for no digests of links at all.
+    """
+
+    def __init__(self, *, link: bool = False, cache: DigestCache | None = None) -> None:
+        self._cache = cache
+        #: Files that are no links: what the disk has of them is not known before they are read again. ``None``: all.
+        self.copied: set[str] | None = set() if link else None
 
     def __call__(self, name: str, source: StrPath, target: StrPath) -> ManifestFile:
         """Make *target* of *source* and return what the manifest says of it.
@@ -32,35 +40,19 @@ class Take(Protocol):
         :param name: Path relative to the savepoint.
         :raises FileNotFoundError: The source is not there (any more).
         """
-
-
-class Copying:
-    """Every file is copied and digested."""
-
-    def __call__(self, name: str, source: StrPath, target: StrPath) -> ManifestFile:  # noqa: ARG002  # as every Take
-        """Copy a file."""
-        return copy_file(Path(source), Path(target))
-
-
-class Linking:
-    """Files are linked where that is possible, else copied.
-
-    :param cache: Digests of earlier savepoints; ``None`` for no digests at all.
-    """
-
-    def __init__(self, cache: DigestCache | None) -> None:
-        self._cache = cache
-        #: Files that are no links: what the disk has of them is not known before they are read again.
-        self.copied: set[str] = set()
-
-    def __call__(self, name: str, source: StrPath, target: StrPath) -> ManifestFile:
-        """Link a file."""
+        if self.copied is None:
+            return copy_file(Path(source), Path(target))
         if not linked(source, target):
             self.copied.add(name)
             return copy_file(Path(source), Path(target))
         if self._cache is None:
             return ManifestFile(size=os.lstat(target).st_size)
         return self._digested(self._cache, name, Path(source), Path(target))
+
+    def done(self) -> None:
+        """Remember the digests for the next savepoint: this one is whole."""
+        if self._cache is not None:
+            self._cache.save()
 
     def _digested(self, cache: DigestCache, name: str, source: Path, target: Path) -> ManifestFile:
         with target.open("rb", buffering=0) as reader:

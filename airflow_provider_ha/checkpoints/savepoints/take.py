@@ -1,0 +1,202 @@
+"""A savepoint of checkpoints that Spark works in, in either layout: no ZooKeeper, no Airflow, no pause.
+
+Invariant: one cut for all queries, chosen before the first file is copied, in the order in which they were named.
+Downstream first: whatever a query has read, the ones it reads from have written by the time they are looked at. The
+savepoint appears when its copies were verified, never before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Generic
+
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
+
+from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG, log_files
+from airflow_provider_ha.checkpoints.format.compactible_log import entry_names
+from airflow_provider_ha.checkpoints.format.layout import progress
+from airflow_provider_ha.checkpoints.format.releases import installed_version, release
+from airflow_provider_ha.checkpoints.model import ManifestFile, QueryCut, QuerySink, Savepoint, SinkKind
+from airflow_provider_ha.checkpoints.savepoints.layout import At, Dir, Draft, Layout, SavepointSource, TornError
+from airflow_provider_ha.checkpoints.trees.files import names
+from airflow_provider_ha.checkpoints.working.batch_log import readable
+from airflow_provider_ha.checkpoints.working.pins import SINKS, closure_of, refuse_reserved
+from airflow_provider_ha.clock import Clock, SystemClock
+from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError
+from airflow_provider_ha.names import check_name
+
+
+# Each needs a purge, or a replaced file, in the milliseconds of a copy: a query that does it five times is not slow,
+# it keeps too few batches.
+ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutPart(Generic[Dir]):
+    """One query's part of a cut.
+
+    :param directory: Its checkpoint; Spark works in it meanwhile.
+    :param batch: N.
+    :param sink: What its sink has.
+    :param sink_log: The log of its file sink; ``None`` for any other sink.
+    """
+
+    directory: Dir
+    batch: int
+    sink: QuerySink
+    sink_log: Dir | None = None
+
+
+def take(
+    sources: Sequence[SavepointSource[At]],
+    layout: Layout[At, Dir],
+    *,
+    label: str = "",
+    spark_version: str | None = None,
+    clock: Clock | None = None,
+) -> Savepoint:
+    """Make a savepoint of all *sources*; their queries may be running.
+
+    :param sources: Downstream first.
+    :param layout: Where the savepoint is to be; nothing is there yet.
+    :param spark_version: The release that is to start from it; the installed one by default.
+    :raises CheckpointMissingError: A query has no such batch, or purged what was copied again and again.
+    :raises CheckpointCorruptError: A file of a checkpoint, or of a sink's log, is damaged.
+    :raises ConfigurationError: The sources or the layout cannot be used.
+    :raises ObjectExistsError: There is a savepoint of that name.
+    :raises StorageUnavailableError: Something could not be read or written.
+    """
+    release(spark_version)
+    _check_names(sources)
+    layout.check(sources)
+    attempts = Retrying(
+        stop=stop_after_attempt(ATTEMPTS),
+        retry=retry_if_exception_type((CheckpointMissingError, TornError)),
+        reraise=True,
+    )
+    with layout.drafts() as begin:
+        for source in sources:
+            _batch(layout, source)
+        try:
+            return attempts(
+                _attempt,
+                layout,
+                begin,
+                sources,
+                label=label,
+                spark_version=spark_version or installed_version(),
+                clock=clock or SystemClock(),
+            )
+        except CheckpointMissingError as error:
+            if all(source.batch is not None for source in sources):
+                raise
+            raise CheckpointMissingError(
+                f"what was to be copied was purged {ATTEMPTS} times: {error.message}",
+                next_step="Let Spark keep more batches (spark.sql.streaming.minBatchesToRetain), or link instead of "
+                "copy where it is a directory",
+            ) from error
+
+
+def _attempt(
+    layout: Layout[At, Dir],
+    begin: Callable[[], AbstractContextManager[Draft[Dir]]],
+    sources: Sequence[SavepointSource[At]],
+    *,
+    label: str,
+    spark_version: str,
+    clock: Clock,
+) -> Savepoint:
+    cut = {source.query: _batch(layout, source) for source in sources}
+    created_at = clock.now()
+    head = Savepoint(
+        savepoint_id=layout.named(created_at),
+        created_at=created_at,
+        label=label,
+        queries={},
+        files={},
+        spark_version=spark_version,
+    )
+    with begin() as draft:
+        parts = {source.query: _part(layout, source, cut[source.query]) for source in sources}
+        return draft.seal(gather(draft, head, parts))
+
+
+def gather(draft: Draft[Dir], head: Savepoint, parts: Mapping[str, CutPart[Dir]]) -> Savepoint:
+    """Copy the closure of every query of a cut; return what the manifest is to say.
+
+    :param head: What the manifest says beside its queries and files.
+    :param parts: Query -> its part of the cut.
+    :raises CheckpointMissingError: Spark purged a batch of the cut meanwhile: take a newer cut.
+    :raises CheckpointCorruptError: A file of the closure is damaged.
+    """
+    for query in parts:
+        refuse_reserved(query)
+    files = draft.bring(_needed(parts))
+    # The sizes are those of the copies: another attempt may have written a file again since the closure was read.
+    sizes: dict[str, dict[str, int]] = {query: {} for query in parts}
+    for name, file in files.items():
+        query, _, inner = name.partition("/")
+        if query in sizes:
+            sizes[query][inner] = file.size
+    return head.model_copy(
+        update={
+            "queries": {query: _described(draft, files, query, part, sizes[query]) for query, part in parts.items()},
+            "files": files,
+            "digested": all(file.digested_by for file in files.values()),
+        }
+    )
+
+
+def _needed(parts: Mapping[str, CutPart[Dir]]) -> Iterator[tuple[str, Dir, str]]:
+    """Yield the closures of all queries, then the logs of their sinks; each is read when its turn comes."""
+    for query, part in parts.items():
+        # The closure lists logs before state: all of its files exist once commits/N does, later batches only add.
+        for name in closure_of(part.directory, part.batch):
+            yield f"{query}/{name}", part.directory, name
+    for query, part in parts.items():
+        if part.sink_log is not None:
+            for name in log_files(part.sink_log, part.batch):
+                yield f"{SINKS}/{query}/{LOG}/{name}", part.sink_log, name
+
+
+def _described(
+    draft: Draft[Dir], files: Mapping[str, ManifestFile], query: str, part: CutPart[Dir], sizes: dict[str, int]
+) -> QueryCut:
+    # From the copy: what the manifest says of the batch is what the copied files say.
+    entries = tuple(readable(draft.copied(files, query), after=part.batch - 1)) if part.batch >= 0 else ()
+    return QueryCut(batch=part.batch, sink=part.sink, entries=entries, files=sizes)
+
+
+def _part(layout: Layout[At, Dir], source: SavepointSource[At], batch: int) -> CutPart[Dir]:
+    directory = layout.tree(source.directory)
+    if source.sink is None:
+        return CutPart(directory=directory, batch=batch, sink=QuerySink(kind=SinkKind.OTHER))
+    log = layout.sink_log(source.sink)
+    newest = max(entry_names(names(log)), default=-1)
+    sink = QuerySink(kind=SinkKind.FILE, path=layout.uri(source.sink), max_batch=newest)
+    return CutPart(directory=directory, batch=batch, sink=sink, sink_log=log)
+
+
+def _batch(layout: Layout[At, Dir], source: SavepointSource[At]) -> int:
+    if source.batch is not None:
+        return source.batch
+    committed = progress(layout.tree(source.directory)).committed
+    if committed < 0:
+        raise CheckpointMissingError(
+            f"query {source.query!r} has not committed a batch yet in {source.directory}",
+            next_step="Check the place, or wait for its first batch",
+        )
+    return committed
+
+
+def _check_names(sources: Sequence[SavepointSource[At]]) -> None:
+    queries = [check_name(source.query, "query name") for source in sources]
+    if not sources or len(set(queries)) < len(queries):
+        raise ConfigurationError(
+            f"a savepoint needs one name per query: {len(queries)} queries, {len(set(queries))} names",
+            next_step="Name at least one query, and each once",
+        )
+    for query in queries:
+        refuse_reserved(query)

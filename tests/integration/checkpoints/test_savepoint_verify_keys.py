@@ -1,0 +1,58 @@
+"""``savepoint verify --json`` prints one schema for a directory, a pool and a managed job."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.views.savepoint_verification import SavedQueryView, SavepointVerificationView
+from tests.integration.checkpoints.test_savepoint_s3 import call
+from tests.support.checkpoints.checkpoint_helpers import led_job
+from tests.support.checkpoints.portable_helpers import QUERY, savepoint
+from tests.support.clusters.coordination_helpers import JOB
+from tests.support.s3.s3_checkpoints import put_directory
+from tests.support.s3.s3_server import S3Access
+from tests.support.spark import recorded_job
+
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def keys(document: dict[str, Any]) -> tuple[set[str], set[str], set[str]]:
+    """Return the keys of a verification, of its only query, and of the report of that."""
+    (query,) = document["queries"].values()
+    return set(document), set(query), set(query["report"])
+
+
+@pytest.fixture
+def of_job(spark_ha: Any, config: HaConfig, coordinator: Coordinator, tmp_path: Path) -> dict[str, Any]:
+    """The verification of a savepoint of a managed job."""
+    with led_job(config, coordinator) as job:
+        job.savepoints.create(job.leadership.commit, job.request("s1", 9), recorded_job.copy_live(tmp_path / "of-job"))
+        document: dict[str, Any] = json.loads(spark_ha("savepoint", "verify", JOB, "s1", "--json")[1])
+    return document
+
+
+def test_a_directory_a_pool_and_a_managed_job_have_the_same_keys(
+    of_job: dict[str, Any], s3: S3Access, bucket: str, tmp_path: Path
+) -> None:
+    directory, _ = savepoint(tmp_path)
+    put_directory(s3, bucket, QUERY, tmp_path / "live" / QUERY)
+    call(s3, "savepoint", "create", f"s3://{bucket}/{QUERY}", "--to", f"s3://{bucket}/savepoints/one")
+
+    of_directory = json.loads(call(s3, "savepoint", "verify", str(directory), "--json"))
+    of_pool = json.loads(call(s3, "savepoint", "verify", f"s3://{bucket}/savepoints/one", "--json"))
+
+    assert keys(of_directory) == keys(of_pool) == keys(of_job)
+    assert keys(of_pool)[0] == set(SavepointVerificationView.model_fields)
+    assert keys(of_pool)[1] == set(SavedQueryView.model_fields)
+    assert [(each["layout"], each["job_id"], each["restorable"]) for each in (of_directory, of_pool, of_job)] == [
+        ("directory", "", True),
+        ("pool", "", True),
+        ("directory", JOB, True),
+    ]
