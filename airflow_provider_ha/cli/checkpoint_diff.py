@@ -71,7 +71,7 @@ def _unknown_unless_read(*, as_json: bool) -> Iterator[None]:
         yield
     except HaError as error:
         console.print_error(error, as_json=as_json)
-        raise typer.Exit(Exit.UNKNOWN) from error
+        raise typer.Exit(Exit.UNKNOWN) from error  # guard: unread-is-different
 
 
 def _both(held: ExitStack, context: typer.Context, targets: list[str], batches: list[int]) -> tuple[Sides, Sides]:
@@ -110,13 +110,13 @@ def _of_number(held: ExitStack, client: HaClient, job_id: str, word: str) -> Sid
     job, found = client.context(job_id), client.job(job_id)
     number = int(word) if word.isascii() and word.isdigit() else None
     # A lease would make the nodes of what does not exist; what does is read again below, under the lease.
-    if number is None:
+    if number is None:  # guard: leases-on-what-is-not-there
         word = named_savepoint(found.savepoints, word).savepoint_id
     else:
         found.checkpoints.pointer(number)
-    name = f"savepoint-{word}" if number is None else lease_name(number)
+    name = f"savepoint-{word}" if number is None else lease_name(number)  # guard: savepoints-compared-without-a-lease
     lease = hold(job.coordinator, job.paths, name, holder=who(), seconds=_LEASE_SECONDS, clock=job.clock)
-    held.callback(lease.release)
+    held.callback(lease.release)  # guard: compared-without-a-lease
     if number is None:
         return of_savepoint(found.savepoints.directory(word), found.savepoints.load(word))
     checkpoint = found.checkpoints.load(found.checkpoints.pointer(number))

@@ -115,5 +115,5 @@ def _identity(directory: ObjectTree) -> Callable[[str], str]:
 
 
 def _check_batch(place: object, batch: int | None) -> None:
-    if batch is not None:
+    if batch is not None:  # guard: savepoints-have-other-batches
         raise ConfigurationError(f"{place} is a savepoint: it has one batch only", next_step="Leave --batch out")

@@ -71,7 +71,7 @@ def copy_examples(directory: Path, *, force: bool = False) -> Copied:
         there = [name for name in names if (directory / name).exists()]
         unchanged = [name for name in there if (directory / name).read_bytes() == (source / name).read_bytes()]
         differ = sorted(set(there) - set(unchanged))
-        if differ and not force:
+        if differ and not force:  # guard: examples-overwrite
             raise ConfigurationError(
                 f"{directory} already holds {', '.join(differ)} with another content; nothing was copied",
                 next_step="Name another directory, or overwrite them with --force",

@@ -67,7 +67,7 @@ def _final(job: JobClient, operation: Operation, seconds: float, tell: Callable[
             return found
         try:
             snapshot = job.snapshot()
-            if unanswered.due(snapshot, found):
+            if unanswered.due(snapshot, found):  # guard: lost-driver-leaves-a-command-waiting
                 job.request_stop(operation_id=found.operation_id, requested_by=found.requested_by, **found.arguments)
             tell(phase_of(snapshot, found), time.monotonic() - begin)
         except HaError as error:

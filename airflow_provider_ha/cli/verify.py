@@ -203,7 +203,7 @@ def _on_this_host(path: str, directory: Tree) -> Path:
 
 def _check_release(wanted: str | None) -> None:
     """Only the installed Spark can be asked."""
-    if release(wanted) != release(None):
+    if release(wanted) != release(None):  # guard: any-release-proves
         raise ConfigurationError(
             f"Spark {installed_version()} is installed, and only it can prove anything, not {wanted}",
             next_step="Leave --spark-version out, or install that release in another environment and ask there",

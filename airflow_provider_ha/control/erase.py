@@ -59,7 +59,7 @@ class _Kept:
     prefixes: tuple[str, ...]
 
     def keeps(self, key: str) -> bool:
-        return key in self.blobs or key.startswith(self.prefixes)
+        return key in self.blobs or key.startswith(self.prefixes)  # guard: erase-not-savepoints
 
 
 def erase(client: HaClient, leadership: Leadership) -> None:
@@ -75,22 +75,22 @@ def erase(client: HaClient, leadership: Leadership) -> None:
     for job in jobs:
         _require_over(job)
     kept, before = _owned_by_users(client, jobs), _beginning(client.store)
-    for job in jobs:
+    for job in jobs:  # guard: blobs-go-first
         _erase_pointers(job)
     for parent in (client.paths.to_delete, client.paths.quarantine):
-        _remove_nodes(client.coordinator, leadership, parent, spared=())
+        _remove_nodes(client.coordinator, leadership, parent, spared=())  # guard: erase-under-cluster-lock
     _erase_files(client, kept, before)
 
 
 def _require_over(job: JobContext) -> None:
     snapshot = job.snapshot()
-    if snapshot.leader is not None:
+    if snapshot.leader is not None:  # guard: erase-not-under-a-leader
         raise JobStateError(
             f"job {job.job_id!r} is led by epoch {snapshot.leader.epoch} on {snapshot.leader.host}",
             next_step=f"End it first: `spark-ha job stop {job.job_id}` or `spark-ha job cancel {job.job_id}`; "
             "nothing was removed",
         )
-    if snapshot.run is not None and snapshot.run.result is None:
+    if snapshot.run is not None and snapshot.run.result is None:  # guard: erase-only-what-is-over
         raise JobStateError(
             f"run {snapshot.run.run.number} of job {job.job_id!r} is {snapshot.state.value} and has no result",
             next_step=f"End it first: `spark-ha job stop {job.job_id}` or `spark-ha job cancel {job.job_id}`; "
@@ -98,7 +98,7 @@ def _require_over(job: JobContext) -> None:
         )
     leases = f"{job.paths.base}/leases"
     for what in ours(job.coordinator.children(leases), is_plain, parent=leases):
-        if active(job.coordinator, job.paths, what, job.clock):
+        if active(job.coordinator, job.paths, what, job.clock):  # guard: erase-not-under-a-reader
             raise JobStateError(
                 f"a reader holds {what!r} of job {job.job_id!r}", next_step="Wait for its end; nothing was removed"
             )
@@ -109,7 +109,7 @@ def _erase_pointers(job: JobContext) -> None:
     numbers = job.runs.numbers()
     with take_lock(job, numbers[-1] if numbers else 0, admit=lambda: _require_no_live_run(job)) as leadership:
         _require_no_live_run(job)
-        spared = (job.paths.lock, job.paths.savepoints)
+        spared = (job.paths.lock, job.paths.savepoints)  # guard: erase-keeps-epochs
         _remove_nodes(job.coordinator, leadership, job.paths.base, spared=spared)
 
 

@@ -165,7 +165,7 @@ class HaServices:
         with ExitStack() as stack:  # each of them is closed although another one fails; the last first
             if self._server is not None:
                 stack.callback(self._server.stop)
-            stack.callback(self.client.close)
+            stack.callback(self.client.close)  # guard: close-keeps-data
             for retrieval in self._retrievals:
                 stack.callback(retrieval.stop)
 
@@ -182,7 +182,7 @@ class HaServices:
             with leader:
                 erase(self.client, leader.leadership)
         finally:
-            self.close()
+            self.close()  # guard: close-after-failed-clean-up
 
     def __enter__(self) -> Self:
         return self

@@ -16,6 +16,7 @@ from airflow_provider_ha.errors import HaError, LeadershipError
 
 
 log = logging.getLogger(__name__)
+# guard: collections-follow-every-checkpoint
 COLLECTION_INTERVAL = 600.0  # seconds between two collections
 RETRY_SECONDS = 60.0  # before a collection that failed is tried again
 
@@ -46,7 +47,7 @@ class Cleaning:
         deadline = self._clock.lease_time() + COLLECTION_SECONDS
 
         def more() -> bool:
-            return go_on() and self._clock.lease_time() < deadline
+            return go_on() and self._clock.lease_time() < deadline  # guard: collections-delay-deletions
 
         return not go_on() or (self._clear_past(more) and self._collect(more))
 

@@ -110,9 +110,9 @@ class Ending:
         parts = self.parts
         parts.lifecycle.begin_stop()
         stop_all(parts.registry, parts.lifecycle)
-        unknown = parts.origin.plans.keys() - parts.ledger.names
+        unknown = parts.origin.plans.keys() - parts.ledger.names  # guard: script-ends-drop-what-the-run-started
         dropped = [query.name for query in parts.registry.resting if query.name in unknown]
-        parts.registry.drop(dropped)
+        parts.registry.drop(dropped)  # guard: script-ends-keep-what-is-gone-from-the-script
         left = [query.name for query in parts.registry.resting]
         checkpoint = parts.publisher.publish(CheckpointKind.STOP)
         result: dict[str, Any] = {"checkpoint": checkpoint.number, "path": checkpoint.pin}

@@ -92,7 +92,7 @@ class JobWriter:
         """Note the state; :meth:`publish_status` writes it. What comes after the end is ignored."""
         with self._lock:
             if not self._ended:
-                self._state, self._message = state, public(message)
+                self._state, self._message = state, public(message)  # guard: states-keep-passwords
 
     def set_message(self, message: str) -> None:
         """Note what is wrong while the state stays what it is; as :meth:`set_state`."""
@@ -125,7 +125,7 @@ class JobWriter:
         :raises LeadershipError: This process does not lead any more; the run may have the result.
         :raises StorageError: The journal could not be written; the run has no result.
         """
-        at, reason = self._clock.now(), public(reason)
+        at, reason = self._clock.now(), public(reason)  # guard: results-keep-passwords
         result = RunResult(
             state=state,
             epoch=self._leadership.epoch,
@@ -143,7 +143,7 @@ class JobWriter:
             self._journal.result(self._run, result)
             persist(
                 lambda: self._commit_end(result, status, completed),
-                written=lambda: self._runs.result(self._run) == result,
+                written=lambda: self._runs.result(self._run) == result,  # guard: results-read-back
                 lease_left=self._leadership.lease_left,
                 what=f"the result of run {self._run}",
             )
@@ -161,7 +161,7 @@ class JobWriter:
         self._leadership.commit(*ops)
 
     def _status(self, checkpoint: int | None) -> Status:
-        return Status(
+        return Status(  # guard: status-without-what-rests
             state=self._state,
             run=self._run,
             epoch=self._leadership.epoch,

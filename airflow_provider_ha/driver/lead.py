@@ -66,7 +66,7 @@ def lead(spec: DriverSpec, clock: Clock) -> DriverSession:
 
     def admit() -> None:
         check_admission(runs.get(spec.run), graphs.pointer(), spec.attempt)
-        check_first_lead(read_record(coordinator, led, SubmissionLed))
+        check_first_lead(read_record(coordinator, led, SubmissionLed))  # guard: submission-leads-twice
 
     def also(epoch: int) -> tuple[Op, ...]:
         return (Create(led, led_record(epoch, clock).to_bytes()),)
@@ -81,7 +81,7 @@ def lead(spec: DriverSpec, clock: Clock) -> DriverSession:
         admit=admit,
         also=also,
     )
-    if coordinator.session not in (None, session):
+    if coordinator.session not in (None, session):  # guard: old-session-is-left-for-the-supervisor
         # The first session ended while the lock was waited for; the supervisor has to close the one that leads.
         write_session(spec.home.session, coordinator.session)
     run = runs.get(spec.run).run
@@ -94,7 +94,7 @@ def check_admission(view: RunView, pointer: GraphPointer | None, attempt: int) -
     :raises JobStateError: The run has a result, a newer submission exists, or the job's graph is another run's.
     """
     number = view.run.number
-    if view.result is not None:
+    if view.result is not None:  # guard: admission-result
         raise JobStateError(f"run {number} is {view.result.state.value}: it is never run again")
     newest = view.newest
     if newest is None or newest.submission.attempt != attempt:

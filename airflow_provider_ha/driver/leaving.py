@@ -75,19 +75,19 @@ class ProcessTerminator:
                 write_failure(self._directory, code, reason, failure)
 
         def flush_output() -> None:
-            sys.stdout.flush()
+            sys.stdout.flush()  # guard: orderly-end-loses-output
 
         try:
             _say([leave_reason, tell_log, flush_output], WORDS_SECONDS)
-        finally:
+        finally:  # guard: interrupted-leave-lives-on
             os._exit(code)
 
     def leadership_lost(self, reason: str) -> NoReturn:
         """End this process and its JVM: what the JVM still does would be a zombie's work."""
         try:
-            self._kill_jvm()
+            self._kill_jvm()  # guard: words-before-the-kill
             self._say_last(ExitCode.LEADERSHIP_LOST, f"leadership lost: {reason}", reason)
-        finally:
+        finally:  # guard: interrupted-loss-lives-on
             os._exit(ExitCode.LEADERSHIP_LOST)
 
     def jvm_gone(self, reason: str) -> NoReturn:
@@ -130,15 +130,16 @@ def _say(words: Sequence[Callable[[], None]], seconds: float) -> None:
     for word in words:
         speaker = threading.Thread(target=word, name="last-words", daemon=True)
         with contextlib.suppress(RuntimeError):  # the system has no thread left: that word stays unsaid
-            speaker.start()
+            speaker.start()  # guard: words-in-the-dying-thread
             speakers.append(speaker)
     for speaker in speakers:
-        speaker.join(max(0.0, end - time.monotonic()))
+        speaker.join(max(0.0, end - time.monotonic()))  # guard: words-without-a-limit
 
 
 def _text(error: BaseException) -> str:
     """Return the text of an error; an error whose text cannot be made must not keep the process alive."""
     try:
         return str(error)
+    # guard: unspeakable-error-keeps-the-driver
     except BaseException as second:  # noqa: BLE001  # see above
         return f"its text could not be made ({type(second).__name__})"

@@ -73,13 +73,13 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)
     spec = DriverSpec.read(Path(os.environ[SPEC_VARIABLE]))
-    spec.forget()
+    spec.forget()  # guard: scripts-find-the-connection
     remember(secrets_of(spec.config))
     way_out = ProcessTerminator(spec.home.directory)
     watchdog = Watchdog(way_out)
-    watchdog.start()
-    reserve(spec.home.directory)
-    preload()
+    watchdog.start()  # guard: driver-without-watchdog
+    reserve(spec.home.directory)  # guard: driver-without-room-for-its-reason
+    preload()  # guard: pyspark-under-the-lock
     try:
         led = lead(spec, SystemClock())
     except JobStateError as error:
@@ -137,7 +137,7 @@ class Driver:
             self._exit.leave(ExitCode.REFUSED, str(error))
         parts.housekeeping.finish_earlier(self._led.run.number)
         parts.patches.apply()
-        refuse_relative_writes(lifecycle)
+        refuse_relative_writes(lifecycle)  # guard: relative-batch-writes-are-taken
         self._install_context(origin)
         parts.publishing.start()
         ending = Ending(self._spec, self._led, self._exit, parts)
@@ -146,7 +146,7 @@ class Driver:
         secrets = secret_values(conf_of_script())
         remember(secrets)
         write_secrets(self._spec.home.script_secrets, secrets)
-        lifecycle.script_ended.set()
+        lifecycle.script_ended.set()  # guard: script-s-end-is-not-seen-by-a-stop
         ending.conclude(failure)
 
     def _prepare(self, writer: JobWriter) -> Origin:

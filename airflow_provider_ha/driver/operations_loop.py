@@ -87,7 +87,7 @@ class OperationsLoop:
         """
         self._changed.clear()
         names = self.coordinator.children(self.paths.operations, watch=self._changed.set)
-        found = [
+        found = [  # guard: bad-operation-hides-the-others
             operation
             for name in names
             if (operation := self._final.get(name) or operations.read_listed(self.coordinator, self.paths, name))
@@ -123,7 +123,7 @@ class OperationsLoop:
         if reason:
             operations.abandon(self.leadership, self.paths, operation, reason=reason, clock=self.clock)
             return
-        claimed = operations.claim(self.leadership, self.paths, operation)
+        claimed = operations.claim(self.leadership, self.paths, operation)  # guard: failed-cancel-is-forgotten
         log.info("operation %s: %s %s", operation.operation_id, operation.operation.value, operation.arguments)
         if operation.operation is OperationKind.CANCEL:
             self.handlers.cancel(claimed)
@@ -153,7 +153,7 @@ class OperationsLoop:
             raise
         # Also what is no outage, such as a file where a directory has to be: without an answer the next epoch would
         # take the operation up, and end as well.
-        except (HaError, OSError) as error:
+        except (HaError, OSError) as error:  # guard: operations-die-of-a-file-in-the-way
             log.exception("operation %s failed", operation.operation_id)
             left = error.result if isinstance(error, StopFailedError) else None
             self._answer(operation, partial(operations.fail, error=str(error), result=left))
@@ -173,16 +173,17 @@ class OperationsLoop:
             return found is None or found.state.final
 
         try:
-            persist(
+            persist(  # guard: answers-are-not-repeated
                 partial(write, self.leadership, self.paths, operation, clock=self.clock),
                 written=written,
                 lease_left=self.leadership.lease_left,
                 what=f"the answer to operation {operation.operation_id}",
             )
-        except NodeMissingError as error:
+        except NodeMissingError as error:  # guard: removed-operation-ends-the-driver
             log.warning("operation %s is gone, and its answer with it: %s", operation.operation_id, error)
 
     def _stop(self, operation: Operation) -> None:
+        # guard: impossible-stop-claims-the-end
         StopRequest.of(operation)  # first: while a stop that cannot be done has the end, a script would wait for it
         if not self.lifecycle.claim_end():
             return  # the script has ended by itself: the writer of the result answers this operation
@@ -196,7 +197,7 @@ class OperationsLoop:
 
     def _now(self) -> datetime:
         """Return the wall-clock time by the boot-time clock: a step of the wall clock ages no answer."""
-        at, since = self._began
+        at, since = self._began  # guard: wall-clock-ages-answers
         return at + timedelta(seconds=self.clock.lease_time() - since)
 
     def _guarded(self, body: Callable[[], None]) -> None:

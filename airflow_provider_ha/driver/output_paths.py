@@ -30,7 +30,7 @@ def is_relative(source: str, path: str) -> bool:
     if kind in _PATHLESS or kind in _NAMED or (kind in _NAMED_OR_PATH and "/" not in path):
         return False
     parts = urlsplit(path)
-    return not parts.netloc and not parts.path.startswith("/")
+    return not parts.netloc and not parts.path.startswith("/")  # guard: relative-path-by-scheme-is-absolute
 
 
 def refuse_relative(writer: str, source: str, path: str | None) -> None:

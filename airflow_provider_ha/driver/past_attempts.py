@@ -72,6 +72,7 @@ class PastAttempts:
 
         def forgotten(run: int, attempt: int) -> bool:
             known = present.get(run, [])
+            # guard: journal-forgets-what-zookeeper-knows
             return bool(known) and attempt < known[-1] - self._kept and attempt not in known
 
         yield from self.journal.forget(forgotten, before_epoch=self.leadership.epoch - ATTEMPTS)
@@ -88,7 +89,7 @@ class PastAttempts:
         names = [path.name for path in self._parent.iterdir()] if self._parent.is_dir() else []
         for part in _parts(superfluous(names, self.own)):
             for attempt in self._over(part):
-                self.leadership.prove()
+                self.leadership.prove()  # guard: deposed-leaders-remove-directories
                 log.info("the directory of submission %d of run %d is removed", attempt[1], attempt[0])
                 remove_tree(self._directory(attempt))
                 yield
@@ -108,7 +109,7 @@ class PastAttempts:
         over = []
         for attempt, path in exits.items():
             try:
-                if decode(seen.nodes[path], SubmissionExit) is not None:
+                if decode(seen.nodes[path], SubmissionExit) is not None:  # guard: directories-of-living-submissions-go
                     over.append(attempt)
             except RecordCorruptError as error:  # noqa: PERF203  # one bad record keeps no other
                 log.warning("submission %d of run %d stays: %s", attempt[1], attempt[0], error)
@@ -126,6 +127,7 @@ class PastAttempts:
     def _forget_attempts(self, present: dict[int, list[int]]) -> Iterator[None]:
         old = [(run, attempt) for run, attempts in present.items() for attempt in attempts[: -self._kept]]
         for part in _parts(old):
+            # guard: submissions-are-forgotten-before-their-directories
             over = [attempt for attempt in self._over(part) if not self._directory(attempt).exists()]
             nodes = {self.paths.submission(*attempt): attempt for attempt in over}
             seen = self.coordinator.read(Reads((), tuple(nodes)))
@@ -150,7 +152,7 @@ def superfluous(names: Sequence[str], own: Attempt) -> list[Attempt]:
     :param own: The submission that asks.
     """
     found = sorted((int(match[1]), int(match[2])) for name in names if (match := _DIRECTORY.fullmatch(name)))
-    return [attempt for attempt in found[:-DIRECTORIES] if attempt != own]
+    return [attempt for attempt in found[:-DIRECTORIES] if attempt != own]  # guard: all-old-directories-go
 
 
 def _parts(items: Sequence[T]) -> Iterator[Sequence[T]]:

@@ -76,7 +76,7 @@ class EitherProgress:
     def moved(self) -> bool:
         """Return whether one of them says so. Both are asked: each remembers what it has said."""
         answers = self._first.moved(), self._fallback.moved()
-        return any(answers)
+        return any(answers)  # guard: queries-that-report-nothing-are-never-looked-at
 
 
 def progress_source(registry: QueryRegistry, clock: Clock) -> ProgressSource:
@@ -91,7 +91,7 @@ def _report(query: Member) -> object:
     try:
         last = query.handle._jsq.lastProgress()  # noqa: SLF001  # pyspark's own converts all of it
         # Not its batch: a trigger without data names the batch that comes next, and would hide that batch's commit.
-        trigger = None if last is None else last.timestamp()
+        trigger = None if last is None else last.timestamp()  # guard: idle-triggers-hide-a-batch
     except Exception as error:  # noqa: BLE001  # a JVM that does not answer: the fallback looks
         log.debug("query %s does not report its progress: %s", query.name, error)
         trigger = None

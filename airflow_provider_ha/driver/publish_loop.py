@@ -74,14 +74,14 @@ class PublishLoop:
                 if self._publisher.tick() is not None:
                     self._removal.wake()
                 if self._registry.settled:
-                    self._settled()
+                    self._settled()  # guard: settling-is-not-noted
             self._writer.publish_status(self._publisher.latest)
         except LeadershipError:
             raise
         except HaError as error:
             log.warning("no checkpoint: %s", error)
-            self._writer.set_message(f"no checkpoint: {error.message}")
-            self._tell()
+            self._writer.set_message(f"no checkpoint: {error.message}")  # guard: failed-checkpoints-make-a-job-run
+            self._tell()  # guard: reason-waits-for-the-next-success
             return PAUSE_AFTER_FAILURE
         return TICK_SECONDS
 
@@ -90,13 +90,13 @@ class PublishLoop:
 
         What has been RUNNING stays so: a query that the script starts later does not make the job start again.
         """
-        waiting = "" if self._runs else self._registry.not_working()
+        waiting = "" if self._runs else self._registry.not_working()  # guard: running-before-the-first-batch
         if waiting:
             return JobState.STARTING, waiting
         if not self._runs:
-            self._runs = True
-            self._running()
-        return JobState.RUNNING, self._registry.missing()
+            self._runs = True  # guard: running-goes-back-to-starting
+            self._running()  # guard: driver-does-not-note-that-its-job-is-running
+        return JobState.RUNNING, self._registry.missing()  # guard: missing-queries-are-not-named
 
     def _tell(self) -> None:
         """Write the reason into the status now: while it lasts, no tick comes to its end."""

@@ -108,18 +108,18 @@ class Publisher:
         moved = self._source.moved()  # without the lock: a JVM that hangs must not hold up a stop
         with self._lock:
             # Kept until a look has succeeded: the source says only once that something has moved.
-            self._look_due = moved or self._look_due
+            self._look_due = moved or self._look_due  # guard: failed-looks-are-forgotten
             if self._look_due:
                 self._look()
             if not self._due():
                 return None
-            self._refuse_backlog()
+            self._refuse_backlog()  # guard: back-pressure
             return self.publish(CheckpointKind.PERIODIC)
 
     def record(self) -> None:
         """Remember new batches of all queries."""
         with self._lock:
-            for query in self._registry.members:
+            for query in self._registry.members:  # guard: what-rests-is-not-recorded
                 if query.name not in self._recorders:
                     self._recorders[query.name] = BatchRecorder(query.directory, self._origin.known(query.name))
                 self._recorders[query.name].poll()
@@ -151,7 +151,7 @@ class Publisher:
         """Write payload and pointer. What is refused for the moment is finished the next time, not pinned twice."""
         self._unfinished, self._tried = checkpoint, checkpoint.number
         try:
-            self._store.add(self._leadership, checkpoint, *self._claim())
+            self._store.add(self._leadership, checkpoint, *self._claim())  # guard: claims-are-not-made
         except HaError as error:
             if not error.retryable:
                 self._unfinished = None
@@ -179,7 +179,7 @@ class Publisher:
 
         Not before the script has come to its first wait: until then a restore may still fail, and claims nothing.
         """
-        if not self._registry.started or not self._registry.settled:
+        if not self._registry.started or not self._registry.settled:  # guard: claims-before-the-script-waits
             return False
         names = [query.name for query in self._registry.members]
         if all(self._committed.get(name, -1) <= self._last.cut.get(name, -1) for name in names):
@@ -208,9 +208,9 @@ class Publisher:
         pin_key = JobKeys(self._provenance.job_id).pin(number, self._leadership.epoch)
         for attempt in range(1, PIN_ATTEMPTS + 1):
             self.record()
-            queries = self._registry.members
+            queries = self._registry.members  # guard: cuts-without-what-is-not-started
             cut = {query.name: progress(LocalTree(query.directory)).committed for query in reversed(queries)}
-            if self._registry.members != queries:
+            if self._registry.members != queries:  # guard: cuts-mix-two-sinks
                 continue  # one of them began to be started, and its sink may be another one from then on
             sinks = {query.name: query.sink_now() for query in queries}
             try:

@@ -68,9 +68,11 @@ class StartedQuery:
 
         Spark reports progress for the first time at the end of the first trigger, also of one without data.
         """
+        # guard: running-with-batches-of-an-earlier-epoch
         if progress(LocalTree(self.directory)).committed > self.committed_before:
             return True
         try:
+            # guard: idle-queries-never-run
             if self.handle._jsq.lastProgress() is not None:  # noqa: SLF001  # pyspark's own converts all of it
                 return True
             return not self.handle.isActive and self.failure() is None
@@ -115,7 +117,7 @@ class QueryRegistry:
         with self._lock:
             self._rank.setdefault(query.name, len(self._rank))
             self._beginning.add(query.name)
-            if query.name in self._members:
+            if query.name in self._members:  # guard: new-queries-are-cut-before-they-are-there
                 self._members[query.name] = query
 
     def give_up(self, name: str) -> None:
@@ -140,7 +142,7 @@ class QueryRegistry:
     def members(self) -> tuple[Member, ...]:
         """All queries of the run, in the order of their start in this epoch; those not started yet come last."""
         with self._lock:
-            last = len(self._rank)
+            last = len(self._rank)  # guard: upstream-is-read-before-what-rests
             return tuple(sorted(self._members.values(), key=lambda query: self._rank.get(query.name, last)))
 
     @property
@@ -198,7 +200,7 @@ class QueryRegistry:
         if self._waiting.is_set():
             return True
         with self._lock:
-            calm = bool(self._rank) and not self._beginning
+            calm = bool(self._rank) and not self._beginning  # guard: replays-count-as-set-up
             return calm and self._clock.lease_time() - self._last_start > SETTLE_SECONDS
 
     @property
@@ -208,7 +210,7 @@ class QueryRegistry:
         What an earlier epoch had is among them from the beginning. Only a script that is being run for the first time
         has to come to its own queries before: half of them would be half a cut.
         """
-        return self._complete or self.settled
+        return self._complete or self.settled  # guard: half-started-is-whole
 
     def failure(self) -> str | None:
         """Return why the first failed query failed, or ``None``; what the script has started again since has not."""

@@ -112,6 +112,7 @@ def check_writer(writer: Any, path: str | None, root: Path, taken: frozenset[str
     default = session.conf.get("spark.sql.sources.default")
     check_options(name, noted, default)
     check_location(session, root)
+    # guard: relative-output-of-a-query-is-taken
     refuse_relative(f"query {name!r}", noted.sink or default, noted.options.get("path"))
     sink = sink_spec(name, noted, default)
     if isinstance(noted.function, Fenced):
@@ -172,13 +173,13 @@ class QueryStarter:
             steps = self._prepare(checked)
         except (ApplicationRefusedError, RestoreRefusedError) as error:
             raise self._lifecycle.refuse(error) from None
-        self._ledger.note(checked.name, described(checked.sink))
+        self._ledger.note(checked.name, described(checked.sink))  # guard: sinks-are-noted-too-late
         self._registry.begin(self._resting(checked, steps))
         directory = self._origin.directory / checked.name
         handle, committed = None, -1
         try:
             if self._replay(checked, steps):
-                committed = progress(LocalTree(directory)).committed
+                committed = progress(LocalTree(directory)).committed  # guard: running-with-replayed-batches
                 handle = self._calls.start(writer, path)
         finally:
             if handle is None:
@@ -194,13 +195,15 @@ class QueryStarter:
     def _taken(self, name: str | None) -> frozenset[str]:
         """Return the name when its query runs: one that the script stopped, or that failed, may be started again."""
         query = self._registry.find_name(name) if name else None
+        # guard: two-of-one-name
         return frozenset({query.name} if isinstance(query, StartedQuery) and not has_ended(query.handle) else ())
 
     def _check_name(self, name: str) -> None:
-        self._origin.check_adopted(name)
+        self._origin.check_adopted(name)  # guard: starts-without-an-adopted-checkpoint
         if not self._allow_new:
             registry = self._registry
             expected = [query.name for query in registry.members]
+            # guard: new-names-after-a-loss
             check_new_name(name, self._ledger.before, expected=expected, begun=registry.begun)
 
     def _resting(self, checked: CheckedWriter, steps: tuple[ReplayStep, ...]) -> RestingQuery:
@@ -225,6 +228,7 @@ class QueryStarter:
         if checked.sink.table is not None:
             reached = self._in_table(checked.name, checked.sink.table)
         recorded, now = self._origin.recorded(checked.name), progress(LocalTree(directory))
+        # guard: fresh-starts-on-old-outputs-without-a-way-out
         if checked.sink.path is not None and reached >= 0 and now.planned < 0 and not recorded:
             raise RestoreRefusedError(
                 f"LOSS_POSSIBLE: query {checked.name!r} begins from nothing, and its output {checked.sink.path} has "
@@ -268,7 +272,7 @@ class QueryStarter:
         """
         directory = self._origin.directory / checked.name
         for step in steps:
-            if self._lifecycle.stopping.is_set():
+            if self._lifecycle.stopping.is_set():  # guard: replays-delay-a-stop
                 return False
             log.info("query %s: batch %d is executed again into %s", checked.name, step.batch, step.into)
             if step.entry is not None:
@@ -285,7 +289,7 @@ class QueryStarter:
             self._calls.set_format(checked.writer, checked.sink.source)
             self._calls.trigger(checked.writer, **checked.trigger)
             self._forget_replayed_runs(checked)
-        return not self._lifecycle.stopping.is_set()
+        return not self._lifecycle.stopping.is_set()  # guard: starts-after-its-replay-in-a-stop
 
     def _forget_replayed_runs(self, checked: CheckedWriter) -> None:
         """Without this the script's ``awaitAnyTermination()`` returns at once: the replay "terminated".

@@ -43,14 +43,14 @@ class RestingQuery:
     def pending(self) -> bool:
         """Whether its sink may have a batch that it has not committed: it has to be started before it is drained."""
         now = progress(LocalTree(self.directory))
-        return now.in_flight or self.recorded_to > now.committed
+        return now.in_flight or self.recorded_to > now.committed  # guard: replays-to-come-are-drained
 
     def sink_now(self) -> QuerySink:
         """Return what the sink has now.
 
         :raises CheckpointError: It is unknown where the query writes.
         """
-        if self.sink is None:
+        if self.sink is None:  # guard: unknown-sinks-are-guessed
             raise CheckpointError(
                 f"query {self.name!r} has not been started yet, and an older release did not record where it writes",
                 next_step="Wait until the script has started it",
@@ -106,8 +106,9 @@ def _resting(origin: Origin, name: str, noted: QuerySink | None) -> RestingQuery
     if sink is None and plan is not None:
         same = origin.plan is not None and origin.plan.same_output
         # Of another job this is its own output, and not this job's: nothing is known of that before the script says it.
+        # guard: outputs-of-another-job-are-ours
         sink = plan.sink if same else plan.sink.model_copy(update={"path": None, "table": None, "max_batch": -1})
-        kept = plan.sink_gone
+        kept = plan.sink_gone  # guard: logs-of-outputs-that-are-gone
     return RestingQuery(
         name,
         origin.directory / name,

@@ -49,7 +49,7 @@ class SavepointJob:
             raise OperationFailedError("the script has not started all its queries yet", next_step="Try again later")
         arguments = operation.arguments
         schedule = schedule_of(arguments)
-        retention = retention_of(schedule, arguments)
+        retention = retention_of(schedule, arguments)  # guard: limits-are-read-after-the-copy
         savepoint = self._copy(self._id(operation), str(arguments.get("label") or ""), schedule)
         result: dict[str, Any] = {
             "savepoint_id": savepoint.savepoint_id,
@@ -79,11 +79,11 @@ class SavepointJob:
         stops = operation.operation is OperationKind.STOP
         asked = f"{operation.operation_id}-e{self.leadership.epoch}" if stops else operation.operation_id
         # Older releases made it under the operation's whole id, and may have died before they had answered.
-        return asked if self.store.has(asked) else short_name(asked)
+        return asked if self.store.has(asked) else short_name(asked)  # guard: long-ids-of-older-releases-are-forgotten
 
     def _copy(self, savepoint_id: str, label: str, schedule: str | None) -> Savepoint:
         for attempt in range(1, COPY_ATTEMPTS + 1):
-            queries = self.registry.members
+            queries = self.registry.members  # guard: savepoints-without-what-is-not-started
             request = SavepointRequest(
                 savepoint_id=savepoint_id,
                 run=self.provenance.run,
@@ -111,7 +111,7 @@ def schedule_of(arguments: Mapping[str, Any]) -> str | None:
     :raises ConfigurationError: It is no word.
     """
     schedule = arguments.get("schedule")
-    if schedule is None or isinstance(schedule, str):
+    if schedule is None or isinstance(schedule, str):  # guard: schedules-without-a-name
         return schedule
     raise _unusable("schedule", schedule, "a name")
 
@@ -134,10 +134,10 @@ def retention_of(schedule: str | None, arguments: Mapping[str, Any]) -> Savepoin
 def _count(value: object) -> int:
     """Return how many stay. By its text, so that neither 2.5 nor ``true`` becomes a number of savepoints."""
     try:
-        count = int(str(value))
+        count = int(str(value))  # guard: a-fraction-of-savepoints-is-kept
     except ValueError:
         count = -1
-    if count < 0:
+    if count < 0:  # guard: fewer-than-none-are-kept
         raise _unusable("retain", value, "how many savepoints of the schedule are kept")
     return count
 
@@ -145,7 +145,7 @@ def _count(value: object) -> int:
 def _days(value: object) -> float:
     try:
         return float(str(value))
-    except ValueError:
+    except ValueError:  # guard: words-for-days-end-the-driver
         raise _unusable("retain_days", value, "a number of days") from None
 
 

@@ -68,7 +68,7 @@ def check_new_name(name: str, before: StartedQueries, *, expected: Collection[st
     """
     known = before.sinks.keys()
     missing = sorted(known - set(begun))
-    if not before.complete or not missing or name in known or name in expected:
+    if not before.complete or not missing or name in known or name in expected:  # guard: late-queries-are-refused
         return
     raise ApplicationRefusedError(
         f"the script starts query {name!r}, which the run did not have before its driver was lost; it had "

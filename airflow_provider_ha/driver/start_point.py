@@ -62,6 +62,7 @@ def prepare_start(
     :raises StorageUnavailableError: The work root, or an output, does not answer.
     """
     plan = _read_plan(store, run)
+    # guard: the-fence-comes-before-the-plan-is-checked
     chosen = _chosen(area, paths, run, plan)  # refused before the fence renames anything
     fenced = _fence(area, paths, previous)
     origin = Origin(OriginKind.FRESH, key, path_on_this_host(area.tree(key)))
@@ -79,11 +80,11 @@ def prepare_start(
     if plan is not None:
         if plan.same_output:  # another output is seeded, whatever the old one has by now
             check_facts(plan, source)
-        check_adopted(plan)
+        check_adopted(plan)  # guard: adopted-plans-are-not-looked-at-again
         area.create(key)
         prepare_restore(area, chosen, plan, key)
         if not plan.adopted:
-            keep_sink_logs(source, origin.directory)
+            keep_sink_logs(source, origin.directory)  # guard: restored-logs-stay-in-the-pin
         return replace(origin, kind=OriginKind.RESTORE, sinks=kept_in(origin.directory) or origin.sinks)
     area.create(key)
     return origin
@@ -117,6 +118,7 @@ def check_adopted(plan: RestorePlan) -> None:
     for name, adopted in plan.adopted.items():
         directory = Path(adopted.path)
         now = progress(LocalTree(directory))
+        # guard: adopted-queries-may-go-on
         if query_id(directory) != adopted.query_id or now != Progress(adopted.planned, adopted.committed):
             raise RestoreRefusedError(
                 f"the checkpoint of query {name!r} in {directory} has changed since the restore was planned: "
@@ -144,6 +146,7 @@ def _chosen(area: WorkArea, paths: JobPaths, run: Run, plan: RestorePlan | None)
     if plan is None or plan.adopted:
         return ""
     source = f"the restore plan of znode {paths.run(run.number)}"
+    # guard: a-plan-reads-any-directory
     return area.admit(plan.directory, inside=JobKeys(plan.source_job).restorable, source=source)
 
 
@@ -152,7 +155,7 @@ def _fence(area: WorkArea, paths: JobPaths, previous: Generation | None) -> str 
     if previous is None:
         return None
     try:
-        return area.fence(working_directory(area, paths, previous))
+        return area.fence(working_directory(area, paths, previous))  # guard: the-fence-takes-any-directory
     except CheckpointMissingError:
         return None
 
@@ -170,9 +173,9 @@ def _recover(area: WorkArea, origin: Origin, lost: str, previous: Generation, pu
     fenced = path_on_this_host(area.tree(lost))
     carry(fenced, origin.directory, published)
     if (kept := kept_in(fenced)) is not None:
-        keep_sink_logs(kept, origin.directory)
+        keep_sink_logs(kept, origin.directory)  # guard: recoveries-leave-the-logs-behind
     if (started := read_started(fenced)) is not None:
-        write_started(origin.directory, started)
+        write_started(origin.directory, started)  # guard: epochs-forget-what-was-started
     log.info("epoch %d is continued from %s at %s", previous.epoch, fenced, committed)
     return replace(
         origin,

@@ -138,7 +138,7 @@ class StopJob:
         """
         while not (self.registry.whole or self.lifecycle.script_ended.wait(SETTLE_POLL)):
             pass
-        if terminate and (reason := undrainable(self.registry.resting)):
+        if terminate and (reason := undrainable(self.registry.resting)):  # guard: drains-beside-a-sink-that-is-ahead
             raise OperationFailedError(reason, next_step="Try again once the script has started it, or suspend the job")
         self.lifecycle.begin_stop()
         self.writer.set_state(JobState.STOPPING, "waiting for the batches in flight")
@@ -196,7 +196,7 @@ def stop_all(registry: QueryRegistry, lifecycle: Lifecycle) -> None:
 
     :raises StopFailedError: One of them failed, hangs, or did not end at a boundary.
     """
-    if not lifecycle.starts_are_over(STOP_SECONDS):
+    if not lifecycle.starts_are_over(STOP_SECONDS):  # guard: stops-overtake-a-start
         raise StopFailedError(f"a query is still being started after {STOP_SECONDS:.0f} s", {})
     for report in stop_together(registry.started, STOP_SECONDS):
         if report.failure or not report.ended:

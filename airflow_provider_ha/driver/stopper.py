@@ -124,7 +124,7 @@ def has_ended(handle: Any) -> bool:
     end = time.monotonic() + ENDING_SECONDS
     while thread.isAlive() and time.monotonic() < end:
         thread.join(JOIN_MILLISECONDS)
-    return not thread.isAlive()
+    return not thread.isAlive()  # guard: terminated-is-believed
 
 
 def _states() -> tuple[Any, Any]:

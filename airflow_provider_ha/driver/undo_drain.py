@@ -23,7 +23,7 @@ def undo_drains(origin: Origin, queries: Iterable[RestingQuery]) -> None:
     """Take it back for each query at rest: a stop may come before the script starts it, and drains it again."""
     for query in queries:
         if query.sink_log is not None:
-            undo_drain(origin, query.name, FileSink(str(query.sink_log)))
+            undo_drain(origin, query.name, FileSink(str(query.sink_log)))  # guard: unfinished-drains-stay-until-a-start
 
 
 def undo_drain(origin: Origin, name: str, sink: SinkConnector) -> None:
@@ -31,6 +31,7 @@ def undo_drain(origin: Origin, name: str, sink: SinkConnector) -> None:
     if origin.drain is None:
         return
     batch = progress(LocalTree(origin.drain / name)).planned
+    # guard: ordinary-batches-are-taken-for-a-drains
     if batch != progress(LocalTree(origin.directory / name)).planned + 1 or sink.reached() != batch:
         return
     digest = sink.digest(batch)

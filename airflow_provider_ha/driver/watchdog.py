@@ -55,9 +55,9 @@ class Watchdog:
             self._way_out.thread_failed(error)
 
     def _look(self) -> None:
-        if os.getppid() != self._jvm:
+        if os.getppid() != self._jvm:  # guard: python-outlives-its-jvm
             self._way_out.jvm_gone(f"the JVM (pid {self._jvm}) is gone")
-        doubt = self._leadership.doubt() if self._leadership is not None else ""
+        doubt = self._leadership.doubt() if self._leadership is not None else ""  # guard: lease-ends-unwatched
         if doubt:
             self._way_out.leadership_lost(doubt)
 

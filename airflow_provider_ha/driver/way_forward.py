@@ -26,7 +26,7 @@ def from_own_location(query: str, location: str, sink: str | None) -> str:
     :param sink: Output directory of its file sink, or the format of another sink; ``None`` when it is not known.
     """
     directory = _absolute(location)
-    if directory is not None and not _has_committed(directory):
+    if directory is not None and not _has_committed(directory):  # guard: new-checkpoints-are-adopted
         return REMOVE
     if directory is None:
         given = parameters({query: f"/<copy of {location}>"}, {query: sink})

@@ -101,7 +101,7 @@ def fetch_application(store: ObjectStore, graph: JobGraph, target: Path) -> Fetc
             _fetch_package(store, module, application)
         else:
             _fetch(store, module, application)
-    return FetchedApplication(
+    return FetchedApplication(  # guard: archives-of-other-hosts-are-left-out
         script=script,
         files_directory=target / "files",
         py_files=_fetch_all(store, graph.py_files, target / "py_files"),

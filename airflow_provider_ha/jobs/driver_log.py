@@ -72,7 +72,7 @@ class LogReader:
         :raises OSError: The log cannot be read.
         """
         left = self._there
-        while left > 0 and (data := self.read()):
+        while left > 0 and (data := self.read()):  # guard: what-is-there-never-ends
             yield data[:left]
             left -= len(data)
 
@@ -100,6 +100,7 @@ class LogReader:
         return new[-1] if new else None
 
     def _read_log(self) -> bytes:
+        # guard: rotated-in-this-moment-is-read-twice
         if self._log.stat().st_size < self._at:  # it is cut; what it held is about to be kept, if it is
             self._looks += 1
             if self._looks > _LOOKS:

@@ -15,7 +15,7 @@ _LOCAL = re.compile(r"local(-cluster)?(\[[^\]]*\])?")
 
 def is_local(master: str) -> bool:
     """Return whether every executor of *master* is the driver's JVM or a descendant of it."""
-    return _LOCAL.fullmatch(master) is not None
+    return _LOCAL.fullmatch(master) is not None  # guard: local-prefix-is-local
 
 
 def remote_reason(master: str) -> str:

@@ -64,10 +64,11 @@ class Failure(Model):
 
         The message varies with the rows, and their order with the attempt: it decides only without a location.
         """
-        if self.batches is None or other.batches is None:
+        if self.batches is None or other.batches is None:  # guard: error-of-an-unknown-batch-repeats
             return False
         return self._fingerprint() == other._fingerprint()
 
     def _fingerprint(self) -> tuple[object, ...]:
         batches = tuple(sorted((self.batches or {}).items()))
+        # guard: error-of-another-batch-repeats
         return (self.kind, self.error_class, self.query, batches, self.location or _VARIABLE.sub("_", self.message))

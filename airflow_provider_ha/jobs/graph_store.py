@@ -58,7 +58,7 @@ class JobGraphStore:
         :raises StorageUnavailableError: It could not be read: nothing is known about it.
         """
         pointer = self.pointer()
-        return None if pointer is None else (pointer, self.read_graph(pointer.graph))
+        return None if pointer is None else (pointer, self.read_graph(pointer.graph))  # guard: broken-graph-is-absent
 
     def pointer_op(self, pointer: GraphPointer) -> Op:
         """Return the write that makes *pointer* the current one.
@@ -72,7 +72,7 @@ class JobGraphStore:
         if node is None:
             return Create(self._paths.job_graph, pointer.to_bytes())
         current = GraphPointer.from_bytes(node.data, source=node.path)
-        if current.run >= pointer.run and current != pointer:
+        if current.run >= pointer.run and current != pointer:  # guard: graph-of-a-newer-run-is-overwritten
             raise JobStateError(
                 f"job {self._paths.job_id!r} has the graph of run {current.run}, not of run {pointer.run}",
                 next_step="Look at the newest run: another submission was faster",
@@ -85,6 +85,7 @@ class JobGraphStore:
         Belongs into one transaction with the run's result: a pointer that outlives its run resurrects it (FLINK-10011).
         """
         node = self._coordinator.find(self._paths.job_graph)
+        # guard: newer-run-loses-its-graph
         if node is None or GraphPointer.from_bytes(node.data, source=node.path).run > run:
             return None
         return Delete(node.path, node.version)
@@ -103,7 +104,7 @@ class JobGraphStore:
         found = self._find()
         if found is None:
             return
-        if found.record.run != run:
+        if found.record.run != run:  # guard: removal-of-another-runs-graph
             raise JobStateError(
                 f"job {self._paths.job_id!r} has the graph of run {found.record.run}, not of run {run}",
                 next_step="Look at the newest run",
@@ -111,4 +112,4 @@ class JobGraphStore:
         self._pointers.remove(commit, found)
 
     def _find(self) -> ScannedPointer[GraphPointer] | None:
-        return self._pointers.find(self._paths.job_graph.rpartition("/")[2])
+        return self._pointers.find(self._paths.job_graph.rpartition("/")[2])  # guard: graph-reader-leaves-a-lock

@@ -193,7 +193,7 @@ class GraphWatcher:
     def _judge(self, job_id: str, node: Node | None) -> None:
         with self._lock:
             known = self._known.get(job_id)
-        if self._stopped.is_set():
+        if self._stopped.is_set():  # guard: watcher-tells-after-its-stop
             return
         if node is None:
             if known is not None:

@@ -67,6 +67,7 @@ class JobRecords:
             changed.
         :raises CoordinationError: As :meth:`Coordinator.commit`.
         """
+        # guard: submission-fenced
         return self.coordinator.commit(*ops) if self.cluster is None else self.cluster.commit(*ops)
 
     def snapshot(self) -> JobSnapshot:

@@ -16,6 +16,7 @@ def list_jobs(
 
     :param watch: Called once when there may be more or fewer.
     """
+    # guard: strays-are-jobs
     return ours(coordinator.children(cluster_paths.base, watch=watch), is_job, parent=cluster_paths.base)
 
 

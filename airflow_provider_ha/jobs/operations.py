@@ -113,8 +113,8 @@ def read_listed(coordinator: Coordinator, paths: JobPaths, name: str) -> Operati
         found = read(coordinator, paths, name)
     except RecordCorruptError as error:
         report_stray(path, error.message)
-        return None
-    if found is not None and found.operation_id != name:
+        return None  # guard: one-operation-that-cannot-be-read-stops-all
+    if found is not None and found.operation_id != name:  # guard: an-operation-under-another-name-is-done
         report_stray(path, f"it holds operation {found.operation_id!r}")
         return None
     return found
@@ -130,6 +130,7 @@ def settled(operation: Operation, result: RunResult | None) -> Operation:
 
 def list_operations(coordinator: Coordinator, paths: JobPaths) -> list[Operation]:
     """Return all operations that are remembered, oldest request first."""
+    # guard: bad-operation-hides-a-cancel
     found = (read_listed(coordinator, paths, name) for name in coordinator.children(paths.operations))
     return sorted(
         (operation for operation in found if operation is not None),
@@ -220,7 +221,7 @@ def _live_run(runs: RunStore, paths: JobPaths, kind: OperationKind) -> RunView:
             f"job {paths.job_id!r} has no run that could accept a {kind.value}",
             next_step="Submit the job first (SparkHaSubmitOperator)",
         )
-    if not live(view):
+    if not live(view):  # guard: cancel-of-an-ended-run
         state = view.result.state.value if view.result else ""
         raise JobStateError(
             f"run {view.run.number} of job {paths.job_id!r} is {state}: it accepts no {kind.value}",
@@ -238,6 +239,7 @@ def _answered(
     result: Mapping[str, Any] | None = None,
     error: str = "",
 ) -> Operation:
+    # guard: answers-keep-passwords
     update = {"state": state, "result": dict(result or {}), "error": public(error), "finished_at": at}
     return operation.model_copy(update=update)
 

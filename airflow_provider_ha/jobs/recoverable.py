@@ -84,14 +84,14 @@ def _look(coordinator: Coordinator, store: ObjectStore, cluster: ClusterPaths, p
     job_id, quarantine = paths.job_id, cluster.quarantined(paths.job_id)
     first = coordinator.read(Reads((quarantine,)) + first_reads(paths))
     led = first.nodes[paths.leader] is not None
-    if (node := first.nodes[quarantine]) is not None:
+    if (node := first.nodes[quarantine]) is not None:  # guard: quarantine-holds
         return JobObservation(job_id=job_id, led=led, quarantined=reason_of(node))
     try:
         snapshot = assemble(coordinator, paths, first)
         over = snapshot.run is not None and snapshot.run.result is not None
         dirty = _dirty(RunStore(coordinator, paths)) if over else ()
         graph = _graph(JobGraphStore(coordinator, store, paths), store, snapshot) if _idle(snapshot) else None
-    except (RecordCorruptError, ObjectMissingError) as error:
+    except (RecordCorruptError, ObjectMissingError) as error:  # guard: broken-job-isolated
         return JobObservation(job_id=job_id, led=coordinator.find(paths.leader) is not None, broken=error.message)
     return JobObservation(job_id=job_id, led=led, snapshot=snapshot, dirty=dirty, graph=graph)
 
@@ -101,12 +101,13 @@ def judge(sight: JobObservation) -> Judgement:  # noqa: PLR0911  # one return pe
     if sight.quarantined is not None:
         return Judgement(Action.LEAVE, f"in quarantine: {sight.quarantined}")
     if sight.broken is not None:
+        # guard: led-is-not-quarantined
         return Judgement(Action.LEAVE if sight.led else Action.QUARANTINE, sight.broken)
     snapshot = sight.snapshot
     if snapshot is None or snapshot.run is None:
         stray = snapshot is not None and snapshot.graph is not None
         return Judgement(*((Action.QUARANTINE, "it has a graph, but no run") if stray else (Action.LEAVE, "no run")))
-    if snapshot.run.result is not None:
+    if snapshot.run.result is not None:  # guard: result-is-final
         return _judge_ended(sight, snapshot, snapshot.run.result.state)
     if snapshot.leader is not None and snapshot.state is not JobState.LOST:
         return Judgement(Action.LEAVE, f"led by epoch {snapshot.leader.epoch}")
@@ -116,17 +117,18 @@ def judge(sight: JobObservation) -> Judgement:  # noqa: PLR0911  # one return pe
 
 
 def _judge_ended(sight: JobObservation, snapshot: JobSnapshot, state: JobState) -> Judgement:
-    if sight.led:
+    if sight.led:  # guard: driver-cleans-itself
         return Judgement(Action.LEAVE, f"{state.value}, and its leader is still there")
-    if snapshot.graph is not None:
+    if snapshot.graph is not None:  # guard: stray-pointer-goes
+        # guard: dirty-with-pointer
         return Judgement(Action.CLEAN_UP, f"{state.value}, but it still has a graph pointer: it is never run again")
-    if sight.dirty:
+    if sight.dirty:  # guard: clean-up-without-pointer
         return Judgement(Action.CLEAN_UP, f"{state.value}, and not cleaned up yet")
     return Judgement(Action.LEAVE, state.value)
 
 
 def _judge_live(snapshot: JobSnapshot, pointer: GraphPointer, run: int) -> Judgement:
-    if pointer.run != run:
+    if pointer.run != run:  # guard: pointer-of-this-run
         return Judgement(Action.QUARANTINE, f"its graph pointer is of run {pointer.run}, its newest run is {run}")
     if snapshot.state is JobState.LOST:
         return Judgement(Action.RECOVER, f"run {run} has lost its driver, epoch {snapshot.epoch}")
@@ -134,6 +136,7 @@ def _judge_live(snapshot: JobSnapshot, pointer: GraphPointer, run: int) -> Judge
 
 
 def _dirty(runs: RunStore) -> tuple[int, ...]:
+    # guard: results-dirty-listing
     return tuple(number for number, result in runs.results().items() if result.cleanup == "DIRTY")
 
 
@@ -153,6 +156,6 @@ def _graph(graphs: JobGraphStore, store: ObjectStore, snapshot: JobSnapshot) -> 
     graph = graphs.read_graph(snapshot.run.run.graph)
     for artifact in (graph.application, *graph.modules, *graph.py_files, *graph.files, *graph.jars):
         found = store.info(keys.blob(artifact.blob.sha256))
-        if found is None or found.size != artifact.blob.size:
+        if found is None or found.size != artifact.blob.size:  # guard: artifacts-there
             raise ObjectMissingError(f"file {artifact.name!r} of its graph is not in storage, or is truncated")
     return graph

@@ -134,8 +134,9 @@ class RunStore:
         """
         node = self._coordinator.get(self._paths.run_result(number))
         result = RunResult.from_bytes(node.data, source=node.path)
-        if result.cleanup == "CLEAN":
+        if result.cleanup == "CLEAN":  # guard: results-clean-once
             return None
+        # guard: results-version-of-clean
         return SetData(node.path, result.model_copy(update={"cleanup": "CLEAN"}).to_bytes(), node.version)
 
     def _read(self, path: str, record: type[RecordT]) -> RecordT | None:
@@ -163,7 +164,7 @@ def view_of_run(coordinator: Coordinator, paths: JobPaths, number: int, seen: Se
     ]
     result = paths.run_result(number)
     later = coordinator.read(Reads((*nodes, result)))
-    return RunView(
+    return RunView(  # guard: forgotten-submissions-break-snapshots
         run=Run.from_bytes(seen.there(paths.run(number)).data, source=paths.run(number)),
         # One that is not there any more was forgotten by the leader after its name was read: it is long over.
         submissions=tuple(

@@ -183,7 +183,7 @@ def _led_state(leader: LeaderInfo, status: Status | None) -> JobState:
     if status is None or status.epoch != leader.epoch:
         return JobState.STARTING
     # Terminal is what has a result. Without one the leader is still on its way there.
-    return JobState.STOPPING if status.state.terminal else status.state
+    return JobState.STOPPING if status.state.terminal else status.state  # guard: status-is-taken-for-a-result
 
 
 def _has_led(snapshot: JobSnapshot, newest: SubmissionView) -> bool:

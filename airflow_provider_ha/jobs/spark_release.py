@@ -63,6 +63,7 @@ def check_one_release(spark: InstalledSpark) -> None:
 
     :raises ConfigurationError: It is; names the releases and the command that installs one.
     """
+    # guard: two-releases-of-spark-pass
     if spark.package and spark.client and _release(spark.package) != _release(spark.client):
         raise ConfigurationError(
             f"pyspark {spark.package} and pyspark-client {spark.client} are both installed in {str(spark.home)!r}: "
@@ -78,6 +79,7 @@ def check_one_release(spark: InstalledSpark) -> None:
             "removing pyspark-client removes them too",
             next_step=f"Install pyspark again: {_FORCED} pyspark=={spark.package}",
         )
+    # guard: overwritten-python-files-pass
     if spark.files and spark.jars and _release(spark.files) != _release(spark.jars):
         raise ConfigurationError(
             f"the Python files of Spark in {str(spark.home)!r} are of release {spark.files}, its jars of release "

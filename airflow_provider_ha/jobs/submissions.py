@@ -128,4 +128,5 @@ class SubmissionExit(Record):
     @property
     def met_outage(self) -> bool:
         """Whether an outage ended it, before or while the script ran: it counts as no attempt."""
+        # guard: outage-while-the-script-runs-counts
         return self.outage or (self.failure is not None and self.failure.kind is FailureKind.OUTAGE)

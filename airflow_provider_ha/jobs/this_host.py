@@ -64,6 +64,7 @@ class LocalProcess(Model):
     def is_here(self) -> bool:
         """Whether this host, since its last boot, and this PID namespace are those of the process."""
         known = bool(self.boot and self.pid_namespace)
+        # guard: one-host-name-is-one-host
         return known and (self.boot, self.pid_namespace) == (boot_id(), pid_namespace())
 
     @classmethod

@@ -116,7 +116,7 @@ class SparkHaRecoverJobsOperator(PlainErrors, BaseOperator):
         """Wait for another leader without a worker, or be skipped when *leader_timeout* is over."""
         left = self.leader_timeout - waited
         if left <= 0:
-            raise AirflowSkipException(f"Another process recovers the jobs: {error}") from error
+            raise AirflowSkipException(f"Another process recovers the jobs: {error}") from error  # guard: one-recovers
         pause = min(_HERE, left)
         self.log.info("Another process leads the cluster; the lock is asked for again in %.0f s", pause)
         self.defer(

@@ -55,13 +55,14 @@ class AnswerWriter:
 def main(arguments: list[str]) -> None:
     """Do what the request file asks for."""
     voice = AnswerWriter(os.dup(1))
-    os.dup2(2, 1)
+    os.dup2(2, 1)  # guard: script-s-output-is-mixed-with-a-proof-s-answers
     logging.basicConfig(level=logging.INFO, stream=sys.stderr)
     request = ProofRequest.model_validate_json(Path(arguments[0]).read_bytes())
     try:
         prove(request, voice)
     except Exception as error:
         log.exception("the proof failed")
+        # guard: proof-that-fails-says-nothing
         voice.say(Answer(event=Event.UNABLE, reason=jvm_death() or f"{type(error).__name__}: {error}"))
     voice.say(Answer(event=Event.DONE))
     os._exit(0)  # Spark's threads and the JVM are the parent's to end

@@ -46,7 +46,7 @@ class Link:
         self._open.set()
         self._lock = threading.Lock()
         self._sockets: list[socket.socket] = []
-        self._gate = Gate(lambda: not self._open.is_set() or not is_free(self._target))
+        self._gate = Gate(lambda: not self._open.is_set() or not is_free(self._target))  # guard: silent-links-refuse
         threading.Thread(target=self._accept, name="ensemble-link", daemon=True).start()
 
     @property

@@ -36,7 +36,7 @@ class Announcements:
         if announced is None or known:
             return
         with suppress(HaError):
-            if announced.parent is not None:
+            if announced.parent is not None:  # guard: presence-makes-a-job
                 self._coordinator.ensure(announced.parent)
             with suppress(NodeExistsError):  # its own: an answer was lost
                 self._coordinator.commit(announced.create())

@@ -130,6 +130,7 @@ class Hub:
             task = self._session
             opened = task is not None and task.done() and not task.cancelled() and task.exception() is None
             if announced is not None and task is not None and opened:
+                # guard: presence-outlives-the-wait
                 self._loop.run_in_executor(self._executor, task.result().announcements.withdraw, announced)
 
     async def close(self) -> None:

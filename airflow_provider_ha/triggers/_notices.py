@@ -64,6 +64,7 @@ class Notices:
         self._jobs = {job_id: _carried(before.get(job_id), condition, now) for job_id, condition in seen.items()}
         if first:
             for lasting in self._jobs.values():
+                # guard: grants-since-the-beginning
                 lasting.reported = now if lasting.condition.kind == GRANTED else None
         return [self._tell(job_id, lasting, now) for job_id, lasting in self._jobs.items() if self._due(lasting) <= now]
 
@@ -77,6 +78,7 @@ class Notices:
         condition = lasting.condition
         if not condition.kind or (lasting.reported is not None and condition.kind == GRANTED):
             return float("inf")
+        # guard: notices-debounced
         return lasting.since + condition.lasting if lasting.reported is None else lasting.reported + self._repeat_after
 
     @staticmethod

@@ -133,7 +133,7 @@ class SparkHaClusterTrigger(BaseEventTrigger):
     ) -> AsyncIterator[Event]:
         jobs: list[str] = []
         while True:
-            nodes = [cluster.job(job_id).leader for job_id in jobs]
+            nodes = [cluster.job(job_id).leader for job_id in jobs]  # guard: events-by-watch
             async with hub.waiter(nodes) as waiter:
                 try:
                     seen = await hub.read(waiter, self.survey, announced)
@@ -168,14 +168,14 @@ class SparkHaClusterTrigger(BaseEventTrigger):
             return Condition()  # there is nothing to recover
         sight = look(client.coordinator, client.store, client.paths, job_id)
         judgement, snapshot = judge(sight), sight.snapshot
-        if judgement.action not in (Action.RECOVER, Action.WAIT, Action.QUARANTINE):
+        if judgement.action not in (Action.RECOVER, Action.WAIT, Action.QUARANTINE):  # guard: events-only-to-act-on
             return Condition()
         facts: Event = {"reason": judgement.reason}
         if snapshot is not None and snapshot.run is not None:
             newest = snapshot.run.newest
             attempt = newest.submission.attempt if newest else 0
             facts |= {"run": snapshot.run.run.number, "attempt": attempt, "epoch": snapshot.epoch}
-        lasting = self.start_timeout if judgement.action is Action.WAIT else self.grace
+        lasting = self.start_timeout if judgement.action is Action.WAIT else self.grace  # guard: starting-is-not-lost
         key = (judgement.action.value, *sorted(facts.items()))
         return Condition(kind=NO_LEADER, key=key, lasting=lasting, facts=facts)
 

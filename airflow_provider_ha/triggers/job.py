@@ -147,7 +147,7 @@ class SparkHaJobTrigger(SparkHaTrigger):
         if event["status"] != "lost":
             return event
         due = self._due(client, snapshot, event)
-        return event | {"status": "recover"} if due <= time.monotonic() else None
+        return event | {"status": "recover"} if due <= time.monotonic() else None  # guard: delay-in-a-second-deferral
 
     async def on_kill(self) -> None:
         """Stop the job when a user ended the task and asked for that; see ``triggers/_kill.py`` for every guard."""
@@ -187,6 +187,7 @@ class SparkHaJobTrigger(SparkHaTrigger):
         if attempt == self.lost_attempt:
             return self._remember(attempt, self._created + (self.recover_after or 0.0), proven=True).due
         proven = _proven_dead(snapshot)
+        # guard: proof-unseen-by-a-trigger
         if known is not None and known.attempt == attempt and known.proven == proven:
             return known.due
         left = client.job(self.job_id).delay_left(snapshot)

@@ -61,7 +61,7 @@ class FileChanges:
     @property
     def same(self) -> bool:
         """Whether both sides have the same files."""
-        return not (self.only_in_a or self.only_in_b or self.changed)
+        return not (self.only_in_a or self.only_in_b or self.changed)  # guard: files-gone-do-not-count
 
 
 def compare_operators(a: Side, b: Side) -> tuple[OperatorChange, ...]:
@@ -96,7 +96,7 @@ def _operator(
         change = "it is new" if a is None else "it is gone"
         refused = True if recorded else None
         return OperatorChange(number, None if a is None else a.name, None if b is None else b.name, (change,), refused)
-    found = [*_renamed(a, b), *_stores(a, b), *_schemas(a, b)]
+    found = [*_renamed(a, b), *_stores(a, b), *_schemas(a, b)]  # guard: schemas-are-not-compared
     if not found:
         return None
     answers = [refused for _, refused in found]
@@ -155,6 +155,7 @@ def _same_file(name: str, a: Side, b: Side) -> bool:
     if name in a.identities and a.identities[name] == b.identities.get(name):
         return True
     ours, theirs = a.digests.get(name), b.digests.get(name)
+    # guard: nothing-digested-is-the-same
     if ours and theirs and ours.digested_by and ours.digested_by is theirs.digested_by:
         return ours == theirs
     return _same_bytes(name, a.directory, b.directory)
@@ -170,7 +171,7 @@ def _same_bytes(name: str, a: Tree, b: Tree) -> bool:
                 return False
             pieces = range(0, ours.size, _PIECE)
             return all(ours.read_at(start, _PIECE) == theirs.read_at(start, _PIECE) for start in pieces)
-    except (OSError, FileGoneError) as error:
+    except (OSError, FileGoneError) as error:  # guard: unread-state-is-the-same
         raise StorageUnavailableError(
             f"cannot compare {name} of {a} with that of {b}: {error}",
             next_step="Compare again; a running query may have purged them",

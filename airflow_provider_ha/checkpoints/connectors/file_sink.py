@@ -71,7 +71,7 @@ class FileSink:
 
     def judge(self, case: SinkCase, findings: Findings) -> dict[int, str]:
         """Judge what the log has beyond the recorded batches, and what it lacks."""
-        if self.output is None:
+        if self.output is None:  # guard: outputs-to-come-are-missed
             return {}  # restored from another job, and stopped before its script named its own output
         if case.top is None:
             _judge_another_output(case, findings)
@@ -130,7 +130,7 @@ def _judge_log(case: SinkCase, top: int, findings: Findings) -> dict[int, str]:
     set_aside: dict[int, str] = {}
     reached, digests = case.state.reached, case.state.digests
     digest = digests.get(reached)
-    if case.drained is not None and digest and case.drained == (reached, digest):
+    if case.drained is not None and digest and case.drained == (reached, digest):  # guard: any-entry-is-the-drains
         set_aside[reached] = digest
         reached -= 1
     if reached > top:

@@ -119,7 +119,7 @@ def _zstd(stream: ByteStream, size: int) -> Iterator[bytes]:
     try:
         # What is at hand, and no more: what follows the records may be no frame at all.
         while piece := reader.read1(_ZSTD_PIECE):
-            left -= len(piece)
+            left -= len(piece)  # guard: zstandard-unpacks-without-end
             if left < 0:
                 raise NotLookedIntoError(f"it has {size} bytes and unpacks to more than {limit}")
             yield piece

@@ -109,7 +109,7 @@ class ContentCheck:
         """Look into the content; returns why it could not be judged, and what only a read of the rows would meet."""
         try:
             _check_content(file, read, self._release)
-            self._check_changed(file, read)
+            self._check_changed(file, read)  # guard: changed-rows-are-rows
         except NotLookedIntoError as reason:
             return str(reason), None
         except TableDataError as error:
@@ -171,7 +171,7 @@ def _check_zip(path: str, read: SinglePass, release: Release) -> None:
     except ZipCorruptError as error:
         raise CheckpointCorruptError(path, f"it is not a whole zip: {error}") from None
     version = members.kept.get("metadata", b"").partition(b"\n")[0].decode(errors="replace")
-    if version != release.inner_version(by_id="_" in path.rpartition("/")[2]):
+    if version != release.inner_version(by_id="_" in path.rpartition("/")[2]):  # guard: zips-of-4-0-are-read-by-all
         raise CheckpointCorruptError(
             path, f"its inner metadata has the version {version!r}, which this release refuses"
         )

@@ -59,7 +59,7 @@ class Release:
     @property
     def skips_directories(self) -> bool:
         """Whether a directory in the place of a snapshot counts as none: 3.3, 3.5 and 4.1 go on, 4.2 and 4.3 fail."""
-        return self.version < (4, 2)
+        return self.version < (4, 2)  # guard: directories-are-skipped-for-ever
 
     @property
     def refuses_unfinished_repartition(self) -> bool:
@@ -76,7 +76,7 @@ class Release:
 
         :param by_id: Whether the zip belongs to checkpoint format 2.
         """
-        return not by_id or self.version < (4, 2)
+        return not by_id or self.version < (4, 2)  # guard: zips-by-id-are-not-compared
 
     def checks_spark_crc(self, *, by_id: bool, of_zip: bool) -> bool:
         """Whether Spark's visible checksum files are enforced.
@@ -84,6 +84,7 @@ class Release:
         :param by_id: Whether the file belongs to checkpoint format 2: since 4.2 only those are checked.
         :param of_zip: Whether it is a RocksDB zip: 4.1 stops reading before the end of one, and compares nothing.
         """
+        # guard: zips-of-4-1-have-sums
         return (self.version == (4, 1) and not of_zip) or (by_id and self.version >= (4, 2))
 
 

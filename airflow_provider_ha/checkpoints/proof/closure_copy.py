@@ -54,6 +54,6 @@ def copy_closure(directory: Path, batch: int, target: Path) -> int:
 def _copy(source: Path, target: Path) -> None:
     """Copy through one open file: what is renamed over it meanwhile does not matter. No flush: it is temporary."""
     private_directories(target.parent)
-    with source.open("rb") as reader, target.open("xb") as writer:
+    with source.open("rb") as reader, target.open("xb") as writer:  # guard: copies-share-their-files
         if not reflink(reader, writer):
             shutil.copyfileobj(reader, writer, COPY_BUFFER)

@@ -52,7 +52,7 @@ def _loading(
         return Step(Outcome.NOTHING), []
     errors = {item.reading: item.errors for item in refused if item.reading is not None}
     rows = {state.reading: state.rows for state in loaded}
-    no = [reading for reading in request.readings if is_refusal(errors.get(reading, ()))]
+    no = [reading for reading in request.readings if is_refusal(errors.get(reading, ()))]  # guard: any-error-is-a-no
     if no:
         findings = [_refused_load(request.batch, reading, errors[reading]) for reading in no]
         return Step(Outcome.REFUTED, findings[0].found), findings
@@ -68,8 +68,8 @@ def _unanswered(
 ) -> str | None:
     """Return why it is not known whether Spark can load it; ``None`` when it is."""
     if rows is None:
-        return _text(decisive_error(errors)) if errors else missing
-    if len(rows) < reading.partitions:
+        return _text(decisive_error(errors)) if errors else missing  # guard: silence-is-proof
+    if len(rows) < reading.partitions:  # guard: unseen-partitions-are-loaded
         # Spark reads the partitions that it finds: a partition that it does not see has not been loaded.
         return f"Spark read {len(rows)} of {reading.partitions} partitions of {reading.title}"
     return None

@@ -46,7 +46,7 @@ def scratch(beside: Path, chosen: Path | None) -> Iterator[Path]:
         try_lock(descriptor)
         yield place
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(place, ignore_errors=True)  # guard: proofs-leave-their-copy
         os.close(descriptor)
 
 
@@ -57,7 +57,7 @@ def check_space(place: Path, size: int) -> None:
     :raises StorageUnavailableError: There is not enough space for it and what Spark makes of it.
     """
     free = shutil.disk_usage(place).free
-    if free < _TIMES * size:
+    if free < _TIMES * size:  # guard: proofs-fill-the-disk
         raise StorageUnavailableError(
             f"{place.parent} has {free} bytes free, and a proof of {size} bytes of files needs {_TIMES * size}",
             next_step="Name a directory on a larger disk with --scratch",
@@ -79,13 +79,14 @@ def _remove_dead(parent: Path) -> None:
     for path in parent.glob(f"{PREFIX}*"):
         try:
             status = path.lstat()
+            # guard: links-are-remains
             if path.is_symlink() or status.st_uid != os.getuid() or time.time() - status.st_mtime < _NEWBORN_SECONDS:
                 continue
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         except OSError:
             continue  # gone, or not ours: nothing that has to be removed for us
         try:
-            if try_lock(descriptor):
+            if try_lock(descriptor):  # guard: live-proofs-lose-their-copy
                 shutil.rmtree(path, ignore_errors=True)
         finally:
             os.close(descriptor)

@@ -68,7 +68,7 @@ def look(query: str, directory: Path, sink: QuerySink, verify: Verify) -> Direct
         )
     entries = tuple(readable(LocalTree(directory), after=before.committed - 1))
     created_at = _committed_at(directory, before.committed)
-    if progress(LocalTree(directory)) != before:
+    if progress(LocalTree(directory)) != before:  # guard: running-queries-are-adopted
         raise JobStateError(
             f"query {query!r} is running in {directory}: it has gone on while it was looked at",
             next_step="Stop it for good first: two queries would write to one output",

@@ -112,6 +112,7 @@ def _with_kafka(around: Surroundings, ask: Callable[[], Mapping[Partition, Parti
 
 def _with_inputs(around: Surroundings, found: InputFiles) -> Surroundings:
     around = replace(around, missing=found.missing, asked=found.asked)
+    # guard: inputs-that-cannot-be-asked-for-are-there
     return around if found.error is None else _unknown(around, found.error)
 
 

@@ -28,7 +28,7 @@ class Judgement:
     def add_unknown(self, reason: str, *ways_out: str) -> None:
         """Note what could not be found out: at worst rows are lost, and a plan never guesses that they are not."""
         self.unknown.append(reason)
-        self.add(Verdict.LOSS_POSSIBLE, f"not known: {reason}", *ways_out)
+        self.add(Verdict.LOSS_POSSIBLE, f"not known: {reason}", *ways_out)  # guard: unknown-is-safe
 
 
 def worst(findings: Iterable[PlanFinding]) -> Verdict:
@@ -42,6 +42,6 @@ def not_accepted(plan: RestorePlan, allow: Collection[Verdict]) -> list[Verdict]
     Each verdict is accepted separately: to accept that rows may be lost does not accept that others are written again.
     IMPOSSIBLE cannot be accepted.
     """
-    found = {finding.verdict for finding in plan.findings} | {plan.verdict}
-    refused = found - set(allow) - {Verdict.SAFE} | found & {Verdict.IMPOSSIBLE}
+    found = {finding.verdict for finding in plan.findings} | {plan.verdict}  # guard: the-worst-verdict-accepts-the-rest
+    refused = found - set(allow) - {Verdict.SAFE} | found & {Verdict.IMPOSSIBLE}  # guard: impossible-can-be-asked-for
     return sorted(refused, key=_SEVERITY.index, reverse=True)

@@ -68,6 +68,7 @@ def plan_restore(facts: RestoreFacts, choices: RestoreChoices) -> RestorePlan:
         queries[name] = decide(known, judgement, choices.reset_query_ids.get(name))
         judgements.append(judgement)
     given_up = _given_up(facts, choices)
+    # guard: own-state-is-given-up-unasked
     findings = (*(finding for item in judgements for finding in item.findings), *given_up)
     return RestorePlan(
         job_id=choices.job_id,
@@ -84,7 +85,7 @@ def plan_restore(facts: RestoreFacts, choices: RestoreChoices) -> RestorePlan:
         same_output=choices.same_output,
         findings=findings,
         unknown={
-            item.query: tuple(item.unknown)
+            item.query: tuple(item.unknown)  # guard: unknown-is-silent
             for item in judgements
             if item.unknown and item.query not in choices.accept_unverified
         },
@@ -130,7 +131,7 @@ def _other_output(facts: QueryFacts, judgement: Judgement, reset_query_id: str |
     if connector is not None:
         connector.judge(SinkCase(facts.cut.batch, facts.sink, top=None), judgement)
     inputs = inputs_of(facts.own_entry, (), _known(facts))
-    _judge_drained(facts, (), judgement)
+    _judge_drained(facts, (), judgement)  # guard: copies-of-a-drained-state-go-on
     _judge_unknown(facts, judgement)
     judge_inputs(inputs, judgement)
     return QueryPlan(batch=facts.cut.batch, sink=facts.cut.sink, inputs=inputs, query_id=reset_query_id)
@@ -141,6 +142,7 @@ def _continue_output(facts: QueryFacts, judgement: Judgement, reset_query_id: st
     if drained is not None and drained.batch <= cut.batch:
         drained = None
     # The drain's own batch is never replayed: its watermark would drop every later row as late.
+    # guard: drains-are-replayed
     history = {batch: entry for batch, entry in facts.history.items() if drained is None or batch < drained.batch}
     replay = following(history, cut.batch)
     inputs = inputs_of(facts.own_entry, replay, _known(facts))
@@ -183,8 +185,8 @@ def _known(facts: QueryFacts) -> SourceFacts:
 
 
 def _judge_drained(facts: QueryFacts, replay: Iterable[BatchEntry], judgement: Judgement) -> None:
-    own = () if facts.own_entry is None else (facts.own_entry,)
-    drained = next((entry for entry in (*own, *replay) if is_drained(entry)), None)
+    own = () if facts.own_entry is None else (facts.own_entry,)  # guard: drained-states-go-on
+    drained = next((entry for entry in (*own, *replay) if is_drained(entry)), None)  # guard: drained-plans-go-on
     if drained is not None:
         judgement.add(
             Verdict.IMPOSSIBLE,

@@ -66,7 +66,7 @@ def prepare_restore(area: WorkArea, source: str, plan: RestorePlan, target: str)
         if query in plan.adopted:
             # It becomes the job's only after the fork, and may never: until then it is the user's.
             area.bring_in(LocalTree(Path(plan.adopted[query].path)), f"{target}/{query}", batch=part.batch)
-        elif plan.owner is Owner.USER:
+        elif plan.owner is Owner.USER:  # guard: users-savepoints-are-linked
             area.bring_in(area.tree(source) / query, f"{target}/{query}", batch=part.batch)
         else:
             area.fork(f"{source}/{query}", f"{target}/{query}", batch=part.batch, keep_planned=False)

@@ -146,6 +146,7 @@ def _in_payloads(
         for query in recorded.keys() & payload.queries.keys():
             entries = recorded[query].setdefault(payload.epoch, {})
             for entry in payload.queries[query].entries:
+                # guard: older-records-replace-newer-ones
                 if entry.batch not in entries or entries[entry.batch][0] <= payload.number:
                     entries[entry.batch] = payload.number, entry
     return recorded, newest

@@ -147,7 +147,7 @@ class _Selector:
             candidates.append(candidate)
             if chosen is not None:
                 return Selection(tuple(candidates), chosen, self._checkpoints.job_id, wanted)
-            if not fallback:
+            if not fallback:  # guard: wish-is-taken-for-a-selection
                 break
         return Selection(tuple(candidates), None, self._checkpoints.job_id, wanted)
 
@@ -174,6 +174,7 @@ class _Selector:
             int(pointer.name): _bind(_unreadable, f"{CHECKPOINT}-{int(pointer.name)}", pointer.reason)
             for pointer in checkpoints.unreadable
         }
+        # guard: oldest-checkpoint-wins
         yield from (looks[number] for number in sorted(looks, reverse=True) if highest is None or number <= highest)
         yield from (_bind(self._look_at_savepoint, pointer) for pointer in savepoints)
         for broken in savepoints.unreadable:
@@ -255,7 +256,7 @@ def _accepted(candidate: Candidate, directory: str, record: Checkpoint | Savepoi
 
 
 def _rejected(candidate: Candidate, file: str | None, reason: str) -> Candidate:
-    return candidate.model_copy(update={"file": file, "reason": reason})
+    return candidate.model_copy(update={"file": file, "reason": reason})  # guard: rejection-has-no-reason
 
 
 def _unreadable(source: str, reason: str) -> _Look:

@@ -46,7 +46,7 @@ def judge_table(facts: QueryFacts, top: int, *, reset_query_id: bool, judgement:
         )
     elif reached > top:
         judgement.add(
-            Verdict.IMPOSSIBLE,
+            Verdict.IMPOSSIBLE,  # guard: tables-skip-what-comes-next
             f"the table has batches of this query up to {reached}, but boundaries are recorded up to {top} only; it "
             f"would skip batches {top + 1} to {reached}, whatever they hold next",
             RECORDED_CUT,

@@ -22,7 +22,7 @@ def judge_files(missing: Mapping[int, tuple[str, ...]], replay: tuple[BatchEntry
         gone = missing.get(entry.batch)
         if gone:
             judgement.add(
-                Verdict.IMPOSSIBLE,
+                Verdict.IMPOSSIBLE,  # guard: replays-without-their-input
                 f"batch {entry.batch} has to be replayed, but its input {gone[0]} is gone",
                 "put the file back where it was, unchanged",
                 "restore a newer cut: what it has behind it is not read again",

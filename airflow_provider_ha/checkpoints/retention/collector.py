@@ -97,9 +97,11 @@ class PayloadCollector:
         named = {pointer.number for pointer in checkpoints.pointers}
         named |= {int(pointer.name) for pointer in checkpoints.unreadable}
         # After the pointers: one that is marked meanwhile is in the first answer or in this one.
-        named |= self._doomed()
+        named |= self._doomed()  # guard: collector-ignores-the-list
+        # guard: payloads-go-although-a-pointer-cannot-be-read
         if checkpoints.unreadable or savepoints.unreadable or not checkpoints.pointers:
             return count, named, None
+        # guard: savepoints-need-no-payloads
         cuts = [pointer.cut for pointer in checkpoints] + [pointer.cut for pointer in savepoints]
         self._holder = oldest_below(savepoints.pointers, floors(pointer.cut for pointer in checkpoints))
         return count, named, Bounds(min(count, min(named) - 1), floors(cuts))
@@ -133,6 +135,7 @@ class PayloadCollector:
             return
         for name in names:
             number = node_number(name[:CHECKPOINT_DIGITS], digits=CHECKPOINT_DIGITS)
+            # guard: collector-takes-what-is-being-made
             if number is not None and number <= last and number not in named:
                 try:
                     self._directories.remove(f"{self._pins}{name}")

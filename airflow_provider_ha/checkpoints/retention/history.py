@@ -66,7 +66,7 @@ class PayloadHistory:
                 continue
             seen.add((checkpoint.number, checkpoint.epoch))
             yield checkpoint
-        for name in self.archives():
+        for name in self.archives():  # guard: archives-are-not-read
             for checkpoint in self._archived(name):
                 if (checkpoint.number, checkpoint.epoch) not in seen:
                     yield checkpoint
@@ -131,7 +131,7 @@ class PayloadHistory:
                 self._store.create(key, content)
             except ObjectExistsError:
                 self._store.touch(key)  # of one that died before its end: it is needed from now on
-            if self._store.read(key) != content:
+            if self._store.read(key) != content:  # guard: payloads-go-before-their-archive-is-read-back
                 raise StorageError(
                     f"{key} does not hold what was written, so the payloads that it should hold stay",
                     next_step="Check the storage, then remove that object",

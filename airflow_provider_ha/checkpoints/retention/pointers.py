@@ -34,6 +34,7 @@ def recovered(loaded: Loaded[CheckpointPointer]) -> Recovered:
             checkpoints.append((found.record, Checkpoint.from_bytes(data, source=found.record.payload)))
         except RecordCorruptError as error:  # noqa: PERF203  # one bad payload hides no other
             unreadable.append(Unreadable(found.name, error.message))
+    # guard: recovery-trims
     return Recovered(tuple(sorted(checkpoints, key=lambda item: item[0].number)), tuple(unreadable))
 
 
@@ -59,7 +60,7 @@ def pointer_to(keys: JobKeys, checkpoint: Checkpoint, data: bytes) -> Checkpoint
 
 def node_name(number: int) -> str:
     """Return the name of a pointer's node."""
-    return f"{number:0{CHECKPOINT_DIGITS}d}"
+    return f"{number:0{CHECKPOINT_DIGITS}d}"  # guard: names-are-not-padded
 
 
 def lease_name(number: int) -> str:

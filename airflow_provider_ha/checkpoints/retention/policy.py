@@ -45,6 +45,7 @@ def superfluous(pointers: Sequence[CheckpointPointer], keep: int, leased: Abstra
     :param keep: How many stay; the newest one always does.
     :param leased: Numbers of those that are being read: they stay beyond *keep*.
     """
+    # guard: retain-none
     return [pointer for pointer in reversed(pointers[max(keep, 1) :]) if pointer.number not in leased]
 
 
@@ -54,7 +55,7 @@ def outlived(newer: Sequence[CheckpointPointer], keep: int) -> bool:
     :param newer: Checkpoints of that run and of later ones, newest first.
     :param keep: How many checkpoints stay.
     """
-    return len(newer) >= max(keep, 1)
+    return len(newer) >= max(keep, 1)  # guard: claimed-goes-too-early
 
 
 def superfluous_savepoints(
@@ -66,8 +67,9 @@ def superfluous_savepoints(
     :param leased: Ids of those that are being read: they stay beyond both limits.
     """
     # What a run has claimed is the job's: it neither counts nor goes here.
+    # guard: schedules-remove-what-is-claimed
     own = [pointer for pointer in pointers if pointer.schedule == retention.schedule and pointer.claimed_by is None]
-    return [
+    return [  # guard: last-savepoint-of-a-schedule-goes
         pointer
         for rank, pointer in reversed(list(enumerate(own)))
         if rank > 0 and _beyond(retention, rank, now - pointer.created_at) and pointer.savepoint_id not in leased
@@ -75,7 +77,8 @@ def superfluous_savepoints(
 
 
 def _beyond(retention: SavepointRetention, rank: int, age: timedelta) -> bool:
-    too_many = retention.count is not None and rank >= retention.count
+    too_many = retention.count is not None and rank >= retention.count  # guard: one-savepoint-more-stays
+    # guard: savepoints-outlive-their-age
     return too_many or (retention.max_age is not None and age > retention.max_age)
 
 
@@ -86,6 +89,7 @@ def max_age_of(days: float | None) -> timedelta | None:
     """
     if days is None:
         return None
+    # guard: any-age-is-an-age
     if not 0 < days <= MOST_DAYS:  # not a number is not either
         raise ConfigurationError(
             f"a savepoint cannot be kept for {days} days",
@@ -110,6 +114,7 @@ def replayable(highest: Mapping[str, int], floor: Mapping[str, int]) -> bool:
     batch of that number, its later ones belong to a timeline that was given up (``timeline``). Without that record they
     would be replayed.
     """
+    # guard: evidence-of-a-turn-is-removed
     return any(batch >= floor[query] for query, batch in highest.items() if query in floor)
 
 

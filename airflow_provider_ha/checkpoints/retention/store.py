@@ -140,7 +140,7 @@ class CheckpointStore:
             (checkpoint.directory, self._keys.live) if checkpoint.pin is None else (checkpoint.pin, self._keys.pins)
         )
         source = f"the payload of checkpoint {checkpoint.number} of job {self.job_id!r}"
-        return self._area.admit(key, inside=(inside,), source=source)
+        return self._area.admit(key, inside=(inside,), source=source)  # guard: a-payload-names-any-directory
 
     def recover(self) -> Recovered:
         """Read every pointer and every payload, and order them by number. Nothing is trimmed (C4).
@@ -174,6 +174,7 @@ class CheckpointStore:
     def next_number(self) -> int:
         """Return the number of the next checkpoint: higher than any that was ever given out."""
         counted = read_counter(self._coordinator, self._paths.checkpoint_id_counter)
+        # guard: lost-counter-begins-again
         return max(counted, self.latest_number() or 0) + 1  # a counter that was lost is not taken for a new one
 
     def add(self, leadership: Leadership, checkpoint: Checkpoint, *also: Op) -> CheckpointPointer:
@@ -198,6 +199,7 @@ class CheckpointStore:
             self._refuse_number(leadership, checkpoint.number)
         count = counter_op(self._paths.checkpoint_id_counter, counter, checkpoint.number)
         try:
+            # guard: checkpoint-add-is-not-fenced
             self._pointers.add(leadership.commit, node_name(checkpoint.number), pointer, data, count, *also)
         except NodeExistsError as error:
             raise CheckpointError(f"another checkpoint has number {checkpoint.number}") from error
@@ -273,12 +275,13 @@ class CheckpointStore:
             user's.
         :raises LeadershipError: This process may no longer write for the job.
         """
-        self._closed = True
-        if not terminal:
+        self._closed = True  # guard: store-stays-open
+        if not terminal:  # guard: suspension-discards
             return
-        if not retained:
+        if not retained:  # guard: end-discards-never
             pointers = self.list().pointers
             leased = self._leased(pointers)
+            # guard: end-discards-what-is-read
             self._mark(leadership, [pointer for pointer in reversed(pointers) if pointer.number not in leased])
         self.work_off(leadership)
         deadline = self._clock.lease_time() + COLLECTION_SECONDS

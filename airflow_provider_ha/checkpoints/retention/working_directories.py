@@ -33,8 +33,9 @@ def superfluous_directories(checkpoints: CheckpointStore, area: WorkArea, curren
     live, job = JobKeys(checkpoints.job_id).live, f"job {checkpoints.job_id!r}"
     here = area.admit(current, inside=(live,), source=f"the current working directory of {job}")
     unpinned = (found for found in map(checkpoints.load, listing.pointers) if not found.pin)
-    needed = {here, *(checkpoints.directory(found) for found in unpinned)}
+    needed = {here, *(checkpoints.directory(found) for found in unpinned)}  # guard: housekeeping-goes-by-any-directory
     kept = {key for name in needed for key in (name, area.fenced(name))}
     newest = _EPOCH.match(here.removeprefix(live))
     found = [(int(match[1]), f"{live}{name}") for name in area.list(live) if (match := _EPOCH.match(name))]
+    # guard: later-epoch-stays
     return [key for epoch, key in sorted(found) if newest and epoch <= int(newest[1]) and key not in kept]

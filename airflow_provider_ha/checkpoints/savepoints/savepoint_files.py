@@ -98,9 +98,9 @@ def check_files(
 def _problem(path: str, expected: ManifestFile, *, digests: bool) -> str:
     try:
         status = os.lstat(path)
-        if not stat.S_ISREG(status.st_mode):
+        if not stat.S_ISREG(status.st_mode):  # guard: links-pass-for-files
             return "it is not a regular file"
-        if status.st_size != expected.size:
+        if status.st_size != expected.size:  # guard: sizes-are-not-compared
             return f"it has {status.st_size} bytes, the manifest says {expected.size}"
         if digests and expected.digested_by:
             return _difference(Path(path), expected)

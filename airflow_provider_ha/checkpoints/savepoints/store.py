@@ -123,7 +123,7 @@ class SavepointStore:
         existing = self._pointers.find(request.savepoint_id)
         if existing is not None:
             return self.load(existing.record)
-        self.finish_removal(commit, request.savepoint_id)
+        self.finish_removal(commit, request.savepoint_id)  # guard: savepoint-over-what-is-removed
         savepoint = self.copy(request, live)
         self.publish(commit, savepoint)
         return savepoint
@@ -223,12 +223,14 @@ class SavepointStore:
         :raises CheckpointMissingError: There is no savepoint of that id.
         """
         self.pointer(savepoint_id)
-        if self._has_reader(savepoint_id):
+        if self._has_reader(savepoint_id):  # guard: readers-that-come-late-do-not-count
             raise JobStateError(
                 f"savepoint {savepoint_id!r} of job {self._paths.job_id!r} is being read",
                 next_step="Wait until the restore that reads it is over",
             )
+        # guard: a-savepoint-takes-another-with-it
         directories = (self._keys.savepoint(savepoint_id),)  # never what the pointer says
+        # guard: savepoint-files-go-first
         self._pointers.mark(commit, savepoint_id, _lease(savepoint_id), directories=directories)
         # A reader may have come meanwhile: then the files wait on the list, for the job's leader to remove them.
         self._remover.work_off(commit, entries=self._to_delete.waiting(_lease(savepoint_id)))
@@ -260,6 +262,7 @@ class SavepointStore:
     def _place(self, pointer: SavepointPointer) -> Path:
         """Return the directory of a savepoint, when its pointer names that one."""
         source = f"znode {self._paths.savepoints}/{pointer.savepoint_id}"
+        # guard: a-savepoint-lies-anywhere
         key = self._area.admit(pointer.directory, inside=(self._keys.savepoints,), source=source)
         if key != self._keys.savepoint(pointer.savepoint_id):
             raise RecordCorruptError(
@@ -273,7 +276,7 @@ class SavepointStore:
             self.dispose(commit, savepoint_id)
         except JobStateError as error:  # a reader came since the leases were read
             log.info("savepoint %s stays until next time: %s", savepoint_id, error)
-            return False
+            return False  # guard: reader-spoils-a-new-savepoint
         return True
 
     def _has_reader(self, savepoint_id: str) -> bool:
@@ -307,7 +310,7 @@ def _confined(savepoint: Savepoint) -> Savepoint:
     if any("/" in query for query in savepoint.queries):
         raise CheckpointCorruptError(MANIFEST, "the name of a query is not a directory name")
     for name in (*savepoint.queries, *savepoint.files):
-        if not {"", ".", ".."}.isdisjoint(name.split("/")):
+        if not {"", ".", ".."}.isdisjoint(name.split("/")):  # guard: a-manifest-names-any-file
             raise CheckpointCorruptError(MANIFEST, f"{name!r} leads out of the savepoint")
     return savepoint
 

@@ -204,7 +204,7 @@ class LocalTree:
         """Return the bytes of a file; raises as :meth:`file_size`, and when it is larger than any such file is."""
         descriptor, found = self._open(name)
         with os.fdopen(descriptor, "rb", buffering=0) as file:
-            check_size(name, found)
+            check_size(name, found)  # guard: files-of-any-size-are-read
             return _whole(file, name, found)
 
     @contextmanager
@@ -262,5 +262,5 @@ def _whole(file: io.FileIO, name: str, expected: int) -> bytes:
     while piece := file.read(max(expected + 1 - length, _PIECE)):
         pieces.append(piece)
         length += len(piece)
-        check_size(name, length)
+        check_size(name, length)  # guard: growing-files-are-read-without-end
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)

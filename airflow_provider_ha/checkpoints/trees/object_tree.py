@@ -67,7 +67,7 @@ class _Listing:
                 _enter(directories, parent, name)
                 if name:
                     files[path] = item
-                    if len(files) > NAMES:
+                    if len(files) > NAMES:  # guard: prefixes-of-any-length-are-listed
                         raise crowded(self.prefix.rstrip("/") or ".")
         except UnreadableError:
             raise
@@ -190,7 +190,7 @@ class ObjectTree:
     def read(self, name: str) -> bytes:
         """Return the bytes of a file; raises as :meth:`file_size` does, and when it is larger than any such file is."""
         item = self.listed(name)
-        check_size(name, item.size)
+        check_size(name, item.size)  # guard: objects-of-any-size-are-read
         return self._whole(name, item)
 
     @contextmanager

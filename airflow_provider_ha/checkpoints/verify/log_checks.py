@@ -38,6 +38,7 @@ def check_logs(subject: Subject, findings: Findings) -> None:
         needed = batch in {before, reached.planned}
         findings.add(Finding(bad.code, bad.path, batch, bad.found, _OFFSETS_ENTRY, blocks=needed))
     for batch, bad in logs.commit_log.bad.items():
+        # guard: bad-commits-never-block
         needed = batch == reached.committed and (bad.found != NO_METADATA or _by_id(logs))
         findings.add(Finding(bad.code, bad.path, batch, bad.found, _COMMITS_ENTRY, blocks=needed))
     if reached.planned < 0:
@@ -68,7 +69,7 @@ def _check_query_id(logs: Logs, release: Release, findings: Findings) -> None:
 
 def _check_previous(logs: Logs, before: int | None, kind: Statefulness, findings: Findings) -> None:
     planned = logs.progress.planned
-    if before is None and planned > 0 and logs.progress.in_flight:
+    if before is None and planned > 0 and logs.progress.in_flight:  # guard: replay-from-the-beginning
         # Asynchronous tracking takes a missing entry for the beginning, and would execute all input again.
         found, expected = "no older entry is there", f"an entry before batch {planned}, which is not committed"
         findings.add(Finding(Code.OFFSETS_MISSING, OFFSETS, planned, found, expected, blocks=True))
@@ -94,12 +95,13 @@ def _check_never_planned(directory: Tree, findings: Findings) -> None:
     left = [name for name in (COMMITS, STATE) if any(not name.startswith(".") for name in names(directory / name))]
     if any(number > 0 for place in names(directory, SOURCES) for number in numbers(directory, f"{SOURCES}/{place}")):
         # A batch is planned before the source lists files for the next one: one entry may be of a first, dead start.
-        left.append(SOURCES)
+        left.append(SOURCES)  # guard: read-input-is-forgotten
     if left:
         found = f"no batch is planned, but {' and '.join(left)} hold something: that is no fresh start"
         # 4.1 and later refuse. Older releases begin anew, and die where the commit of a batch is already there (seen on
         # 3.4 and 4.0), or write all rows once more.
         expected = "the entries of the planned batches"
+        # guard: commits-alone-are-a-fresh-start
         findings.add(Finding(Code.OFFSETS_MISSING, OFFSETS, None, found, expected, blocks=True))
     else:
         findings.add(Finding(Code.EMPTY, ".", None, "no batch was ever planned: Spark starts from the beginning"))
@@ -107,7 +109,7 @@ def _check_never_planned(directory: Tree, findings: Findings) -> None:
 
 def _check_order(logs: Logs, kind: Statefulness, findings: Findings) -> None:
     planned, committed = logs.progress.planned, logs.progress.committed
-    if not logs.commit_log.present and _is_of_2_1(logs):
+    if not logs.commit_log.present and _is_of_2_1(logs):  # guard: logs-are-of-2-1
         return
     between = any(committed < batch < planned for batch in logs.offset_log.present)
     if committed > planned:

@@ -42,6 +42,7 @@ def check_removals(subject: Subject, removed: list[Reason], findings: Findings) 
             findings.add(Finding(lacks.code, lacks.path, None, lacks.found, _OPERATORS, blocks=None))
     elif subject.kind is Statefulness.UNKNOWN:
         untouched = subject.directory.keeps_times and not removed
+        # guard: removed-state-was-never-there
         findings.add(Finding(Code.STATE_UNKNOWN, STATE, None, _GONE, _NO_STATE, blocks=False if untouched else None))
 
 
@@ -54,13 +55,14 @@ def removals(subject: Subject) -> list[Reason]:
         gone = subject.kind is Statefulness.UNKNOWN and _is_youngest(root, "", names(root))
         return [Reason(Code.STATE_UNKNOWN, STATE, _GONE)] if gone else []
     emptied = [f"{STATE}/{number}" for number in numbers(root, STATE) if not names(root, f"{STATE}/{number}")]
-    if emptied:
+    if emptied:  # guard: an-empty-operator-was-never-begun
         return [Reason(Code.STATE_UNKNOWN, path, _EMPTIED) for path in emptied]
     partitions = (
         f"{STATE}/{operator}/{partition}"
         for operator in numbers(root, STATE)
         for partition in numbers(root, f"{STATE}/{operator}")
     )
+    # guard: removed-operators-are-none
     return [Reason(Code.STATE_UNKNOWN, STATE, _CHANGED)] if _is_youngest(root, STATE, partitions) else []
 
 

@@ -62,6 +62,7 @@ class RestorableAt:
             return None
         first = self.findings[0]
         if self.answer is None:
+            # guard: unreadable-file-counts-as-damage
             raise StorageUnavailableError(f"{place}/{first.path} could not be read: {first.found}")
         return CheckpointCorruptError(query if first.path == "." else f"{query}/{first.path}", first.found)
 
@@ -75,7 +76,7 @@ def restorable_at(report: VerifiedReport, batch: int) -> RestorableAt:
     if unread:
         return RestorableAt(batch, answer=None, findings=unread)
     verdict = verdict_on(report, batch)
-    if verdict is not None and verdict.reasons:
+    if verdict is not None and verdict.reasons:  # guard: findings-of-another-batch
         return RestorableAt(batch, answer=False, findings=verdict.reasons)
     # Neither log has the batch. What is wrong with the directory as a whole says why, where anything is.
     of_all = tuple(_reason(finding) for finding in report.findings if finding.batch in {None, batch})
@@ -107,7 +108,7 @@ def damage(root: Path, cut: Mapping[str, int], check: Verify) -> CheckpointCorru
     :raises StorageUnavailableError: It could not be found out.
     """
     if not root.is_dir():
-        if not root.parent.is_dir():
+        if not root.parent.is_dir():  # guard: missing-mount-counts-as-damage
             raise StorageUnavailableError(
                 f"{root.parent} is not there", next_step="Mount the file system that holds the checkpoints"
             )

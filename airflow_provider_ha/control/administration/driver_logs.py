@@ -71,7 +71,7 @@ def _own_place(job: JobContext, run: int, view: SubmissionView) -> LogPlace | No
     place = log_place(job.job_id, run, view)
     if place is None:
         return None
-    return replace(place, path=_home(job, run, place.attempt).driver_log)
+    return replace(place, path=_home(job, run, place.attempt).driver_log)  # guard: record-chooses-the-file
 
 
 def _home(job: JobContext, run: int, attempt: int) -> DriverHome:
@@ -110,7 +110,7 @@ def hide_secrets(job: JobContext, view: RunView) -> bool:
         graph = job.graph(view.run.graph)
     except HaError:
         return False
-    remember(secret_values(graph.conf) | secret_values(graph.env))
+    remember(secret_values(graph.conf) | secret_values(graph.env))  # guard: log-with-the-secrets-of-the-graph
     return True
 
 

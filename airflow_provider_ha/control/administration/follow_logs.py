@@ -51,8 +51,9 @@ def _pieces(job: JobContext, reader: LogReader, watch: _Watch, attempt: int) -> 
     while True:
         over = watch.is_over(attempt, quiet=time.monotonic() - heard > QUIET_SECONDS)
         data = reader.read()
-        if data:
+        if data:  # guard: attempt-left-before-its-end
             heard = time.monotonic()
+            # guard: followed-with-the-secrets-of-the-script
             hide_secrets_of_script(job, watch.run, attempt)  # after the read: it is left before the line is written
             yield data
         elif over:

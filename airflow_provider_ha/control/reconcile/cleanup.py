@@ -35,10 +35,11 @@ def clean_up(job: JobContext) -> tuple[int, ...]:
         pointer = job.graphs.remove_op(run)
         if pointer is not None:
             log.warning("job %s: a graph pointer of an ended run is removed; run %d is not run again", job.job_id, run)
-            leadership.commit(pointer)
-        checkpoints = checkpoint_store(job)
+            leadership.commit(pointer)  # guard: pointer-first
+        checkpoints = checkpoint_store(job)  # guard: clean-last
         checkpoints.shutdown(leadership, terminal=True)  # the retained ones stay; what is listed for deletion goes
-        for key in _superfluous(job, checkpoints):
+        for key in _superfluous(job, checkpoints):  # guard: clean-after-removal
+            # guard: cleanup-prove
             leadership.prove()  # a former leader removes nothing
             log.info("working directory %s is removed", key)
             job.area.remove(key)
@@ -53,6 +54,7 @@ def _superfluous(job: JobContext, checkpoints: CheckpointStore) -> list[str]:
     generation = job.snapshot().generation
     if generation is None:
         return []
+    # guard: a-clean-up-goes-by-any-generation
     current = working_directory(job.area, job.paths, generation)  # what lies beside it is removed: it has to be ours
     return superfluous_directories(checkpoints, job.area, current)
 
@@ -67,7 +69,7 @@ def _ended(job: JobContext) -> int:
 
 def _require_ended(job: JobContext, run: int) -> None:
     newest = job.runs.numbers()[-1]
-    if newest != run or job.runs.result(run) is None:
+    if newest != run or job.runs.result(run) is None:  # guard: dirty-first
         raise JobStateError(
             f"run {newest} of job {job.job_id!r} is not over", next_step="Nothing is cleaned up while a run is live"
         )

@@ -137,6 +137,7 @@ class ClusterLeader:
         :raises LeadershipUnavailableError: This process does not lead; names the one that does. Nothing was changed.
         :raises JobStateError: The job has a live run of another request.
         """
+        # guard: submit-by-leader
         return JobClient(self._client.context(request.job_id, cluster=self.leadership)).submit(request)
 
     def attend(self, job_id: str) -> Reconciled:
@@ -178,7 +179,7 @@ class ClusterLeader:
         """
         with ThreadPoolExecutor(_WORKERS, thread_name_prefix="ha-cluster") as pool:
             while not stop.is_set():
-                self._require_leadership()
+                self._require_leadership()  # guard: watch-ends-with-lead
                 self._agenda.changed.clear()
                 self._expect_jobs()
                 for job_id in self._agenda.take():
@@ -192,7 +193,7 @@ class ClusterLeader:
         """
         leadership, self._leadership, self._attendant = self._leadership, None, None
         if leadership is not None:
-            leadership.release()
+            leadership.release()  # guard: cluster-given-up
 
     def __enter__(self) -> Self:
         return self
@@ -231,7 +232,7 @@ class ClusterLeader:
     def _attend_watched(self, job_id: str, report: Report | None) -> None:
         again = self._patience.poll
         try:
-            self._arm(job_id)
+            self._arm(job_id)  # guard: loss-watched
             attended = self.attend(job_id)
             settled = attended.outcome in (ReconcileOutcome.LEFT_ALONE, ReconcileOutcome.IN_QUARANTINE)
             again = attended.again or (self._patience.backstop if settled else self._patience.debounce)

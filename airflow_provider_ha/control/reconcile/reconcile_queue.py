@@ -38,6 +38,7 @@ class ReconcileQueue:
         """Return the names that are due and not in work, and mark them as in work."""
         now = self._clock.lease_time()
         with self._lock:
+            # guard: agenda-busy
             taken = sorted(name for name, due in self._due.items() if due <= now and name not in self._busy)
             self._busy.update(taken)
             # A touch while a name is in work makes it due again: the work may have missed the change.
@@ -49,7 +50,7 @@ class ReconcileQueue:
         with self._lock:
             self._busy.discard(name)
             if name in self._due:
-                self._due[name] = min(self._due[name], self._clock.lease_time() + again)
+                self._due[name] = min(self._due[name], self._clock.lease_time() + again)  # guard: agenda-touched
         self.changed.set()
 
     def pause(self, longest: float) -> float:

@@ -135,6 +135,7 @@ class Reconciler:
         self._by = by
         self._patience = patience
         now = client.clock.lease_time()
+        # guard: wait-goes-on
         self._sightings = {name: _OpenWait(each.what, now + each.left, now) for name, each in (waiting or {}).items()}
 
     @property
@@ -171,7 +172,7 @@ class Reconciler:
             outcome = ReconcileOutcome.LEFT_ALONE if sight.quarantined is None else ReconcileOutcome.IN_QUARANTINE
             return Reconciled(job_id=job_id, outcome=outcome, detail=judgement.reason)
         left = self._left(sight, judgement.action)
-        if left > 0:
+        if left > 0:  # guard: loss-debounced
             again = min(left, self._longest_pause(sight, judgement.action))
             return Reconciled(job_id=job_id, outcome=ReconcileOutcome.PENDING, detail=judgement.reason, again=again)
         self._require_leadership()
@@ -185,7 +186,7 @@ class Reconciler:
         now = self._client.clock.lease_time()
         what = " ".join(map(str, (action.value, *_facts(sight))))
         sighting = self._sightings.get(sight.job_id)
-        if sighting is None or sighting.what != what:
+        if sighting is None or sighting.what != what:  # guard: loss-lasts
             sighting = self._sightings[sight.job_id] = _OpenWait(what, now + self._wait(sight, action), now)
         return sighting.due - now
 
@@ -194,11 +195,11 @@ class Reconciler:
             starting = sight.snapshot is not None and sight.snapshot.state is JobState.STARTING
             return self._patience.start_timeout if starting else self._patience.launch_timeout
         wait = self._patience.debounce
-        if action is Action.RECOVER and _proven_dead(sight):
+        if action is Action.RECOVER and _proven_dead(sight):  # guard: proven-death-debounced
             wait = 0.0
         if action is Action.RECOVER and sight.snapshot is not None and sight.graph is not None:
             decision = decide(sight.snapshot, sight.graph.options, now=self._client.clock.now())
-            wait = max(wait, decision.after) if isinstance(decision, Resubmit) else wait
+            wait = max(wait, decision.after) if isinstance(decision, Resubmit) else wait  # guard: restart-delay
         return wait
 
     def _longest_pause(self, sight: JobObservation, action: Action) -> float:
@@ -244,7 +245,7 @@ class Reconciler:
             at=self._client.clock.now(),
         )
         try:
-            self._leadership.commit(quarantine_op(self._client.paths, record))
+            self._leadership.commit(quarantine_op(self._client.paths, record))  # guard: quarantine-fenced
         except NodeExistsError:
             log.info("job %s is in quarantine already", job.job_id)
         log.error("job %s is in quarantine: %s", job.job_id, reason)
@@ -276,7 +277,7 @@ def _facts(sight: JobObservation) -> tuple[object, ...]:
     newest = snapshot.run.newest
     attempt = newest and newest.submission.attempt
     facts = (snapshot.run.run.number, attempt, snapshot.epoch, snapshot.state.value)
-    return (*facts, "proven") if _proven_dead(sight) else facts
+    return (*facts, "proven") if _proven_dead(sight) else facts  # guard: proof-begins-no-new-wait
 
 
 def _proven_dead(sight: JobObservation) -> bool:

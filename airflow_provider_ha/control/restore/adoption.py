@@ -43,7 +43,7 @@ def plan_adoption(job: JobContext, request: RestoreRequest) -> tuple[Chosen, Res
         query: look(query, directory, sink_of(request.sinks.get(query)), verify)
         for query, directory in directories.items()
     }
-    _check_identities(found)
+    _check_identities(found)  # guard: one-checkpoint-for-two-queries
     chosen = _chosen(job, found)
     choices = restore_choices(request, chosen, job_id=job.job_id, source_job=job.job_id)
     facts = gather_facts(
@@ -91,7 +91,7 @@ def _directory(job: JobContext, text: str) -> Path:
         )
     # Resolved: the driver may run in another directory, and a claimed one is removed under this name.
     place = path.resolve()
-    if job.area.touches(str(place)):
+    if job.area.touches(str(place)):  # guard: live-directories-are-adopted
         raise ConfigurationError(
             f"{path} belongs to this cluster, and is not adopted",
             next_step="Restore from its job: by checkpoint or savepoint, with that job as the source",

@@ -26,7 +26,7 @@ def external_queries(
     :param replays: Whether batches after the cut are executed again: then their input files are looked up.
     """
     asked = _Brokers(source, request, chosen.graph)
-    return ExternalQueries(
+    return ExternalQueries(  # guard: inputs-of-a-job-are-not-asked-for
         ask_kafka=asked.held,
         ask_inputs=partial(look_for, s3=source.config.s3) if replays else None,
         given=lambda query: source.area.tree(source.keys.given(query)),

@@ -25,7 +25,7 @@ def check_claim(job: JobContext, request: RestoreRequest, source: JobContext, ch
     :raises RestoreRefusedError: It is to be claimed, and cannot be.
     """
     claims = request.claim_mode is ClaimMode.CLAIM
-    if claims and source.job_id != job.job_id:
+    if claims and source.job_id != job.job_id:  # guard: another-jobs-savepoint-is-claimed
         raise RestoreRefusedError(
             f"{chosen.name} belongs to job {source.job_id!r}, so job {job.job_id!r} cannot claim it",
             next_step="Restore it with claim mode NO_CLAIM; its own job, or its user, removes it",
@@ -36,7 +36,7 @@ def check_claim(job: JobContext, request: RestoreRequest, source: JobContext, ch
     pointer = store.pointer(chosen.source_id)
     if pointer.claimed_by is None:
         return False
-    if claims:
+    if claims:  # guard: a-second-request-claims
         _refuse_second_claim(job, request, pointer, pointer.claimed_by)
     return True
 

@@ -73,6 +73,7 @@ def restore_job(job: JobContext, request: RestoreRequest) -> SubmittedRun:
             start = restored_start(job, plan, request.output)
             blob = job.graphs.write_graph(graph.model_copy(update=_files(job, request)))
             reading.planned(start.plan)
+            # guard: a-restore-gives-the-job-away
             return Prepared(graph=blob, start=start, owner=owner_of_job(job))  # a restore keeps the owner
 
         return submit_run(job, request.request_id, prepare, on_lost=partial(choose_for_restore, job, request))
@@ -105,7 +106,7 @@ def _plan(job: JobContext, request: RestoreRequest, reading: RestoreLeases) -> t
     claimed = check_claim(job, request, source, chosen)
     choices = restore_choices(request, chosen, job_id=job.job_id, source_job=source.job_id)
     generation = snapshot.generation
-    facts = gather_facts(
+    facts = gather_facts(  # guard: inputs-of-another-output-are-asked-for
         RestoreCase(
             chosen=chosen,
             at=job.clock.now(),
@@ -126,6 +127,7 @@ def _plan(job: JobContext, request: RestoreRequest, reading: RestoreLeases) -> t
 
 
 def _last_directory(source: JobContext, generation: Generation) -> LastDirectory:
+    # guard: a-restore-reads-any-generation
     tree = source.area.tree(working_directory(source.area, source.paths, generation))
     return LastDirectory(path_on_this_host(tree), generation.epoch)
 
@@ -139,7 +141,7 @@ def _choose(
         chosen = selection.require()
         if source.job_id == job.job_id:
             return selection, chosen  # only a leader removes checkpoints, and a restore begins when there is none
-        reading.hold(source, chosen)
+        reading.hold(source, chosen)  # guard: restores-without-a-lease
         # The lease first, the pointer after it: then either we miss the pointer or the remover finds the lease.
         if source.coordinator.find(pointer_path(source.paths, chosen.name)) is not None:
             return selection, chosen
@@ -171,7 +173,7 @@ def refusal_of(plan: RestorePlan, accept_verdicts: frozenset[Verdict]) -> Checkp
     """
     what = f"restoring {plan.name} of job {plan.source_job!r}"
     refused = not_accepted(plan, accept_verdicts)
-    if plan.unknown and Verdict.IMPOSSIBLE not in refused:
+    if plan.unknown and Verdict.IMPOSSIBLE not in refused:  # guard: unknown-is-restored
         reasons = "; ".join(reason for each in plan.unknown.values() for reason in each)
         return RestoreUnknownError(
             f"{what}: its effect is unknown: {reasons}",
@@ -240,7 +242,7 @@ def _graph(job: JobContext, request: RestoreRequest, chosen: Chosen) -> JobGraph
     graph = source.model_copy(update=overrides)
     check_spark(job.config, graph.target)
     check_conf(graph.conf)
-    check_master(graph.target.master, allowed=graph.options.allow_remote_executors)
+    check_master(graph.target.master, allowed=graph.options.allow_remote_executors)  # guard: restore-takes-any-master
     if "application" not in (given := _given_files(request)) and given:
         raise RestoreRefusedError(
             f"{sorted(given)} are replaced, but the application is not",

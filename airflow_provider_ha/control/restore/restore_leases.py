@@ -59,7 +59,7 @@ class RestoreLeases:
 
     def planned(self, plan: Blob | None) -> None:
         """Note that a run may be made from *plan*, which reads what was held last."""
-        if self._held and plan is not None:
+        if self._held and plan is not None:  # guard: leases-go-before-the-driver
             self._held[-1].plan = plan.sha256
 
     def __enter__(self) -> Self:
@@ -72,7 +72,7 @@ class RestoreLeases:
         certain = error is None or (isinstance(error, Exception) and not isinstance(error, _UNCERTAIN))
         try:
             for held in self._held:
-                if held.plan is None or (certain and not self._runs_from(held.plan)):
+                if held.plan is None or (certain and not self._runs_from(held.plan)):  # guard: plan-keeps-its-lease
                     held.lease.release()
         except HaError as failure:
             log.warning("a reader's lease stays until it runs out: %s", failure)

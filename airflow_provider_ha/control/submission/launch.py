@@ -65,7 +65,7 @@ def claim(
         nothing was made.
     :raises JobStateError: The run is live and has no graph pointer: nothing could start it.
     """
-    refuse_this_host(job, engine)
+    refuse_this_host(job, engine)  # guard: pods-recover-local-drivers
     submission = new_submission(job, attempt, by=by, engine=engine, lost_epoch=lost_epoch)
     return submission if claim_submission(job, run, submission) else None
 
@@ -99,6 +99,7 @@ def launch(job: JobContext, run: Run, submission: Submission) -> None:
         handle = engine.launch(ticket)
     except HaError as error:
         reason = f"it could not be launched: {error}"
+        # guard: refused-launch-is-a-loss
         note_not_launched(job, run.number, submission.attempt, reason, outage=error.retryable)
         raise
     note_started(job, run.number, submission, handle)
@@ -125,7 +126,7 @@ def _await_start(job: JobContext, run: int, submission: Submission) -> bool:
         leader = read_record(job.coordinator, paths.leader, LeaderInfo)
         if leader is not None and (leader[0].run, leader[0].attempt) == (run, attempt):
             return True
-        if not isinstance(seen, Pending) and job.clock.lease_time() >= deadline:
+        if not isinstance(seen, Pending) and job.clock.lease_time() >= deadline:  # guard: queued-submission-is-overdue
             log.warning("submission %d of %s run %d was never started", attempt, job.job_id, run)
             return False
         job.sleep(_POLL_SECONDS)

@@ -94,7 +94,7 @@ def end_lost(job: JobContext, lost: LostRun, result: RunResult, *, also: Sequenc
     linger = job.config.timings.session_timeout if lost.lingering else 0.0
     with conclude.take_lock(job, lost.number, admit=admit, timeout=conclude.LOCK_SECONDS + linger) as leadership:
         admit()  # a driver may have led, and ended the run, between the first look and the grant
-        if leadership.epoch != lost.epoch + 1:
+        if leadership.epoch != lost.epoch + 1:  # guard: lost-run-that-was-led-since-is-ended
             raise JobStateError(f"run {lost.number} of job {job.job_id!r} has been led again since")
         written = result.model_copy(update={"epoch": leadership.epoch})
         job.journal.result(lost.number, written)
@@ -115,7 +115,7 @@ def carry_out_cancel(job: JobContext, lost: LostRun, *, by: str) -> bool:
     wanted = operations.open_cancels(job.coordinator, job.paths, lost.number)
     if not wanted:
         return False
-    if not lost.proven and _supervised(job, lost):
+    if not lost.proven and _supervised(job, lost):  # guard: lost-run-is-canceled-before-its-supervisor-speaks
         return True
     result = result_of(job, lost, JobState.CANCELED, reason=conclude.CANCELED_WITHOUT_A_DRIVER, by=by)
     try:
@@ -152,7 +152,7 @@ def ending_ops(
         operations.completed_op(job.paths, each, result=answer or {}, at=result.at) for each in answered.values()
     ]
     pointer = job.graphs.remove_op(lost.number)
-    return ops if pointer is None else [*ops, pointer]
+    return ops if pointer is None else [*ops, pointer]  # guard: lost-run-keeps-its-graph
 
 
 def result_of(

@@ -38,7 +38,7 @@ def check_conf(conf: Mapping[str, str]) -> None:
     :raises ConfigurationError: It holds such a key; names the parameter.
     """
     for key, parameter in OWNED_CONF.items():
-        if key in conf:
+        if key in conf:  # guard: conf-overrides-parameters-silently
             raise ConfigurationError(
                 f"conf sets {key}={conf[key]!r}, which a managed job sets by a parameter",
                 next_step=f"Remove it from conf, and use the parameter {parameter} instead",
@@ -63,7 +63,7 @@ def upload(job: JobContext, request: SubmitRequest) -> JobGraph:
     """
     check_spark(job.config, _target(request))
     check_conf(request.conf)
-    check_master(request.master, allowed=request.options.allow_remote_executors)
+    check_master(request.master, allowed=request.options.allow_remote_executors)  # guard: submit-takes-any-master
     job.engines.get(request.engine).check(_target(request))
     files = upload_application(
         job.store,

@@ -39,12 +39,13 @@ def recover(
     while True:
         snapshot = job.snapshot()
         run = _run(snapshot)
-        if run_number not in (None, run.run.number):
+        if run_number not in (None, run.run.number):  # guard: lost-run-is-recovered-whatever-its-number
             raise JobStateError(f"run {run_number} of job {job.job_id!r} is not the newest, which is {run.run.number}")
         decision = _decide(job, snapshot, run, overdue=overdue)
         log.info("job %s run %d: %s", job.job_id, run.run.number, decision)
         if isinstance(decision, Over):
             raise _over(job.job_id, run)
+        # guard: canceled-run-is-submitted-again
         if isinstance(decision, GiveUp | Resubmit) and (wanted := _open_cancel(job, run)) is not None:
             conclude_canceled(job, wanted, by=by)
             raise _over(job.job_id, job.runs.get(run.run.number))
@@ -93,7 +94,7 @@ def _decide(job: JobContext, snapshot: JobSnapshot, run: RunView, *, overdue: bo
     if newest is not None and newest.started is not None and newest.exit is None:
         engine = job.engines.get(newest.submission.engine)
         seen = engine.observe(newest.submission.submission_id, newest.started.handle)
-        gone = isinstance(seen, Gone) or (overdue and not isinstance(seen, Pending))
+        gone = isinstance(seen, Gone) or (overdue and not isinstance(seen, Pending))  # guard: overdue-replaced
     return decide(snapshot, options, now=job.clock.now(), newest_is_gone=gone)
 
 

@@ -86,14 +86,15 @@ def submit_run(
             if (found := _found(job, known, request_id)) is not None:
                 return found
             continue
-        lost = _live_run(job, numbers)
+        lost = _live_run(job, numbers)  # guard: live-run-refuses
+        # guard: lost-run-forgets-a-cancel-at-a-submission
         if lost is not None and carry_out_cancel(job, lost, by=request_id):
             continue
         if lost is not None and (on_lost or partial(refuse_lost, job))(lost) is IfLost.RECOVER:
             follow(job.coordinator, job.paths, request_id, lost.number)
             log.info("request %s follows the lost run %d of %s", request_id, lost.number, job.job_id)
             continue
-        refuse_this_host(job, engine)
+        refuse_this_host(job, engine)  # guard: pods-submit-local-drivers
         prepared = prepare()
         create_job(job.coordinator, job.paths)
         run = Run(
@@ -194,7 +195,7 @@ def _found(job: JobContext, known: _Known, request_id: str) -> SubmittedRun | No
     """Return the run that a request has led to; ``None`` when it has ended since, and has to be read again."""
     number = known.number
     assert number is not None, "there is a run"  # noqa: S101  # checked by the caller
-    if known.own or job.runs.result(number) is not None:
+    if known.own or job.runs.result(number) is not None:  # guard: lost-run-is-followed-and-not-recovered
         attempt = ensure_submitted(job, number, by=request_id)
         return SubmittedRun(job_id=job.job_id, run=number, attempt=attempt, created=False)
     try:

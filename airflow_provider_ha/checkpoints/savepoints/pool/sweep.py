@@ -48,13 +48,13 @@ def sweep(pool: Pool, *, holder: str, grace: timedelta = GRACE, clock: Clock | N
     :raises StorageUnavailableError: Something could not be read, or removed.
     """
     with lease(pool.store, pool.leases, SWEEP, holder=holder, clock=clock) as (held, busy):
-        if busy:
+        if busy:  # guard: sweep-beside-a-user
             return SweepResult(in_use_by=tuple(busy))
         # The pool before the manifests: what is named in between is seen to be named.
         members = list(pool.store.list(pool.members))
-        named = set(_named(pool))
+        named = set(_named(pool))  # guard: sweep-takes-what-a-manifest-names
         needless = [item for item in members if item.key.removeprefix(pool.members) not in named]
-        old = [item for item in needless if item.modified <= held.now - grace]
+        old = [item for item in needless if item.modified <= held.now - grace]  # guard: sweep-takes-what-is-new
         for item in old:
             held.check()
             pool.store.delete(item.key)
@@ -70,6 +70,7 @@ def sweep(pool: Pool, *, holder: str, grace: timedelta = GRACE, clock: Clock | N
 
 def _named(pool: Pool) -> Iterator[str]:
     for name in pool.names():
+        # guard: sweep-passes-over-what-it-cannot-read
         with suppress(CheckpointMissingError):  # disposed of since it was listed: it names nothing any more
             yield from (file.member for file in pool.read(name).files.values())
 
