@@ -4,7 +4,7 @@ Invariant: an answer only says "look now". What is recorded and published is rea
 said: a report that is early, late or missing delays a checkpoint until the next look, and changes nothing else.
 
 A report comes from ``lastProgress``, which Spark keeps in the driver's JVM: the query's own thread writes it after the
-commit entry of its batch (``docs/explanation/spark-facts.md`` section 10). It is asked for, and not listened to: events
+commit entry of its batch (``docs/explanation/spark-facts.md`` section 11). It is asked for, and not listened to: events
 of a listener can be dropped, and each one would be converted to Python in a thread that the other listeners wait for.
 """
 
