@@ -14,7 +14,7 @@ from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog
 from airflow_provider_ha.checkpoints.model import RestorePlan, Verdict
 from airflow_provider_ha.checkpoints.restore import adopted_cut as adopting
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_restore
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.working.batch_log import readable
 from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.control.job.context import JobContext
@@ -155,9 +155,9 @@ def test_a_query_that_goes_on_is_not_adopted(
     copy: JobContext, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
-    def meanwhile(directory: Path, **values: Any) -> Any:
+    def meanwhile(directory: Tree, **values: Any) -> Any:
         (elsewhere / "commits" / str(LAST)).write_text("v1\n{}")
-        return readable(LocalTree(directory), **values)
+        return readable(directory, **values)
 
     monkeypatch.setattr(adopting, "readable", meanwhile)
 
