@@ -30,7 +30,7 @@ def say(**facts: Any) -> None:
 
 def report(attended: Reconciled) -> None:
     if attended.outcome is not ReconcileOutcome.PENDING:
-        say(job=attended.job_id, outcome=attended.outcome.value, detail=attended.detail)
+        say(job_id=attended.job_id, outcome=attended.outcome.value, detail=attended.detail)
 
 
 def main() -> int:

@@ -382,7 +382,7 @@ def test_what_an_ended_run_has_left_is_removed_but_what_a_restore_reads_stays(
     live = job.config.work_path / "jobs" / "flights" / "live"
     generation = Generation(run=1, epoch=3, directory="jobs/flights/live/e3-current")
     cluster.coordinator.commit(Create(job.paths.generation, generation.to_bytes()))
-    for name in ("e1-old.dead", "e2-old", "e3-current", "e4-later", ".e2-half.removed", "notes"):
+    for name in ("e1-old.dead", "e2-old", "e3-current", "e4-later", ".e2-half.0f.removed", "notes"):
         (live / name).mkdir(parents=True)
 
     assert leader.attend("flights").outcome is ReconcileOutcome.CLEANED_UP

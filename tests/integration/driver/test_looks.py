@@ -19,6 +19,7 @@ from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
 from airflow_provider_ha.driver.writer_notes import SinkSpec
 from airflow_provider_ha.errors import StorageUnavailableError
 from airflow_provider_ha.jobs.model import HaOptions
+from airflow_provider_ha.storage.keys import JobKeys
 from tests.support.checkpoints.checkpoint_helpers import Job, led_job
 from tests.support.clusters.coordination_helpers import JOB
 from tests.support.spark.recorded_job import QUERY, copy_live
@@ -26,6 +27,8 @@ from tests.support.spark.recorded_job import QUERY, copy_live
 
 pytestmark = pytest.mark.timeout(300)
 INTERVAL = 10.0
+
+LIVE = JobKeys(JOB).working_directory(1, "a")
 
 
 class Once:
@@ -59,9 +62,9 @@ def clock() -> AheadClock:
 
 
 @pytest.fixture
-def live(tmp_path: Path) -> Path:
+def live(config: HaConfig) -> Path:
     """A directory whose query has not committed its last batch yet."""
-    live = copy_live(tmp_path / "live")
+    live = copy_live(config.work_path / LIVE)
     commits = live / QUERY / "commits"
     newest = max(int(path.name) for path in commits.glob("[0-9]*"))
     (commits / str(newest)).rename(live / f".{newest}")
@@ -77,7 +80,7 @@ def publisher(job: Job, live: Path, clock: AheadClock) -> Publisher:
         store=job.checkpoints,
         leadership=job.leadership,
         registry=registry,
-        origin=Origin(OriginKind.FRESH, f"jobs/{JOB}/live/e1-a", live),
+        origin=Origin(OriginKind.FRESH, LIVE, live),
         provenance=Provenance(JOB, 1, "g", "4.2.0"),
         options=HaOptions(checkpoint_interval=INTERVAL),
         area=LinkedWorkArea(job.config.work_path),

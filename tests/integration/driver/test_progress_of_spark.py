@@ -21,6 +21,7 @@ from airflow_provider_ha.driver.publisher import Provenance, Publisher
 from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
 from airflow_provider_ha.driver.writer_notes import SinkSpec
 from airflow_provider_ha.jobs.model import HaOptions
+from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.checkpoints.checkpoint_helpers import Job, led_job
 from tests.support.clusters.coordination_helpers import JOB
@@ -30,6 +31,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 QUERY = "rows"
 HOUR = 3600.0
 SILENT = SimpleNamespace(_jsq=SimpleNamespace(lastProgress=lambda: None))
+
+LIVE = JobKeys(JOB).working_directory(1, "a")
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +47,8 @@ def spark() -> Iterator[Any]:
 
 
 @pytest.fixture
-def live(tmp_path: Path) -> Path:
-    return tmp_path / "live"
+def live(config: HaConfig) -> Path:
+    return config.work_path / LIVE
 
 
 @pytest.fixture
@@ -76,7 +79,7 @@ def publisher_of(job: Job, live: Path, registry: QueryRegistry, source: Progress
         store=job.checkpoints,
         leadership=job.leadership,
         registry=registry,
-        origin=Origin(OriginKind.FRESH, f"jobs/{JOB}/live/e1-a", live),
+        origin=Origin(OriginKind.FRESH, LIVE, live),
         provenance=Provenance(JOB, 1, "g", "4.2.0"),
         options=HaOptions(checkpoint_interval=0.0),
         area=LinkedWorkArea(job.config.work_path),
