@@ -36,7 +36,7 @@ def counter_value(node: Node | None) -> int:
 
 
 def counter_op(path: str, node: Node | None, value: int) -> Create | SetData:
-    """Return the operation that raises a counter to *value*; it fails when another process raised it meanwhile.
+    """Return the operation that raises a counter to *value*; it fails when another process raised it first.
 
     :param path: The counter's node.
     :param node: The node as it was read; ``None`` when it does not exist.

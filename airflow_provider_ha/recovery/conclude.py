@@ -44,7 +44,7 @@ def conclude(
     :param operation: Completed in the same transaction.
     :param failure: The error of the application that ends the run.
     :raises JobStateError: There is no live run, or it has a leader.
-    :raises LeadershipUnavailableError: Another process became the leader meanwhile.
+    :raises LeadershipUnavailableError: Another process became the leader first.
     """
     snapshot = job.snapshot()
     number = _concludable(snapshot)

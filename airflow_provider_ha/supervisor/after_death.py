@@ -16,6 +16,7 @@ from typing import Any
 
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.checkpoints.working.open_work_area import open_work_area
+from airflow_provider_ha.checkpoints.working.work_area import WorkArea
 from airflow_provider_ha.coordination.election import Leadership, acquire
 from airflow_provider_ha.coordination.records import read_record
 from airflow_provider_ha.driver.housekeeping import Housekeeping
@@ -87,7 +88,7 @@ def _cancel(spec: DriverSpec, job: JobRecords) -> None:
 
 
 def _write_canceled(spec: DriverSpec, job: JobRecords, leadership: Leadership) -> None:
-    newest = _checkpoints(job).latest_number()
+    newest = _checkpoints(job, open_work_area(job.config)).latest_number()
     answers: dict[str, tuple[Operation, dict[str, Any]]] = {
         operation.operation_id: (operation, {"checkpoint": newest})
         for operation in operations.open_cancels(job.coordinator, job.paths, spec.run)
@@ -124,17 +125,17 @@ def _clean(spec: DriverSpec, job: JobRecords, on_lost: Callable[[str], Any]) -> 
     result, generation = runs.result(spec.run), read_record(job.coordinator, job.paths.generation, Generation)
     if result is None or result.cleanup == "CLEAN" or generation is None:
         return
-    checkpoints = _checkpoints(job)
+    area = open_work_area(job.config)
+    checkpoints = _checkpoints(job, area)
     with _lock(spec, job, timeout=0.0) as leadership:
         if max(runs.numbers()) != spec.run:  # guard: clean-up-beside-a-newer-run
             return  # a run that was made since may read what this one has left: its leader cleans up
         leadership.start_heartbeats(on_lost)
-        area = open_work_area(job.config)
         Housekeeping(runs, leadership, checkpoints, area, generation[0].directory).finish(spec.run)
 
 
-def _checkpoints(job: JobRecords) -> CheckpointStore:
-    return CheckpointStore(job.coordinator, job.store, job.paths, job.keys, open_work_area(job.config), clock=job.clock)
+def _checkpoints(job: JobRecords, area: WorkArea) -> CheckpointStore:
+    return CheckpointStore(job.coordinator, job.store, job.paths, job.keys, area, clock=job.clock)
 
 
 def _lock(spec: DriverSpec, job: JobRecords, *, timeout: float, admit: Callable[[], None] | None = None) -> Leadership:

@@ -89,7 +89,7 @@ def test_an_answer_is_found_again_after_the_run_ended(
 
 
 def test_what_is_open_when_the_run_ends_reads_as_abandoned(coordinator: Coordinator, paths: JobPaths) -> None:
-    """No process is left to write it: without this, a caller would wait for the answer for ever."""
+    """No process is left to write it: without this, a caller would wait for the answer without end."""
     submit(coordinator, paths)
     ask(coordinator, paths)
     coordinator.commit(RunStore(coordinator, paths).result_op(1, a_result()))

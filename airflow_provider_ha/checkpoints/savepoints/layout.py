@@ -53,7 +53,7 @@ class Draft(Protocol[_Dir_contra]):
 
         :param files: Path relative to the savepoint, the directory of its source, and its path relative to that. They
             are copied in this order, or all at once after the last one is known.
-        :raises CheckpointMissingError: One was purged meanwhile: take a newer cut.
+        :raises CheckpointMissingError: One was purged during the copy: take a newer cut.
         """
 
     def copied(self, files: Mapping[str, ManifestFile], query: str) -> Tree:

@@ -37,7 +37,7 @@ ATTEMPTS = 5
 class CutPart(Generic[Dir]):
     """One query's part of a cut.
 
-    :param directory: Its checkpoint; Spark works in it meanwhile.
+    :param directory: Its checkpoint; Spark goes on in it.
     :param batch: N.
     :param sink: What its sink has.
     :param sink_log: The log of its file sink; ``None`` for any other sink.
@@ -128,7 +128,7 @@ def gather(draft: Draft[Dir], head: Savepoint, parts: Mapping[str, CutPart[Dir]]
 
     :param head: What the manifest says beside its queries and files.
     :param parts: Query -> its part of the cut.
-    :raises CheckpointMissingError: Spark purged a batch of the cut meanwhile: take a newer cut.
+    :raises CheckpointMissingError: Spark purged a batch of the cut during the copy: take a newer cut.
     :raises CheckpointCorruptError: A file of the closure is damaged.
     """
     for query in parts:

@@ -50,7 +50,7 @@ def file_attempt(target: Path) -> Iterator[IO[bytes]]:
             with os.fdopen(descriptor, "wb") as stream, _locked(os.dup(descriptor)):
                 yield stream
                 flush(stream)
-                # A link, not a rename: it fails when another process made the target meanwhile.
+                # A link, not a rename: it fails when another process made the target first.
                 os.link(hidden, target)
         finally:
             hidden.unlink(missing_ok=True)
@@ -92,7 +92,7 @@ def storage_errors(doing: str) -> Iterator[None]:
     """Translate what the file system says.
 
     :param doing: What could not be done, as the beginning of a sentence.
-    :raises ObjectExistsError: Another process made the target meanwhile.
+    :raises ObjectExistsError: Another process made the target first.
     :raises StorageUnavailableError: Anything else.
     """
     try:

@@ -39,7 +39,7 @@ class UnreadableError(StorageUnavailableError):
 
 
 class FileGoneError(CheckpointCorruptError):
-    """A file that is needed is not there: never written, lost, or purged by Spark meanwhile."""
+    """A file that is needed is not there: never written, lost, or purged by Spark since."""
 
 
 def names(tree: Tree, place: str = "") -> list[str]:

@@ -40,11 +40,11 @@ def pin(
 ) -> dict[str, dict[str, int]]:
     """Link the closure of every query of *cut*; return query -> relative path -> size.
 
-    :param live: Working directory, one directory per query; Spark may purge it meanwhile.
+    :param live: Working directory, one directory per query; Spark may purge it at any time.
     :param target: Directory of the pin; must not exist.
     :param cut: Query -> N.
     :param sinks: Query -> output directory, of the queries with a file sink.
-    :raises CheckpointMissingError: Spark purged a batch of the cut meanwhile: take a newer cut.
+    :raises CheckpointMissingError: Spark purged a batch of the cut during the copy: take a newer cut.
     :raises CheckpointCorruptError: A file of the closure is damaged.
     :raises ObjectExistsError: The target exists.
     """

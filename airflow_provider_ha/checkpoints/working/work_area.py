@@ -90,11 +90,11 @@ class WorkArea(Directories, Protocol):
     def retain(self, source: str, target: str, cut: Mapping[str, int], *, sinks: Mapping[str, Path]) -> Retained:
         """Keep a cut of a directory that Spark works in.
 
-        :param source: Key of the working directory; Spark may purge it meanwhile.
+        :param source: Key of the working directory; Spark may purge it at any time.
         :param target: Key that the cut has where it gets a directory of its own.
         :param cut: Query -> N.
         :param sinks: Query -> output directory, of the queries with a file sink.
-        :raises CheckpointMissingError: Spark purged a batch of the cut meanwhile: take a newer cut.
+        :raises CheckpointMissingError: Spark purged a batch of the cut during the copy: take a newer cut.
         :raises CheckpointCorruptError: A file of the closure is damaged.
         :raises ObjectExistsError: The target exists.
         """

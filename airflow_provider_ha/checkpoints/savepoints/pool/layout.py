@@ -179,7 +179,7 @@ class PoolDraft:
                 # guard: copies-of-whatever-is-there
                 return self._pool.store.copy(item.key, key, if_absent=True, if_match=item.etag).checksum
             except ObjectExistsError:
-                pass  # another savepoint brought it meanwhile
+                pass  # another savepoint brought it first
             except ObjectMissingError as error:
                 raise CheckpointMissingError(
                     f"{item.key} was purged or replaced while it was copied", next_step="Take a newer batch"
