@@ -105,58 +105,49 @@ class HopelessEvent(View):
     reason: str
 
 
-class LeaderEvent(View):
-    """The leader that is waited for.
+class AwaitedEvent(View):
+    """What a wait has found.
 
     :param status: Always ``success``.
     :param job_id: The job.
-    :param run: Run that it leads.
-    :param epoch: Epoch of the leadership.
-    :param attempt: Submission of that run.
-    :param host: Host of the driver.
-    :param pid: Its process id.
+    :param run: Number of the run: the leader's own, else the newest one.
+    :param epoch: Epoch of the latest leadership.
     """
 
     status: Literal["success"] = "success"
     job_id: str
     run: int
     epoch: int
+
+
+class LeaderEvent(AwaitedEvent):
+    """The leader that is waited for.
+
+    :param attempt: Submission of the run.
+    :param host: Host of the driver.
+    :param pid: Its process id.
+    """
+
     attempt: int
     host: str
     pid: int
 
 
-class StateEvent(View):
+class StateEvent(AwaitedEvent):
     """The state that is waited for.
 
-    :param status: Always ``success``.
-    :param job_id: The job.
-    :param run: Number of its newest run.
-    :param epoch: Epoch of the latest leadership.
     :param state: State of the run.
     """
 
-    status: Literal["success"] = "success"
-    job_id: str
-    run: int
-    epoch: int
     state: JobState
 
 
-class CheckpointEvent(View):
+class CheckpointEvent(AwaitedEvent):
     """The checkpoint that is waited for.
 
-    :param status: Always ``success``.
-    :param job_id: The job.
-    :param run: Number of its newest run.
-    :param epoch: Epoch of the latest leadership.
     :param checkpoint: Number of the checkpoint.
     """
 
-    status: Literal["success"] = "success"
-    job_id: str
-    run: int
-    epoch: int
     checkpoint: int
 
 
