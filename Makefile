@@ -31,7 +31,8 @@ test: venv ## Run the quick suite (WORKERS=n test processes)
 	@$(BIN)/python -m tests.support.coverage_figures
 
 coverage: venv ## Run the quick suite, and measure which lines and branches it executes: build/coverage
-	@$(BIN)/pytest -m "not long and not system" -n $(WORKERS) --dist loadfile --cov --cov-config .ci/coverage.toml \
+	@PYTHONPATH=$(CURDIR)/tests/support/measured_children \
+	$(BIN)/pytest -m "not long and not system" -n $(WORKERS) --dist loadfile --cov --cov-config .ci/coverage.toml \
 	--cov-report json:build/coverage/coverage.json --cov-report html:build/coverage/html
 	@$(BIN)/python -m tests.support.coverage_figures --keep
 
