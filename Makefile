@@ -1,6 +1,6 @@
 # Every target brings its own environment along: a clean clone needs Python 3.10 or newer and Java 17 or newer.
 .DEFAULT_GOAL := help
-.PHONY: help venv wheel demo demo-stop quick test coverage test-long matrix mutants proof lint format types docs bench clean
+.PHONY: help venv wheel demo demo-stop quick test coverage test-long matrix mutants proof constraints lint format types docs bench clean
 
 BIN := build/venv/bin
 # Half of a test's time is waiting for a session to expire or for Spark to start, so two at a time use two cores well.
@@ -51,6 +51,11 @@ mutants: venv ## Break the package, one guard at a time, and see a test fail (ON
 
 proof: venv ## Run what takes hours (SUITE=name); it can be interrupted, and writes docs/reference/proofs.md
 	@$(BIN)/python -m tests.proofs.run $(SUITE)
+
+# Without hosts and URLs: a registry is the business of the machine.
+constraints: venv ## Choose releases of what is new in pyproject.toml, for every Python (UPGRADE=1: the newest of everything)
+	@echo uv | $(BIN)/uv pip compile pyproject.toml - --all-extras --universal --python-version 3.10 --quiet \
+	--no-annotate --no-header --no-emit-index-url $(if $(UPGRADE),--upgrade) --output-file constraints.txt > /dev/null
 
 lint: venv ## Check style and spelling
 	@$(BIN)/ruff check .

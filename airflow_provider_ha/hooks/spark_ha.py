@@ -5,6 +5,8 @@ Invariant: importing this module loads neither kazoo nor boto3; what needs them 
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
@@ -16,6 +18,8 @@ from airflow_provider_ha.hooks._connection import config_of, secrets_of
 
 
 if TYPE_CHECKING:
+    from airflow.sdk import Connection
+
     from airflow_provider_ha.control.client import HaClient
 
 
@@ -62,7 +66,7 @@ class SparkHaHook(BaseHook):
         from airflow.sdk.log import amask_secret  # noqa: PLC0415  # only the triggerer needs it
 
         connection = await self.aget_connection(self.spark_ha_conn_id)
-        extra = await connection.aextra_dejson()
+        extra = await _extra_of(connection)
         for secret in secrets_of(connection, extra):
             await amask_secret(secret)
         return config_of(connection, extra)
@@ -93,3 +97,17 @@ class SparkHaHook(BaseHook):
             return False, f"{type(error).__name__}: {error}"
         answer = f"ZooKeeper {config.zookeeper} answers and {config.storage_root} is writable."
         return True, " ".join([answer, *(f"Note: {note}." for note in notes)])
+
+
+async def _extra_of(connection: Connection) -> dict[str, Any]:
+    """Return the extra fields of a connection, masked in logs, without a blocking call in an event loop."""
+    from airflow.sdk.log import amask_secret  # noqa: PLC0415  # only the triggerer needs it
+
+    if hasattr(connection, "aextra_dejson"):
+        return dict(await connection.aextra_dejson())
+    # Airflow 3.3.0 and 3.3.1 have the blocking property only. As with it, extra fields that are no JSON are none.
+    extra: dict[str, Any] = {}
+    with suppress(json.JSONDecodeError):
+        extra = json.loads(connection.extra or "{}")
+    await amask_secret(extra)
+    return extra

@@ -1,7 +1,7 @@
 """Measure the coverage of supervisors and drivers: ``make coverage`` puts this directory on their ``PYTHONPATH``.
 
-coverage.py reaches child processes by a variable, and a driver inherits only the variables that it needs. Python imports
-this module at the start of each process; one that coverage.py measures already is left alone.
+coverage.py reaches child processes by a variable, and a driver inherits only the variables that it needs. Python
+imports this module at the start of each process; one that coverage.py measures already is left alone.
 """
 
 import os

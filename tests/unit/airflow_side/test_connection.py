@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ from pydantic import SecretStr
 from airflow_provider_ha.config import S3Options
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.hooks._connection import config_of, secrets_of
+from airflow_provider_ha.hooks.spark_ha import SparkHaHook
 
 
 EXTRA = {"storage_root": "file:///shared/ha"}
@@ -96,3 +98,21 @@ def test_all_secrets_are_known_to_be_secrets() -> None:
     extra = EXTRA | {"s3_access_key": "key", "s3_secret_key": "secret"}
 
     assert set(secrets_of(connection(password="pass"), extra)) == {"pass", "key", "secret"}
+
+
+@pytest.mark.parametrize(
+    ("extra", "root"), [('{"storage_root": "file:///shared/ha"}', "file:///shared/ha"), ("{", None)]
+)
+def test_an_event_loop_reads_connections_of_airflow_3_3_0_without_a_blocking_call(
+    monkeypatch: pytest.MonkeyPatch, extra: str, root: str | None
+) -> None:
+    async def found(*_: object) -> Any:
+        return connection(extra=extra)  # without aextra_dejson, as there
+
+    monkeypatch.setattr(SparkHaHook, "aget_connection", found)
+
+    if root is None:
+        with pytest.raises(ConfigurationError, match="storage root"):
+            asyncio.run(SparkHaHook().aget_config())
+    else:
+        assert asyncio.run(SparkHaHook().aget_config()).storage_root == root
