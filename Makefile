@@ -35,8 +35,8 @@ coverage: venv ## Run the quick suite, and measure which lines and branches it e
 	--cov-report json:build/coverage/coverage.json --cov-report html:build/coverage/html
 	@$(BIN)/python -m tests.support.coverage_figures --keep
 
-test-long: venv ## Run what takes longer: a real Airflow, real kills, full matrices, soaks (up to 90 minutes)
-	@echo "the hour of schedules runs beside the others; its report comes last" && mkdir -p build && \
+test-long: venv ## Run what takes longer: a real Airflow, real kills, full matrices, soaks (up to 60 minutes)
+	@echo "a quarter of an hour of schedules runs beside the others; its report comes last" && mkdir -p build && \
 	{ $(BIN)/pytest -m apart > build/apart.log 2>&1 & } && apart=$$! && trap 'kill $$apart' INT TERM && \
 	{ $(BIN)/pytest -m "(long or system) and not apart" --timeout 1800 -n $(WORKERS) --dist loadfile --no-loadscope-reorder; \
 	others=$$?; wait $$apart; of_apart=$$?; cat build/apart.log; exit $$((others + of_apart)); }
