@@ -27,15 +27,18 @@ quick: venv ## Check style, types and pure tests, in a minute
 	@$(BIN)/pytest tests/unit tests/fake -q -m "not long and not spark and not airflow and not system" -n $(WORKERS)
 
 test: venv ## Run the quick suite (WORKERS=n test processes)
+	@$(BIN)/python -m tests.support.spark.class_archive
 	@$(BIN)/pytest -m "not long and not system" -n $(WORKERS) --dist loadfile
 	@$(BIN)/python -m tests.support.coverage_figures
 
 coverage: venv ## Run the quick suite, and measure which lines and branches it executes: build/coverage
+	@$(BIN)/python -m tests.support.spark.class_archive
 	@$(BIN)/pytest -m "not long and not system" -n $(WORKERS) --dist loadfile --cov --cov-config .ci/coverage.toml \
 	--cov-report json:build/coverage/coverage.json --cov-report html:build/coverage/html
 	@$(BIN)/python -m tests.support.coverage_figures --keep
 
 test-long: venv ## Run what takes longer: a real Airflow, real kills, full matrices, soaks (up to 60 minutes)
+	@$(BIN)/python -m tests.support.spark.class_archive
 	@echo "a quarter of an hour of schedules runs beside the others; its report comes last" && mkdir -p build && \
 	{ $(BIN)/pytest -m apart > build/apart.log 2>&1 & } && apart=$$! && trap 'kill $$apart' INT TERM && \
 	{ $(BIN)/pytest -m "(long or system) and not apart" --timeout 1800 -n $(WORKERS) --dist loadfile --no-loadscope-reorder; \

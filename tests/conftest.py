@@ -13,6 +13,7 @@ from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig, Timings
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import ClusterPaths
+from tests.support.spark.class_archive import java_options
 
 
 if TYPE_CHECKING:
@@ -23,9 +24,8 @@ if TYPE_CHECKING:
 FAST = Timings(session_timeout=3.0, heartbeat_interval=0.3, heartbeat_timeout=0.5, connect_timeout=0.5, margin=0.2)
 
 
-# A Spark that lives for seconds spends most of its CPU time in the second compiler: without it a start costs half.
 # Managed drivers do not inherit this: theirs is in ``tests.support.spark.driver_helpers.CONF``.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+os.environ.setdefault("SPARK_SUBMIT_OPTS", java_options())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
