@@ -28,12 +28,12 @@ quick: venv ## Check style, types and pure tests, in a minute
 
 test: venv ## Run the quick suite (WORKERS=n test processes)
 	@$(BIN)/python -m tests.support.spark.class_archive
-	@$(BIN)/pytest -m "not long and not system" -n $(WORKERS) --dist loadfile
+	@$(BIN)/pytest -m "not long and not system" -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 	@$(BIN)/python -m tests.support.coverage_figures
 
 coverage: venv ## Run the quick suite, and measure which lines and branches it executes: build/coverage
 	@$(BIN)/python -m tests.support.spark.class_archive
-	@$(BIN)/pytest -m "not long and not system" -n $(WORKERS) --dist loadfile --cov --cov-config .ci/coverage.toml \
+	@$(BIN)/pytest -m "not long and not system" -n $(WORKERS) --dist loadfile --no-loadscope-reorder --cov --cov-config .ci/coverage.toml \
 	--cov-report json:build/coverage/coverage.json --cov-report html:build/coverage/html
 	@$(BIN)/python -m tests.support.coverage_figures --keep
 
