@@ -3,7 +3,6 @@
 .PHONY: help venv wheel demo demo-stop quick test coverage test-long matrix mutants proof lint format types docs bench clean
 
 BIN := build/venv/bin
-# Half of a test's time is waiting for a session to expire or for Spark to start, so two at a time use two cores well.
 WORKERS ?= 2
 export SPARK_LOCAL_IP := 127.0.0.1
 
@@ -25,6 +24,9 @@ demo-stop: venv ## Stop what `make demo KEEP=1` left running
 quick: venv ## Check style, types and pure tests, in a minute
 	@$(MAKE) --no-print-directory lint types
 	@$(BIN)/pytest tests/unit tests/fake -q -m "not long and not spark and not airflow and not system" -n $(WORKERS)
+
+# A third of a test's time is waiting for a session to expire or for a process to start: three at a time use two cores.
+test coverage: WORKERS = 3
 
 test: venv ## Run the quick suite (WORKERS=n test processes)
 	@$(BIN)/python -m tests.support.spark.class_archive
