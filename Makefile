@@ -3,7 +3,6 @@
 .PHONY: help venv wheel demo demo-stop quick test coverage test-long matrix mutants proof constraints lint format types docs bench clean
 
 BIN := build/venv/bin
-# Half of a test's time is waiting for a session to expire or for Spark to start, so two at a time use two cores well.
 WORKERS ?= 2
 export SPARK_LOCAL_IP := 127.0.0.1
 
@@ -26,18 +25,25 @@ quick: venv ## Check style, types and pure tests, in a minute
 	@$(MAKE) --no-print-directory lint types
 	@$(BIN)/pytest tests/unit tests/fake -q -m "not long and not spark and not airflow and not system" -n $(WORKERS)
 
+# A third of a test's time is waiting for a session to expire or for a process to start: three at a time use two cores.
+test coverage: WORKERS = 3
+
 test: venv ## Run the quick suite (WORKERS=n test processes)
-	@$(BIN)/pytest -m "not long and not system" -n $(WORKERS) --dist loadfile
+	@$(BIN)/python -m tests.support.spark.class_archive
+	@$(BIN)/pytest -m "not long and not system" -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 	@$(BIN)/python -m tests.support.coverage_figures
 
 coverage: venv ## Run the quick suite, and measure which lines and branches it executes: build/coverage
+	@$(BIN)/python -m tests.support.spark.class_archive
 	@PYTHONPATH=$(CURDIR)/tests/support/measured_children \
-	$(BIN)/pytest -m "not long and not system" -n $(WORKERS) --dist loadfile --cov --cov-config .ci/coverage.toml \
+	$(BIN)/pytest -m "not long and not system" -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
+	--cov --cov-config .ci/coverage.toml \
 	--cov-report json:build/coverage/coverage.json --cov-report html:build/coverage/html
 	@$(BIN)/python -m tests.support.coverage_figures --keep
 
-test-long: venv ## Run what takes longer: a real Airflow, real kills, full matrices, soaks (up to 90 minutes)
-	@echo "the hour of schedules runs beside the others; its report comes last" && mkdir -p build && \
+test-long: venv ## Run what takes longer: a real Airflow, real kills, full matrices, soaks (up to 60 minutes)
+	@$(BIN)/python -m tests.support.spark.class_archive
+	@echo "a quarter of an hour of schedules runs beside the others; its report comes last" && mkdir -p build && \
 	{ $(BIN)/pytest -m apart > build/apart.log 2>&1 & } && apart=$$! && trap 'kill $$apart' INT TERM && \
 	{ $(BIN)/pytest -m "(long or system) and not apart" --timeout 1800 -n $(WORKERS) --dist loadfile --no-loadscope-reorder; \
 	others=$$?; wait $$apart; of_apart=$$?; cat build/apart.log; exit $$((others + of_apart)); }

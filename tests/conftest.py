@@ -13,6 +13,8 @@ from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig, Timings
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import ClusterPaths
+from tests.support.order import spread
+from tests.support.spark.class_archive import java_options
 
 
 if TYPE_CHECKING:
@@ -23,14 +25,21 @@ if TYPE_CHECKING:
 FAST = Timings(session_timeout=3.0, heartbeat_interval=0.3, heartbeat_timeout=0.5, connect_timeout=0.5, margin=0.2)
 
 
-# A Spark that lives for seconds spends most of its CPU time in the second compiler: without it a start costs half.
 # Managed drivers do not inherit this: theirs is in ``tests.support.spark.driver_helpers.CONF``.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+os.environ.setdefault("SPARK_SUBMIT_OPTS", java_options())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Start what goes on for a set time first: with two processes all else runs beside it."""
-    items.sort(key=lambda item: item.get_closest_marker("soak") is None)
+    """Start what goes on for a set time first, and Spark beside what waits: two cores have work all the time."""
+    files = list(dict.fromkeys(item.path for item in items))
+    spark = {item.path for item in items if _is_quick_spark(item)}
+    unit = {path for path in files if path.is_relative_to(Path(__file__).with_name("unit"))}
+    place = {path: number for number, path in enumerate(spread(files, spark, unit))}
+    items.sort(key=lambda item: (item.get_closest_marker("soak") is None, place[item.path]))
+
+
+def _is_quick_spark(item: pytest.Item) -> bool:
+    return item.get_closest_marker("spark") is not None and item.get_closest_marker("long") is None
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

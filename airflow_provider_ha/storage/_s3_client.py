@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha.config import S3Options
@@ -17,6 +18,8 @@ from airflow_provider_ha.storage.limits import Deadline, DeadlineError, S3Limits
 
 
 if TYPE_CHECKING:
+    from boto3.session import Session
+    from botocore.loaders import Loader
     from mypy_boto3_s3 import S3Client
 
 _CONTEXT_KEY = "spark_ha_deadline"
@@ -76,8 +79,7 @@ def make_client(options: S3Options, limits: S3Limits, deadlines: Deadlines) -> S
 
     :raises ConfigurationError: The endpoint is not a URL.
     """
-    import boto3  # slow to import; a DAG file that names the store must not pay for it
-    from botocore.config import Config  # the same
+    from botocore.config import Config  # slow to import; a DAG file that names the store must not pay for it
 
     config = Config(
         connect_timeout=limits.connect_timeout,
@@ -89,7 +91,7 @@ def make_client(options: S3Options, limits: S3Limits, deadlines: Deadlines) -> S
         response_checksum_validation="when_required",
     )
     try:
-        client = boto3.session.Session().client(
+        client = _session().client(
             "s3",
             endpoint_url=options.endpoint_url,
             region_name=options.region,
@@ -104,6 +106,26 @@ def make_client(options: S3Options, limits: S3Limits, deadlines: Deadlines) -> S
         ) from error
     deadlines.attach(client)
     return client
+
+
+def _session() -> Session:
+    """Return a session of one store: sessions are not thread-safe, the descriptions that all of them read are."""
+    import boto3
+    import botocore.session
+
+    core = botocore.session.Session()
+    session = boto3.session.Session(botocore_session=core)
+    core.register_component("data_loader", _descriptions())
+    return session
+
+
+@cache
+def _descriptions() -> Loader:
+    """Return what reads botocore's descriptions of S3: parsing them takes ten times as long as the rest of a client."""
+    import botocore.session
+
+    loader: Loader = botocore.session.Session().get_component("data_loader")
+    return loader
 
 
 def check_options(options: S3Options) -> None:

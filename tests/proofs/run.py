@@ -24,6 +24,8 @@ from rich.table import Table
 from tests.proofs.kills import Kills
 from tests.proofs.outages import Outages
 from tests.proofs.page import write
+from tests.proofs.schedules import Schedules
+from tests.proofs.soak import LeadershipSoak
 from tests.proofs.suite import Suite
 from tests.proofs.verdicts.proof import Verdicts
 from tests.proofs.year import SimulatedYear
@@ -31,7 +33,7 @@ from tests.proofs.year import SimulatedYear
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "reference" / "proofs.md"
-SUITES: tuple[Suite, ...] = (SimulatedYear(), Kills(), Outages(), Verdicts())
+SUITES: tuple[Suite, ...] = (SimulatedYear(), Kills(), Outages(), Verdicts(), Schedules(), LeadershipSoak())
 _INTERRUPTED = 130  # what a shell says of a program that Ctrl-C ended
 
 

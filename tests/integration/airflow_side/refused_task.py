@@ -1,7 +1,8 @@
-"""One task in Airflow's real task runner, with the log that a worker's task process has: lines of JSON.
+"""Tasks in Airflow's real task runner, each with the log that a worker's task process has: lines of JSON.
 
-``python -m tests.integration.airflow_side.refused_task CASE``. Only the connection to Airflow's supervisor is a
-stand-in: it keeps what the runner reports. The last line says which message and which state that was.
+``python -m tests.integration.airflow_side.refused_task CASE...``. Each case has its own process, forked when Airflow
+is imported. Only the connection to Airflow's supervisor is a stand-in: it keeps what the runner reports. The last line
+of a case says which message and which state that was.
 """
 
 from __future__ import annotations
@@ -64,8 +65,18 @@ def task(case: str) -> Any:
     return {"broken": Broken, "inside": BrokenInside}[case](task_id="t", job_id="j", retries=3)
 
 
-def main(case: str) -> None:
-    """Run the case."""
+def main(cases: list[str]) -> None:
+    """Run the cases, one after the other."""
+    for case in cases:
+        if child := os.fork():
+            os.waitpid(child, 0)
+        else:
+            run(case)
+            return
+
+
+def run(case: str) -> None:
+    """Run a case."""
     os.environ["AIRFLOW_CONN_SPARK_HA_DEFAULT"] = '{"conn_type": "spark_ha", "host": "127.0.0.1:1"}'  # no storage root
     reset_logging()  # type: ignore[no-untyped-call]  # Airflow's own has no types
     configure_logging(json_output=True, output=sys.stdout.buffer, sending_to_supervisor=True)
@@ -73,7 +84,7 @@ def main(case: str) -> None:
     task_runner.SUPERVISOR_COMMS = SimpleNamespace(send=lambda msg, **_: sent.append(msg))  # type: ignore[assignment]
     with DAG("refusals", schedule=None):
         operator = task(case)
-    run = DagRun.model_validate(
+    dag_run = DagRun.model_validate(
         {"dag_id": "refusals", "run_id": "r", "run_after": NOW, "run_type": "manual", "state": "running"}
         | dict.fromkeys(("logical_date", "data_interval_start", "data_interval_end", "start_date", "end_date"), NOW)
         | {"consumed_asset_events": [], "partition_key": None}
@@ -89,7 +100,7 @@ def main(case: str) -> None:
         start_date=NOW,
         bundle_instance=SimpleNamespace(name="b", version=None),  # type: ignore[arg-type]  # only its name is read
     )
-    instance._ti_context_from_server = TIRunContext(dag_run=run, max_tries=3, should_retry=True)
+    instance._ti_context_from_server = TIRunContext(dag_run=dag_run, max_tries=3, should_retry=True)
     log = structlog.get_logger(logger_name="task")
     log.info("begin")  # the logger exists, and keeps its processors, before the operator executes
     state, message, _ = task_runner.run(instance, instance.get_template_context(), log)
@@ -97,4 +108,4 @@ def main(case: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1:])

@@ -12,21 +12,32 @@ from typing import Any
 import pytest
 
 
-def run(case: str) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """Return the error lines of the task's log, and how the task ended."""
+CASES = ("submit", "recover", "sensor", "broken", "inside")
+Logs = dict[str, list[dict[str, Any]]]
+
+
+@pytest.fixture(scope="module")
+def logs() -> Logs:
+    """The log of each case; its last line says how the task ended. One import of Airflow serves all of them."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTEST_VERSION"}
     done = subprocess.run(
-        [sys.executable, "-m", "tests.integration.airflow_side.refused_task", case],
+        [sys.executable, "-m", "tests.integration.airflow_side.refused_task", *CASES],
         cwd=Path(__file__).parents[3],
         env=environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=110,
         check=False,
     )
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    assert lines, done.stderr
-    return [line for line in lines if line.get("level") == "error"], lines[-1]
+    ends = [number for number, line in enumerate(lines, 1) if line.keys() == {"state", "message"}]
+    assert len(ends) == len(CASES), done.stderr
+    return {case: lines[begin:end] for case, begin, end in zip(CASES, [0, *ends], ends, strict=False)}
+
+
+def errors(log: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the error lines of a task's log."""
+    return [line for line in log if line.get("level") == "error"]
 
 
 @pytest.mark.parametrize(
@@ -37,22 +48,18 @@ def run(case: str) -> tuple[list[dict[str, Any]], dict[str, str]]:
         ("sensor", "has no storage root"),
     ],
 )
-def test_a_refusal_is_one_sentence_and_no_frame(case: str, sentence: str) -> None:
-    errors, _ = run(case)
+def test_a_refusal_is_one_sentence_and_no_frame(logs: Logs, case: str, sentence: str) -> None:
+    found = errors(logs[case])
 
-    assert [sentence in line["event"] for line in errors] == [True]
-    assert not {"exception", "error_detail", "exc_info"} & errors[0].keys()
+    assert [sentence in line["event"] for line in found] == [True]
+    assert not {"exception", "error_detail", "exc_info"} & found[0].keys()
 
 
-def test_a_refusal_is_not_retried_although_the_task_has_retries() -> None:
-    _, end = run("submit")
-
-    assert end == {"state": "failed", "message": "TaskState"}
+def test_a_refusal_is_not_retried_although_the_task_has_retries(logs: Logs) -> None:
+    assert logs["submit"][-1] == {"state": "failed", "message": "TaskState"}
 
 
 @pytest.mark.parametrize("case", ["broken", "inside"])
-def test_what_nobody_expected_keeps_its_frames(case: str) -> None:
-    errors, end = run(case)
-
-    assert errors[0]["exception"][0]["frames"]
-    assert end == {"state": "up_for_retry", "message": "RetryTask"}
+def test_what_nobody_expected_keeps_its_frames(logs: Logs, case: str) -> None:
+    assert errors(logs[case])[0]["exception"][0]["frames"]
+    assert logs[case][-1] == {"state": "up_for_retry", "message": "RetryTask"}

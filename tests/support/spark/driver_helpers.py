@@ -47,6 +47,7 @@ from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.open import open_store
 from airflow_provider_ha.testing.waiting import wait_until
+from tests.support.spark.class_archive import java_options
 
 
 APPS = Path(__file__).parents[2] / "apps" / "driver"
@@ -62,8 +63,7 @@ CONF = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.log.level": "WARN",
-    # A Spark that lives for seconds spends most of its CPU time in the second compiler: without it a start costs half.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": java_options(),
 }
 
 

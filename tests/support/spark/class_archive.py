@@ -1,0 +1,72 @@
+"""``python -m tests.support.spark.class_archive``: Spark's classes, loaded and verified once for all tests (AppCDS).
+
+A Spark that lives for seconds spends a third of its CPU time in loading classes. The archive is made by a small
+streaming query, in 40 s, and made again when Java or PySpark is another one. Without it, or with one that does not fit
+the class path, the JVM loads the classes itself: tests are slower then, and nothing else changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+
+ROOT = Path(__file__).resolve().parents[3]
+_PROGRAM = ROOT / "tests" / "apps" / "archived.py"
+# The second compiler costs a Spark that lives for seconds as much as everything else.
+_QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+def archive(root: Path = ROOT) -> Path | None:
+    """Return where the archive of this Java and this PySpark is kept; ``None`` without one of the two."""
+    home, spark = os.environ.get("JAVA_HOME"), importlib.util.find_spec("pyspark")
+    java = shutil.which("java", path=f"{home}/bin" if home else None)
+    if java is None or spark is None or spark.origin is None:
+        return None
+    parts = [Path(java).resolve(), Path(spark.origin).parent / "jars"]
+    state = [(str(path), path.stat().st_mtime_ns) for path in parts]
+    return root / "build" / "class-archives" / f"{hashlib.sha256(repr(state).encode()).hexdigest()[:16]}.jsa"
+
+
+def java_options(root: Path = ROOT) -> str:
+    """Return what a Spark of a test gets on its command line: quick to start, whatever that costs later."""
+    file = archive(root)
+    # An archive that does not fit is no reason for a line in a log that a test reads.
+    used = (
+        f" -XX:SharedArchiveFile={file} -Xlog:cds=off -Xlog:cds+dynamic=off"
+        if file is not None and file.exists()
+        else ""
+    )
+    return _QUICK + used
+
+
+def make() -> None:
+    """Make the archive unless it is there.
+
+    :raises subprocess.CalledProcessError: Spark could not run the program.
+    """
+    file = archive()
+    if file is None or file.exists():
+        return
+    file.parent.mkdir(parents=True, exist_ok=True)
+    for old in file.parent.glob("*.jsa"):
+        old.unlink()
+    aside = file.with_suffix(f".{os.getpid()}")
+    environment = os.environ | {
+        "SPARK_SUBMIT_OPTS": f"{_QUICK} -XX:ArchiveClassesAtExit={aside} -Xlog:cds=off -Xlog:cds+dynamic=off",
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    print("archiving Spark's classes, once for this checkout", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([sys.executable, str(_PROGRAM), folder], env=environment, check=True, capture_output=True)
+    aside.replace(file)
+
+
+if __name__ == "__main__":
+    make()
