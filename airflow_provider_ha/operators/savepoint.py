@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha.operators._operation import SparkHaOperationOperator
+from airflow_provider_ha.views.task_results import SavepointTakenView
 
 
 if TYPE_CHECKING:
@@ -19,7 +20,8 @@ __all__ = ["SparkHaSavepointOperator"]
 class SparkHaSavepointOperator(SparkHaOperationOperator):
     """Take a verified savepoint of a running job, without a pause.
 
-    Returns ``job_id``, ``run``, ``operation_id``, ``savepoint_id`` and ``path``.
+    Returns ``job_id``, ``run``, ``operation_id``, ``savepoint_id`` and ``path``; with limits of a schedule also
+    ``disposed``, the ids of the savepoints that were removed.
 
     :param job_id: Stable id of the job.
     :param savepoint_label: Text for people, kept in the manifest.
@@ -45,6 +47,7 @@ class SparkHaSavepointOperator(SparkHaOperationOperator):
         "retain_days",
         "skip_unknown_job",
     )
+    result = SavepointTakenView
 
     def __init__(
         self,

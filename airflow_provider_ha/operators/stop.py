@@ -10,6 +10,7 @@ from airflow_provider_ha.jobs.model import JobState, Operation
 from airflow_provider_ha.operators._base import as_flag
 from airflow_provider_ha.operators._failures import airflow_errors, because, read_log
 from airflow_provider_ha.operators._operation import SparkHaOperationOperator, left_behind
+from airflow_provider_ha.views.task_results import StoppedView
 
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class SparkHaStopOperator(SparkHaOperationOperator):
     """
 
     template_fields: Sequence[str] = (*SparkHaOperationOperator.template_fields, "mode", "savepoint")
+    result = StoppedView
     until_ended = True
 
     def __init__(self, *, mode: str = "suspend", savepoint: bool | str = False, **kwargs: Any) -> None:
