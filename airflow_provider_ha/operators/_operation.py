@@ -32,7 +32,7 @@ _REPEATABLE = (OperationState.FAILED, OperationState.ABANDONED)
 class SparkHaOperationOperator(SparkHaBaseOperator):
     """Base of the operators that ask a running job for something; not for DAGs.
 
-    :param wait_timeout: Longest wait for the answer; ``None`` for ever. The operation itself is not withdrawn.
+    :param wait_timeout: Longest wait for the answer; ``None`` for no limit. A timeout does not withdraw the operation.
     :param force: Act although the job belongs to another DAG.
     """
 

@@ -25,7 +25,7 @@ class SparkHaCancelOperator(SparkHaOperationOperator):
     ``operation_id``.
 
     :param job_id: Stable id of the job.
-    :param wait_timeout: Longest wait for the answer; ``None`` for ever. The operation itself is not withdrawn.
+    :param wait_timeout: Longest wait for the answer; ``None`` for no limit. A timeout does not withdraw the operation.
     :param force: Act although the job belongs to another DAG (``job_owner`` of the operator that submitted it).
     :param retries: Tries after the first one when the DAG sets none; only a task that Airflow has lost, or an outage,
         uses them: what FAILED is requested again by a clear, or by retries of the DAG.

@@ -35,7 +35,7 @@ class SparkHaRecoverJobsOperator(PlainErrors, BaseOperator):
     """Recover every job of the cluster whose driver is lost, and clean up after those that are over.
 
     Acts on what ZooKeeper holds when it runs, not on the event that started it: one run does for many events. A job is
-    submitted again from its persisted graph, after the delay of its own restart strategy; until then the task defers
+    submitted again from its persisted graph, after the delay of its restart strategy; until then the task defers
     and gives the lock back. It is over when every job is led or over. Tasks that follow a job recover it by themselves;
     a loss is recovered once, by the first process that claims it.
 

@@ -27,9 +27,9 @@ class SparkHaSavepointOperator(SparkHaOperationOperator):
     :param savepoint_label: Text for people, kept in the manifest.
     :param schedule: Name of the schedule that the savepoint belongs to; savepoints without one are never disposed of.
     :param retain: How many savepoints of *schedule* are kept; older ones are disposed of, never the last.
-    :param retain_days: How many days they are kept, a fraction is allowed; with *retain*, whatever comes first. The
-        newest one stays however old it is.
-    :param wait_timeout: Longest wait for the answer; ``None`` for ever. The operation itself is not withdrawn.
+    :param retain_days: How many days they are kept, a fraction is allowed; with *retain*, the first limit that is
+        reached counts. The newest one stays however old it is.
+    :param wait_timeout: Longest wait for the answer; ``None`` for no limit. A timeout does not withdraw the operation.
     :param skip_unknown_job: Skip the task while the cluster has no such job, instead of failing it: for a schedule.
     :param force: Act although the job belongs to another DAG (``job_owner`` of the operator that submitted it).
     :param retries: Tries after the first one when the DAG sets none; only a task that Airflow has lost, or an outage,

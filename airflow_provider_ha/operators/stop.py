@@ -38,7 +38,7 @@ class SparkHaStopOperator(SparkHaOperationOperator):
     :param mode: ``"suspend"`` to go on later; ``"terminate"`` to drain first: the watermark moves to its maximum
         and every open window is emitted.
     :param savepoint: Whether a savepoint is taken besides the checkpoint.
-    :param wait_timeout: Longest wait for the answer; ``None`` for ever. The operation itself is not withdrawn.
+    :param wait_timeout: Longest wait for the answer; ``None`` for no limit. A timeout does not withdraw the operation.
     :param force: Act although the job belongs to another DAG (``job_owner`` of the operator that submitted it).
     :param retries: Tries after the first one when the DAG sets none; only a task that Airflow has lost, or an outage,
         uses them: what FAILED is requested again by a clear, or by retries of the DAG.

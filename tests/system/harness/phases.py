@@ -28,7 +28,7 @@ FRESH = "flight_delays_fresh"  # restored from the savepoint, its output holds o
 
 YEAR = 365
 LATE = 5  # days that arrive while the job is being terminated
-# Each phase that needs batches feeds days of its own, so that none finds the input read to its end. Days fed at the
+# Each phase that needs batches feeds further days, so that none finds the input read to its end. Days fed at the
 # end of each:
 _FIRST, _SUBMITTED, _SAVED, _PYTHON_KILLED, _JVM_KILLED, _SUSPENDED = 30, 70, 120, 190, 260, 330
 _SECONDS_PER_DAY = 0.4
