@@ -150,7 +150,7 @@ def _tls_fields() -> dict[str, Any]:
 def _ui_field_behaviour() -> dict[str, Any]:
     """Return how the standard fields look. Only they are open at once: both that are required are among them."""
     return {
-        "hidden-fields": ["port", "extra"],  # each host may have a port of its own
+        "hidden-fields": ["port", "extra"],  # each host may have its own port
         "relabeling": {
             "host": "ZooKeeper hosts (required)",
             "schema": "Storage root (required)",

@@ -1,7 +1,7 @@
 """How long a job makes no batch after kill -9 of its driver: a loop by hand, ours, and ours through Airflow.
 
 One script counts rows per key with state. The baseline is a shell loop around ``spark-submit`` with the same conf, the
-least that anybody has. Each round starts a fresh job of each kind, one at a time, waits for its third commit, kills the
+least that a user has. Each round starts a fresh job of each kind, one at a time, waits for its third commit, kills the
 driver's Python (every other round its JVM) and waits for the first new commit. Defaults everywhere.
 
 ``--airflow`` adds a third kind: a DAG with one submit operator on a real Airflow, which then is up, and idle, during

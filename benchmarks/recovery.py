@@ -123,7 +123,7 @@ def main() -> None:
 
 
 class Counting:
-    """A session that counts how often somebody waits for its answers.
+    """A session that counts how often a caller waits for its answers.
 
     :param inner: The session.
     """
@@ -145,7 +145,7 @@ class Measured:
 
     :param seconds: How long it took.
     :param requests: How many requests the server received.
-    :param round_trips: How often somebody waited for answers; 0 where that was not counted.
+    :param round_trips: How often a caller waited for answers; 0 where that was not counted.
     """
 
     seconds: float

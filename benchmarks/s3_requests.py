@@ -3,7 +3,7 @@
 A checkpoint of 200 partitions and 120 versions, cloned by program from a real one of the test corpus, lies in a real
 S3 server without hidden checksums, as S3A leaves it. A proxy before the server counts. What has to be read is counted
 from the names alone: with ``quick`` the logs, the metadata and one schema, with ``full`` the state as well, because no
-batch was purged. A delta beside a snapshot of its version is needed by nobody, and all partitions have one schema. The
+batch was purged. No reader needs a delta beside a snapshot of its version, and all partitions have one schema. The
 time is set against asking for the pages alone.
 """
 

@@ -41,7 +41,7 @@ AT_A_TIME = 5
 
 
 class Victim:
-    """A leader in a process of its own, in a cluster of its own."""
+    """A leader in a separate process and cluster."""
 
     def __init__(self, config: HaConfig) -> None:
         self.config = config.model_copy(update={"cluster_id": f"c-{new_id()[:12]}"})

@@ -62,7 +62,7 @@ class Waiters:
                 await waiter.wait(NEVER)
 
     async def all_have_read(self, times: int) -> None:
-        """Wait until everybody has read at least so often."""
+        """Wait until every reader has read at least so often."""
         await until(lambda: min(self.reads.values()) >= times)
 
     async def stop(self) -> None:
@@ -147,7 +147,7 @@ async def one_event(waiters: Waiters, path: str, writer: KazooClient) -> float:
 
 
 def by_kazoo_alone(config: HaConfig, paths: list[str], writer: KazooClient) -> Figures:
-    """Measure the same watches without anybody who waits for them."""
+    """Measure the same watches without a task that waits for them."""
     figures, client = Figures(), KazooClient(config.zookeeper)
     client.start()
     threads = threading.active_count()

@@ -21,7 +21,7 @@ with DAG(
     start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
     catchup=False,
     max_active_runs=1,
-    # The operator has two retries of its own, for a Spark that gave no answer. A drill that failed is not repeated.
+    # The operator retries twice by itself, for a Spark that gave no answer. A drill that failed is not repeated.
     tags=["spark-ha"],
     params={
         "job_id": Param("flight_delays", type="string", description="Job whose restore is rehearsed"),

@@ -1,4 +1,4 @@
-"""Fixtures that every level shares: one real ZooKeeper per session, a cluster of its own per test."""
+"""Fixtures that every level shares: one real ZooKeeper per session, a new cluster per test."""
 
 from __future__ import annotations
 

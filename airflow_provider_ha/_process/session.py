@@ -21,7 +21,7 @@ KILL_SECONDS = 30.0
 
 
 def kill_session(process: subprocess.Popen[bytes]) -> None:
-    """Kill everything that the child started: the JVM and its workers stay in its session, whatever their parent is."""
+    """Kill everything that the child started: the JVM and its workers stay in its session, under any parent."""
     end = time.monotonic() + KILL_SECONDS
     while members := _members(process.pid):
         for member in members:

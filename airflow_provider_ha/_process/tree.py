@@ -158,7 +158,7 @@ class ProcessTree:
 class DeathWatch:
     """Notices the end of a process that is not our child, even while its parent has not reaped it.
 
-    A pidfd refers to one process for ever: an id that is used again is not mistaken for it.
+    A pidfd always refers to one process: another process that gets the same id is not mistaken for it.
 
     :param pid: The process.
     :raises ProcessLookupError: It is gone already.

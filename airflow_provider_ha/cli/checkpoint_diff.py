@@ -76,7 +76,7 @@ def _unknown_unless_read(*, as_json: bool) -> Iterator[None]:
 
 def _both(held: ExitStack, context: typer.Context, targets: list[str], batches: list[int]) -> tuple[Sides, Sides]:
     read = [_reader(target) for target in targets]
-    if len(targets) == 3 and read[0] is None and not batches:  # noqa: PLR2004  # a job and two of its own
+    if len(targets) == 3 and read[0] is None and not batches:  # noqa: PLR2004  # a job and two of its checkpoints
         return _of_job(held, context, *targets)
     found = [each for each in read if each is not None]
     if len(found) == 1 == len(targets) and len(batches) == 2:  # noqa: PLR2004  # one directory, two batches

@@ -27,7 +27,7 @@ WaitSeconds = Annotated[float, typer.Option(help="Seconds to wait for the answer
 
 
 def operation_id(verb: str) -> str:
-    """Return an id for a request that is made now: each call of the command is a request of its own."""
+    """Return an id for a request that is made now: each call of the command is a separate request."""
     return f"cli-{verb}-{new_id()[:12]}"
 
 

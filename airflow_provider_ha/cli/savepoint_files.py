@@ -97,8 +97,8 @@ def create(
 ) -> None:
     """Take a savepoint of any Spark checkpoint directories while their queries run. Needs no cluster.
 
-    The directory appears when all is copied, verified and described by a manifest, or not at all. Spark's purge may
-    take a batch away meanwhile: then a newer one is taken. Exit 0: it is complete; 1: it cannot be taken.
+    The directory appears when all is copied, verified and described by a manifest, or not at all. Spark may purge
+    a batch during the copy: then a newer one is taken. Exit 0: it is complete; 1: it cannot be taken.
     """
     words = (path, query or [], batch or [], sink or [])
     with reported(as_json=as_json):

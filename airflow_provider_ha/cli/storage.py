@@ -22,7 +22,7 @@ app = typer.Typer(help="Check and clean up storage.", no_args_is_help=True)
 def check(context: typer.Context, as_json: AsJson = False) -> None:
     """Write, read and remove a probe in storage and in the work root, and name what works at a cost.
 
-    Exit 0: they work, whatever the cost; 2: they do not.
+    Exit 0: they work, at any cost; 2: they do not.
     """
     with cluster(context, as_json=as_json) as client:
         notes = client.check()

@@ -4,8 +4,8 @@ Refused while a job has a leader, while a run has no result (a lost driver is no
 holds a lease. What stays: epochs, as tombstones, so that no process that slept through this can come back under an
 epoch that is given out again; and what users own: savepoints, their pointers and manifests, and what those name.
 
-A pointer that could not be removed stops everything before the first blob. Repeatable. Nothing may be submitted to the
-cluster meanwhile; an object that is written or renewed after the beginning stays all the same.
+A pointer that could not be removed stops everything before the first blob. Repeatable. Submit nothing to the
+cluster in that time; an object that is written or renewed after the beginning stays all the same.
 """
 
 from __future__ import annotations

@@ -171,7 +171,7 @@ class KazooCoordinator(Coordinator):
             try:
                 return self.get(path, watch=watch)
             except NodeMissingError:  # noqa: PERF203  # it may come and go while we look
-                # Only ``exists`` can watch a node that is not there. When it came meanwhile, read it after all.
+                # Only ``exists`` can watch a node that is not there. When the node exists by then, read it after all.
                 if watch is None or not self._read(path, lambda: self._client.exists_async(path, watch=_watch(watch))):
                     return None
 
@@ -241,9 +241,9 @@ class KazooCoordinator(Coordinator):
         self._client._connection.shut_down_socket()  # noqa: SLF001  # our own class, see make_client
 
     def close(self) -> None:
-        """End the session within a few seconds, whatever kazoo does. Idempotent; in a forked child it does nothing.
+        """End the session within a few seconds, also when kazoo hangs. Idempotent; in a forked child it does nothing.
 
-        kazoo joins its threads when it stops, and can wait for ever for one that is stuck (kazoo #582).
+        kazoo joins its threads when it stops, and never returns when one is stuck (kazoo #582).
         """
         if self._closed or os.getpid() != self._pid:
             return

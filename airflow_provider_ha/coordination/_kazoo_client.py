@@ -1,4 +1,4 @@
-"""A kazoo client that cannot wait for ever: every step towards a server is bounded.
+"""A kazoo client whose waits all end: every step towards a server is bounded.
 
 What is private to kazoo and used here (``ConnectionHandler._invoke``, its ``_socket``) is tested by what it does in
 ``tests/contract/test_coordinator.py``; the dependency is pinned below 2.12 for the same reason.
@@ -47,7 +47,7 @@ class KazooLog(logging.LoggerAdapter):  # type: ignore[type-arg]  # generic for 
 
 
 class BoundedHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
-    """Connects within a limit of its own: kazoo would give one silent host the whole session timeout (kazoo #517)."""
+    """Connects within its own limit: kazoo would give one silent host the whole session timeout (kazoo #517)."""
 
     def __init__(self, limit: float, tls: TlsOptions | None) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ class BoundedConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has n
         if connection is not None:
             try:
                 connection.shutdown(socket.SHUT_RDWR)
-            except OSError:  # it failed by itself meanwhile
+            except OSError:  # it has failed by itself
                 _log.debug("the connection was gone already")
 
 
@@ -113,7 +113,7 @@ def make_client(config: HaConfig) -> KazooClient:
         connection_retry=retry,
         command_retry=KazooRetry(max_tries=1),  # commands are repeated by the coordinator, which knows which may be
         logger=KazooLog(_log, {}),
-        read_only=False,  # such a server may lag behind for ever, and kazoo would call it plainly connected
+        read_only=False,  # such a server may lag behind without end, and kazoo would call it plainly connected
         **_authentication(config),
         **_tls(config),
     )

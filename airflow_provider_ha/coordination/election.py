@@ -57,7 +57,7 @@ def acquire(
     :param timings: Heartbeats and lease.
     :param clock: For the lease.
     :param describe: Returns the data of the leader node for the epoch that would be won. Asked once per epoch.
-    :param timeout: Seconds to wait; ``None`` waits for ever, also through outages of ZooKeeper; 0 tries once.
+    :param timeout: Seconds to wait; ``None`` waits without limit, also through outages of ZooKeeper; 0 tries once.
     :param stop: Set by another thread to call the wait off; noticed within a heartbeat interval.
     :param admit: Called before each attempt; what it raises ends the wait (the run has a result already).
     :param also: Returns, for the epoch that would be won, operations of the transaction that grants it.

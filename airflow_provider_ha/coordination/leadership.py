@@ -6,7 +6,7 @@ Invariants:
   send a request that was queued under a lost session again under the next one; it then fails at these checks.
 - One process, one leadership: once lost it never comes back (contract 8). The holder exits, a fresh process contends.
 
-Threads: :meth:`Leadership.commit` may be called from any thread. Heartbeats have a thread of their own, and only it
+Threads: :meth:`Leadership.commit` may be called from any thread. Heartbeats have their own thread, and only it
 calls ``on_lost``.
 """
 
@@ -118,7 +118,7 @@ class Leadership:
         self._lease.acknowledge(sent_at)  # guard: lease-from-the-answer
 
     def start_heartbeats(self, on_lost: Callable[[str], None]) -> None:
-        """Prove the leadership once per heartbeat interval, in a thread of its own, and keep the leader node's data.
+        """Prove the leadership once per heartbeat interval, in its own thread, and keep the leader node's data.
 
         :param on_lost: Called once, from that thread, with the reason, when the leadership is lost. A driver exits.
         """

@@ -4,7 +4,7 @@ A lease is a persistent node: a reader that dies, or whose session ends, still p
 expires, and a deposed leader holds none that could block a removal (design, contract 4).
 
 Removal goes: remove the pointer, *then* look for leases, *then* delete the files. A reader goes: take the lease, *then*
-read the pointer. Whatever the timing, either the reader finds no pointer or the remover finds the lease.
+read the pointer. At any timing, either the reader finds no pointer or the remover finds the lease.
 
 Expiry is wall-clock time of two hosts: take leases that are longer than their clocks may differ.
 """

@@ -4,8 +4,8 @@ Invariants:
 
 - Every announcement comes from one thread, in order, and from what was read, never from a watch event alone.
 - What happens between two reads may appear as one change; the last state is always announced.
-- A leader that is still the same after an interruption is announced again: a client that dropped its connection to it
-  meanwhile has to learn that it may connect (FLINK-19557).
+- A leader that is still the same after an interruption is announced again: a client that has dropped its connection to
+  it has to learn that it may connect (FLINK-19557).
 - Without a session nothing is known about the leader, so ``None`` is announced when the session is lost; in strict mode
   as soon as the connection is interrupted. A leader that is only assumed is worse than none (FLINK-6174).
 """
@@ -67,7 +67,7 @@ class LeaderRetrieval:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin to follow, in a thread of its own."""
+        """Begin to follow, in its own thread."""
         self._coordinator.add_state_listener(self._on_state)
         self._thread = threading.Thread(target=self._follow, name=f"ha-retrieval-{self._lock.label}", daemon=True)
         self._thread.start()

@@ -27,7 +27,7 @@ class DriverContext:
 
     :param job_id: The job.
     :param run: Number of the run.
-    :param epoch: Fencing token: grows with every driver of the job, for ever.
+    :param epoch: Fencing token: grows with every driver of the job, and is never reset.
     :param restored_from: ``"epoch 3"``, ``"checkpoint-12"``, ``"savepoint-x"``; empty for a fresh start.
     :param given: Query -> where it is noted what its fenced function was given; ``None`` where it is not needed.
     """

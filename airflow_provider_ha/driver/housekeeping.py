@@ -57,7 +57,7 @@ class Housekeeping:
         self._clean(iter((run,)))
 
     def _clean(self, numbers: Iterator[int]) -> None:
-        """Whatever goes wrong is no reason to disturb a run, or the end of one: the result stays DIRTY."""
+        """A failure disturbs neither the run nor its end: the result stays DIRTY."""
         try:
             # guard: dirty-first-driver
             dirty = [number for number in numbers if (found := self.runs.result(number)) and found.cleanup == "DIRTY"]

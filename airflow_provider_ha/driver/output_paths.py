@@ -1,7 +1,7 @@
 """Checks that an output path means the same directory in every attempt of a run.
 
-Spark resolves a relative path against the working directory of its driver. Each attempt has a working directory of its
-own, so a relative output splits over the attempts: the sink looks empty after a recovery, and its rows are lost.
+Spark resolves a relative path against the working directory of its driver. Each attempt has its own working directory,
+so a relative output splits over the attempts: the sink looks empty after a recovery, and its rows are lost.
 """
 
 from __future__ import annotations

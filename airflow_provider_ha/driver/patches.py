@@ -133,7 +133,7 @@ class Patches:
 
     def _stop_query(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def stop(handle: Any) -> None:
-            """At a batch boundary, whatever the script meant: a plan without its commit is of no use."""
+            """Stop at a batch boundary, also where the script does not ask for that: a plan needs its commit."""
             if self.lifecycle.stopping.is_set():
                 self.lifecycle.ended.wait()
                 return

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 def preload() -> None:
     """Begin in another thread, and return at once.
 
-    A thread that imports the same meanwhile waits by Python's own locks. What fails there fails again, and is
+    A thread that imports the same modules waits on Python's import locks. What fails there fails again, and is
     reported, where it is needed.
     """
     threading.Thread(target=_preload, name="ha-preload", daemon=True).start()
@@ -31,7 +31,7 @@ def _preload() -> None:
         import pyspark.sql.streaming.query  # the same
         import pyspark.sql.streaming.readwriter  # noqa: F401  # the same
 
-        if "PYSPARK_GATEWAY_PORT" in os.environ:  # else pyspark would start a JVM of its own
+        if "PYSPARK_GATEWAY_PORT" in os.environ:  # else pyspark would start another JVM
             gateway()
     except Exception as error:  # noqa: BLE001  # reported where it is needed
         log.info("pyspark is not ready yet: %s", error)

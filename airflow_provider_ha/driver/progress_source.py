@@ -1,7 +1,7 @@
 """Says when the publisher has to look at the directories of the queries.
 
-Invariant: an answer only says "look now". What is recorded and published is read from the directories, whatever was
-said: a report that is early, late or missing delays a checkpoint until the next look, and changes nothing else.
+Invariant: an answer only says "look now". What is recorded and published is read from the directories, not from
+the answer: a report that is early, late or missing delays a checkpoint until the next look, and changes nothing else.
 
 A report comes from ``lastProgress``, which Spark keeps in the driver's JVM: the query's own thread writes it after the
 commit entry of its batch (``docs/explanation/spark-facts.md`` section 11). It is asked for, and not listened to: events

@@ -21,7 +21,7 @@ PAUSE_AFTER_FAILURE = 2.0
 
 
 class PublishLoop:
-    """Ticks until the process ends. What storage or ZooKeeper refuse is tried again; the status says so meanwhile.
+    """Ticks until the process ends. A refusal of storage or ZooKeeper is retried, and the status says so.
 
     :param failed: Called with the error of a thread that cannot go on.
     :param settled: Called when the script has started what it wants to start; again and again.

@@ -204,7 +204,7 @@ class Publisher:
             )
 
     def _pinned(self, number: int, reason: CheckpointKind) -> Checkpoint:
-        """Cut and pin; a cut whose files were purged meanwhile is replaced by a newer one."""
+        """Cut and pin; when Spark has purged files of the cut, a newer cut replaces it."""
         pin_key = JobKeys(self._provenance.job_id).pin(number, self._leadership.epoch)
         for attempt in range(1, PIN_ATTEMPTS + 1):
             self.record()

@@ -40,7 +40,7 @@ class Script:
                 return None
             self.error = error
             return f"{self._path.name} ended with sys.exit({error.code!r})"
-        except BaseException as error:  # noqa: BLE001  # whatever the script raised is how it ended
+        except BaseException as error:  # noqa: BLE001  # any exception is a way for the script to end
             self.error = error
             traceback.print_exc()
             return f"{self._path.name} failed: {type(error).__name__}: {error}"

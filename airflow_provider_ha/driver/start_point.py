@@ -1,7 +1,7 @@
 """Makes the working directory of an epoch: empty, from the previous epoch, or from the run's restore plan.
 
-Order: fence, then look, then fork (``docs/explanation/spark-facts.md`` section 1, condition 3). Whatever came before is
-renamed first, so that a zombie of it dies at its next commit and adds nothing to what is read here.
+Order: fence, then look, then fork (``docs/explanation/spark-facts.md`` section 1, condition 3). The fence renames the
+directories of earlier epochs, so that a zombie dies at its next commit and adds nothing to what is read here.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def prepare_start(
         area.create(key)
         return _recover(area, origin, fenced, previous, published or {})
     if plan is not None:
-        if plan.same_output:  # another output is seeded, whatever the old one has by now
+        if plan.same_output:  # another output is seeded, and does not depend on the old one
             check_facts(plan, source)
         check_adopted(plan)  # guard: adopted-plans-are-not-looked-at-again
         area.create(key)

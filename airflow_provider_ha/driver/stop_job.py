@@ -32,7 +32,7 @@ from airflow_provider_ha.jobs.model import DrainedQuery, JobState, Operation
 
 log = logging.getLogger(__name__)
 SETTLE_POLL = 0.2
-STOP_SECONDS = 3600.0  # for the batches in flight; a cancel is possible meanwhile
+STOP_SECONDS = 3600.0  # for the batches in flight; a cancel ends the wait
 SCRIPT_END_SECONDS = 60.0  # for what the script does after its queries have ended
 
 

@@ -1,4 +1,4 @@
-"""What to submit instead, when a script brings a checkpoint of its own or an output with a past: the parameters.
+"""What to submit instead when a script brings its own checkpoint, or an output with a past: the parameters.
 
 The checkpoint is adopted (``docs/how-to/adopt-a-checkpoint.md``): the job goes on from it, and no row is lost or twice.
 """
@@ -14,7 +14,7 @@ from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.errors import StorageUnavailableError
 
 
-REMOVE = "Remove the option: a managed job gets a checkpoint location of its own with every epoch"
+REMOVE = "Remove the option: each epoch of a managed job gets its own checkpoint location"
 _EVERY_QUERY = "with every query of the script in it"
 _COPY = "copy it to a directory that every driver host sees, then submit with"
 

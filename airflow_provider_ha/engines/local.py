@@ -40,7 +40,7 @@ _SAME_PROCESS_SECONDS = 1.0  # by which the start of one process may be read dif
 _CLOCK_SECONDS = 60.0  # by which the clock may be set between two looks at one process
 
 # What a driver needs of its host. Everything else stays here: an Airflow worker's environment holds connections,
-# passwords and tokens, and whatever a driver inherits its Python workers inherit as well.
+# passwords and tokens, and the Python workers inherit all that the driver inherits.
 _INHERITED = frozenset(
     {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "JAVA_HOME", "PYTHONPATH"}
     | {"VIRTUAL_ENV", "LD_LIBRARY_PATH", "HADOOP_HOME", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SSL_CERT_FILE"}

@@ -73,7 +73,7 @@ def unpack(archive: Path, target: Path, *, source: str) -> None:
 
 def _files(directory: Path, above: frozenset[Path]) -> Iterator[Path]:
     real = directory.resolve()
-    if real in above:  # a link to one of its own parents
+    if real in above:  # a link to a directory above it
         return
     with os.scandir(directory) as scan:
         entries = [Path(item.path) for item in scan]

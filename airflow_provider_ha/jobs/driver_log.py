@@ -3,7 +3,7 @@
 A log is ``driver.log`` and the files that were rotated out of it, ``driver.log.1`` being the newest of them
 (``supervisor.log_rotation``). One after the other, the oldest first, they are all that was kept of the output.
 
-Invariant: a reader prints no line twice and leaves none out that was kept, whatever is rotated meanwhile. Kept files
+Invariant: a reader prints no line twice and leaves no kept line out, also when the log is rotated. Kept files
 only ever change their number, so a reader knows them by what does not change.
 """
 

@@ -19,6 +19,7 @@ LOCAL_OPTIONS = frozenset({PYTHON_OPTION, SPARK_HOME_OPTION})
 
 def engine_options(config: HaConfig, target: Target) -> dict[str, str]:
     """Return the options that count for a job: its own, and those of the connection for what it leaves open."""
+    # guard: options-of-the-job-win
     return {**config.engines.get(target.engine, {}), **target.engine_options}
 
 
@@ -27,7 +28,7 @@ def check_options(engine: str, given: Mapping[str, str], known: frozenset[str]) 
 
     :raises ConfigurationError: Names them.
     """
-    if unknown := sorted(set(given) - known):
+    if unknown := sorted(set(given) - known):  # guard: unread-options-are-refused
         raise ConfigurationError(
             f"the engine {engine!r} has no options {unknown}", next_step=f"Use {sorted(known)}, or none"
         )
@@ -35,5 +36,6 @@ def check_options(engine: str, given: Mapping[str, str], known: frozenset[str]) 
 
 def named_spark_home(options: Mapping[str, str]) -> Path | None:
     """Return Spark's directory where the options or ``SPARK_HOME`` of this host name one."""
+    # guard: option-wins-over-the-host
     named = options.get(SPARK_HOME_OPTION) or os.environ.get("SPARK_HOME")
     return Path(named) if named else None

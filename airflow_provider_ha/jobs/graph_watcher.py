@@ -1,10 +1,10 @@
 """Reports when a job graph begins or ceases to be persisted, in any job of a cluster.
 
-Invariants (J5): only unknown graphs are added and only known ones are removed, so a listener gets no report of its own
-changes, and a repeated event reports nothing twice. After :meth:`GraphWatcher.stop` there are no reports. A graph that
-cannot be read is reported as well. A watch is a dirty bit: a report rests on a read, and a slow poll finds what a lost
-watch missed. A connection that breaks fires every watch, and the read that follows waits for the next connection and
-arms them again.
+Invariants (J5): only unknown graphs are added and only known ones are removed, so a listener gets no report of changes
+that it made itself, and a repeated event reports nothing twice. After :meth:`GraphWatcher.stop` there are no reports. A
+graph that cannot be read is reported as well. A watch is a dirty bit: a report rests on a read, and a slow poll finds
+what a lost watch missed. A connection that breaks fires every watch, and the read that follows waits for the next
+connection and arms them again.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ class _Mark:
 
 
 class GraphWatcher:
-    """Watches the graphs of one cluster, in a thread of its own.
+    """Watches the graphs of one cluster, in its own thread.
 
     :param known: Job id -> run of the graphs that the listener knows already.
-    :param poll_seconds: How often everything is read again, whatever the watches say.
+    :param poll_seconds: How often everything is read again, also when no watch fires.
     """
 
     def __init__(

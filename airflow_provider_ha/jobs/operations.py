@@ -56,7 +56,7 @@ def request(
     requested_by: str,
     clock: Clock,
 ) -> Operation:
-    """Ask the job for an operation, or find again what was asked under this id, in whatever state it is.
+    """Ask the job for an operation, or find the request with this id again, in any state.
 
     :param operation_id: The request's own id; a retry of the request uses it again.
     :param requested_by: For people, free text: DAG, task and run, or user and host.
@@ -75,7 +75,7 @@ def request(
             requested_at=clock.now(),
         )
         create_once(coordinator, paths.operation(operation_id), wanted)
-        # Another process may have been faster, and the run may have ended meanwhile: what counts is what is there.
+        # Another process may have been faster, and the run may have ended by now: the state in ZooKeeper counts.
         known = read(coordinator, paths, operation_id) or wanted
     if known.operation is not kind or known.arguments != dict(arguments):
         raise JobStateError(

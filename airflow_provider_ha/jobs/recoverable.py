@@ -1,7 +1,7 @@
 """Which jobs a new leader of the cluster has to recover, which it has to clean up after, and which it leaves alone.
 
 ``look`` reads one job, ``judge`` decides. The order of the reads is the contract: results first, then graphs
-(R3). A run with a result is never run again, whatever a graph pointer still says (FLINK-10011); it is cleaned up.
+(R3). A run with a result is never run again, even if a graph pointer still names it (FLINK-10011); it is cleaned up.
 A job without a pointer is not recovered: the pointer exists if and only if a new leader has to.
 
 What is broken is kept apart from what is unknown. Broken (a record that is not what was written, a graph

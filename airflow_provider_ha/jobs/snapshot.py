@@ -7,8 +7,8 @@ back, so a later read sees at least what an earlier one saw. Therefore:
    leadership of *that* epoch is over. The other way round, a new leader between the two reads would make a living epoch
    look lost.
 2. The leader node before the exits, and the exits before the result. The first two are what a LOST verdict rests on;
-   the result is what refutes it, and a driver writes it before it gives up its node or its life. So a job that finished
-   meanwhile is seen as finished, never as LOST.
+   the result is what refutes it, and a driver writes it before it gives up its node or its life. So a job that finishes
+   between two reads is seen as finished, never as LOST.
 3. The status before the result, for the same reason: a reader that sees a status of a finished run sees the result too.
 
 Reads whose paths are known go out together, so a job takes three round trips: what it has, its newest run, and the

@@ -19,6 +19,7 @@ from airflow_provider_ha.operators._failures import because, unknown_job_skips
 from airflow_provider_ha.operators._identity import request_id
 from airflow_provider_ha.operators._retries import RETRY_DELAY, WAIT_RETRIES, is_own, retry_kwargs
 from airflow_provider_ha.triggers.operation import SparkHaOperationTrigger
+from airflow_provider_ha.views.task_results import OperationResultView
 
 
 if TYPE_CHECKING:
@@ -31,11 +32,12 @@ _REPEATABLE = (OperationState.FAILED, OperationState.ABANDONED)
 class SparkHaOperationOperator(SparkHaBaseOperator):
     """Base of the operators that ask a running job for something; not for DAGs.
 
-    :param wait_timeout: Longest wait for the answer; ``None`` for ever. The operation itself is not withdrawn.
+    :param wait_timeout: Longest wait for the answer; ``None`` for no limit. A timeout does not withdraw the operation.
     :param force: Act although the job belongs to another DAG.
     """
 
     template_fields: Sequence[str] = (*SparkHaBaseOperator.template_fields, "force")
+    result: type[OperationResultView]
     until_ended = False
     skip_unknown_job: bool | str = False
 
@@ -98,7 +100,7 @@ class SparkHaOperationOperator(SparkHaBaseOperator):
         if event["status"] != "completed":
             raise self.failure(self._sentence(operation, event["status"], event.get("reason", "")))
         self.check_end(operation, event)
-        return {"job_id": self.job_id, "run": operation.run, "operation_id": operation.operation_id} | operation.result
+        return self.result.of_operation(self.job_id, operation).to_json()
 
     def failure(self, sentence: str) -> AirflowException:
         """Return the error of an operation that did not succeed: for good, unless the DAG sets retries."""

@@ -1,11 +1,11 @@
 """What an operator of this package refuses is one sentence in the task's log, without frames.
 
 Airflow's task runner logs every exception of a task with its frames and those of its causes, and has no setting for
-that. So each of our tasks puts a processor in front of those of its own process, before it executes. State, retries,
+that. So each of our tasks puts a processor in front of the others in its process, before it executes. State, retries,
 callbacks and listeners of the task are Airflow's own: only what is logged differs.
 
-Invariant: frames are left out only where the exception was raised by this package, as one of Airflow's own. Whatever
-is unexpected keeps its traceback.
+Invariant: frames are left out only where the exception was raised by this package, as one of Airflow's own. An
+unexpected exception keeps its traceback.
 """
 
 from __future__ import annotations

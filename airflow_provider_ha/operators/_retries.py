@@ -6,7 +6,7 @@ process that deferred after the trigger has fired, and takes it for a task that 
 retry costs nothing here: it finds its run or its operation again by the task's request id and goes on waiting. A task
 without a retry loses its job at the first of these.
 
-What ended for a reason of its own raises ``AirflowFailException`` and is not tried again, however many tries are left.
+A run or operation that ended in FAILED raises ``AirflowFailException`` and is not tried again.
 
 Invariant: ``retries`` set on the task, in ``default_args`` or as Airflow's ``default_task_retries`` apply exactly, zero
 included, with Airflow's own delay.

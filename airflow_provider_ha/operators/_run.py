@@ -25,6 +25,7 @@ from airflow_provider_ha.operators._identity import is_retry, request_id
 from airflow_provider_ha.operators._lost import after_loss, later
 from airflow_provider_ha.operators._retries import FOLLOW_RETRIES, RETRY_DELAY, is_own, retry_kwargs
 from airflow_provider_ha.triggers.job import FINISHED, RUNNING, SparkHaJobTrigger
+from airflow_provider_ha.views.task_results import RunReachedView
 
 
 if TYPE_CHECKING:
@@ -90,8 +91,7 @@ class SparkHaWatchOperator(SparkHaBaseOperator):
                 f"Its latest checkpoint: {event.get('checkpoint') or 'none'}. "
                 f"{read_log(self.job_id, event['run'])}"
             )
-        kept = ("job_id", "run", "epoch", "state", "checkpoint", "reason")
-        return {key: event[key] for key in kept if event.get(key) is not None}
+        return RunReachedView.of_event(event).to_json()
 
     def _recover(self, event: dict[str, Any], request: str, claim: int | None) -> NoReturn:
         """Do what the restart strategy says, then wait again."""

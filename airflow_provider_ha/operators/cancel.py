@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.operators._failures import because, read_log
 from airflow_provider_ha.operators._operation import SparkHaOperationOperator
+from airflow_provider_ha.views.task_results import CanceledView
 
 
 if TYPE_CHECKING:
@@ -20,10 +21,11 @@ __all__ = ["SparkHaCancelOperator"]
 class SparkHaCancelOperator(SparkHaOperationOperator):
     """End a job at once, in the middle of a batch if need be. Works without a live driver too.
 
-    The latest checkpoint stays; a restore from it reads the sources again from there.
+    The latest checkpoint stays; a restore from it reads the sources again from there. Returns ``job_id``, ``run`` and
+    ``operation_id``.
 
     :param job_id: Stable id of the job.
-    :param wait_timeout: Longest wait for the answer; ``None`` for ever. The operation itself is not withdrawn.
+    :param wait_timeout: Longest wait for the answer; ``None`` for no limit. A timeout does not withdraw the operation.
     :param force: Act although the job belongs to another DAG (``job_owner`` of the operator that submitted it).
     :param retries: Tries after the first one when the DAG sets none; only a task that Airflow has lost, or an outage,
         uses them: what FAILED is requested again by a clear, or by retries of the DAG.
@@ -32,6 +34,7 @@ class SparkHaCancelOperator(SparkHaOperationOperator):
     :param poll_interval: Seconds between two looks of the trigger when no watch fires.
     """
 
+    result = CanceledView
     until_ended = True
 
     def ask(self, job: JobClient, operation_id: str, requested_by: str) -> Operation:

@@ -21,6 +21,7 @@ from airflow_provider_ha.operators._failures import airflow_errors
 from airflow_provider_ha.operators._identity import request_id
 from airflow_provider_ha.operators._plain_errors import PlainErrors
 from airflow_provider_ha.operators._retries import RETRY_DELAY, WAIT_RETRIES, retry_kwargs
+from airflow_provider_ha.views.task_results import RecoveredJobsView
 
 
 __all__ = ["SparkHaRecoverJobsOperator"]
@@ -34,7 +35,7 @@ class SparkHaRecoverJobsOperator(PlainErrors, BaseOperator):
     """Recover every job of the cluster whose driver is lost, and clean up after those that are over.
 
     Acts on what ZooKeeper holds when it runs, not on the event that started it: one run does for many events. A job is
-    submitted again from its persisted graph, after the delay of its own restart strategy; until then the task defers
+    submitted again from its persisted graph, after the delay of its restart strategy; until then the task defers
     and gives the lock back. It is over when every job is led or over. Tasks that follow a job recover it by themselves;
     a loss is recovered once, by the first process that claims it.
 
@@ -62,7 +63,7 @@ class SparkHaRecoverJobsOperator(PlainErrors, BaseOperator):
         self.spark_ha_conn_id = spark_ha_conn_id
         self.leader_timeout = leader_timeout
 
-    def execute(self, context: Any) -> dict[str, list[str]]:
+    def execute(self, context: Any) -> dict[str, Any]:
         """Recover what is lost now."""
         return self._recover(context, {})
 
@@ -72,7 +73,7 @@ class SparkHaRecoverJobsOperator(PlainErrors, BaseOperator):
         event: Any = None,
         waiting: Mapping[str, Sequence[Any]] | None = None,
         waited: float = 0.0,
-    ) -> dict[str, list[str]]:
+    ) -> dict[str, Any]:
         """Recover what had to wait, or ask for the lock again.
 
         :param waited: Seconds for which another leader was waited for.
@@ -80,7 +81,7 @@ class SparkHaRecoverJobsOperator(PlainErrors, BaseOperator):
         del event  # only says that the time is over
         return self._recover(context, waiting or {}, waited)
 
-    def _recover(self, context: Any, earlier: Mapping[str, Sequence[Any]], waited: float = 0.0) -> dict[str, list[str]]:
+    def _recover(self, context: Any, earlier: Mapping[str, Sequence[Any]], waited: float = 0.0) -> dict[str, Any]:
         from airflow_provider_ha.control.reconcile.cluster_leader import ClusterLeader  # noqa: PLC0415  # as above
         from airflow_provider_ha.control.reconcile.reconciler import ReconcileOutcome, Waiting  # noqa: PLC0415  # brings kazoo and boto3
 
@@ -108,7 +109,7 @@ class SparkHaRecoverJobsOperator(PlainErrors, BaseOperator):
         if unknown := found.get(ReconcileOutcome.NOT_KNOWN.value):
             raise AirflowException(f"The state of these jobs is unknown: {', '.join(unknown)}. See the log above.")
         self._defer_for([(each.job_id, left[each.job_id]) for each in attended if each.job_id in left])
-        return found
+        return RecoveredJobsView.model_validate(found).to_json()
 
     def _wait_for_leader(
         self, earlier: Mapping[str, Sequence[Any]], waited: float, error: LeadershipUnavailableError

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha.operators._operation import SparkHaOperationOperator
+from airflow_provider_ha.views.task_results import SavepointTakenView
 
 
 if TYPE_CHECKING:
@@ -19,15 +20,16 @@ __all__ = ["SparkHaSavepointOperator"]
 class SparkHaSavepointOperator(SparkHaOperationOperator):
     """Take a verified savepoint of a running job, without a pause.
 
-    Returns ``job_id``, ``run``, ``operation_id``, ``savepoint_id`` and ``path``.
+    Returns ``job_id``, ``run``, ``operation_id``, ``savepoint_id`` and ``path``; with limits of a schedule also
+    ``disposed``, the ids of the savepoints that were removed.
 
     :param job_id: Stable id of the job.
     :param savepoint_label: Text for people, kept in the manifest.
     :param schedule: Name of the schedule that the savepoint belongs to; savepoints without one are never disposed of.
     :param retain: How many savepoints of *schedule* are kept; older ones are disposed of, never the last.
-    :param retain_days: How many days they are kept, a fraction is allowed; with *retain*, whatever comes first. The
-        newest one stays however old it is.
-    :param wait_timeout: Longest wait for the answer; ``None`` for ever. The operation itself is not withdrawn.
+    :param retain_days: How many days they are kept, a fraction is allowed; with *retain*, the first limit that is
+        reached counts. The newest one stays however old it is.
+    :param wait_timeout: Longest wait for the answer; ``None`` for no limit. A timeout does not withdraw the operation.
     :param skip_unknown_job: Skip the task while the cluster has no such job, instead of failing it: for a schedule.
     :param force: Act although the job belongs to another DAG (``job_owner`` of the operator that submitted it).
     :param retries: Tries after the first one when the DAG sets none; only a task that Airflow has lost, or an outage,
@@ -45,6 +47,7 @@ class SparkHaSavepointOperator(SparkHaOperationOperator):
         "retain_days",
         "skip_unknown_job",
     )
+    result = SavepointTakenView
 
     def __init__(
         self,

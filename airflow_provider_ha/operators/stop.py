@@ -10,6 +10,7 @@ from airflow_provider_ha.jobs.model import JobState, Operation
 from airflow_provider_ha.operators._base import as_flag
 from airflow_provider_ha.operators._failures import airflow_errors, because, read_log
 from airflow_provider_ha.operators._operation import SparkHaOperationOperator, left_behind
+from airflow_provider_ha.views.task_results import StoppedView
 
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class SparkHaStopOperator(SparkHaOperationOperator):
     :param mode: ``"suspend"`` to go on later; ``"terminate"`` to drain first: the watermark moves to its maximum
         and every open window is emitted.
     :param savepoint: Whether a savepoint is taken besides the checkpoint.
-    :param wait_timeout: Longest wait for the answer; ``None`` for ever. The operation itself is not withdrawn.
+    :param wait_timeout: Longest wait for the answer; ``None`` for no limit. A timeout does not withdraw the operation.
     :param force: Act although the job belongs to another DAG (``job_owner`` of the operator that submitted it).
     :param retries: Tries after the first one when the DAG sets none; only a task that Airflow has lost, or an outage,
         uses them: what FAILED is requested again by a clear, or by retries of the DAG.
@@ -47,6 +48,7 @@ class SparkHaStopOperator(SparkHaOperationOperator):
     """
 
     template_fields: Sequence[str] = (*SparkHaOperationOperator.template_fields, "mode", "savepoint")
+    result = StoppedView
     until_ended = True
 
     def __init__(self, *, mode: str = "suspend", savepoint: bool | str = False, **kwargs: Any) -> None:

@@ -119,7 +119,7 @@ class _Taker:
                 self._note(f"znode {path}", node.data)
 
     def follow_graphs(self, blobs: AbstractSet[str]) -> None:
-        """Read the job graphs, and whatever other blob is named so far: what they name is needed as well."""
+        """Read the job graphs and all other blobs named so far: the blobs that they name are needed as well."""
         for digest in sorted(self._graphs.keys() - blobs):
             if self._store.info(keys.blob(digest)) is None:
                 self._problem(f"job graph {digest}", f"{self._graphs[digest]} names it, and it is not there")

@@ -1,8 +1,8 @@
 """Outcome of a transaction that raised: certainly not applied, certainly applied, or unknown.
 
-Invariant: only a certain rejection is a reason to discard something. "Exists" and "changed" may be the trace of our own
-earlier attempt, so they are read back and compared by bytes; FLINK-24543 deleted a good checkpoint because it was not
-(Flink's ``ZooKeeperStateHandleStore``, contracts H7 and H8).
+Invariant: only a certain rejection is a reason to discard something. "Exists" and "changed" may be the trace of an
+earlier attempt of this process, so they are read back and compared by bytes; FLINK-24543 deleted a good checkpoint
+because it was not (Flink's ``ZooKeeperStateHandleStore``, contracts H7 and H8).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Ownership of what a run was restored from: the owner removes it (design, section 1).
 
-A checkpoint is the job's in either mode: it is subsumed as every checkpoint is, whatever was restored from it.
+In either mode a checkpoint belongs to the job: it is subsumed like every other, also after a restore from it.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Invariants: nothing is removed while a reader's lease on it has not expired; it waits on the list. Nothing that a
 deposed leader has left can hold a removal up: there are no lock nodes, and an entry of an older epoch is worked off
-like any other. The entry goes last, so whatever dies in between is done again (H5).
+like any other. The entry goes last, so a removal that a crash interrupts is repeated (H5).
 """
 
 from __future__ import annotations

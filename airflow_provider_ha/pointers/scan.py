@@ -1,8 +1,8 @@
 """All pointers below one node, as they were at one moment.
 
-Invariants: the names were the same before and after the pointers were read, so that no pointer is missed that moved
-meanwhile (a scan that is torn could miss both the old and the new latest checkpoint). What cannot be read is part of
-the answer, never left out: it may be the newest (contract 6; Flink skips it and restores an older state, H11).
+Invariants: the names were the same before and after the pointers were read, so that no pointer is missed that moved in
+between (a torn scan could miss both the old and the new latest checkpoint). What cannot be read is part of the answer,
+never left out: it may be the newest (contract 6; Flink skips it and restores an older state, H11).
 """
 
 from __future__ import annotations

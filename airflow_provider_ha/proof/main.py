@@ -1,7 +1,7 @@
 """The child of a proof: Spark loads a batch from a copy, and starts the query on it.
 
-``python -m airflow_provider_ha.proof.main REQUEST`` answers on stdout, one line of JSON at a time. Whatever else
-prints (Spark, the script) goes to stderr. It ends without stopping Spark: its parent kills all of it.
+``python -m airflow_provider_ha.proof.main REQUEST`` answers on stdout, one line of JSON at a time. All other
+output (of Spark, of the script) goes to stderr. It ends without stopping Spark: its parent kills all of it.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def spark_properties(request: ProofRequest) -> dict[str, str]:
 
 
 def keep_at_home(jvm: Any, conf: dict[str, str]) -> None:
-    """Let every context of this process have *conf*, whatever the script says to its builder."""
+    """Let every context of this process have *conf*, also where the script sets another value."""
     from pyspark import SparkContext  # pyspark is imported inside functions
 
     make: Callable[..., Any] = SparkContext._initialize_context  # noqa: SLF001  # every context comes through it
@@ -170,7 +170,7 @@ def load_state(session: Any, request: ProofRequest, say: Callable[[Answer], None
     for reading in request.readings:
         try:
             rows = _rows(session, request, reading)
-        except Exception as error:  # noqa: BLE001, PERF203  # whatever Spark raises is its answer to this one
+        except Exception as error:  # noqa: BLE001, PERF203  # any exception of Spark is its answer to this one
             say(Answer(event=Event.REFUSED, reading=reading, errors=chain(error)))
         else:
             say(Answer(event=Event.LOADED, reading=reading, rows=rows))

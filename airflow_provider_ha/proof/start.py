@@ -90,7 +90,7 @@ class ProvingStarter:
             writer.option("asyncProgressTrackingEnabled", "false")  # it knows no trigger for one batch
             handle = self._calls.start(writer, None)
             self._calls.await_termination(handle)
-        except Exception as error:  # noqa: BLE001  # whatever Spark raises is its answer
+        except Exception as error:  # noqa: BLE001  # any exception of Spark is its answer
             return Answer(event=Event.REFUSED, query=name, errors=chain(error))
         planned = self._request.batch + 1
         now = progress(LocalTree(copy))

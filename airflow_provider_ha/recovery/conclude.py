@@ -84,7 +84,7 @@ def take_lock(
 ) -> Leadership:
     """Lead a job that has no driver, for one short action; release it at once.
 
-    :param run: The run that the action is for, shown to people who look at the leader meanwhile.
+    :param run: The run that the action is for, shown to people who look at the leader during the action.
     :param admit: Called before the lock is asked for; what it raises ends the wait.
     :param timeout: Seconds to wait for it; a few when left out.
     :raises LeadershipUnavailableError: Another process leads the job.

@@ -58,7 +58,7 @@ class Repeated:
         return min(options.application_delay * 2.0**doublings, options.application_delay_max)
 
     def delay_left(self, options: HaOptions, now: datetime) -> float:
-        """Return what is left of :meth:`delay`; never more than all of it, whatever the clocks of two hosts say."""
+        """Return what is left of :meth:`delay`; never more than all of it, also when the clocks of two hosts differ."""
         wanted = self.delay(options)
         return min(wanted, max(0.0, wanted - (now - self.until).total_seconds()))
 

@@ -132,7 +132,7 @@ def _since(
 
 
 def _ran_until_it_was_lost(view: SubmissionView) -> bool:
-    """Whether the job was RUNNING until something from outside ended its driver: no error of its own."""
+    """Whether the job was RUNNING until something from outside ended its driver, and no error of the application."""
     # guard: crash-loop-of-a-running-job-is-not-slowed
     return view.exit is not None and view.exit.ran and (view.exit.failure is None or _met_outage(view))
 
@@ -176,7 +176,7 @@ def _delay_left(newest: SubmissionView, used: int, options: HaOptions, now: date
     if newest.exit is None:
         return delay(max(used, 1), options)  # guard: unproven-loss-not-delayed
     wanted = delay(used, options)
-    # Clocks of two hosts differ: never wait longer than wanted, whatever they say.
+    # Clocks of two hosts differ: never wait longer than wanted.
     return min(wanted, max(0.0, wanted - (now - newest.exit.at).total_seconds()))
 
 

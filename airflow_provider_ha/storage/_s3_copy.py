@@ -74,7 +74,7 @@ class ServerSideCopy:
             try:
                 return [part.result() for part in pending]
             except BaseException:
-                # Waited for: a part that ends after the upload was aborted would stay for ever, and be paid for.
+                # Waited for: a part that ends after the upload was aborted would never be removed, and cost money.
                 pool.shutdown(cancel_futures=True)
                 raise
 

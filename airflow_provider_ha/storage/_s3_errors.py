@@ -1,6 +1,6 @@
 """boto3's errors in our words: what happened, at which endpoint, what to do. The one place that translates them.
 
-Invariant: neither of the two keys is in a text, whatever the client library or the server put there.
+Invariant: neither of the two keys is in a text, also when the client library or the server put it there.
 """
 
 from __future__ import annotations

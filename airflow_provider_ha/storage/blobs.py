@@ -124,7 +124,7 @@ def _renewed(store: ObjectStore, blob: BlobRef) -> bool:
     """Renew the time of a blob that is there; whether it then is there, with its size.
 
     Time first, look second: a collector that removed it in between is seen, and one that comes later sees the new time.
-    An unavailable store gets no answer of its own here: the upload that follows meets the same fault and names it.
+    An unavailable store is not reported here: the upload that follows meets the same fault and names it.
     """
     key = keys.blob(blob.sha256)
     try:

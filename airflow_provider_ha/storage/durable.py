@@ -32,7 +32,7 @@ _FICLONE = 0x40049409  # of linux/fs.h; the same on every architecture that Spar
 
 @contextmanager
 def prepared(target: Path) -> Iterator[tuple[Path, IO[bytes]]]:
-    """Yield the path and the open file of an object in preparation; flushed at the end, removed whatever happens.
+    """Yield the path and the open file of an object in preparation; flushed at the end, and always removed.
 
     Only its owner can read it: an artifact may hold a secret that is not declared as one.
     """
@@ -77,7 +77,7 @@ def copy_file(source: IO[bytes], target: Path, *, if_absent: bool) -> None:
     """Copy an open file to a name, sharing its blocks where the file system can.
 
     :raises FileExistsError: The name is taken, and *if_absent* was asked for.
-    :raises OSError: It could not be copied, or grew or shrank meanwhile; *target* is as before.
+    :raises OSError: It could not be copied, or grew or shrank during the copy; *target* is as before.
     """
     with prepared(target) as (temporary, stream):
         size = os.fstat(source.fileno()).st_size

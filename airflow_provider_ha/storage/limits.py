@@ -1,6 +1,6 @@
 """How long a call to S3 may take, and from which size on bytes go in parts: all figures in one place.
 
-One deadline covers a whole call, whatever happens in it: pauses after a throttled answer, repetitions, a body that
+One deadline covers a whole call with all that happens in it: pauses after a throttled answer, repetitions, a body that
 stalls. An attempt is begun only while there is time for all of it, so the call ends before the deadline, not after it.
 """
 

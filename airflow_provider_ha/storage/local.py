@@ -120,7 +120,7 @@ class LocalStore:
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """Yield every object whose key begins with *prefix*, in the order of their keys.
 
-        Objects that appear or vanish meanwhile may or may not be among them.
+        Objects that appear or vanish during the listing may or may not be among them.
 
         :raises StorageUnavailableError: A directory could not be read: a part is never passed off as the whole.
         """

@@ -82,7 +82,7 @@ def _mark(racer: int) -> bytes:
 
 @contextmanager
 def _removed(store: ObjectStore, *keys: str) -> Iterator[None]:
-    """Remove objects at the end, whatever happened; a removal that fails as well does not hide the reason."""
+    """Remove objects at the end, also after a failure; a removal that fails as well does not hide the reason."""
     try:
         yield
     except BaseException:

@@ -43,7 +43,7 @@ def arrived(arguments: Sequence[str]) -> DriverSpec:
     if arguments[0] != HOME_OPTION:
         return DriverSpec.read(Path(arguments[0]))
     ticket = _taken(TICKET_VARIABLE, Ticket)
-    if ticket.config is not ConfigSource.ENVIRONMENT:
+    if ticket.config is not ConfigSource.ENVIRONMENT:  # guard: configuration-elsewhere-is-refused
         raise ConfigurationError(
             f"the ticket finds its configuration in {ticket.config.value!r}, and its engine has left none there",
             next_step=f"An engine that starts a supervisor with {HOME_OPTION} uses {ConfigSource.ENVIRONMENT.value!r}",
@@ -58,8 +58,10 @@ def arrived(arguments: Sequence[str]) -> DriverSpec:
 def _taken(variable: str, kind: type[Value]) -> Value:
     """Return what a variable holds, and remove it from the environment. No message holds the content: it is secret."""
     try:
+        # guard: secrets-leave-the-environment
         return kind.model_validate_json(os.environ.pop(variable, ""))
     except ValidationError:
+        # guard: refused-variable-shows-no-content
         raise ConfigurationError(
             f"the variable {variable} of the supervisor does not hold what is expected ({kind.__name__})",
             next_step="Submit and run drivers with the same release of airflow-provider-ha",

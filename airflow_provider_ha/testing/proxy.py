@@ -86,7 +86,7 @@ class FaultProxy:
             self._mode = _Mode.BLACK_HOLE
 
     def stall(self) -> None:
-        """Let the connections that are open now hang for ever; new ones work: a link that died in silence."""
+        """Let the connections that are open now hang; new ones work: a link that died in silence."""
         with self._lock:
             for pair in self._pairs:
                 pair.stalled = True

@@ -197,7 +197,7 @@ class Waiter:
 class _Session:
     """A client with the watches that are set through it. Used from threads.
 
-    A watch is set once per node, whatever the number of waiters and polls: a new one per poll would pile up in the
+    A watch is set once per node, for any number of waiters and polls: a new one per poll would pile up in the
     client until the node changes, which for a healthy job is never.
     """
 

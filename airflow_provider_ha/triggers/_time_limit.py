@@ -1,8 +1,8 @@
 """Wait for something with a limit, and stay cancellable while doing so.
 
 ``asyncio.wait_for`` before Python 3.12 loses a cancellation that arrives in the same moment as the result
-(python/cpython#86296): it returns as if nothing had been asked. A trigger then goes on for ever although Airflow has
-removed it. A build server hung on that for two minutes; every wait of this layer goes through here instead.
+(python/cpython#86296): it returns as if nothing had been asked. A trigger then goes on although Airflow has removed
+it. A build server hung on that for two minutes; every wait of this layer goes through here instead.
 """
 
 from __future__ import annotations

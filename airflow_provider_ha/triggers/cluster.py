@@ -86,7 +86,7 @@ class SparkHaClusterTrigger(BaseEventTrigger):
 
     @classmethod
     async def open_shared_stream(cls, kwargs: dict[str, Any]) -> AsyncIterator[Event]:
-        """Yield every event of the cluster, for ever."""
+        """Yield every event of the cluster, without end."""
         # All watchers share the stream, so what one of them emits does not say whether a DAG acts on a loss.
         async for event in cls(**kwargs | {"emit": None}).events():
             yield event
@@ -107,7 +107,7 @@ class SparkHaClusterTrigger(BaseEventTrigger):
         return event["event"] in self.emit and (self.job_ids is None or event["job_id"] in self.job_ids)
 
     async def events(self) -> AsyncIterator[Event]:
-        """Yield every event of the cluster, for ever. A cluster that cannot be reached says nothing about its jobs."""
+        """Yield every event of the cluster. A cluster that cannot be reached says nothing about its jobs."""
         notices, outage = Notices(self.repeat_after), Outage(self)
         while True:
             try:

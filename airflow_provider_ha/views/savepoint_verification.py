@@ -29,7 +29,8 @@ class SavedQueryView(View):
     :param batch: Its batch; -1 when it had committed none.
     :param restorable: Whether it can be restored to that batch; ``null`` when something could not be read.
     :param findings: Why not, or what could not be read: of this batch alone. Empty when it can be restored.
-    :param report: The verification of its whole directory, as ``checkpoint verify --json`` prints it.
+    :param report: The verification of its whole directory, as ``checkpoint verify --json`` prints it: its findings may
+        be about other batches.
     """
 
     batch: int
@@ -43,13 +44,14 @@ class SavepointVerificationView(View):
 
     :param savepoint_id: Its id.
     :param job_id: The managed job that it was taken of; empty when it was taken of any other checkpoint.
-    :param layout: ``directory`` or ``pool``.
+    :param layout: ``directory``, or ``pool`` on S3.
     :param location: Its path, or its URI.
     :param restorable: Whether all of it can be restored; ``null`` when something could not be read.
     :param shares_inodes: Whether its files are hard links of live ones.
     :param digested: Whether every file has a digest.
     :param not_digested: How many files have none: only their sizes could be compared.
-    :param files: Files that are not as the manifest says.
+    :param files: Files that are not as the manifest says. In a directory every byte is compared; in a pool the store
+        says by size and ETag whether an object is still the one that was copied.
     :param queries: Query -> its judgement.
     """
 

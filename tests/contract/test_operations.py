@@ -16,7 +16,7 @@ from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.jobs import create_job
 from airflow_provider_ha.jobs.model import Operation, OperationKind, OperationState
 from airflow_provider_ha.jobs.runs import RunStore
-from tests.support.clusters.jobs_helpers import NOON, Meanwhile, a_result, lead, submit
+from tests.support.clusters.jobs_helpers import NOON, Interrupted, a_result, lead, submit
 
 
 BACKENDS = ("fake", "zookeeper")
@@ -113,7 +113,7 @@ def test_an_answer_that_comes_with_the_result_is_never_seen_as_abandoned(
         taken = operations.claim(leadership, paths, ask(coordinator, paths))
         answer = operations.completed_op(paths, taken, result={}, at=NOON)
         ops = (answer, RunStore(coordinator, paths).result_op(1, a_result()))
-        watched = Meanwhile(coordinator, partial(leadership.commit, *ops), before_read=position)
+        watched = Interrupted(coordinator, partial(leadership.commit, *ops), before_read=position)
 
         found = operations.read(watched, paths, "op-1")
 

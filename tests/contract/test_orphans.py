@@ -50,7 +50,7 @@ class Later:
 
 @dataclass
 class House:
-    """A cluster in which each kind of record alone names a graph of its own, and each graph a file of its own."""
+    """A cluster in which each graph is named by one kind of record alone, and each file by one graph."""
 
     coordinator: Coordinator
     cluster: ClusterPaths
@@ -398,7 +398,7 @@ def test_a_restore_that_passes_the_name_on_while_it_is_scanned_loses_nothing(hou
     key = house.keys.payload(1, 1)
     house.store.create(key, checkpoint(graph.sha256).to_bytes())
 
-    class Meanwhile:
+    class Interrupted:
         done = False
 
         def list(self, prefix: str) -> object:
@@ -412,7 +412,7 @@ def test_a_restore_that_passes_the_name_on_while_it_is_scanned_loses_nothing(hou
         def __getattr__(self, name: str) -> Any:
             return getattr(house.store, name)
 
-    found = house.scan(store=Meanwhile())
+    found = house.scan(store=Interrupted())
 
     assert (found.garbage, found.problems) == ((), ())
     assert found.named == len(digests)

@@ -1,4 +1,4 @@
-"""What the publisher may rely on, whatever says that it has to look."""
+"""What the publisher may rely on, for every source of reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is marked for deletion goes, whatever dies in between, and never under the hands of a reader.
+"""What is marked for deletion goes, after a crash at any step, and never while a reader holds it.
 
 On the fake ensemble and on a real one; the names in brackets are rules of Flink's state handle store.
 """
@@ -131,7 +131,7 @@ def test_a_lease_is_taken_although_the_node_of_the_leases_goes_at_that_moment(jo
     """Fails when a reader does not make the parent again."""
     parent = job.paths.leases("checkpoint-1")
 
-    class Meanwhile:
+    class Interrupted:
         removed = False
 
         def ensure(self, *paths: str) -> None:
@@ -143,7 +143,7 @@ def test_a_lease_is_taken_although_the_node_of_the_leases_goes_at_that_moment(jo
         def __getattr__(self, name: str) -> Any:
             return getattr(job.coordinator, name)
 
-    hold(Meanwhile(), job.paths, "checkpoint-1", holder="a restore", seconds=60, clock=job.clock)
+    hold(Interrupted(), job.paths, "checkpoint-1", holder="a restore", seconds=60, clock=job.clock)
 
     assert len(active(job.coordinator, job.paths, "checkpoint-1", job.clock)) == 1
 

@@ -1,4 +1,4 @@
-"""What a schedule removes of its savepoints, and what stays whatever it asks for.
+"""What a schedule removes of its savepoints, and what stays at any limit.
 
 On the fake ensemble and on a real one. The clock is the test's own.
 """

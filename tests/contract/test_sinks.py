@@ -1,4 +1,4 @@
-"""What pins, restores and starts rely on, whatever keeps the record of a sink's batches."""
+"""What pins, restores and starts rely on, for every kind of record of a sink's batches."""
 
 from __future__ import annotations
 

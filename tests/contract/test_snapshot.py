@@ -15,7 +15,7 @@ from airflow_provider_ha.jobs.jobs import create_job, list_jobs
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.jobs.snapshot import read_snapshot
-from tests.support.clusters.jobs_helpers import Meanwhile, a_result, an_exit, lead, submit
+from tests.support.clusters.jobs_helpers import Interrupted, a_result, an_exit, lead, submit
 
 
 BACKENDS = ("fake", "zookeeper")
@@ -33,7 +33,7 @@ def states_with(
     seen = set()
     for position in range(100):
         paths = job(position)
-        watched = Meanwhile(coordinator, prepare(paths), before_read=position)
+        watched = Interrupted(coordinator, prepare(paths), before_read=position)
         seen.add(read_snapshot(watched, paths).state)
         if watched.reads <= position:
             return seen
@@ -80,7 +80,7 @@ def test_a_recovered_epoch_is_never_seen_as_lost(
 
     for position in range(20):
         paths = cluster_paths.job(f"recovering-{position}")
-        watched = Meanwhile(coordinator, prepare(paths), before_read=position)
+        watched = Interrupted(coordinator, prepare(paths), before_read=position)
         snapshot = read_snapshot(watched, paths)
         if snapshot.state is JobState.LOST:
             lost.append((paths.job_id, snapshot.epoch))

@@ -1,4 +1,4 @@
-"""What every work area does. A class of its own runs all of it: it only says how such an area is made."""
+"""What every work area does. A subclass for each kind of area runs all of it: it only says how the area is made."""
 
 from __future__ import annotations
 

@@ -19,6 +19,13 @@ from airflow_provider_ha.views.drills import DrillResultView
 from airflow_provider_ha.views.errors import ErrorDocument
 from airflow_provider_ha.views.plan import PlanFiguresView
 from airflow_provider_ha.views.selection import SelectionView
+from airflow_provider_ha.views.task_results import (
+    CanceledView,
+    RecoveredJobsView,
+    RunReachedView,
+    SavepointTakenView,
+    StoppedView,
+)
 from airflow_provider_ha.views.verdict import CutVerdictView, DirectoryVerdictView
 from airflow_provider_ha.views.view import View
 
@@ -26,6 +33,13 @@ from airflow_provider_ha.views.view import View
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "json.md"
 # Operator -> (when, what it returns then).
 OPERATORS: Mapping[str, Mapping[str, type[View]]] = {
+    "SparkHaSubmitOperator": {"": RunReachedView},
+    "SparkHaSavepointOperator": {"": SavepointTakenView},
+    "SparkHaStopOperator": {"": StoppedView},
+    "SparkHaCancelOperator": {"": CanceledView},
+    "SparkHaRestoreOperator": {"": RunReachedView},
+    "SparkHaFollowOperator": {"": RunReachedView},
+    "SparkHaRecoverJobsOperator": {"": RecoveredJobsView},
     "SparkHaPlanRestoreOperator": {"": PlanFiguresView},
     "SparkHaRestoreDrillOperator": {"": DrillResultView},
     "SparkHaSelectCheckpointOperator": {"": SelectionView},
@@ -132,7 +146,7 @@ def _section(model: type[BaseModel]) -> str:
     lines = [f"### {name_of(model)}\n", f"{_plain((model.__doc__ or '').strip().partition(chr(10))[0])}\n"]
     lines += ["| Key | Type | Meaning |", "|---|---|---|"]
     for name, field in model.model_fields.items():
-        lines.append(f"| `{name}` | {_type(field.annotation)} | {_plain(texts.get(name, ''))} |")
+        lines.append(f"| `{field.alias or name}` | {_type(field.annotation)} | {_plain(texts.get(name, ''))} |")
     return "\n".join(lines) + "\n"
 
 

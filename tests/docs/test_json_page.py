@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from collections.abc import Iterator
 from typing import Any
@@ -11,8 +12,9 @@ import typer
 from pydantic import BaseModel
 
 from airflow_provider_ha.cli.app import app
+from airflow_provider_ha.get_provider_info import get_provider_info
 from airflow_provider_ha.views.commands import COMMANDS
-from tests.docs.json_page import PAGE, described, page, shown_models
+from tests.docs.json_page import OPERATORS, PAGE, described, page, shown_models
 
 
 def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
@@ -35,6 +37,14 @@ def test_the_page_is_in_step_with_the_views() -> None:
 
 def test_every_command_with_json_names_its_documents() -> None:
     assert WITH_JSON.keys() == COMMANDS.keys()
+
+
+def test_every_operator_and_sensor_names_its_documents() -> None:
+    info = get_provider_info()
+    modules = [name for kind in ("operators", "sensors") for entry in info[kind] for name in entry["python-modules"]]
+    classes = {name for module in modules for name in importlib.import_module(module).__all__}
+
+    assert OPERATORS.keys() == classes
 
 
 @pytest.mark.parametrize("model", shown_models(), ids=lambda model: str(model.__name__))

@@ -274,7 +274,7 @@ def describe(world: World) -> str:
 
 
 def check(world: World, schedule: Schedule, live: set[int]) -> None:
-    """Check what must hold whatever the order was."""
+    """Check what must hold in every order."""
     for actor in schedule.actors:
         assert actor.done, f"{actor} hangs at {actor.request}"
         assert actor.error is None or isinstance(actor.error, (LeadershipError, JobStateError)), repr(actor.error)

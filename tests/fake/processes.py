@@ -74,7 +74,7 @@ class Shared:
 
 @dataclass
 class Process:
-    """One operating-system process: an actor with a session of its own."""
+    """One operating-system process: an actor with its own session."""
 
     shared: Shared
     name: str

@@ -1,4 +1,4 @@
-"""One who would recover the jobs of a cluster, as a process of its own, for tests that kill it.
+"""A process that contends to recover the jobs of a cluster, for tests that kill it.
 
 Prints one JSON line per thing that happens. Its engine only writes down what it launches.
 """

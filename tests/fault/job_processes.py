@@ -29,7 +29,7 @@ PATIENCE = 30.0  # seconds: T and a busy machine
 
 
 class JobProcess:
-    """One driver without Spark, in a process of its own.
+    """One driver without Spark, in a separate process.
 
     :param config: The cluster as this process reaches it.
     :param folder: Where the histories of all processes lie.

@@ -1,4 +1,4 @@
-"""A leader as a process of its own, for tests that kill or freeze it. Prints one JSON line per thing that happens.
+"""A leader as a separate process, for tests that kill or freeze it. Prints one JSON line per thing that happens.
 
 It writes its status as often as it can, so that a write of a deposed leader would be seen.
 """

@@ -41,7 +41,7 @@ NOWHERE = "127.0.0.1:1"
 
 
 def delete_job(coordinator: Coordinator, paths: JobPaths) -> None:
-    """Remove all that a job has, but its lock: the epoch is a tombstone for ever (contract 1)."""
+    """Remove all that a job has, but its lock: the epoch is a tombstone that stays (contract 1)."""
     coordinator.commit(Delete(paths.leader))
     kept = (paths.epoch, paths.heartbeat)
     for path in _below(coordinator, paths.base):
@@ -56,7 +56,7 @@ def _below(coordinator: Coordinator, path: str) -> list[str]:
 
 @pytest.fixture
 def stopped(config: HaConfig, coordinator: KazooCoordinator, tmp_path: Path) -> Iterator[JobProcess]:
-    """A leader that is frozen when its result is made and not sent; nothing of its own will tell it."""
+    """A leader that is frozen when its result is made and not sent; no clock of the process shows that."""
     paths = job_paths(config)
     submit_job(config, coordinator, paths)
     process = JobProcess(config, tmp_path, "stopped", job_id=paths.job_id, attempt=1, freeze=True, blind=True)

@@ -31,7 +31,7 @@ LATEST_EXPIRY = 3.0 + 2 * 0.2 + 0.6  # T, rounding to ticks, and a slow machine
 
 
 class LeaderProcess:
-    """A leader in a process of its own."""
+    """A leader in a separate process."""
 
     def __init__(self, config: HaConfig, *options: str) -> None:
         self.process = subprocess.Popen(

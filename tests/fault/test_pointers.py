@@ -115,7 +115,7 @@ def test_a_checkpoint_is_added_again_although_its_counter_was_raised_already(job
 
 
 def test_a_counter_is_usable_again_after_a_reconnect(fragile: KazooCoordinator, config: HaConfig) -> None:
-    """[I2, FLINK-14091] Flink's counter stayed suspended for ever, and no checkpoint was taken any more."""
+    """[I2, FLINK-14091] Flink's counter stayed suspended, and no checkpoint was taken any more."""
     paths = job_paths(config)
     fragile.ensure(paths.base)
     fragile.commit(counter_op(paths.checkpoint_id_counter, None, 1))

@@ -165,13 +165,13 @@ def test_nodes_that_appear_during_a_repair_are_repaired(config: HaConfig) -> Non
 class Interrupted(KazooAcls):
     """Lets something happen after the first look, before anything is set."""
 
-    def __init__(self, coordinator: KazooCoordinator, meanwhile: Any) -> None:
+    def __init__(self, coordinator: KazooCoordinator, between: Any) -> None:
         super().__init__(coordinator)
-        self._meanwhile = meanwhile
+        self._between = between
 
     def put(self, nodes: Any) -> None:
-        meanwhile, self._meanwhile = self._meanwhile, lambda: None
-        meanwhile()
+        between, self._between = self._between, lambda: None
+        between()
         super().put(nodes)
 
 

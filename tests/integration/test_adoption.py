@@ -99,7 +99,7 @@ def test_a_sink_whose_log_is_gone_cannot_be_gone_on_with(copy: JobContext, elsew
 
 
 def test_a_job_that_has_checkpoints_does_not_go_back_unasked(source: Job, elsewhere: Path, out: Path) -> None:
-    """A DAG that names the directory for ever would rewind its job with every run."""
+    """A DAG that keeps naming the directory would rewind its job with every run."""
     flights = helpers.context(source.config, source.coordinator)
 
     made = plan(flights, elsewhere, sinks={QUERY: str(out)})
@@ -155,11 +155,11 @@ def test_a_query_that_goes_on_is_not_adopted(
     copy: JobContext, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
-    def meanwhile(directory: Tree, **values: Any) -> Any:
+    def between(directory: Tree, **values: Any) -> Any:
         (elsewhere / "commits" / str(LAST)).write_text("v1\n{}")
         return readable(directory, **values)
 
-    monkeypatch.setattr(adopting, "readable", meanwhile)
+    monkeypatch.setattr(adopting, "readable", between)
 
     with pytest.raises(JobStateError, match="is running"):
         plan(copy, elsewhere)

@@ -108,7 +108,7 @@ def test_passwords_are_never_logged(config: HaConfig, caplog: pytest.LogCaptureF
 
 
 def test_several_reads_come_in_their_order(config: HaConfig, coordinator: KazooCoordinator, base: str) -> None:
-    """A later read of one round trip sees at least what an earlier one saw, whatever others write in between.
+    """A later read of one round trip sees at least what an earlier one saw, also when others write in between.
 
     Fails when the nodes are asked for in another order than they are named.
     """

@@ -42,7 +42,7 @@ def cluster(config: HaConfig, coordinator: Coordinator, tmp_path: Path) -> Clust
 
 @pytest.fixture
 def another(config: HaConfig, cluster: Cluster) -> Iterator[Callable[[], HaClient]]:
-    """Further clients with sessions of their own, as other processes have them."""
+    """Further clients with separate sessions, as other processes have them."""
     sessions: list[KazooCoordinator] = []
 
     def connect() -> HaClient:

@@ -30,7 +30,7 @@ from tests.support.clusters.rebuild_helpers import Driver, drive, job, submit
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[EmbeddedZooKeeper]:
-    """A ZooKeeper of its own, whose data can be lost."""
+    """A separate ZooKeeper, whose data can be lost."""
     with EmbeddedZooKeeper(tmp_path / "zookeeper", tick_ms=200) as running:
         yield running
 
@@ -133,7 +133,7 @@ def test_the_tree_of_every_job_comes_back(own: HaConfig, server: EmbeddedZooKeep
     with pytest.raises(JobStateError, match="never run again"):
         recover(job(own, after, "finished"), by="test")
     assert recover(job(own, after, "running"), by="test").attempt == 2
-    # Its client has seen a later transaction than the new ensemble ever made: it is sent away for ever (docs).
+    # Its client has seen a later transaction than the new ensemble ever made: no member accepts it again (docs).
     assert before.state is not SessionState.CONNECTED
     for session in (before, after):
         session.close()

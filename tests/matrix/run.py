@@ -1,6 +1,6 @@
 """``make matrix``: unit, operator and install tests in the environments of ``.ci/matrix.toml``.
 
-Every cell has an environment of its own with the wheel, and a tree in which ``airflow_provider_ha`` is what the wheel
+Every cell has its own environment with the wheel, and a tree in which ``airflow_provider_ha`` is what the wheel
 installed. What passed is not run again until the wheel or the tests change, so a run that was interrupted, or whose
 time was over, goes on when it is started again. Exit code 0 only when every chosen cell has passed.
 """

@@ -1,6 +1,6 @@
 """README's DAG on a real Airflow: 30 kills of the driver while the scheduler is stopped, 10 kills of all of Airflow.
 
-Each sitting starts an Airflow and a job of its own; what an earlier sitting has done is not done again. The pauses are
+Each sitting starts its own Airflow and job; what an earlier sitting has done is not done again. The pauses are
 drawn from the number of the kill, so a proof that is repeated does the same.
 """
 

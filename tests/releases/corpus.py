@@ -52,7 +52,8 @@ def recorded(spark: Spark, shapes: Sequence[Shape] | None = None) -> Path:
 
 def place_of(spark: Spark, shape: Shape) -> Path:
     """Return where *shape* is kept: another query, conf or input is another place."""
-    query = repr((shape.kind, shape.conf, shape.files, shape.more, *(["a JVM of its own"] if shape.by_id else [])))
+    by_id = ["a JVM of its own"] if shape.by_id else []  # codespell:ignore  # its text is part of recorded names
+    query = repr((shape.kind, shape.conf, shape.files, shape.more, *by_id))
     own = _code(PANDAS.read_text()) if shape.kind == "processor" and spark.short == (4, 0) else ""
     stamp = hashlib.sha256((written_by() + query + own).encode()).hexdigest()[:12]
     return (CACHE / spark.version / f"{shape.name}-{stamp}").resolve()

@@ -1,4 +1,4 @@
-"""Releases of Spark other than the installed one, each from PyPI into a folder of its own.
+"""Releases of Spark other than the installed one, each from PyPI into its own folder.
 
 Kept in ``build/test-cache/sparks/<release>``, made once per machine under a file lock. A release needs a Python that
 it knows (its PySpark is of its time) and a Java that it knows; a test skips, and says which is missing.

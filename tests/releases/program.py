@@ -67,7 +67,7 @@ def main(verb: Any, tasks: Any) -> None:
         configure(spark, task, known)
         try:
             answer["rows"] = (record if verb == "make" else judge)(spark, task) or []
-        except Exception as failure:  # noqa: BLE001  # whatever Spark raises is its answer
+        except Exception as failure:  # noqa: BLE001  # any exception of Spark is its answer
             answer["error"] = str(failure)[:600]
         sys.stderr.write(f"{task['checkpoint']} {time.time() - begun:.1f} s {answer['error']}\n")
         sys.stdout.write("\n" + json.dumps(answer) + "\n")

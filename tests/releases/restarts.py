@@ -35,7 +35,7 @@ def starts(spark: Any, task: Any) -> Any:
         answer: dict[str, Any] = {"error": None, "rows": []}
         try:
             answer["rows"] = judge(spark, dict(task, input=source))
-        except Exception as failure:  # noqa: BLE001  # whatever Spark raises is its answer
+        except Exception as failure:  # noqa: BLE001  # any exception of Spark is its answer
             if is_gone(failure):
                 os._exit(1)  # no answer: the copies that were begun are asked of another JVM, one by one
             answer["error"] = cause(str(failure)) or type(failure).__name__
@@ -101,7 +101,7 @@ class Queue:
 
 
 def work(root: Any, queue: Any) -> None:
-    """Ask about one copy after the other, in a session of its own, because conf differs."""
+    """Ask about one copy after the other, each in a new session, because conf differs."""
     spark = root.newSession()
     known: set[str] = set()
     for task in iter(queue.take, None):

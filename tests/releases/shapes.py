@@ -1,6 +1,6 @@
 """What every release is recorded with: the queries, and from which release on Spark can run or write them.
 
-A shape is a query with a conf. Each later format of Spark has a shape of its own. The core is recorded with every
+A shape is a query with a conf. Each later format of Spark has its own shape. The core is recorded with every
 release that can write it; the rest with the first that can, and with the newest.
 """
 

@@ -16,6 +16,7 @@ from types import FrameType
 from rich.console import Console
 
 from tests.system.harness import processes
+from tests.system.harness.display import people_console
 from tests.system.harness.report import Report
 from tests.system.harness.scenario import Scenario
 from tests.system.harness.servers import REPOSITORY, USER, Servers
@@ -36,7 +37,7 @@ def main() -> int:
         processes.end_all(HOME)
         return 0
     signal.signal(signal.SIGTERM, _interrupt)
-    console = Console(highlight=False)
+    console = people_console()
     try:
         return run(HOME, console, keep=arguments.keep)
     except KeyboardInterrupt:

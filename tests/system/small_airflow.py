@@ -215,7 +215,7 @@ class CountedJob:
         return [process for process in _carriers(ids) if process.name() == "java"]
 
     def wait_until_running(self, *, epoch: int = 1) -> None:
-        """Wait until the job runs under *epoch* and has a checkpoint of its own."""
+        """Wait until the job runs under *epoch* and has a checkpoint of that epoch."""
 
         def running() -> bool:
             found = self.snapshot()

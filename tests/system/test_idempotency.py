@@ -1,4 +1,4 @@
-"""One run and one driver, whatever happens to the tasks: on a real Airflow, counted in ZooKeeper."""
+"""One run and one driver, through every fate of the tasks: on a real Airflow, counted in ZooKeeper."""
 
 from __future__ import annotations
 

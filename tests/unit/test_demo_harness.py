@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -10,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from airflow_provider_ha.checkpoints.format.layout import Progress
 from airflow_provider_ha.testing.waiting import wait_until
@@ -17,7 +19,7 @@ from tests.system.harness import processes
 from tests.system.harness.compare import Comparison
 from tests.system.harness.faults import Kill, Recovery, damage_checkpoint
 from tests.system.harness.observer import exists, files_committed, rows_in, undisturbed
-from tests.system.harness.report import Report
+from tests.system.harness.report import Phase, Report, short
 
 
 def kill(planned: int, committed: int) -> Kill:
@@ -57,6 +59,28 @@ def test_the_report_proves_a_kill(tmp_path: Path) -> None:
     assert found["progress"] == {"hourly_delays": {"planned": 5, "committed": 4}}
     assert (found["epoch_before"], found["epoch_after"], found["gone"]) == (1, 2, [1, 2])
     assert (found["recovery"]["query"], found["recovery"]["batch"]) == ("hourly_delays", 5)
+
+
+STATE_FILE = "hourly_delays/state/0/1/10_94caa4e7-3636-41f9-86b0-78d965ed7b7c.zip"
+
+
+def test_the_table_breaks_no_word_at_100_columns() -> None:
+    found = (
+        f"checkpoint 12: {short(STATE_FILE)} cut in half, run from scheduled_savepoint-demo-2-savepoint-eff5434e3941"
+    )
+    text = io.StringIO()
+
+    Report(phases=[Phase("restore the savepoint as two other jobs (disaster_recovery)", found=found)]).show(
+        Console(file=text, width=100)
+    )
+
+    cells = [line.split("│")[3] for line in text.getvalue().splitlines() if line.startswith("│")]
+    assert " ".join(" ".join(cells).split()) == found
+    assert max(map(len, text.getvalue().splitlines())) <= 100
+
+
+def test_a_path_for_people_has_the_beginning_of_its_uuid() -> None:
+    assert short(STATE_FILE) == "hourly_delays/state/0/1/10_94caa4e7….zip"
 
 
 def checkpoint(directory: Path, *, version: int, linked: Path | None = None) -> Path:
@@ -114,7 +138,7 @@ def test_the_rows_of_a_batch_are_those_of_its_own_files(query: Path) -> None:
 
 def test_the_clean_up_ends_what_the_demo_started_and_nothing_else(tmp_path: Path) -> None:
     nap = [sys.executable, "-c", "import time; time.sleep(60)"]
-    # A session of its own, as Airflow's workers have, started by a process that the demo started.
+    # A separate session, as Airflow's workers have, started by a process that the demo started.
     detach = "import subprocess, sys; subprocess.Popen(sys.argv[1:], start_new_session=True)"
     processes.start([sys.executable, "-c", detach, *nap], home=tmp_path, env={}, log=tmp_path / "log").wait()
     with subprocess.Popen(nap, cwd=tmp_path) as stranger:

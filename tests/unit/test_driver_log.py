@@ -1,4 +1,4 @@
-"""A reader of a driver's log prints each line once, whatever is rotated meanwhile."""
+"""A reader of a driver's log prints each line once, also when the log is rotated."""
 
 from __future__ import annotations
 

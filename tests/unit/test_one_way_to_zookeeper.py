@@ -21,7 +21,7 @@ UNGUARDED = {
     "jobs/quarantine.py": "a note for people; a version guards its removal",
     "jobs/watchers.py": "an Airflow task's own node, by compare-and-set",
     "jobs/job_records.py": "makes nodes that no other process may make under that name: runs, submissions, recoveries",
-    "triggers/_announcements.py": "ephemeral nodes of waits, each under a name of its own; only people read them",
+    "triggers/_announcements.py": "ephemeral nodes of waits, each under a unique name; only people read them",
     "control/rebuild/apply.py": "a job without a leader, whose epoch it raises first and checks in each transaction",
 }
 # What only the leader writes (``JobPaths``).

@@ -1,4 +1,4 @@
-"""What stops a restore whatever it allows: that what it would do is unknown."""
+"""What stops a restore with any accepted verdict: an effect that is unknown."""
 
 from __future__ import annotations
 

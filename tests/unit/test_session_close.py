@@ -21,7 +21,7 @@ Server = Callable[[bytes], HaConfig]
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    """Starts a server that sends the same bytes to its first client, whatever that asks."""
+    """Starts a server that sends the same bytes to its first client for any request."""
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
         threads: list[threading.Thread] = []
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from airflow_provider_ha.control.submission.prepare import check_conf
 from airflow_provider_ha.engines.local import LocalEngine
 from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.jobs.engine_options import engine_options
+from airflow_provider_ha.jobs.engine_options import engine_options, named_spark_home
 from airflow_provider_ha.jobs.model import Target
 from tests.engine_helpers import CONFIG
 
@@ -55,6 +57,13 @@ def test_options_of_the_connection_count_where_the_job_leaves_them_open() -> Non
     options = engine_options(config, Target(engine_options={"python": "/opt/venv/bin/python"}))
 
     assert options == {"spark_home": "/opt/spark", "python": "/opt/venv/bin/python"}
+
+
+def test_spark_home_of_the_options_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_HOME", "/opt/spark-of-the-host")
+
+    assert named_spark_home({"spark_home": "/opt/spark"}) == Path("/opt/spark")
+    assert named_spark_home({}) == Path("/opt/spark-of-the-host")
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ class Comparison:
 def compare(a: Mapping[str, Side], b: Mapping[str, Side]) -> Comparison:
     """Compare the queries of two checkpoints by their names.
 
-    A checkpoint directory has no name: one query is compared with one query, whatever their names are.
+    A checkpoint directory has no name: one query is compared with one query, under any names.
 
     :raises StorageUnavailableError: A file of the state could not be read.
     """

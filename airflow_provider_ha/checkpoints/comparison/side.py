@@ -83,7 +83,7 @@ def read_side(
 
     :param batch: N; the newest committed one by default.
     :param identity: Path -> what an object store says of its bytes, where one does.
-    :raises CheckpointMissingError: It has no such batch, or Spark purged it meanwhile.
+    :raises CheckpointMissingError: It has no such batch, or Spark has purged it.
     :raises CheckpointCorruptError: A file that the batch needs is missing or damaged.
     :raises StorageUnavailableError: A file could not be read, or the directory is not there.
     """

@@ -24,7 +24,7 @@ from airflow_provider_ha.errors import HaError, RestoreUnknownError
 DELTA = "delta"  # format of the sink
 LOG = "_delta_log"
 _COMMIT = re.compile(r"(\d{20})\.json")
-# In one file, in so many parts, or with an id of its own (version 2 of the specification).
+# In one file, in so many parts, or with a unique id (version 2 of the specification).
 _CHECKPOINT = re.compile(
     r"(?P<version>\d{20})\.checkpoint(\.parquet|\.\d{10}\.(?P<parts>\d{10})\.parquet|\.[0-9a-f-]{36}\.(json|parquet))"
 )

@@ -20,7 +20,7 @@ from airflow_provider_ha.checkpoints.trees.files import names, read
 from airflow_provider_ha.errors import CheckpointCorruptError, ConfigurationError
 
 
-OWN_OUTPUT = "restore as another job, with an output of its own"
+OWN_OUTPUT = "restore as another job, with its own output"
 RECORDED_CUT = "restore a cut after which every batch is recorded; the candidates name what there is"
 
 
@@ -122,7 +122,7 @@ def _judge_another_output(case: SinkCase, findings: Findings) -> None:
             Verdict.IMPOSSIBLE,
             f"the sink's log up to batch {case.batch} is not kept with the cut",
             "restore a cut that was taken while the sink had its log",
-            "restore the job under its own id: then the log of its own output is used",
+            "restore the job under its own id: then the log of its output is used",
         )
 
 

@@ -129,7 +129,7 @@ class FileSinkLog:
 
         :param target: The new output directory; must not have a log.
         :param batch: N of the cut that is continued; nothing is made for -1.
-        :param mode: ``"continue"`` copies the old entries, which name the old data files and need them for ever;
+        :param mode: ``"continue"`` copies the old entries, which name the old data files, so these must stay;
             ``"fresh"`` makes empty entries of the same names (only what is new). Spark looks for the files of an
             output without partitions in its own directory only, unless it is read with ``recursiveFileLookup=true``.
         :param source: The old log, usually ``sinks/<query>/_spark_metadata`` of a pin or savepoint.

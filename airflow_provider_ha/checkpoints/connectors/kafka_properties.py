@@ -95,7 +95,7 @@ def _check_owner(path: Path, status: os.stat_result) -> None:
     if status.st_uid not in {os.geteuid(), _ROOT}:  # guard: kafka-properties-of-any-owner
         raise ConfigurationError(
             f"Kafka's client properties {path} belong to user {status.st_uid}, and user {os.geteuid()} reads them",
-            next_step=f"Read them as their owner, or look through a copy of your own and name that: chmod 600 {path}",
+            next_step=f"Read them as their owner, or check and name your own copy: chmod 600 {path}",
         )
     if status.st_mode & _OTHERS:
         raise ConfigurationError(

@@ -19,7 +19,7 @@ class SinkState:
     """What one output has, and what a cut keeps of it.
 
     :param reached: Highest batch that it has; -1 for none.
-    :param digests: Batch -> sha256 of its own record of the batch, above the cut.
+    :param digests: Batch -> sha256 of the sink's record of the batch, above the cut.
     :param gone: Whether its record is not there although the cut has a batch.
     :param log_kept: Whether its record up to the cut is kept with the cut.
     """

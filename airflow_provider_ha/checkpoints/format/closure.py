@@ -56,7 +56,7 @@ def closure(directory: Tree, batch: int, *, with_planned: bool, reader: StateRea
     :param batch: N, a committed batch; -1 for none.
     :param with_planned: Whether ``offsets/<N+1>`` belongs to it, when there is one.
     :param reader: Shares what was read already between the calls for many batches.
-    :raises CheckpointMissingError: The batch is not there, or was purged meanwhile: choose a newer one.
+    :raises CheckpointMissingError: The batch does not exist, or Spark has purged it: choose a newer one.
     :raises CheckpointCorruptError: A file is missing or bad; the first one is named.
     :raises StorageUnavailableError: A file could not be read: nothing is known about the checkpoint.
     """

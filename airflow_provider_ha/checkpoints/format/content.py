@@ -31,7 +31,7 @@ _CURRENT_LIMIT = 1024
 # Five short fields of JSON.
 _SPARK_CRC_LIMIT = 64 << 10
 _STREAMS = frozenset({Kind.DELTA, Kind.SNAPSHOT, Kind.CHANGELOG})
-# Bytes of a stream that are held to be summed up: only where its codec has no sums of its own.
+# Bytes of a stream that are held to be summed up: only where its codec has no checksums.
 _HELD = 32 << 20
 
 

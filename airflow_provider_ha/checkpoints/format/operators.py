@@ -52,7 +52,7 @@ class Operator:
     :param number: Its id.
     :param stores: Its stores; ``default`` lies in the partition's own directory.
     :param partitions: How many it has; ``None`` when only the pinned conf tells.
-    :param keyless: Whether all its state lies in partition 0, whatever the number of partitions.
+    :param keyless: Whether all its state lies in partition 0, at any number of partitions.
     :param found: How many partitions have a directory.
     """
 
@@ -110,7 +110,7 @@ def check_metadata(directory: Tree, path: str) -> None:
 
 
 def substores(directory: Tree, place: str) -> tuple[str, ...]:
-    """Return the names of the stores that have a directory of their own in a partition."""
+    """Return the names of the stores that have a separate directory in a partition."""
     return tuple(
         name
         for name in names(directory, place)

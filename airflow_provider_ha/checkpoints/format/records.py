@@ -1,7 +1,7 @@
 """What is inside a delta, a snapshot or a changelog once it is decompressed.
 
 Invariant: a stream of records is whole when its terminator is reached. Spark stops reading there, so what follows it is
-no fault. A record is passed over by its lengths: its content is never copied, whatever it claims.
+no fault. A record is passed over by its lengths: its content is never copied, for any claimed length.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _skip(stream: ByteStream, length: int) -> None:
 def _pass_over(stream: ByteStream, lead: int) -> int:
     """Pass over the ordinary records that are whole in the buffer, without a call for each; returns their number.
 
-    It stops before whatever is not ordinary: the terminator, a fault, a record that goes on in the next piece.
+    It stops before everything else: the terminator, a fault, a record that goes on in the next piece.
 
     :param lead: Bytes before the length of a key: its type, if it has one.
     """

@@ -40,7 +40,7 @@ class ZipContent:
 
 
 def versions(store: Store) -> list[int]:
-    """Return the versions that have a file in this store, ascending, whatever their id."""
+    """Return the versions that have a file in this store, ascending, of all ids."""
     return sorted({int(match[1]) for name in store.names if (match := _NAME.fullmatch(name))})
 
 

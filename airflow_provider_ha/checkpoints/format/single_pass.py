@@ -1,6 +1,6 @@
 """One pass over a file, shared by its decoder and its checksums.
 
-Invariant: every sum sees every byte once and in order, whatever parts of the file the decoder reads, in whatever order.
+Invariant: each sum sees each byte once and in order, also when the decoder reads only parts of the file, in any order.
 """
 
 from __future__ import annotations

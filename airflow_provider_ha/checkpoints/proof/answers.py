@@ -19,7 +19,7 @@ class Event(str, Enum):
     LOADED_ALL = "loaded_all"  # all readings were tried
     STARTED = "started"  # the query committed the batch after N
     REFUSED = "refused"  # Spark refused the named reading, else the start
-    UNABLE = "unable"  # the result could not be determined, whatever Spark may answer
+    UNABLE = "unable"  # the result could not be determined; an answer of Spark does not change that
     DONE = "done"  # the child ends in order
 
 

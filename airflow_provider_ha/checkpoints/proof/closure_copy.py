@@ -24,7 +24,7 @@ def copy_closure(directory: Path, batch: int, target: Path) -> int:
 
     :param directory: The checkpoint; its query may be running.
     :param target: Does not exist yet, absolute.
-    :raises CheckpointMissingError: The batch is not there, or was purged meanwhile.
+    :raises CheckpointMissingError: The batch does not exist, or Spark has purged it.
     :raises CheckpointCorruptError: A file is missing or bad.
     :raises StorageUnavailableError: A file could not be read or written, or there is no space for it.
     """
@@ -52,7 +52,7 @@ def copy_closure(directory: Path, batch: int, target: Path) -> int:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy through one open file: what is renamed over it meanwhile does not matter. No flush: it is temporary."""
+    """Copy through one open file: a rename over it changes nothing of the copy. No flush: it is temporary."""
     private_directories(target.parent)
     with source.open("rb") as reader, target.open("xb") as writer:  # guard: copies-share-their-files
         if not reflink(reader, writer):

@@ -108,7 +108,7 @@ class Proof:
             return False
         if not self.verdict.restorable and self.starting.outcome is not Outcome.PROVEN:
             return None  # what the files do not tell, only a start does
-        # A query that committed has loaded the state of every operator, whatever a reader of it could not read.
+        # A query that committed has loaded the state of every operator, also state that a reader of it could not read.
         unknown = self.starting.outcome is not Outcome.PROVEN and Outcome.UNKNOWN in outcomes
         return None if unknown else True
 

@@ -27,7 +27,7 @@ _TIMES = 3
 
 @contextmanager
 def scratch(beside: Path, chosen: Path | None) -> Iterator[Path]:
-    """Yield an empty directory of our own; it is removed at the end, whatever happens.
+    """Yield an empty private directory; it is always removed at the end.
 
     :param beside: The checkpoint: on its disk a copy can share blocks, so its parent is tried first.
     :param chosen: Where it has to be instead; must exist.

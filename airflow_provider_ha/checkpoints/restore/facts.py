@@ -76,7 +76,7 @@ class RestoreFacts:
     :param candidates: What was looked at before the choice, newest first.
     :param adopted: Query -> checkpoint of another owner, as it was looked at.
     :param claimed: Whether an earlier restore has claimed the chosen savepoint.
-    :param has_state: Whether the job has checkpoints of its own, beside the adopted ones.
+    :param has_state: Whether the job has its own checkpoints, beside the adopted ones.
     """
 
     chosen: Chosen

@@ -110,7 +110,7 @@ def _given_up(facts: RestoreFacts, choices: RestoreChoices) -> tuple[PlanFinding
             query="",
             verdict=Verdict.DUPLICATES_POSSIBLE,
             reason=f"job {choices.job_id} gives up its own checkpoints: what it wrote since may be written again",
-            ways_out=("adopt it as a job of another id", "restore the job from a checkpoint of its own"),
+            ways_out=("adopt it as a job of another id", "restore the job from its own checkpoint"),
         ),
     )
 

@@ -53,7 +53,7 @@ def prepare_restore(area: WorkArea, source: str, plan: RestorePlan, target: str)
     aside, and a fresh query id is given where the plan has one. Can be repeated with another target after a crash.
 
     What is and stays the user's is copied: a file that its owner edits in place changes nothing of the run, and the
-    other way round. What is the job's own is linked, which takes milliseconds whatever its size.
+    other way round. What is the job's own is linked, which takes milliseconds at any size.
 
     :param area: Holds both directories.
     :param source: Key of the chosen closure (pin or savepoint): one directory per query. Not used for a plan that

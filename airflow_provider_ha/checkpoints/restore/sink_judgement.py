@@ -29,7 +29,7 @@ def judge_table(facts: QueryFacts, top: int, *, reset_query_id: bool, judgement:
     """Judge a table that remembers the query's id and its highest batch, and skips what is not above that."""
     cut, reached = facts.cut.batch, facts.sink.reached
     if facts.around is None or facts.around.table_batch is None:
-        return  # it is not known, and that is a finding of its own
+        return  # it is not known, and that is a separate finding
     if facts.sink.gone:
         judgement.add(
             Verdict.LOSS_POSSIBLE,
@@ -48,7 +48,7 @@ def judge_table(facts: QueryFacts, top: int, *, reset_query_id: bool, judgement:
         judgement.add(
             Verdict.IMPOSSIBLE,  # guard: tables-skip-what-comes-next
             f"the table has batches of this query up to {reached}, but boundaries are recorded up to {top} only; it "
-            f"would skip batches {top + 1} to {reached}, whatever they hold next",
+            f"would skip batches {top + 1} to {reached}, also with new content",
             RECORDED_CUT,
             "give the query a fresh id (--reset-query-id): then nothing is skipped, and these batches are written "
             "again (DUPLICATES_POSSIBLE)",

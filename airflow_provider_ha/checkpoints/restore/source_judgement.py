@@ -26,7 +26,7 @@ def judge_files(missing: Mapping[int, tuple[str, ...]], replay: tuple[BatchEntry
                 f"batch {entry.batch} has to be replayed, but its input {gone[0]} is gone",
                 "put the file back where it was, unchanged",
                 "restore a newer cut: what it has behind it is not read again",
-                "restore as another job with an output of its own: nothing is replayed there",
+                "restore as another job with its own output: nothing is replayed there",
             )
             return
 

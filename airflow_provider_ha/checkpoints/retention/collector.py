@@ -96,7 +96,7 @@ class PayloadCollector:
         savepoints = self._listing(self._paths.savepoints, SavepointPointer, is_plain)
         named = {pointer.number for pointer in checkpoints.pointers}
         named |= {int(pointer.name) for pointer in checkpoints.unreadable}
-        # After the pointers: one that is marked meanwhile is in the first answer or in this one.
+        # After the pointers: one that is marked between the reads is in the first answer or in this one.
         named |= self._doomed()  # guard: collector-ignores-the-list
         # guard: payloads-go-although-a-pointer-cannot-be-read
         if checkpoints.unreadable or savepoints.unreadable or not checkpoints.pointers:

@@ -51,7 +51,7 @@ class PayloadHistory:
         self._keys = keys
 
     def checkpoints(self) -> Iterator[Checkpoint]:
-        """Yield every payload once: those that are objects of their own first, ascending by number.
+        """Yield every payload once: those that are separate objects first, ascending by number.
 
         :raises StorageUnavailableError: Storage could not be read.
         """

@@ -27,7 +27,7 @@ class Recovered:
 
 
 def recovered(loaded: Loaded[CheckpointPointer]) -> Recovered:
-    """Decode payloads and order them by number: 10 is newer than 9, whatever their names are (FLINK-6284)."""
+    """Decode payloads and order them by number: 10 is newer than 9, although its name sorts first (FLINK-6284)."""
     checkpoints, unreadable = [], list(loaded.unreadable)
     for found, data in loaded.found:
         try:

@@ -1,6 +1,6 @@
 """Which checkpoints, pins, payloads and scheduled savepoints are no longer needed: decisions, without any I/O.
 
-Invariants: the newest checkpoint stays, whatever the caller requests (contract 7), and so does the newest savepoint of
+Invariants: the newest checkpoint stays at any request (contract 7), and so does the newest savepoint of
 a schedule; what a reader holds a lease on stays. A payload also holds the record of its batches, so it outlives its
 pointer while an older checkpoint or savepoint would have to replay them.
 
@@ -93,7 +93,7 @@ def max_age_of(days: float | None) -> timedelta | None:
     if not 0 < days <= MOST_DAYS:  # not a number is not either
         raise ConfigurationError(
             f"a savepoint cannot be kept for {days} days",
-            next_step=f"Use more than 0 and up to {MOST_DAYS}, or leave it out to keep them whatever their age",
+            next_step=f"Use more than 0 and up to {MOST_DAYS}, or leave it out to keep them at any age",
         )
     return timedelta(days=days)
 

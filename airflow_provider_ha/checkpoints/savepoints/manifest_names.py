@@ -24,7 +24,7 @@ _SEGMENT_BYTES, _PATH_BYTES = 255, 2048
 
 
 def check_manifest(savepoint: Savepoint) -> Savepoint:
-    """Return *savepoint* when its manifest describes files of its own queries and nothing else.
+    """Return *savepoint* when its manifest describes files of the savepoint's queries and nothing else.
 
     :raises CheckpointCorruptError: The first thing that is wrong.
     """

@@ -1,4 +1,4 @@
-"""Files of a savepoint on this host: checkpoints that a query is started from by hand, or a savepoint of its own.
+"""Files of a savepoint on this host: checkpoints that a query is started from by hand, or another savepoint.
 
 Invariant: the savepoint stays as it is, byte for byte, and shares nothing with what was made of it: it can be restored
 any number of times.

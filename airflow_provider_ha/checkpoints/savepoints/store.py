@@ -116,7 +116,7 @@ class SavepointStore:
         :param commit: ``leadership.commit``, or a coordinator's for a job that does not run.
         :param live: Working directory, one directory per query.
         :returns: The savepoint; the existing one when the id was requested before.
-        :raises CheckpointMissingError: Spark purged a batch of the cut meanwhile: ask again with a newer cut.
+        :raises CheckpointMissingError: Spark has purged a batch of the cut: ask again with a newer cut.
         :raises CheckpointCorruptError: The closure or the copy is damaged; no pointer was written.
         :raises JobStateError: An earlier savepoint of that id was disposed of, and its files are still being read.
         """
@@ -135,7 +135,7 @@ class SavepointStore:
             # Of an attempt whose process died, or whose outcome was unknown: without a pointer it has no owner.
             with outages("removed", directory):
                 remove_tree(directory)
-        # Under a name of its own: a deposed leader that copies on cannot write between these files.
+        # Under a unique name: a deposed leader that goes on copying cannot write between these files.
         with building(directory) as hidden:
             head = Savepoint(
                 savepoint_id=request.savepoint_id,
@@ -232,7 +232,7 @@ class SavepointStore:
         directories = (self._keys.savepoint(savepoint_id),)  # never what the pointer says
         # guard: savepoint-files-go-first
         self._pointers.mark(commit, savepoint_id, _lease(savepoint_id), directories=directories)
-        # A reader may have come meanwhile: then the files wait on the list, for the job's leader to remove them.
+        # A new reader may hold a lease: then the files wait on the list until the job's leader removes them.
         self._remover.work_off(commit, entries=self._to_delete.waiting(_lease(savepoint_id)))
 
     def finish_removal(self, commit: Commit, savepoint_id: str) -> None:

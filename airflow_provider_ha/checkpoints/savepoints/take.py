@@ -1,7 +1,7 @@
 """A savepoint of checkpoints that Spark works in, in either layout: no ZooKeeper, no Airflow, no pause.
 
 Invariant: one cut for all queries, chosen before the first file is copied, in the order in which they were named.
-Downstream first: whatever a query has read, the ones it reads from have written by the time they are looked at. The
+Downstream first: the queries upstream are looked at later, so they have written all that a query has read. The
 savepoint appears when its copies were verified, never before.
 """
 

@@ -1,4 +1,4 @@
-"""Directories and files that appear complete or not at all, whatever kills the process that makes them.
+"""Directories and files that appear complete or not at all, also when the process that makes them is killed.
 
 Invariant: what is being made has a hidden name, and its maker holds a lock on it that ends with the maker. So the next
 attempt can tell the remains of a killed maker from the work of a live one, and removes them.

@@ -17,7 +17,7 @@ from airflow_provider_ha.storage.outage import outages
 def copy_file(source: Path, target: Path, algorithm: Algorithm | None = Algorithm.SHA256) -> ManifestFile:
     """Copy a file, by reflink where the file system can, and force it to the disk.
 
-    Through one open file: a state file that is renamed over meanwhile stays whole under this descriptor.
+    Through one open file: a state file that another replaces by a rename stays whole under this descriptor.
 
     :param algorithm: What to digest it with; ``None`` for not at all.
     :raises FileNotFoundError: The file is not there (any more).

@@ -1,6 +1,6 @@
 """Reading files that Spark may delete or replace at any moment, without ever following a name out of the directory.
 
-A name is checked here, whatever kind of :class:`~airflow_provider_ha.checkpoints.trees.tree.Tree` is asked for it.
+A name is checked here, for every kind of :class:`~airflow_provider_ha.checkpoints.trees.tree.Tree` is asked for it.
 
 Invariant: what is known to be bad or gone is a ``CheckpointCorruptError`` with the file's relative path; what could not
 be read (permissions, a broken disk) is ``StorageUnavailableError`` and says nothing about the checkpoint (contract 6).
@@ -61,7 +61,7 @@ def crowded(place: str) -> UnreadableError:
 
 
 def exists(tree: Tree, name: str) -> bool:
-    """Whether *name* is a regular file below *tree*, not reached through a symbolic link of its own."""
+    """Whether *name* is a regular file below *tree*, not reached through a symbolic link below *tree*."""
     return tree.has(name)
 
 

@@ -138,5 +138,5 @@ def _refuse_existing(target: Path) -> None:
     if target.exists():
         raise ObjectExistsError(
             f"directory {target} exists already",
-            next_step="Each epoch and each checkpoint makes a directory of its own",
+            next_step="Each epoch and each checkpoint makes its own directory",
         )

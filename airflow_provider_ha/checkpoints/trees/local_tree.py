@@ -2,7 +2,7 @@
 
 Paths are put together as text here: pathlib takes longer for one than the system for the question.
 
-Invariant: no name is followed through a symbolic link of its own, and opening one never blocks.
+Invariant: no symbolic link below the directory is followed, and opening one never blocks.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class LocalTree:
             raise UnreadableError(self.path.name, error) from error
 
     def has(self, name: str) -> bool:
-        """Whether *name* is a regular file below it, not reached through a symbolic link of its own."""
+        """Whether *name* is a regular file below it, not reached through a symbolic link below it."""
         try:
             return stat.S_ISREG(os.lstat(f"{self._text}/{name}").st_mode)
         except (FileNotFoundError, NotADirectoryError, ValueError):

@@ -153,7 +153,7 @@ class ObjectTree:
                     fetched.result()
 
     def fresh(self) -> ObjectTree:
-        """Return the same directory with a listing of its own."""
+        """Return the same directory with its own listing."""
         place = f"{self._place}/" if self._place else ""
         return ObjectTree(self._listing.objects, self._listing.prefix + place)
 

@@ -13,7 +13,7 @@ from typing import Protocol
 
 
 class OpenFile(Protocol):
-    """A file that is read in pieces. What stands under its name meanwhile does not matter."""
+    """A file that is read in pieces. A later file under the same name does not change what is read."""
 
     @property
     def name(self) -> str:

@@ -83,7 +83,7 @@ def _begin() -> None:
 
 
 def _end_with_parent() -> None:
-    """A pool whose owner was killed waits for ever: each process holds the pipe open for the others."""
+    """A pool whose owner was killed never ends: each process holds the pipe open for the others."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

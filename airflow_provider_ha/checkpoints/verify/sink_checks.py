@@ -3,8 +3,8 @@
 A file sink skips a batch that is in its log without executing the plan, and reads its log back at every compaction
 (spark-facts sections 0 and 5). So a log that is ahead, behind or broken is a start that fails, or loses rows.
 
-Invariant: the sink is read between two looks at the logs of the checkpoint. What a running query writes meanwhile is
-never taken for a sink that is ahead or behind.
+Invariant: the sink is read between two looks at the logs of the checkpoint. What a running query writes between
+them is never taken for a sink that is ahead or behind.
 """
 
 from __future__ import annotations

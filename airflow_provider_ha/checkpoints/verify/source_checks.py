@@ -54,7 +54,7 @@ def _beginnings_lack(directory: Tree, offsets: OffsetsEntry) -> Iterator[Reason]
     """Yield what is wrong with the beginning of a source that counts from one.
 
     The rate source has whole numbers as offsets, and its first one is when it began: with another one Spark fails or
-    makes other rows (``RateStreamMicroBatchStream``; started on 3.5). Sources without a log of their own have none.
+    makes other rows (``RateStreamMicroBatchStream``; started on 3.5). Sources without a log have none.
     """
     for position, value in enumerate(offsets.offsets):
         if value is None or not value.isdigit():

@@ -119,6 +119,6 @@ def _read(log: CompactibleLog, entry: int) -> _Said:
             before = (before + hashed) & _SUM
     wanted = set(range(entry + 1)) if compact else {entry}
     if not wanted <= numbers:
-        # Every entry has files of its own: Spark writes none without. A compact one repeats all before it.
+        # Every entry has new files: Spark writes no entry without. A compact one repeats all before it.
         raise CheckpointCorruptError(path, f"it names no file of log offset {min(wanted - numbers)}: it is cut")
     return _Said(previous, whole, before, each)

@@ -1,6 +1,6 @@
 """Verifying that no state lies ahead of the logs which a later start would load instead of what is written from now on.
 
-Whatever is above the newest version that a planned batch can have written is of another timeline, or of a batch that
+Every file above the newest version that a planned batch can have written is of another timeline, or of a batch that
 was taken out of the logs. A batch writes its delta, its changelog or, without changelogs, its zip over what has that
 name. Spark writes no snapshot over another one, nor a zip where changelogs are used: these are made now and then, and
 the newest one up to a version is what a start begins with (``HDFSBackedStateStoreProvider.loadMap``,
@@ -81,7 +81,7 @@ def _is_passed_over(subject: Subject, store: Store, version: int, kind: str) -> 
 def _purges(subject: Subject, version: int, kind: str) -> bool:
     """Whether the next clean-up counts back from *version*, and takes the state that the query goes on from.
 
-    Before 3.5 a store of RocksDB keeps so many versions below its newest zip, whatever they are based on
+    Before 3.5 a store of RocksDB keeps so many versions below its newest zip, on any base
     (``RocksDBFileManager.deleteOldVersions``). How many follows from how far back the logs reach.
     """
     reached, oldest = subject.logs.progress, min(subject.logs.offset_log.present)

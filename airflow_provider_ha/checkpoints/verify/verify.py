@@ -85,7 +85,7 @@ def verify(
 ) -> Report:
     """Say whether Spark can start from *directory* as it stands, and to which batches it could be restored.
 
-    A running query is judged as it stands; when it went on meanwhile and something was missing, it is looked at again.
+    A running query is judged as it stands; when something is missing and the query has gone on, it is judged again.
 
     :param directory: Any Spark checkpoint directory: a path, or what
         :func:`~airflow_provider_ha.checkpoints.connectors.places.directory_at` makes of a URI.
@@ -102,7 +102,7 @@ def verify(
 
 
 def settled(look: Callable[[], Report], went_on: Callable[[Report], bool]) -> Report:
-    """Look again while something is missing under a query that goes on: it may have purged it meanwhile.
+    """Look again while something is missing under a query that goes on: the query may have purged it.
 
     :param look: Judges the checkpoint.
     :param went_on: Whether the query planned or committed a batch since a look.

@@ -2,7 +2,7 @@
 
 Invariant: a batch is executed again only with the boundaries that it had. They are the bytes of its offsets entry and,
 for file sources, the source log's own lines of that batch; both are gone after Spark's purge, so they travel in the
-checkpoint payloads. Sources without a log of their own (Kafka, rate) have everything in the offsets entry.
+checkpoint payloads. Sources without a log (Kafka, rate) have everything in the offsets entry.
 """
 
 from __future__ import annotations

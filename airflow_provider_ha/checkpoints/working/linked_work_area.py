@@ -57,7 +57,7 @@ class LinkedWorkArea:
         return key
 
     def touches(self, path: str) -> bool:
-        """Whether *path* lies in the area, or the area in it, by whatever links."""
+        """Whether *path* lies in the area, or the area in it, through links as well."""
         place, own = Path(path).resolve(), self._root.resolve()
         return place.is_relative_to(own) or own.is_relative_to(place)
 

@@ -37,7 +37,7 @@ class Capabilities:
 class Retained:
     """A cut that Spark's purge cannot take away.
 
-    :param key: Directory in which it lies: one of its own, or the one that it was cut from.
+    :param key: Directory in which it lies: its own, or the one that it was cut from.
     :param files: Query -> relative path -> bytes of every file of the closure.
     """
 
@@ -91,7 +91,7 @@ class WorkArea(Directories, Protocol):
         """Keep a cut of a directory that Spark works in.
 
         :param source: Key of the working directory; Spark may purge it at any time.
-        :param target: Key that the cut has where it gets a directory of its own.
+        :param target: Key that the cut has where it gets its own directory.
         :param cut: Query -> N.
         :param sinks: Query -> output directory, of the queries with a file sink.
         :raises CheckpointMissingError: Spark purged a batch of the cut during the copy: take a newer cut.

@@ -28,7 +28,7 @@ def dispose_savepoint(job: JobContext, savepoints: SavepointStore, savepoint_id:
             with take_lock(job, snapshot.run.run.number if snapshot.run else 0) as leadership:
                 savepoints.dispose(leadership.commit, savepoint_id)
         except LeadershipUnavailableError:
-            pass  # a driver came up meanwhile: it is asked
+            pass  # a driver has come up: it is asked
         else:
             return
     _ask_driver(job, savepoint_id, requested_by)

@@ -31,7 +31,7 @@ from airflow_provider_ha.jobs.snapshot import JobSnapshot
 log = logging.getLogger(__name__)
 
 LOST_AFTER = 30.0  # seconds: time for a recovery, whose driver would carry out the stop
-_LOOKS = 3  # a driver that comes and goes meanwhile is read again
+_LOOKS = 3  # a driver that comes and goes is read again
 
 
 def stop(job: JobContext, *, operation_id: str, requested_by: str, mode: str, savepoint: bool) -> Operation:

@@ -69,7 +69,7 @@ class TreeNode:
 def read_tree(coordinator: Coordinator, path: str) -> TreeNode | None:
     """Read a node and everything below it; ``None`` when it does not exist.
 
-    A tree that is being changed is read node by node: what vanishes meanwhile is left out.
+    A tree that is being changed is read node by node: a node that vanishes is left out.
 
     :raises NotConnectedError: ZooKeeper could not be read.
     """

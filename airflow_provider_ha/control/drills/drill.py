@@ -75,7 +75,7 @@ class _Found:
 
 
 def drill(job: JobContext, request: DrillRequest, tell: Callable[[str], None] = log.info) -> Drill:
-    """Drill a job, or find the drill of the request again. Returns its record, whatever the verdict.
+    """Drill a job, or find the drill of the request again. Returns its record, with any verdict.
 
     :param tell: Called with one line for each phase, when it begins.
     :raises UnknownJobError: There is no such job.

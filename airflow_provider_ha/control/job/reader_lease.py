@@ -37,7 +37,7 @@ def pointer_path(paths: JobPaths, name: str) -> str:
 def held(job: JobContext, choose: Callable[[], str], *, by: str, renew_seconds: float = RENEW_SECONDS) -> Iterator[str]:
     """Yield the name of what *choose* chose; no leader removes it until the block ends.
 
-    :param choose: Returns ``checkpoint-<n>`` or ``savepoint-<id>``; asked again when that was removed meanwhile.
+    :param choose: Returns ``checkpoint-<n>`` or ``savepoint-<id>``; called again when that was removed first.
     :param by: Reader, as recorded for people.
     :raises CheckpointMissingError: There is nothing to choose, or what is chosen is removed again and again.
     """
@@ -54,7 +54,7 @@ def held(job: JobContext, choose: Callable[[], str], *, by: str, renew_seconds: 
 
 
 class _Keeper:
-    """Holds a lease and takes the next one well before it runs out, in a thread of its own."""
+    """Holds a lease and takes the next one well before it runs out, in its own thread."""
 
     def __init__(self, job: JobContext, name: str, by: str, renew_seconds: float) -> None:
         self._job = job

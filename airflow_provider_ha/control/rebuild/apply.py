@@ -4,7 +4,7 @@ Order, so that a crash in between leaves nothing that could be taken for a whole
 leader of before can write), the records second, the graph pointer last, in one transaction with one more epoch. That
 epoch is newer than the submissions, so a run that had not ended reads as LOST at once, and ``recover`` takes it up.
 
-Every transaction checks the version of the epoch node: a leader that comes up meanwhile makes it fail, and is left
+Every transaction checks the version of the epoch node: a leader that comes up first makes it fail, and is left
 alone.
 """
 
@@ -64,7 +64,7 @@ def compare(coordinator: Coordinator, plan: JobPlan) -> tuple[list[PlannedNode],
 def apply_job(coordinator: Coordinator, paths: JobPaths, plan: JobPlan) -> Applied:
     """Make what is missing of a job's tree. Can be repeated: what is there is left alone.
 
-    :raises JobStateError: The job has a leader, or was changed meanwhile.
+    :raises JobStateError: The job has a leader, or another process has changed it.
     :raises OutcomeUnknownError: ZooKeeper did not answer: do it again.
     """
     try:

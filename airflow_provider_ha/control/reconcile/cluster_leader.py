@@ -105,7 +105,7 @@ class ClusterLeader:
     def lead(self, *, timeout: float | None, stop: threading.Event | None = None) -> None:
         """Wait until the cluster has no leader, then lead it.
 
-        :param timeout: Seconds to wait; ``None`` waits for ever; 0 tries once.
+        :param timeout: Seconds to wait; ``None`` waits without limit; 0 tries once.
         :param stop: Calls the wait off.
         :raises LeadershipUnavailableError: Another process leads; names its address.
         :raises LeadershipLostError: This one has led before: what it remembers of that time may be wrong by now.

@@ -46,7 +46,7 @@ class ReconcileQueue:
         return taken
 
     def done(self, name: str, again: float) -> None:
-        """Mark *name* as done; it is due in *again* seconds, or now when it was touched meanwhile."""
+        """Mark *name* as done; it is due in *again* seconds, or now when it was touched since it was taken."""
         with self._lock:
             self._busy.discard(name)
             if name in self._due:

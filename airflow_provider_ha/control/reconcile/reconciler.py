@@ -3,7 +3,7 @@
 Invariants:
 
 - Only what has lasted is acted on. A loss without a proof of death is debounced, and the delay of the job's restart
-  strategy counts from the moment it was first seen. Whatever changes meanwhile (another attempt, another epoch, the
+  strategy counts from the moment it was first seen. A change in that time (another attempt, another epoch, the
   proof) begins a new wait. A driver that is proven dead stays so: nothing is debounced then.
 - A process that no longer leads the cluster does nothing. The leadership is checked before every act, and each act that
   makes something is fenced by the cluster's epoch or by the job's own lock.

@@ -3,7 +3,7 @@
 The plan is a blob before there is a run that names it, and the driver follows it instead of deciding again. Nothing of
 the source is changed, so a restore can be made any number of times.
 
-A job goes on with its own outputs; another job that restores its cut has outputs of its own. Two jobs that write to one
+A job goes on with its own outputs; another job that restores its cut has other outputs. Two jobs that write to one
 output would repeat each other's batches.
 """
 

@@ -1,4 +1,4 @@
-"""The reader's leases of a restore: what it has chosen of another job is not removed meanwhile.
+"""The reader's leases of a restore: the checkpoint that it takes from another job stays until it ends.
 
 Invariant: a lease ends with the call that took it, unless a run was made from the plan that it protects: that run's
 driver has still to fork the cut, so the lease is left to run out by itself. So is a lease that a run possibly needs

@@ -3,7 +3,7 @@
 Invariants:
 
 - A process ends only the lost run that it has seen. The lock is granted under the next epoch, so an epoch that is not
-  the next one says that a driver has led meanwhile: then nothing is changed.
+  the next one says that a driver has led in between: then nothing is changed.
 - The result, the removal of the graph pointer and all that goes with them are one transaction. A recovery needs that
   pointer in its own transaction (``control.submission.launch``), so of the two one is rejected, or the driver that it
   has launched finds the result and refuses itself.
@@ -38,7 +38,7 @@ class LostRun:
 
     :param epoch: Latest epoch of the job; 0 when it was never led.
     :param checkpoint: Number of the newest retained checkpoint; ``None`` when the job has none.
-    :param worked: Whether the run has a working directory of its own: then it may have committed batches.
+    :param worked: Whether the run has a working directory: then it may have committed batches.
     :param lingering: Whether the leader node of the dead driver is still there, until its session ends.
     :param proven: Whether the death of every process of the driver is proven.
     """

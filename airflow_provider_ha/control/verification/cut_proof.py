@@ -77,7 +77,7 @@ def fetch(job: JobContext, graph: str, place: Path) -> Application:
     if not graph:
         raise ObjectMissingError(
             "it names no job graph, so nothing says which application goes on from it",
-            next_step="Let the job take a savepoint of its own, or only load the state (start=False)",
+            next_step="Let the job take its own savepoint, or only load the state (start=False)",
         )
     return application_of(job.store, job.graph(Blob(sha256=graph, size=0)), place)
 

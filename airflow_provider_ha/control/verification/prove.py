@@ -94,7 +94,7 @@ def prove(
 ) -> Proof:
     """Verify a checkpoint in full depth, then have the installed Spark load one batch of it, and start the query on it.
 
-    Spark gets a copy of what the batch needs, in a child process with a JVM of its own, and reads every row of state.
+    Spark gets a copy of what the batch needs, in a child process with its own JVM, and reads every row of state.
     With an application it then executes the batch after it: the query's own plan, no input, ``noop`` instead of its
     sink. What the script does beside its queries, it does: it is run up to the start of the query, and no further.
 
@@ -110,7 +110,7 @@ def prove(
     :param env: Environment of the child, over what a driver on this host gets.
     :param progress_to: Called with the name of each step.
     :returns: Proven, refuted or unknown; a batch that the verification calls not restorable is refuted by it, unasked.
-    :raises CheckpointMissingError: There is no such batch, or none at all, or it was purged meanwhile.
+    :raises CheckpointMissingError: There is no such batch, or none at all, or Spark has purged it.
     :raises ConfigurationError: An argument cannot be used.
     :raises StorageUnavailableError: The copy could not be made.
     """

@@ -166,7 +166,7 @@ class Connection:
         self._running = False
 
     def go_on(self) -> None:
-        """Let the process go on: it hears what happened meanwhile."""
+        """Let the process go on: it hears what has happened while it was paused."""
         self._running = True
         self._reconnect_at = max(self._reconnect_at, self._ensemble.clock.milliseconds)
         unheard, self._unheard = self._unheard, []

@@ -112,7 +112,7 @@ class FakeEnsemble(FaultInjection):
             self._advance_some(end - self.clock.milliseconds)
 
     def sleep(self, seconds: float) -> None:
-        """Wait, as an actor does: others go on meanwhile. Stands in for ``time.sleep``."""
+        """Wait, as an actor does, while others go on. Stands in for ``time.sleep``."""
         self.turns.wait(to_milliseconds(seconds), lambda: False)
 
     def alone(self) -> Alone:

@@ -53,7 +53,7 @@ class FaultInjection:
         self.faults.plan(Planned(Fault.DROP_REPLY, _name(client), containing))
 
     def delay(self, seconds: float, client: Process | None = None, *, containing: str = "") -> None:
-        """Apply the next transaction later: under whatever session its process has by then.
+        """Apply the next transaction later: under the session that its process has by then.
 
         That is what kazoo does with requests that it queued in one session and sends in the next.
         """
@@ -69,7 +69,7 @@ class FaultInjection:
         client.connection.try_at_once()
 
     def expire(self, client: Process) -> None:
-        """Let the leader forget a session now, whatever its owner believes."""
+        """Let the leader forget a session now, while its owner still believes in it."""
         self.faults.count(Fault.EXPIRE)
         self.faults.count(Outcome.SESSION_EXPIRED)
         if client.session is not None:
@@ -107,7 +107,7 @@ class FaultInjection:
 
         Its clients stay connected and read what it had, until it gives them up. Their requests touch no session.
 
-        :param with_clients: Whether they reach no other server meanwhile.
+        :param with_clients: Whether they reach no other server in that time.
         :raises ValueError: The leader is not cut off: another would be elected, and this fake elects none.
         """
         self._follower(member)

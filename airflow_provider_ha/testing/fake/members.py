@@ -37,7 +37,7 @@ class Member:
     :param missed: What watches of its clients have not heard of yet.
     :param touched: Sessions that the leader will hear of with the next ping.
     :param partitioned_at: Since when it does not reach the leader; ``None`` while it does.
-    :param cut_clients: Whether its clients reach no other member meanwhile.
+    :param cut_clients: Whether its clients reach no other member in that time.
     """
 
     number: int

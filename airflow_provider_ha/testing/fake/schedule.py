@@ -1,6 +1,6 @@
 """Actors that take turns: real code that gives way at each request, in an order that a test or a seed decides.
 
-An actor is a greenlet: it stops in the middle of whatever calls a coordinator, however deep, and goes on when it is
+An actor is a greenlet: it stops inside any call of a coordinator, at any depth, and goes on when it is
 chosen again. Nothing runs at the same time as anything else, so a schedule is a list of names and repeats exactly.
 
 A *point* is a place where an actor gives way: just before a request is sent. One step of an actor executes that request

@@ -1,4 +1,4 @@
-"""A plain PySpark script: windows of one minute into JSON files, with a checkpoint of its own or of who manages it.
+"""A plain PySpark script: windows of one minute into JSON files, with its own checkpoint or the one of the package.
 
 Arguments: input directory, output directory, and the checkpoint location when the job is not managed.
 """

@@ -1,6 +1,6 @@
 """A script with every query that cannot be made highly available. It swallows the refusals and writes them down.
 
-Arguments: a file for what was refused (way -> reason), a directory for a checkpoint of its own.
+Arguments: a file for what was refused (way -> reason), a directory for the script's own checkpoint.
 """
 
 import json

@@ -1,6 +1,6 @@
 """One cluster on the fake ensemble, in virtual time: real graphs, real directories, and an engine that starts nothing.
 
-Whatever acts has a session of its own, as in a process of its own. All clocks are the ensemble's.
+Each actor has its own session, as in a separate process. All clocks are the ensemble's.
 """
 
 from __future__ import annotations

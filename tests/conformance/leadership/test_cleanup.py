@@ -44,7 +44,7 @@ class Removals:
         self.stage = stage
         self.seen: list[tuple[str, str | None, bool]] = []
         self.failures = 0
-        self.meanwhile: Any = lambda: None
+        self.between: Any = lambda: None
         monkeypatch.setattr(linked_work_area, "remove_tree", self)
 
     def __call__(self, path: Path) -> None:
@@ -54,7 +54,7 @@ class Removals:
             self.failures -= 1
             raise OSError(5, "the disk is not well")
         durable.remove_tree(path)
-        self.meanwhile()
+        self.between()
 
 
 @pytest.fixture
@@ -157,11 +157,11 @@ def test_the_next_leader_finishes_the_clean_up_that_the_last_one_began(stage: St
     live = stage.directories(*OLD, current=CURRENT)
     deposed = stage.session("deposed")
     attendant = stage.lead_cluster(deposed)
-    removals.meanwhile = lambda: stage.ensemble.expire(deposed)
+    removals.between = lambda: stage.ensemble.expire(deposed)
 
     attended = attendant.attend(JOB)
     left, state = names(live), stage.cleanup()
-    removals.meanwhile = lambda: None
+    removals.between = lambda: None
 
     assert attended.outcome is not ReconcileOutcome.CLEANED_UP
     assert (left, state) == (sorted([OLD[1], CURRENT]), "DIRTY")

@@ -44,7 +44,7 @@ def test_killing_leaders_in_turn_always_yields_one_new_leader(stage: Stage) -> N
     "ZooKeeperLeaderElectionTest#testZooKeeperReelectionWithReplacement", entry=48, mutant="epoch-is-the-version"
 )
 def test_a_leader_that_is_replaced_contends_as_a_fresh_process(stage: Stage) -> None:
-    """Each killed leader comes back as a fresh process; one leads at a time, each under an epoch of its own.
+    """Each killed leader comes back as a fresh process; one leads at a time, each under a new epoch.
 
     Flink: ZooKeeperLeaderElectionTest#testZooKeeperReelectionWithReplacement [48]
     """
@@ -176,7 +176,7 @@ def test_a_leader_that_is_cut_off_has_stopped_before_the_next_one_leads(stage: S
     """Before any process is granted the lock, the lease of the leader before is over: two never believe at one time.
 
     Flink: DefaultDispatcherRunnerTest#grantLeadership_withExistingLeader_waitsForTerminationOfFirstLeader [52]
-    Differs: Flink waits for the end of its own former process; ours may be on another host, so its lease must end.
+    Differs: Flink waits for the end of the former process; ours may be on another host, so its lease must end.
     """
     first, second = stage.session("first"), stage.session("second")
     old = stage.acquire(first)

@@ -98,7 +98,7 @@ def test_who_has_lost_the_leadership_says_nothing(stage: Stage) -> None:
     mutant="published-owner",
 )
 def test_a_node_of_another_session_is_left_as_it_is(stage: Stage) -> None:
-    """Who finds another session's node where its own should be neither removes nor changes it, whatever its epoch.
+    """A leader that finds another session's node in its place neither removes nor changes it, at any epoch.
 
     Flink: ZooKeeperLeaderElectionTest#testNotLeaderShouldNotCleanUpTheLeaderInformation [50],
     ZooKeeperLeaderElectionDriverTest#testNonLeaderCannotPublishLeaderInformation [51]
@@ -210,7 +210,7 @@ def test_a_wait_that_is_called_off_while_it_is_granted_ends_and_leaves_nothing(
     paths, real = job_paths(config), own.commit
     stop = threading.Event()
 
-    def meanwhile(*ops: object, timeout: float | None = None) -> list[int]:
+    def between(*ops: object, timeout: float | None = None) -> list[int]:
         versions = real(*ops, timeout=timeout)  # type: ignore[arg-type]
         if any(getattr(op, "path", "") == paths.leader for op in ops) and not stop.is_set():
             stop.set()
@@ -218,7 +218,7 @@ def test_a_wait_that_is_called_off_while_it_is_granted_ends_and_leaves_nothing(
             close_session(config, own.session)  # granted, called off and expired at one time
         return versions
 
-    own.commit = meanwhile  # type: ignore[method-assign]
+    own.commit = between  # type: ignore[method-assign]
     done: list[Leadership | str] = []
 
     def contend() -> None:

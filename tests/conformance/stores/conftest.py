@@ -19,7 +19,7 @@ from tests.support.clusters.pointer_helpers import Pointers, leading
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Stage:
-    """The fake ensemble, and storage of its own."""
+    """The fake ensemble, and new storage."""
     return Stage(
         HaConfig.build(zookeeper="fake:1", storage_root=f"file://{tmp_path}/storage", cluster_id="c", timings=FAST)
     )

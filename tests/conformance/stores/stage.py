@@ -91,7 +91,7 @@ def reading(job: Job, session: Coordinator, number: int, *, clock: Clock | None 
 
 
 def nodes(coordinator: Coordinator, base: str) -> dict[str, bytes]:
-    """Return every node below *base* with its data: what ZooKeeper holds, whatever a process remembers."""
+    """Return every node below *base* with its data: what ZooKeeper holds, not what a process remembers."""
     found = {}
     for name in coordinator.children(base):
         path = f"{base}/{name}"

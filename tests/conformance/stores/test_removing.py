@@ -66,7 +66,7 @@ def test_a_marked_name_is_free_and_can_be_marked_again(entries: Pointers) -> Non
     """A name whose entry is marked can be given out again, and marked again, before anything was removed.
 
     Flink: ZooKeeperStateHandleStoreTest#testAddAndLockOnMarkedForDeletionNode [57].
-    Differs: Flink finishes the removal first. Here the old payload waits on the list under a name of its own.
+    Differs: Flink finishes the removal first. Here the old payload waits on the list under its own name.
     """
     entries.add("1", b"old")
     first = entries.mark("1")

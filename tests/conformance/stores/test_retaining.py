@@ -125,7 +125,7 @@ def test_what_is_being_made_is_not_cleaned(job: Job) -> None:
 
 @flink("ZooKeeperCompletedCheckpointStoreITCase#testSuspendKeepsCheckpoints", entry=11, mutant="suspension-discards")
 def test_a_suspension_keeps_every_checkpoint(stage: Stage, job: Job) -> None:
-    """A job that is suspended keeps its checkpoints, whatever was asked for its end, and leaves no lock on them.
+    """A job that is suspended keeps its checkpoints, also when its end was to remove them, and leaves no lock on them.
 
     Flink: ZooKeeperCompletedCheckpointStoreITCase#testSuspendKeepsCheckpoints [11].
     """

@@ -29,7 +29,7 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
 
 @pytest.fixture
 def config(zookeeper: str, tmp_path: Path, disk: SmallDisk) -> HaConfig:
-    """A cluster whose work root is a disk of its own."""
+    """A cluster whose work root is a separate disk."""
     return config_on(disk, zookeeper, tmp_path)
 
 

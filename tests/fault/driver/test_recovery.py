@@ -1,4 +1,4 @@
-"""Drivers that are really killed: whatever the moment, the next epoch goes on and the output is exact."""
+"""Drivers that are really killed: at any moment, the next epoch goes on and the output is exact."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_two_kills_during_recovery_leave_a_third_start_that_is_exact(gated: Gate
 
 @pytest.mark.long
 def test_stop_that_was_being_drained_when_the_driver_died_is_done_by_the_next_epoch(gated: Gated) -> None:
-    """The drain's batch is in the sink, but its plan is in no checkpoint: kept there it ended the query for ever."""
+    """The drain's batch is in the sink, but its plan is in no checkpoint: kept there it ended the query for good."""
     job = gated()
     job.stream.feed(2)
     job.submit()

@@ -23,7 +23,7 @@ from tests.support.clusters import submit_helpers
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[EmbeddedZooKeeper]:
-    """A ZooKeeper of its own, whose data can be lost."""
+    """A separate ZooKeeper, whose data can be lost."""
     with EmbeddedZooKeeper(tmp_path / "zookeeper") as running:
         yield running
 

@@ -47,7 +47,7 @@ class Broken(SparkHaBaseOperator):
 
 
 class BrokenInside(SparkHaBaseOperator):
-    """Fails by an error of Airflow's kind that this package did not raise: this module is none of its own."""
+    """Fails by an error of Airflow's kind that this package did not raise: this module is not part of it."""
 
     def execute(self, context: Any) -> None:
         """Meet an error of another module."""

@@ -1,4 +1,4 @@
-"""Bad input: the error names the object, the reason and the next step, burns no retry in vain, and changes nothing."""
+"""Bad input: the error names the object, the reason and the next step, burns no retry, and changes nothing."""
 
 from __future__ import annotations
 

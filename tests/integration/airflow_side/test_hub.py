@@ -272,7 +272,7 @@ def test_options_that_cannot_be_read_now_are_waited_for(cluster: Cluster) -> Non
 
     async def watch() -> dict[str, Any]:
         waiting = asyncio.ensure_future(first_event(trigger))
-        await until(lambda: len(outages) > 2, "three looks in vain")
+        await until(lambda: len(outages) > 2, "three looks without an answer")
         await asyncio.to_thread(come_back)
         return await asyncio.wait_for(waiting, 30)
 

@@ -140,7 +140,7 @@ def test_an_add_that_fails_leaves_the_old_ones_alone(job: Job) -> None:
 )
 @pytest.mark.parametrize("keep", [1, 0, -5])
 def test_at_least_one_is_retained(job: Job, keep: int) -> None:
-    """At least one checkpoint is retained, whatever is asked for.
+    """At least one checkpoint is retained, at any request.
 
     Flink: DefaultCompletedCheckpointStoreTest#testAtLeastOneCheckpointRetained [74]. Rule C2.
     """

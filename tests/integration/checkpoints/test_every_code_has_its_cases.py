@@ -31,7 +31,7 @@ ONE_SIDED: dict[Code, tuple[set[bool], str]] = {
     Code.SOURCE_LOG_MISSING: ({False}, "the same"),
     Code.STATE_FALLBACK: ({True}, "it is said only where this release goes on"),
     Code.REPARTITION_UNFINISHED: ({False}, "4.2 refuses, and older releases lack the state of the new partitions"),
-    Code.SINK_UNPLANNED: ({False}, "the sink skips the next batches, whatever they hold"),
+    Code.SINK_UNPLANNED: ({False}, "the sink skips the next batches, with any content"),
     Code.SINK_BEHIND: ({False}, "the next compaction misses the entries"),
     Code.SINK_LOG_MISSING: ({False}, "the same"),
     Code.SINK_LOG_CORRUPT: ({False}, "the next compaction reads them all"),

@@ -99,7 +99,7 @@ def test_an_input_that_cannot_be_asked_for_is_not_known_to_be_there(
 def test_nothing_is_asked_for_where_nothing_is_replayed(
     job_id: str, looked: bool, copy: JobContext, source: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A job that goes on in an output of its own plans the batches after the cut afresh."""
+    """A job that goes on in another output plans the batches after the cut afresh."""
     asked: list[int] = []
 
     def noting(entries: Sequence[BatchEntry], s3: S3Options | None) -> InputFiles:

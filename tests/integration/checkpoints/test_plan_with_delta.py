@@ -61,7 +61,7 @@ def test_the_table_names_the_last_batch_of_the_query(done: tuple[Path, list[Any]
     log, query = DeltaLog(place / "table"), read_query_id(LocalTree(place / "first"))
 
     assert first == {"error": None, "rows": 5 * BATCHES, "distinct": 5 * BATCHES}
-    # One more batch came with the replayed copy, which has the same id; the fresh one has a count of its own.
+    # One more batch came with the replayed copy, which has the same id; the fresh one is counted separately.
     assert (log.exists(), log.last_batch(query), log.last_batch(FRESH)) == (True, LAST + 1, LAST)
 
 

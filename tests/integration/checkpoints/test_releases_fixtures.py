@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 EDITED = ("checkpoint-version-4.0.0-tws-avro", "checkpoint-version-4.0.0-tws-unsaferow")
 # Logs without the state of the query: nothing in them tells whether there was any.
 LOGS_ALONE = {"STATE_UNKNOWN", "OFFSETS_SPARSE"}
-# They pin a format of joins that 3.5 does not know: it refuses to set that, whatever the query does.
+# They pin a format of joins that 3.5 does not know: it refuses to set that, for any query.
 NOT_FOR_3_5 = (
     "checkpoint-version-4.0.0-checkpoint-v2/rocksdb/dedup",
     "checkpoint-version-4.0.0-checkpoint-v2/rocksdb/limit",

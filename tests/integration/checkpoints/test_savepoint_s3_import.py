@@ -54,7 +54,7 @@ def made(tmp_path: Path) -> Made:
 
 @pytest.fixture
 def packed(made: Made, tmp_path: Path) -> Path:
-    """The same as an archive, in a directory of its own."""
+    """The same as an archive, in a separate directory."""
     (tmp_path / "mail").mkdir()
     export(*made, tmp_path / "mail" / "sp.tar.zst")
     return tmp_path / "mail" / "sp.tar.zst"

@@ -27,7 +27,7 @@ def cluster(config: HaConfig, coordinator: KazooCoordinator, tmp_path: Path) -> 
 
 @pytest.fixture
 def leader(cluster: Cluster, rival: KazooCoordinator) -> Iterator[ClusterLeader]:
-    """The cluster's leader; in a session of its own, as in a process of its own."""
+    """The cluster's leader, in a separate session, as in a separate process."""
     with ClusterLeader(cluster.open(rival), by="test", address="host-a", patience=AT_ONCE) as made:
         made.lead(timeout=5)
         yield made

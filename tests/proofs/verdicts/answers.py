@@ -106,7 +106,7 @@ def read(folder: Path = FOLDER) -> list[Line]:
 
 
 def write(lines: Iterable[Line], folder: Path = FOLDER) -> None:
-    """Keep *lines*, those of each release in a file of its own."""
+    """Keep *lines*, those of each release in a separate file."""
     folder.mkdir(parents=True, exist_ok=True)
     by_release: dict[str, list[str]] = {}
     for line in lines:

@@ -27,7 +27,7 @@ class Verdicts:
             f"{kinds} kinds of damage to the checkpoints that each release of Spark recorded. Each release is started"
             " again on each copy, and its answer compared with the verdict of `checkpoint verify --depth full`. Every"
             " disagreement has a reason, and every reason a disagreement. The table of all kinds is"
-            " [on a page of its own](verdicts.md)."
+            " [on a separate page](verdicts.md)."
         )
 
     def run(self, folder: Path, tell: Callable[[str], None]) -> Proof:

@@ -85,7 +85,7 @@ class Job:
 
 @contextmanager
 def led_job(config: HaConfig, coordinator: Coordinator) -> Iterator[Job]:
-    """Yield a job of its own that this process leads."""
+    """Yield a new job that this process leads."""
     paths, keys, objects = job_paths(config), JobKeys(JOB), open_store(config)
     coordinator.ensure(*paths.skeleton)
     with lead(config, coordinator, describe=lambda epoch: a_leader(epoch).to_bytes()) as leadership:

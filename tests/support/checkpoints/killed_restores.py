@@ -1,7 +1,7 @@
 """Kills a restore with SIGKILL before each step on the file system, then repeats it as the next epoch does.
 
 ``python tests/support/checkpoints/killed_restores.py user|job|adopted PLACE`` prints how many steps there were. After
-each kill what is restored from has the bytes that it had, and the next attempt, in a directory of its own, makes what
+each kill what is restored from has the bytes that it had, and the next attempt, in its own directory, makes what
 Spark can start from.
 """
 

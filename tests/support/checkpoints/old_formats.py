@@ -144,7 +144,7 @@ def partition_of(key: str) -> int:
     data, h1 = key.encode(), 42
     whole = len(data) - len(data) % 4
     words = list(struct.unpack(f"<{whole // 4}I", data[:whole]))
-    # Spark mixes each byte that is left as a number of its own, with its sign.
+    # Spark mixes each byte that is left as a separate number, with its sign.
     words += [byte if byte < 128 else byte + 0xFFFFFF00 for byte in data[whole:]]
     for word in words:
         k1 = _rotated(word * 0xCC9E2D51 & 0xFFFFFFFF, 15) * 0x1B873593 & 0xFFFFFFFF

@@ -63,7 +63,7 @@ def member(name: str, *, size: int = 0, kind: bytes = tarfile.REGTYPE, link: str
 def archive(
     path: Path, members: Iterable[tuple[tarfile.TarInfo, bytes]], *, form: int = tarfile.USTAR_FORMAT, mode: str = "w"
 ) -> Path:
-    """Write an archive with Python's own tarfile, whatever its members are."""
+    """Write an archive of any members with Python's own tarfile."""
     with tarfile.open(path, mode, format=form) as writer:  # type: ignore[call-overload]  # modes of a parameter
         for info, data in members:
             writer.addfile(info, io.BytesIO(data))

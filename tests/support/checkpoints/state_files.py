@@ -177,7 +177,7 @@ def kind_of(path: Path) -> str:
 
 
 def looked_into(path: Path) -> tuple[str, int]:
-    """Look into a state file in a process of its own; returns what is wrong with it, and the peak of memory."""
+    """Look into a state file in a separate process; returns what is wrong with it, and the peak of memory."""
     command = [
         sys.executable,
         "-m",

@@ -1,4 +1,4 @@
-"""What tests of the Airflow surface share: an Airflow home of their own, connections, contexts."""
+"""What tests of the Airflow surface share: a separate Airflow home, connections, contexts."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def lead(coordinator: Coordinator, paths: JobPaths, config: HaConfig, *, run: in
     )
 
 
-class Meanwhile:
+class Interrupted:
     """A session that lets something happen in the job just before one of its reads, once."""
 
     def __init__(self, inner: Coordinator, event: Callable[[], Any], *, before_read: int) -> None:

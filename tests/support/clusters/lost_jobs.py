@@ -21,7 +21,7 @@ def lose(cluster: Cluster, job_id: str = "flights", *, checkpoint: bool = True, 
     """Make a job whose leader of epoch 1 has vanished without a word.
 
     :param checkpoint: Whether it has made a checkpoint, which can be restored.
-    :param worked: Whether its run has a working directory of its own.
+    :param worked: Whether its run has a working directory.
     """
     recorded = recorded_job() / "live"  # may take longer than a lease
     leadership, job = cluster.led(job_id, cluster.coordinator), cluster.context(job_id)

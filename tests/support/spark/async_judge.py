@@ -50,7 +50,7 @@ def main(request: Path) -> None:
         error = None
         try:
             query.processAllAvailable()
-        except Exception as failure:  # noqa: BLE001  # whatever Spark raises is its answer
+        except Exception as failure:  # noqa: BLE001  # any exception of Spark is its answer
             error = str(failure)[:300]
         rows = sum(progress["numInputRows"] for progress in query.recentProgress)
         query.stop()

@@ -217,7 +217,7 @@ class ManagedJob:
         return attempt
 
     def start(self, run: int, attempt: int = 1) -> subprocess.Popen[bytes]:
-        """Start the driver of a submission in a process group of its own."""
+        """Start the driver of a submission in a new process group."""
         view = self.runs.get(run)
         graph = JobGraphStore(self.coordinator, self.store, self.paths).read_graph(view.run.graph)
         directory = self.directory(run, attempt)

@@ -72,7 +72,7 @@ class Recorder:
     def raised(self, act: Callable[[], Any]) -> BaseException:
         try:
             act()
-        except Exception as error:  # noqa: BLE001  # whatever it raises is recorded
+        except Exception as error:  # noqa: BLE001  # any exception is recorded
             return error
         raise AssertionError("nothing was raised")
 

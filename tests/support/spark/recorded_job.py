@@ -73,7 +73,7 @@ def continue_query(spec: list[dict[str, Any]], place: Path) -> None:
 
 
 def run_program(*arguments: object, log: Path) -> None:
-    """Run this file in a process of its own; its output is in the error when it fails."""
+    """Run this file in a separate process; its output is in the error when it fails."""
     root = Path(__file__).resolve().parents[3]
     environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": str(root)}
     environment.pop("SPARK_HOME", None)  # of a test that has put something else in Spark's place

@@ -164,7 +164,7 @@ def main_judge(request: Path) -> None:
         try:
             _run(spark, case["shape"], sink_corpus() / case["shape"], place)
             rows = _rows(place)
-        except Exception as failure:  # noqa: BLE001  # whatever Spark raises is its answer
+        except Exception as failure:  # noqa: BLE001  # any exception of Spark is its answer
             error = f"failed: {str(failure)[:400]}"
         sys.stdout.write(json.dumps({"error": error, "rows": rows}) + "\n")
     spark.stop()

@@ -69,7 +69,7 @@ def main(request: Path) -> None:
 
         try:
             run(spark, shape, place / shape / "input", Path(case["checkpoint"]), keep)
-        except Exception as failure:  # noqa: BLE001  # whatever Spark raises is its answer
+        except Exception as failure:  # noqa: BLE001  # any exception of Spark is its answer
             error = str(failure)[:300]
         sys.stdout.write(json.dumps({"error": error, "counts": counts}) + "\n")
     spark.stop()

@@ -137,7 +137,7 @@ def _continue(path: Path) -> None:
         answer: dict[str, Any] = {"error": None, "counts": {}}
         try:
             answer["counts"] = _run(spark, Path(spec["input"]), Path(checkpoint))
-        except Exception as error:  # noqa: BLE001  # whatever Spark raises is its answer
+        except Exception as error:  # noqa: BLE001  # any exception of Spark is its answer
             answer["error"] = str(error)[:2000]
         sys.stdout.write(json.dumps(answer) + "\n")
     spark.stop()

@@ -12,6 +12,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from typing_extensions import Self
 
 
+_LOG_WIDTH = 100  # columns of the tables where no terminal says how many there are
+
+
+def people_console() -> Console:
+    """Return the console of a demo."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=_LOG_WIDTH)
+
+
 class Display:
     """Progress of a demo.
 
@@ -54,4 +63,5 @@ class Display:
 
     def say(self, text: str) -> None:
         """Print one line with the time since the start and the days fed."""
-        self.console.print(f"[dim]{time.monotonic() - self._start:5.0f} s  day {self._fed():3d}[/dim]  {text}")
+        line = f"[dim]{time.monotonic() - self._start:5.0f} s  day {self._fed():3d}[/dim]  {text}"
+        self.console.print(line, soft_wrap=True)  # a terminal wraps it itself, and a log keeps it whole

@@ -141,7 +141,7 @@ def damage_checkpoint(pin: Path, older: Path, *, number: int) -> Damage:
     state = _newest(pin, older, "*/state/**/*.zip") or _newest(pin, older, "*/state/**/*.delta")
     offsets = _newest(pin, older, "*/offsets/*")
     if state is None or offsets is None:
-        message = f"checkpoint {number} has no state or offsets of its own: nothing happened since the one before"
+        message = f"checkpoint {number} has no new state or offsets: nothing happened since the one before"
         raise LookupError(message)
     os.truncate(state, state.stat().st_size // 2)
     os.truncate(offsets, 0)

@@ -125,7 +125,7 @@ class JobObserver:
 
 @retry(retry=retry_if_exception_type(FileNotFoundError), stop=stop_after_delay(30), wait=wait_fixed(0.1), reraise=True)
 def undisturbed(look: Callable[[], T]) -> T:
-    """Look until nothing vanishes meanwhile: Spark purges its logs, a new epoch renames the directory of the last."""
+    """Look until nothing vanishes: Spark purges its logs, a new epoch renames the directory of the last."""
     return look()
 
 

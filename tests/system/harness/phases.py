@@ -18,7 +18,7 @@ from tests.system.harness.faults import (
 )
 from tests.system.harness.flights import data_file
 from tests.system.harness.observer import rows_in
-from tests.system.harness.report import Phase
+from tests.system.harness.report import Phase, short
 from tests.system.harness.stage import MAIN_JOB, Stage
 
 
@@ -28,7 +28,7 @@ FRESH = "flight_delays_fresh"  # restored from the savepoint, its output holds o
 
 YEAR = 365
 LATE = 5  # days that arrive while the job is being terminated
-# Each phase that needs batches feeds days of its own, so that none finds the input read to its end. Days fed at the
+# Each phase that needs batches feeds further days, so that none finds the input read to its end. Days fed at the
 # end of each:
 _FIRST, _SUBMITTED, _SAVED, _PYTHON_KILLED, _JVM_KILLED, _SUSPENDED = 30, 70, 120, 190, 260, 330
 _SECONDS_PER_DAY = 0.4
@@ -42,7 +42,7 @@ class UnexpectedError(Exception):
 
 
 def wait_for_servers(stage: Stage, phase: Phase) -> None:
-    """Wait for ZooKeeper and Airflow; feed the first days meanwhile."""
+    """Wait for ZooKeeper and Airflow; feed the first days in that time."""
     stage.feeder.feed_until(_FIRST)
     stage.servers.wait_until_healthy()
     stage.servers.wait_for_dags(*DAGS)
@@ -71,7 +71,7 @@ def savepoint(stage: Stage, phase: Phase) -> None:
     run = stage.run_dag("scheduled_savepoint", {"job_id": MAIN_JOB})
     result = stage.servers.api.xcom(run, "savepoint")
     stage.savepoint = result["savepoint_id"]
-    phase.found = f"{stage.savepoint} is verified; {_read(stage) - before} files were read meanwhile"
+    phase.found = f"{stage.savepoint} is verified; {_read(stage) - before} files were read while it was taken"
     phase.facts = dict(result)
 
 
@@ -104,7 +104,7 @@ def damage(stage: Stage, phase: Phase) -> None:
     pins = stage.job().pins()
     older, number = sorted(pins)[-2:]
     stage.report.damage = damaged = damage_checkpoint(pins[number], pins[older], number=number)
-    phase.found = f"checkpoint {number}: {damaged.truncated} cut in half, {damaged.emptied} emptied"
+    phase.found = f"checkpoint {number}: {short(damaged.truncated)} cut in half, {damaged.emptied} emptied"
     phase.facts = as_json(damaged)
 
 
@@ -201,7 +201,7 @@ def terminate(stage: Stage, phase: Phase) -> None:
     _compare(stage, COPY, stage.job(COPY).files_read(), "restored from the savepoint")
     if (unread := YEAR - _read(stage)) != LATE:
         raise UnexpectedError(f"{LATE} files arrived while {MAIN_JOB} was terminated, and {unread} of them wait")
-    phase.found = f"both are FINISHED; {unread} files arrived meanwhile and were not read"
+    phase.found = f"both are FINISHED; {unread} files arrived after the last batch and were not read"
     phase.facts = {MAIN_JOB: job.files_read(), COPY: stage.job(COPY).files_read()}
 
 

@@ -1,6 +1,6 @@
 """The processes of one demo: found by what only they have, and ended.
 
-Servers carry a marker in their environment, which everything that they start inherits, workers in sessions of their own
+Servers carry a marker in their environment, which everything that they start inherits, workers in other sessions
 included. Two kinds do not show it: drivers get a clean environment and carry a submission id instead, and Airflow's
 components overwrite theirs with their title. Both are known by their working directory below the demo's home; the shell
 of a user who looks around there is not, because it has an environment. So a demo that was itself killed is cleaned up

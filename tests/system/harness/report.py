@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +16,16 @@ from rich.table import Table
 
 from tests.system.harness.compare import Comparison
 from tests.system.harness.faults import Damage, Kill, Recovery, as_json
+
+
+# Columns. Of 100, this leaves 57 for what was found: more than the longest path with its UUID left out.
+_PHASE_WIDTH = 26
+_UUID = re.compile(r"(?P<first>[0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+
+
+def short(path: str) -> str:
+    """Return a path of Spark's for people: of a UUID the first eight digits. The facts of the phase have all of it."""
+    return _UUID.sub(r"\g<first>…", path)
 
 
 @dataclass
@@ -85,8 +96,9 @@ class Report:
     def show(self, console: Console) -> None:
         """Print the tables."""
         phases = Table(title="What happened", title_justify="left")
-        for heading in ("phase", "seconds", "found"):
-            phases.add_column(heading, justify="right" if heading == "seconds" else "left", overflow="fold")
+        phases.add_column("phase", max_width=_PHASE_WIDTH, overflow="fold")
+        phases.add_column("seconds", justify="right")
+        phases.add_column("found", overflow="fold")
         for phase in self.phases:
             phases.add_row(phase.title, f"{phase.seconds:.1f}", phase.found)
         console.print(phases)
@@ -95,7 +107,8 @@ class Report:
         compared = sum(result.expected for result in self.comparisons)
         console.print(
             f"{self.checkpoints} checkpoints, {self.rows_replayed:,} rows replayed by the restore, {compared:,} rows "
-            f"compared: [bold]{'every comparison holds' if self.verdict else 'FAILED'}[/bold]"
+            f"compared: [bold]{'every comparison holds' if self.verdict else 'FAILED'}[/bold]",
+            soft_wrap=True,
         )
 
     def _facts(self) -> Iterator[Table]:

@@ -50,7 +50,7 @@ class Scenario:
 
     def run(self) -> None:
         """Run every phase. The first one that fails ends the run."""
-        self._servers.start()  # takes half a minute; the data is read meanwhile
+        self._servers.start()  # takes half a minute, in which the data is read
         data = self._servers.home / "data"
         data.mkdir()
         csv = data / "flights.csv"

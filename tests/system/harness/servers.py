@@ -145,7 +145,7 @@ class Servers:
             "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
             # Airflow starts its components, and they their workers, by the name "airflow".
             "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath))),
-            # A demo shares its cores with whatever else runs here: slow is not dead.
+            # A demo shares its cores with other processes: slow is not dead.
             "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "60",
             "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "60",
             "PYTHONWARNINGS": "ignore",

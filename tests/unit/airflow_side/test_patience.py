@@ -57,7 +57,7 @@ def test_a_cancellation_that_meets_the_result_wins(
 
         async def trigger() -> str:
             await wait(future)
-            await asyncio.sleep(0)  # what a trigger does next: it would go on for ever
+            await asyncio.sleep(0)  # the next step of a trigger, which would never end
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             return "the cancellation was lost"

@@ -1,4 +1,4 @@
-"""Streams of every codec in whatever pieces they come, streams that end too early, and headers that lie."""
+"""Streams of every codec in any pieces, streams that end too early, and headers that lie."""
 
 from __future__ import annotations
 

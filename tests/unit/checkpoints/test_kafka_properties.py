@@ -116,4 +116,4 @@ def test_a_file_of_another_user_is_refused_although_the_reader_may_read_it(tmp_p
     with pytest.raises(ConfigurationError, match="belong to user 65534, and user 0 reads them") as caught:
         read_properties(path)
 
-    assert "a copy of your own" in caught.value.next_step
+    assert "your own copy" in caught.value.next_step

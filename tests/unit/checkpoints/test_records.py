@@ -1,4 +1,4 @@
-"""Records: where they end, whatever they look like and in whatever pieces they come."""
+"""Records: where they end, of any content and in any pieces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nothing that cannot be read is called damaged: whatever part of a checkpoint it is, the question stays open."""
+"""Nothing that cannot be read is called damaged: for any part of a checkpoint, the question stays open."""
 
 from __future__ import annotations
 

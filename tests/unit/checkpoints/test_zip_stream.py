@@ -1,4 +1,4 @@
-"""Zips as Java writes them, in whatever pieces they come, and zips that lie."""
+"""Zips as Java writes them, in any pieces, and zips that lie."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A driver's log stays bounded while its writers go on, whatever the disk does."""
+"""A driver's log stays bounded while its writers go on, also when the disk fails."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def test_an_own_checkpoint_may_be_a_uri(own: Path) -> None:
 
 def test_a_checkpoint_without_a_batch_is_nothing_to_go_on_from(tmp_path: Path) -> None:
     assert from_own_location("hourly", str(tmp_path / "new"), "/data/out") == (
-        "Remove the option: a managed job gets a checkpoint location of its own with every epoch"
+        "Remove the option: each epoch of a managed job gets its own checkpoint location"
     )
 
 

@@ -1,7 +1,7 @@
 """The headers of an archive: plain ``ustar``, one block per file, nothing else.
 
 Invariant: a header is one block of 512 bytes and says everything about its file. The extended headers of ``pax`` and
-GNU carry names and sizes of any length in blocks of their own, which a reader has to take into memory before it can
+GNU carry names and sizes of any length in extra blocks, which a reader has to take into memory before it can
 judge them; sparse files, links and devices need a judgement each. A savepoint needs none of them.
 """
 

@@ -79,7 +79,7 @@ def _uploaded(pool: Pool, directory: Path, savepoint: Savepoint, held: PoolLock)
 
 
 def _create(pool: Pool, key: str, path: Path) -> None:
-    """Put a file where nothing is yet. What another import puts there meanwhile is the same file."""
+    """Put a file under a free name. A file that another import puts there first has the same content."""
     with suppress(ObjectExistsError):
         if path.stat().st_size <= WHOLE:
             pool.store.create(key, path.read_bytes())

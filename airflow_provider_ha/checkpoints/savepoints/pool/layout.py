@@ -225,11 +225,11 @@ class PoolLayout:
         return self.name
 
     def tree(self, place: Place) -> ObjectTree:
-        """Return a prefix, with a listing of its own."""
+        """Return a prefix, with its own listing."""
         return self.pool.tree_at(place)
 
     def sink_log(self, output: Place) -> ObjectTree:
-        """Return the log of a file sink, with a listing of its own."""
+        """Return the log of a file sink, with its own listing."""
         return self.pool.tree_at(Place(output.bucket, f"{output.prefix}{LOG}/"))
 
     def uri(self, place: Place) -> str:

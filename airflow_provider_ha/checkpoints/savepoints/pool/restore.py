@@ -53,7 +53,7 @@ def restore_prefix(stored: SavepointInPool, target: Place, *, spark_version: str
 def _stages(savepoint: Savepoint) -> Iterable[list[str]]:
     """Return the names in the order in which they may appear: state and sources, commits, the query ids, offsets.
 
-    The newest entry of the offset log comes before the one that it follows: alone it is refused, whatever its number.
+    The newest entry of the offset log comes before the one that it follows: alone it is refused, with any number.
     """
     names = [f"{query}/{name}" for query, part in savepoint.queries.items() for name in part.files]
     return [list(stage) for _, stage in groupby(sorted(names, key=_stage), key=_stage)]

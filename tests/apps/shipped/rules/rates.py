@@ -35,7 +35,7 @@ def with_state(key: tuple[str], frames: Iterator[pd.DataFrame], state: Any) -> I
 
 
 class Processor(StatefulProcessor):
-    """``transformWithStateInPandas``; its first batch is prepared in a worker of its own."""
+    """``transformWithStateInPandas``; its first batch is prepared in a separate worker."""
 
     def init(self, handle: Any) -> None:
         """Keep the handle."""

@@ -1,0 +1,119 @@
+"""What the tasks that start, follow, stop or save a job return: the XCom of the operators.
+
+Invariant: a task returns a key only when it has a value for it, and a key is never renamed: DAGs name it in templates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field
+from typing_extensions import Self
+
+from airflow_provider_ha.jobs.model import JobState, Operation
+from airflow_provider_ha.views.view import View
+
+
+class TaskResultView(View):
+    """A view whose JSON has the keys that were given, and no others."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON with the keys that were given."""
+        return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+
+class RunReachedView(TaskResultView):
+    """The run that a task has submitted, restored or followed.
+
+    :param job_id: The job.
+    :param run: Number of the run.
+    :param epoch: Epoch of the leader: of the one that was RUNNING, or of the one that wrote the result.
+    :param state: ``RUNNING`` with ``wait_for="running"``, else ``FINISHED``.
+    :param checkpoint: Number of the last checkpoint of a run that FINISHED.
+    :param reason: Why the run has ended, for people.
+    """
+
+    job_id: str
+    run: int
+    epoch: int
+    state: JobState
+    checkpoint: int | None = None
+    reason: str | None = None
+
+    @classmethod
+    def of_event(cls, event: Mapping[str, Any]) -> Self:
+        """Return what a task makes of the event ``running`` or ``ended``."""
+        return cls.model_validate({key: event[key] for key in cls.model_fields if event.get(key) is not None})
+
+
+class OperationResultView(TaskResultView):
+    """The operation that a task has requested, once it is COMPLETED.
+
+    :param job_id: The job.
+    :param run: Run that the operation was requested of.
+    :param operation_id: Id of the request.
+    """
+
+    job_id: str
+    run: int
+    operation_id: str
+
+    @classmethod
+    def of_operation(cls, job_id: str, operation: Operation) -> Self:
+        """Return an operation with the parts of its result that this view has; a later driver may give more."""
+        given = {key: value for key, value in operation.result.items() if key in cls.model_fields}
+        return cls.model_validate(
+            {**given, "job_id": job_id, "run": operation.run, "operation_id": operation.operation_id}
+        )
+
+
+class StoppedView(OperationResultView):
+    """A stop of a run that FINISHED.
+
+    :param checkpoint: Number of the last checkpoint; ``null`` for a run that lost its driver before its first one.
+    :param path: Where the checkpoint lies, or the savepoint when one was requested.
+    :param savepoint_id: The savepoint, when one was requested.
+    :param disposed: Savepoints that its schedule disposed of.
+    """
+
+    checkpoint: int | None = None
+    path: str | None = None
+    savepoint_id: str | None = None
+    disposed: tuple[str, ...] = ()
+
+
+class CanceledView(OperationResultView):
+    """A cancel of a run that is CANCELED."""
+
+
+class SavepointTakenView(OperationResultView):
+    """A savepoint of a running job.
+
+    :param savepoint_id: Its id.
+    :param path: Where it lies.
+    :param disposed: Older savepoints that the limits of its schedule have disposed of; left out without limits.
+    """
+
+    savepoint_id: str
+    path: str
+    disposed: tuple[str, ...] = ()
+
+
+class RecoveredJobsView(TaskResultView):
+    """The jobs of a cluster by what was done about them. An outcome without jobs is left out.
+
+    :param recovered: Jobs that were submitted again from their persisted graph.
+    :param on_its_way: Lost jobs for which another process had made the next submission.
+    :param left_alone: Jobs that need nothing.
+    :param cleaned_up: Jobs that are over: what their end had left to remove is removed.
+    :param in_quarantine: Jobs in quarantine: they need a person.
+    :param pending: Jobs whose loss has not lasted long enough to act on it.
+    """
+
+    recovered: tuple[str, ...] = ()
+    on_its_way: tuple[str, ...] = Field(default=(), alias="on its way")
+    left_alone: tuple[str, ...] = Field(default=(), alias="left alone")
+    cleaned_up: tuple[str, ...] = Field(default=(), alias="cleaned up")
+    in_quarantine: tuple[str, ...] = Field(default=(), alias="in quarantine")
+    pending: tuple[str, ...] = ()
