@@ -13,7 +13,7 @@ folder = Path(sys.argv[1])
 for minute in range(3):
     row = {"ts": f"2024-01-01T00:0{minute}:00Z", "key": "a", "value": minute}
     (folder / "in" / f"{minute}.json").write_text(json.dumps(row))
-conf = {
+conf: dict[str, bool | float | int | str | None] = {
     "spark.master": "local[2]",
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "1",

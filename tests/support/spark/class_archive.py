@@ -35,7 +35,7 @@ def archive(root: Path = ROOT) -> Path | None:
 
 
 def java_options(root: Path = ROOT) -> str:
-    """Return what a Spark of a test gets on its command line: quick to start, whatever that costs later."""
+    """Return what a Spark of a test gets on its command line: quick to start, also where that costs time later."""
     file = archive(root)
     # An archive that does not fit is no reason for a line in a log that a test reads.
     used = (
