@@ -55,13 +55,6 @@ class Assembly:
     checkpoints: CheckpointStore
     published_sinks: Callable[[], Mapping[str, QuerySink]]
 
-    @property
-    def _keys(self) -> JobKeys:
-        return JobKeys(self.spec.job_id)
-
-    def _provenance(self) -> Provenance:
-        return Provenance(self.spec.job_id, self.led.run.number, self.led.run.graph.sha256, spark_version())
-
     def parts(self, origin: Origin, registry: QueryRegistry, lifecycle: Lifecycle, writer: JobWriter) -> Parts:
         """Undo a drain that was broken off, set Spark's conf, and make the parts; starts none of them.
 
@@ -78,17 +71,7 @@ class Assembly:
         self.way_out.owns_jvm(int(jvm.java.lang.ProcessHandle.current().pid()))
         prepare_conf(jvm, origin.directory, led.graph.options.min_batches_to_retain)
         calls = WriterCalls.of_pyspark()
-        publisher = Publisher(
-            store=self.checkpoints,
-            leadership=led.leadership,
-            registry=registry,
-            origin=origin,
-            provenance=self._provenance(),
-            options=led.graph.options,
-            area=self.area,
-            clock=self.clock,
-            source=progress_source(registry, self.clock),
-        )
+        publisher = self._publisher(origin, registry)
         options = led.graph.options
         starter = QueryStarter(
             origin,
@@ -127,20 +110,6 @@ class Assembly:
             ),
         )
 
-    def _cleaning(self) -> Cleaning:
-        led = self.led
-        past = PastAttempts(
-            coordinator=led.coordinator,
-            paths=led.paths,
-            keys=self._keys,
-            home_path=self.spec.config.home_path,
-            leadership=led.leadership,
-            journal=JobJournal(led.store, self._keys),
-            options=led.graph.options,
-            own=(led.run.number, self.spec.attempt),
-        )
-        return Cleaning(self.checkpoints, led.leadership, self.clock, past.clear)
-
     def operations(self, parts: Parts, ending: Ending) -> OperationsLoop:
         """Make the loop that answers the requests of operations."""
         store = SavepointStore(self.led.coordinator, self.led.paths, self._keys, self.area, clock=self.clock)
@@ -174,6 +143,40 @@ class Assembly:
             clock=self.clock,
             failed=self.way_out.thread_failed,
         )
+
+    @property
+    def _keys(self) -> JobKeys:
+        return JobKeys(self.spec.job_id)
+
+    def _provenance(self) -> Provenance:
+        return Provenance(self.spec.job_id, self.led.run.number, self.led.run.graph.sha256, spark_version())
+
+    def _publisher(self, origin: Origin, registry: QueryRegistry) -> Publisher:
+        return Publisher(
+            store=self.checkpoints,
+            leadership=self.led.leadership,
+            registry=registry,
+            origin=origin,
+            provenance=self._provenance(),
+            options=self.led.graph.options,
+            area=self.area,
+            clock=self.clock,
+            source=progress_source(registry, self.clock),
+        )
+
+    def _cleaning(self) -> Cleaning:
+        led = self.led
+        past = PastAttempts(
+            coordinator=led.coordinator,
+            paths=led.paths,
+            keys=self._keys,
+            home_path=self.spec.config.home_path,
+            leadership=led.leadership,
+            journal=JobJournal(led.store, self._keys),
+            options=led.graph.options,
+            own=(led.run.number, self.spec.attempt),
+        )
+        return Cleaning(self.checkpoints, led.leadership, self.clock, past.clear)
 
 
 def spark_version() -> str:
