@@ -1,3 +1,3 @@
-"""The one place that says which release this is."""
+"""The release of this package, stated once."""
 
 __version__ = "0.1.0"

@@ -36,7 +36,7 @@ with DAG(
     schedule=None,
     catchup=False,
     render_template_as_native_obj=True,  # lists stay lists
-    # No retries are set: what waits for the job has its own, which find again what was asked for.
+    # No retries are set: the operators retry by themselves, and a try finds the first request again.
     tags=["spark-ha"],
     params={
         "source_job": Param("flight_delays", type="string", description="Job to restore from"),
@@ -72,7 +72,7 @@ with DAG(
     request: dict[str, Any] = {
         "job_id": "{{ params.job_id }}",
         "source_job": "{{ params.source_job }}",
-        # What was shown is what is restored.
+        # The restore uses the plan that was shown.
         "start_from": "{{ ti.xcom_pull(task_ids='select_checkpoint')['chosen']['source'] }}",
         "fallback": False,
         "output_mode": "{{ params.output }}",

@@ -28,7 +28,7 @@ with DAG(
     schedule=None,
     catchup=False,
     max_active_runs=1,
-    # No retries are set: the operators have their own, which find again what was asked for.
+    # No retries are set: the operators retry by themselves, and a try finds the first request again.
     tags=["spark-ha"],
     params={
         "job_id": Param("flight_delays", type="string", description="Stable id of the job"),

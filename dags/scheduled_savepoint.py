@@ -20,7 +20,7 @@ with DAG(
     start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
     catchup=False,
     max_active_runs=1,
-    # No retries are set: the operators have their own, which find again what was asked for.
+    # No retries are set: the operators retry by themselves, and a try finds the first request again.
     tags=["spark-ha"],
     params={
         "job_id": Param("flight_delays", type="string", description="Job to take a savepoint of"),

@@ -20,7 +20,7 @@ with DAG(
     doc_md=__doc__,
     schedule=None,
     catchup=False,
-    # No retries are set: the operators have their own, which find again what was asked for.
+    # No retries are set: the operators retry by themselves, and a try finds the first request again.
     tags=["spark-ha"],
     params={
         "job_id": Param("flight_delays", type="string", description="Job to end"),

@@ -69,7 +69,7 @@ def _die_with(parent: int) -> None:
 
 
 class ProcessTree:
-    """One child and everything that comes of it.
+    """One child and all its descendants.
 
     The caller must be a subreaper and start the tree from its main thread: PDEATHSIG follows the thread.
 

@@ -27,7 +27,7 @@ Segment = Annotated[str, AfterValidator(_segment)]
 
 
 class BatchEntry(Model):
-    """What Spark recorded about one batch: enough to execute exactly this batch again.
+    """Spark's record of one batch: enough to execute exactly this batch again.
 
     :param batch: Its id.
     :param offsets: Content of ``offsets/<batch>``.
@@ -72,8 +72,8 @@ class QueryCut(Model):
     """One query's part of a cut.
 
     :param batch: N.
-    :param sink: What its sink had at that time.
-    :param entries: What was recorded since the previous checkpoint (all batches up to L, ascending).
+    :param sink: The state of its sink at that time.
+    :param entries: The batches that were recorded since the previous checkpoint (all up to L, ascending).
     :param files: Relative path -> size, of the closure.
     """
 
@@ -136,7 +136,7 @@ class CheckpointPointer(Record):
 
 
 class Algorithm(str, Enum):
-    """What a digest was computed with."""
+    """The algorithm of a digest."""
 
     SHA256 = "sha256"  # by us, of the bytes that we read
     CRC32C = "crc32c"  # by Spark, when it wrote the file, or by an object store
@@ -158,7 +158,7 @@ class ManifestFile(Model):
 
     :param size: Bytes.
     :param sha256: Digest of its bytes, 64 hex digits; empty when another one is recorded, or none.
-    :param digest: What another algorithm says of its bytes, in hex digits; empty for none.
+    :param digest: The digest of another algorithm, in hex digits; empty for none.
     :param algorithm: Which one.
     :param member: In a pool: key of the object, relative to the pool; other savepoints may name the same one.
     :param etag: In a pool: what the store calls the version of that object.
@@ -264,7 +264,7 @@ class Claim(Record):
 
 
 class Verdict(str, Enum):
-    """What a restore would do to the output."""
+    """The effect of a restore on the output."""
 
     SAFE = "SAFE"
     DUPLICATES_POSSIBLE = "DUPLICATES_POSSIBLE"
@@ -323,12 +323,12 @@ class KafkaPartition(Model):
 
 
 class SourceInput(Model):
-    """What one source has to give again.
+    """The input that one source has to give again.
 
     :param source: Its name, or its position where it has none.
     :param unit: ``"files"`` or ``"rows"``; ``None`` for a source whose offsets only it understands.
     :param amount: How many; ``None`` when that is not known.
-    :param gone: How many of what is needed after the cut the source no longer has; ``None`` when that is not known.
+    :param gone: How many of those after the cut the source no longer has; ``None`` when that is unknown.
     :param partitions: Of Kafka: each partition, once the brokers have answered.
     """
 
@@ -340,7 +340,7 @@ class SourceInput(Model):
 
 
 class GivenBatches(Model):
-    """What a fenced ``foreachBatch`` function was given, of all epochs (``checkpoints.connectors.foreach_batch``).
+    """The batches that a fenced ``foreachBatch`` function was given, of all epochs (``connectors.foreach_batch``).
 
     :param begun: Highest batch that it was called with; it may have written all, some or nothing of it.
     :param finished: Highest batch that it has returned from.
@@ -351,16 +351,16 @@ class GivenBatches(Model):
 
 
 class QueryPlan(Model):
-    """What a restore does to one query.
+    """The effect of a restore on one query.
 
     :param batch: N of the chosen cut.
     :param replay: Recorded batches N+1..., ascending and without a gap: executed again with their own boundaries.
-    :param sink: What the sink has, as far as it was known when the plan was made.
+    :param sink: The batches of the sink, as far as they were known when the plan was made.
     :param set_aside: Batches of the file sink's log that a drain wrote: batch -> sha256 of exactly that entry.
     :param input_files: Files of file sources to be read again.
-    :param inputs: What each source has to give again for the replay.
+    :param inputs: The input that each source has to give again for the replay.
     :param sink_gone: Whether the sink is not there any more although it had batches.
-    :param given: What the fenced ``foreachBatch`` function was given; ``None`` without such a record.
+    :param given: The batches that the fenced ``foreachBatch`` function was given; ``None`` without a record.
     :param query_id: Fresh id that the query gets, for a sink that would skip what comes next; ``None`` to keep its own.
     """
 
@@ -379,7 +379,7 @@ class PlanFinding(Model):
     """One thing that keeps a restore from being SAFE, and what can be done about it.
 
     :param query: The query that it concerns.
-    :param verdict: What it comes to.
+    :param verdict: The verdict that follows from it.
     :param reason: One sentence.
     :param ways_out: In the order in which to consider them.
     """
@@ -391,7 +391,7 @@ class PlanFinding(Model):
 
 
 class RestorePlan(Record):
-    """What a restore will do, readable before anything is changed.
+    """The effects of a restore, readable before anything is changed.
 
     :param directory: Key of the directory with the chosen closure.
     :param candidates: Everything that was looked at, newest first.
@@ -399,7 +399,7 @@ class RestorePlan(Record):
     :param claim_mode: The requested mode.
     :param owner: Owner of the restored checkpoint or savepoint, once the restore is done.
     :param adopted: Query -> where its checkpoint lies, when they are not in a directory of this cluster.
-    :param findings: What the verdict follows from; its worst one is the verdict.
+    :param findings: The reasons of the verdict; the worst verdict among them is the verdict of the plan.
     :param unknown: Query -> what could not be found out. Judged as LOSS_POSSIBLE, and refused until it is known.
     """
 

@@ -13,8 +13,9 @@ from airflow_provider_ha.cli.requests import WaitSeconds, await_operation, opera
 from airflow_provider_ha.cli.session import AsJson, Force, JobId, cluster
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.administration.losses import Losses, losses_of
-from airflow_provider_ha.control.client import HaClient, JobClient
+from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.job_owner import Acting
+from airflow_provider_ha.control.job_client import JobClient
 from airflow_provider_ha.errors import HaError, UnknownJobError
 from airflow_provider_ha.jobs import quarantine
 from airflow_provider_ha.jobs.engine_options import engine_options, named_spark_home

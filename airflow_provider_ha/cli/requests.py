@@ -16,7 +16,7 @@ from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.session import answer
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.control.administration.stop import UnansweredStop
-from airflow_provider_ha.control.client import JobClient
+from airflow_provider_ha.control.job_client import JobClient
 from airflow_provider_ha.errors import HaError, OutcomeUnknownError
 from airflow_provider_ha.jobs.model import Operation, OperationState
 from airflow_provider_ha.jobs.snapshot import JobSnapshot

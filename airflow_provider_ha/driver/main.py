@@ -16,40 +16,24 @@ from pathlib import Path
 from airflow_provider_ha.checkpoints.connectors.foreach_batch import GivenLog
 from airflow_provider_ha.checkpoints.model import CheckpointPointer, QuerySink
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
-from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
 from airflow_provider_ha.checkpoints.working.open_work_area import open_work_area
 from airflow_provider_ha.clock import Clock, SystemClock, new_id
 from airflow_provider_ha.coordination.records import read_record
 from airflow_provider_ha.driver import context
+from airflow_provider_ha.driver.assembly import Assembly
 from airflow_provider_ha.driver.batch_writes import refuse_relative_writes
-from airflow_provider_ha.driver.cleaning import Cleaning
 from airflow_provider_ha.driver.ending import Ending
 from airflow_provider_ha.driver.exit_codes import ExitCode
 from airflow_provider_ha.driver.failure import reserve
-from airflow_provider_ha.driver.housekeeping import Housekeeping
 from airflow_provider_ha.driver.job_writer import JobWriter
 from airflow_provider_ha.driver.lead import DriverSession, lead
 from airflow_provider_ha.driver.leaving import ProcessTerminator
 from airflow_provider_ha.driver.lifecycle import Lifecycle
-from airflow_provider_ha.driver.operations_loop import Handlers, OperationsLoop
 from airflow_provider_ha.driver.origin import Origin
-from airflow_provider_ha.driver.parts import Parts
-from airflow_provider_ha.driver.past_attempts import PastAttempts
-from airflow_provider_ha.driver.patches import Patches
 from airflow_provider_ha.driver.preload import preload
-from airflow_provider_ha.driver.progress_source import progress_source
-from airflow_provider_ha.driver.publish_loop import PublishLoop
-from airflow_provider_ha.driver.publisher import Provenance, Publisher
 from airflow_provider_ha.driver.queries import QueryRegistry
-from airflow_provider_ha.driver.query_start import QueryStarter, WriterCalls
-from airflow_provider_ha.driver.resting import expected_queries
-from airflow_provider_ha.driver.savepoint_job import SavepointJob
-from airflow_provider_ha.driver.script import Script
-from airflow_provider_ha.driver.spark_conf import conf_of_script, gateway, prepare_conf
-from airflow_provider_ha.driver.start_ledger import StartLedger
+from airflow_provider_ha.driver.spark_conf import conf_of_script
 from airflow_provider_ha.driver.start_point import prepare_start
-from airflow_provider_ha.driver.stop_job import MainThread, StopJob
-from airflow_provider_ha.driver.undo_drain import undo_drains
 from airflow_provider_ha.driver.watchdog import Watchdog
 from airflow_provider_ha.errors import (
     ApplicationRefusedError,
@@ -60,7 +44,6 @@ from airflow_provider_ha.errors import (
 from airflow_provider_ha.jobs.driver_spec import SPEC_VARIABLE, DriverSpec, write_secrets
 from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.jobs.model import Generation, JobState
-from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.redaction import remember, secret_values, secrets_of
 from airflow_provider_ha.storage.keys import JobKeys
 
@@ -108,7 +91,6 @@ class Driver:
         self._keys = JobKeys(spec.job_id)
         self._area = open_work_area(spec.config)
         self._checkpoints = CheckpointStore(led.coordinator, led.store, led.paths, self._keys, self._area)
-        self._provenance = Provenance(spec.job_id, led.run.number, led.run.graph.sha256, spark_version())
 
     def run(self) -> None:
         """Run the script under leadership and end the process with its result."""
@@ -130,8 +112,11 @@ class Driver:
             if not error.retryable:
                 raise
             self._exit.leave(ExitCode.OUTAGE, str(error))  # the script has not begun: the next driver may do better
+        assembly = Assembly(
+            self._spec, self._led, self._exit, self._clock, self._area, self._checkpoints, self._published_sinks
+        )
         try:
-            parts = self._assemble(origin, registry, lifecycle, writer)
+            parts = assembly.parts(origin, registry, lifecycle, writer)
         except ApplicationRefusedError as error:
             writer.end(JobState.FAILED, reason=str(error))
             self._exit.leave(ExitCode.REFUSED, str(error))
@@ -141,7 +126,7 @@ class Driver:
         self._install_context(origin)
         parts.publishing.start()
         ending = Ending(self._spec, self._led, self._exit, parts)
-        self._operations(parts, ending).start()
+        assembly.operations(parts, ending).start()
         failure = parts.script.run()
         secrets = secret_values(conf_of_script())
         remember(secrets)
@@ -187,114 +172,6 @@ class Driver:
         own = (pointer for pointer in self._checkpoints.list() if pointer.run == self._led.run.number)
         return next(own, None)
 
-    def _assemble(self, origin: Origin, registry: QueryRegistry, lifecycle: Lifecycle, writer: JobWriter) -> Parts:
-        led = self._led
-        ledger = StartLedger(origin.directory)
-        # A restored cut is whole; a loss may have come before the script had started all its queries.
-        complete = ledger.before.complete or origin.plan is not None
-        expected = expected_queries(origin, ledger.before, self._published_sinks)
-        undo_drains(origin, expected)
-        registry.expect(expected, complete=complete)
-        jvm = gateway()
-        self._exit.owns_jvm(int(jvm.java.lang.ProcessHandle.current().pid()))
-        prepare_conf(jvm, origin.directory, led.graph.options.min_batches_to_retain)
-        calls = WriterCalls.of_pyspark()
-        publisher = Publisher(
-            store=self._checkpoints,
-            leadership=led.leadership,
-            registry=registry,
-            origin=origin,
-            provenance=self._provenance,
-            options=led.graph.options,
-            area=self._area,
-            clock=self._clock,
-            source=progress_source(registry, self._clock),
-        )
-        options = led.graph.options
-        starter = QueryStarter(
-            origin,
-            registry,
-            lifecycle,
-            calls,
-            ledger,
-            allow_new=options.allow_new_queries,
-            remote_allowed=options.allow_remote_executors,
-        )
-        return Parts(
-            origin=origin,
-            registry=registry,
-            ledger=ledger,
-            lifecycle=lifecycle,
-            writer=writer,
-            publisher=publisher,
-            publishing=PublishLoop(
-                publisher,
-                writer,
-                registry,
-                lifecycle,
-                self._exit.thread_failed,
-                settled=ledger.complete,
-                running=self._spec.note_running,
-                clean=self._cleaning().turn,
-            ),
-            patches=Patches(lifecycle, registry, starter),
-            calls=calls,
-            script=Script(
-                self._spec.home.application_directory / "application" / led.graph.application.name, led.graph.arguments
-            ),
-            main_thread=MainThread(),
-            housekeeping=Housekeeping(
-                RunStore(led.coordinator, led.paths), led.leadership, self._checkpoints, self._area, origin.key
-            ),
-        )
-
-    def _cleaning(self) -> Cleaning:
-        led = self._led
-        past = PastAttempts(
-            coordinator=led.coordinator,
-            paths=led.paths,
-            keys=self._keys,
-            home_path=self._spec.config.home_path,
-            leadership=led.leadership,
-            journal=JobJournal(led.store, self._keys),
-            options=led.graph.options,
-            own=(led.run.number, self._spec.attempt),
-        )
-        return Cleaning(self._checkpoints, led.leadership, self._clock, past.clear)
-
-    def _operations(self, parts: Parts, ending: Ending) -> OperationsLoop:
-        store = SavepointStore(self._led.coordinator, self._led.paths, self._keys, self._area, clock=self._clock)
-        savepoints = SavepointJob(
-            store, self._led.leadership, parts.registry, self._provenance, parts.origin.directory, store.directory
-        )
-        stop = StopJob(
-            writer=parts.writer,
-            publisher=parts.publisher,
-            registry=parts.registry,
-            lifecycle=parts.lifecycle,
-            main_thread=parts.main_thread,
-            working=parts.origin.directory,
-            savepoint=savepoints.create,
-            drain=ending.drain,
-        )
-        return OperationsLoop(
-            coordinator=self._led.coordinator,
-            paths=self._led.paths,
-            leadership=self._led.leadership,
-            lifecycle=parts.lifecycle,
-            handlers=Handlers(
-                ready=lambda: parts.registry.whole,
-                savepoint=savepoints.create,
-                dispose=savepoints.dispose,
-                stop=stop.run,
-                stopped=ending.stopped,
-                cancel=ending.cancel,
-            ),
-            run=self._led.run.number,
-            clock=self._clock,
-            failed=self._exit.thread_failed,
-        )
-
     def _install_context(self, origin: Origin) -> None:
         context.install(
             context.DriverContext(
@@ -306,10 +183,3 @@ class Driver:
                 given=lambda query: GivenLog(self._area.tree(self._keys.given(query))),
             )
         )
-
-
-def spark_version() -> str:
-    """Return the release of the installed pyspark."""
-    import pyspark  # pyspark is imported inside functions
-
-    return str(pyspark.__version__)

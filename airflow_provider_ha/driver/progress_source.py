@@ -30,7 +30,7 @@ class ProgressSource(Protocol):
 
 
 class PeriodicLook:
-    """Says so once in a while, and knows nothing about the queries: the look itself lists their logs.
+    """Asks for a look from time to time, without reports of the queries: the look lists their logs.
 
     :param seconds: Time between two looks; 0 looks with every call.
     """

@@ -66,7 +66,7 @@ class Engine(Protocol):
 
     @property
     def launch_seconds(self) -> float:
-        """How long a launch may take: a submission of which nothing is known after that is given up."""
+        """How long a launch may take. A submission without a sign of life after that is given up."""
 
     def check(self, target: Target) -> None:
         """Refuse a target that this engine cannot run.

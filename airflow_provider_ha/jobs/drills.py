@@ -21,7 +21,7 @@ KEPT_AT_MOST = 100  # two years of weekly drills
 
 
 class DrillVerdict(str, Enum):
-    """What a drill found out."""
+    """The result of a drill."""
 
     PASSED = "PASSED"
     FAILED = "FAILED"  # it cannot be restored, or is too old, or it took too long
@@ -29,7 +29,7 @@ class DrillVerdict(str, Enum):
 
 
 class DrilledQuery(Model):
-    """What Spark did with one query.
+    """The result of one query in a drill.
 
     :param batch: The batch of the cut. A query that had not committed any has nothing to prove, and is left out.
     :param loaded: ``proven``, ``refuted``, ``unknown``, ``nothing`` (the query has no state) or ``not_asked``.

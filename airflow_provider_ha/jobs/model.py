@@ -14,7 +14,7 @@ from airflow_provider_ha.records import Model, Record
 
 
 class JobState(str, Enum):
-    """State of a job as its leader, or its result, says it."""
+    """State of a job, from its leader or its result."""
 
     SUBMITTED = "SUBMITTED"
     STARTING = "STARTING"
@@ -56,7 +56,7 @@ class Artifact(Model):
 
 
 class HaOptions(Model):
-    """What a user can say about a job's high availability.
+    """The options of a job's high availability.
 
     :param checkpoint_interval: Seconds between two checkpoint pointers; batches in between are coalesced.
     :param retained_checkpoints: How many completed checkpoints are kept; at least 1.
@@ -121,7 +121,7 @@ class Target(Model):
     :param engine: Name of the engine that runs them.
     :param master: Spark master of the session: ``--master``.
     :param deploy_mode: Whether spark-submit itself is the driver (``client``), or asks the cluster for one.
-    :param engine_options: What the engine is configured with for this job; each engine names its own.
+    :param engine_options: Options of the engine for this job; each engine has different ones.
     """
 
     engine: str = "local"
@@ -188,7 +188,7 @@ class GraphPointer(Record):
 
 
 class StartKind(str, Enum):
-    """What a run starts from."""
+    """The kind of a run's start."""
 
     FRESH = "fresh"
     CHECKPOINT = "checkpoint"
@@ -208,7 +208,7 @@ class OutputMode(str, Enum):
 
 
 class StartPoint(Model):
-    """What a run starts from, decided before it was created.
+    """The start of a run, decided before the run was created.
 
     :param kind: Fresh, a checkpoint, a savepoint, or directories from elsewhere.
     :param source_job: Job that the checkpoint or savepoint belongs to.
@@ -231,7 +231,7 @@ class Run(Record):
 
     :param number: Counts from 1 per job.
     :param graph: Blob of the job graph.
-    :param start: What it starts from.
+    :param start: The start of the run.
     :param request_id: Id of the request; the same request never makes two runs.
     :param owner: Owner of the job, a DAG id; others are refused unless they force it. ``None``: open to all.
     """
@@ -254,7 +254,7 @@ class RunResult(Record):
     :param epoch: Epoch of the leader that wrote it.
     :param reason: For people.
     :param checkpoint: Number of the last checkpoint.
-    :param drained: Query -> what the drain wrote, when the run was terminated.
+    :param drained: Query -> batches that the drain wrote, when the run was terminated.
     :param failure: The error of the application that ended it.
     """
 
@@ -271,7 +271,7 @@ class RunResult(Record):
 
 
 class DrainedQuery(Model):
-    """What a drain wrote beyond the sharp checkpoint before it.
+    """The output of a drain beyond the sharp checkpoint before it.
 
     :param batch: The drain's batch.
     :param sink_path: Directory of the file sink, when the query has one.

@@ -23,7 +23,7 @@ from airflow_provider_ha.views.task_results import OperationResultView
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.control.client import JobClient
+    from airflow_provider_ha.control.job_client import JobClient
 
 
 _REPEATABLE = (OperationState.FAILED, OperationState.ABANDONED)

@@ -29,7 +29,8 @@ from airflow_provider_ha.views.task_results import RunReachedView
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.control.client import HaClient, JobClient
+    from airflow_provider_ha.control.client import HaClient
+    from airflow_provider_ha.control.job_client import JobClient
 
 
 class SparkHaWatchOperator(SparkHaBaseOperator):

@@ -11,7 +11,7 @@ from airflow_provider_ha.views.task_results import CanceledView
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.control.client import JobClient
+    from airflow_provider_ha.control.job_client import JobClient
     from airflow_provider_ha.jobs.model import Operation
 
 

@@ -12,7 +12,7 @@ from airflow_provider_ha.views.plan import PlanFiguresView, plan_figures
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.control.client import JobClient
+    from airflow_provider_ha.control.job_client import JobClient
 
 
 __all__ = ["SparkHaPlanRestoreOperator"]

@@ -19,7 +19,7 @@ from airflow_provider_ha.operators._run import SparkHaRunOperator
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.control.client import JobClient
+    from airflow_provider_ha.control.job_client import JobClient
 
 
 __all__ = ["SparkHaRestoreOperator"]

@@ -14,7 +14,7 @@ from airflow_provider_ha.views.task_results import StoppedView
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.control.client import JobClient
+    from airflow_provider_ha.control.job_client import JobClient
 
 
 __all__ = ["SparkHaStopOperator"]

@@ -171,7 +171,7 @@ class PointerStore(Generic[P]):
         :raises OutcomeUnknownError: Not answered, and not found again.
         """
         if self._to_delete is None:
-            raise TypeError("these pointers are not removed by way of the list of deletions")
+            raise TypeError("the list of deletions does not remove these pointers")
         path = self._path(name)
         entry = self._to_delete.entry(what, objects=objects, directories=directories, adopted=adopted)
 

@@ -28,7 +28,7 @@ from airflow_provider_ha.proof.spark_errors import chain
 
 
 class ScriptOver(BaseException):
-    """Ends the script, for nothing that comes after is of interest. No ``except Exception`` keeps it going."""
+    """Ends the script: the statements after the start are not needed. No ``except Exception`` keeps it going."""
 
 
 class EndedQuery:

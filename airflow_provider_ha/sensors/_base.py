@@ -1,4 +1,4 @@
-"""What the sensors share: they look once, remember where they began, and wait by deferring."""
+"""The base of the sensors: look once, remember the first state, and wait by deferring."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What S3 says about objects, in our types, and the bytes that it sends."""
+"""S3's answers about objects in the types of this package, and the bytes that it sends."""
 
 from __future__ import annotations
 

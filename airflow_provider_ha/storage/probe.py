@@ -1,4 +1,4 @@
-"""Whether a store really works, asked before anything relies on it.
+"""Checks that a store works, before anything relies on it.
 
 What matters most is the conditional create: two epochs, two submissions, two recoveries depend on it. A server
 that ignores the condition is found by two creations in a row. One that looks first and writes then passes that, and

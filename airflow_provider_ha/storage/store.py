@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 
 class Checksum(NamedTuple):
-    """What a store itself says the digest of an object's bytes is.
+    """The digest of an object's bytes, as the store computed it.
 
     :param algorithm: ``SHA256``, ``CRC32C``, ``CRC64NVME``, ``CRC32`` or ``SHA1``.
     :param value: Hex digits, big-endian for the cyclic ones.
@@ -22,7 +22,7 @@ class Checksum(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """What a listing says about an object.
+    """An object in a listing.
 
     :param key: Relative to the root of the store, with ``/`` between segments.
     :param size: Bytes.

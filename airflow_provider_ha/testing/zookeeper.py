@@ -1,4 +1,4 @@
-"""A ZooKeeper in the foreground, for the tutorial, ``make demo KEEP=1`` and trying things out.
+"""A ZooKeeper in the foreground, for the tutorial, ``make demo KEEP=1`` and experiments.
 
 Run ``python -m airflow_provider_ha.testing.zookeeper --data-dir DIR --port 2181``; Ctrl-C ends it.
 """

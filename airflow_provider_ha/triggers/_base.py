@@ -1,4 +1,4 @@
-"""What every trigger of this package does: look, wait for a change, look again, say one thing.
+"""The base of all triggers: look, wait for a change, look again, fire one event.
 
 Invariants:
 

@@ -1,4 +1,4 @@
-"""What sensors of live facts have in common: a job that is not there yet is waited for, one that ended is not.
+"""The base of the triggers for live facts: they wait for a job that does not exist yet, not for one that has ended.
 
 A sensor often starts beside the task that submits the job. So an unknown job, or a run that had already ended when the
 sensor was first executed, is no reason to fail. A run that ends while the sensor watches is: nothing would come any

@@ -1,4 +1,4 @@
-"""What is worth an event, of all that is seen of a cluster's jobs. Pure: sights and times go in, events come out.
+"""Decides which observations of a cluster's jobs become events. Pure: observations and times go in, events come out.
 
 Debounced: a condition has to last before it is reported, and any change of it begins a new wait. A missing leader is
 reported again while it lasts, because the DAG run that was to act on it may have failed. A granted leadership is
@@ -23,7 +23,7 @@ KINDS = (NO_LEADER, GRANTED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """What one job is in.
+    """The condition of one job.
 
     :param kind: ``NO_LEADER``, ``GRANTED``, or empty for nothing that is worth an event.
     :param key: What has to stay the same for the condition to last: run, attempt, epoch.
@@ -45,7 +45,7 @@ class _Lasting:
 
 
 class Notices:
-    """What was reported about each job.
+    """The events that were reported about each job.
 
     :param repeat_after: Seconds after which a job that still has no leader is reported again.
     """

@@ -1,4 +1,4 @@
-"""What the package shows: one JSON form per concept, for the command, the operators and their triggers alike.
+"""The JSON of the package: one form per concept, shared by the command, the operators and their triggers.
 
 A view is made from a snapshot by a pure function: nothing here reads, writes or asks for the time.
 """

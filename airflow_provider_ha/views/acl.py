@@ -28,9 +28,9 @@ class AclsView(View):
     """The result of a check or a repair.
 
     :param nodes: How many nodes were read.
-    :param found: How many of them are wrong, or were until they were repaired.
+    :param found: How many of them are wrong, or were wrong before the repair.
     :param left: How many are still wrong.
-    :param wrong: Those that are wrong, or were.
+    :param wrong: The nodes that are wrong, or were wrong before the repair.
     """
 
     nodes: int

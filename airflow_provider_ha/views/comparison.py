@@ -1,4 +1,4 @@
-"""What differs between two checkpoints or savepoints."""
+"""The differences between two checkpoints or savepoints."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class DifferenceView(View):
 
 
 class OffsetsView(View):
-    """What the batch of one side read of a source.
+    """The offsets of a source that the batch of one side read.
 
     :param start: Where it began, as recorded; ``null`` for the begin of the source.
     :param end: Where it ended; ``null`` when the source had nothing yet.
@@ -66,8 +66,8 @@ class SourceView(View):
     """One source, whether it differs or not.
 
     :param source: Its name, or its position where it has none.
-    :param a: What A read of it; ``null`` when A has no such source.
-    :param b: The same of B.
+    :param a: The offsets that A read; ``null`` when A has no such source.
+    :param b: The offsets that B read.
     :param partitions: Partitions of Kafka that differ.
     :param only_in_a: Files that only A has read.
     :param only_in_b: Files that only B has read.
@@ -89,7 +89,7 @@ class OperatorView(View):
     :param operator: Its number.
     :param a: Its name in A; ``null`` when A has none of this number, empty where the release recorded no name.
     :param b: The same in B.
-    :param changes: What differs, in words.
+    :param changes: The differences, in words.
     :param refused: Whether Spark refuses to run the query of B on the state of A for it; ``null`` where that is not
         recorded.
     """
@@ -124,9 +124,9 @@ class QueryComparisonView(View):
     :param same: Whether a query that continues from A does the same as one that continues from B.
     :param a: Its checkpoint in A.
     :param b: Its checkpoint in B.
-    :param values: What differs of the batch itself.
+    :param values: The differences of the batch itself.
     :param sources: Every source.
-    :param conf: What the offset logs pin otherwise.
+    :param conf: The conf that the offset logs pin with different values.
     :param operators: The stateful operators that differ.
     :param refused: Whether Spark refuses to run the query of B on the state of A; ``null`` when the checkpoints do not
         say.
@@ -152,7 +152,7 @@ class ComparisonView(View):
     :param same: Whether nothing differs.
     :param only_in_a: Queries that B does not have.
     :param only_in_b: Queries that A does not have.
-    :param queries: Query -> what differs of it.
+    :param queries: Query -> its differences.
     """
 
     same: bool

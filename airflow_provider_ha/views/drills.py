@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class DrillResultView(View):
-    """What a drill proved, and how long it took.
+    """The result of a drill, and the time that it took.
 
     :param drill_id: Its id.
     :param job_id: The job.
@@ -30,7 +30,7 @@ class DrillResultView(View):
     :param total_seconds: From the choice to the first batch that Spark committed on it (RTO, on one host).
     :param verdict: ``PASSED``, ``FAILED`` or ``UNKNOWN``.
     :param reasons: Why the verdict is not ``PASSED``.
-    :param queries: Query -> what Spark did with it.
+    :param queries: Query -> its result.
     :param spark_version: The release that was asked.
     """
 
@@ -51,7 +51,7 @@ class DrillResultView(View):
 
 
 class DrillView(DrillResultView):
-    """One drill as it is kept beside the job.
+    """One drill, as the job's record of it says.
 
     :param requested_by: The requester, with host and process.
     """

@@ -7,11 +7,11 @@ from airflow_provider_ha.views.view import View
 
 
 class ErrorView(View):
-    """What is wrong, and what to do.
+    """An error, and the next step.
 
     :param type: Class of the error (page Errors).
-    :param message: What is wrong.
-    :param next_step: What to do about it; empty where nothing is known to help.
+    :param message: The object and the reason.
+    :param next_step: How to resolve it; empty where no way is known.
     """
 
     type: str

@@ -25,7 +25,7 @@ class ErrorEvent(View):
     """Something that waiting cannot resolve.
 
     :param status: Always ``error``.
-    :param reason: What is wrong.
+    :param reason: The object and the reason.
     """
 
     status: Literal["error"] = "error"
@@ -91,7 +91,7 @@ class EndedEvent(View):
 
 
 class HopelessEvent(View):
-    """A run that has ended, so that what is waited for will not come.
+    """A run that has ended before the awaited state, leader or checkpoint came.
 
     :param status: Always ``failed``.
     :param run: Number of the run.
@@ -106,7 +106,7 @@ class HopelessEvent(View):
 
 
 class AwaitedEvent(View):
-    """What a wait has found.
+    """The result of a wait.
 
     :param status: Always ``success``.
     :param job_id: The job.
@@ -205,7 +205,7 @@ class NoLeaderEvent(View):
     lasted: float
 
     def to_json(self) -> dict[str, Any]:
-        """Return the event; a DAG finds no key of what is not known."""
+        """Return the event; a DAG finds no key without a value."""
         return self.model_dump(mode="json", exclude_none=True)
 
 

@@ -6,7 +6,7 @@ from airflow_provider_ha.views.view import Text, View
 
 
 class CopiedView(View):
-    """What was done with the examples.
+    """The result of a copy of the examples.
 
     :param directory: Where they are.
     :param written: Files that are new or were replaced, relative to the directory.

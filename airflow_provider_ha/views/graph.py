@@ -20,7 +20,7 @@ class SiteConfView(View):
 
 
 class GraphView(View):
-    """What was submitted.
+    """The job graph of a submission.
 
     :param job_id: The job.
     :param name: Name of the application.
@@ -33,7 +33,7 @@ class GraphView(View):
     :param packages: ``--packages``, Maven coordinates.
     :param target: Where the drivers run.
     :param driver_memory: ``--driver-memory``.
-    :param options: What the job says about its high availability.
+    :param options: Options of the job's high availability.
     :param conf_keys: Keys of its Spark conf.
     :param env_keys: Names of its environment variables.
     :param site_conf: Spark's defaults on this host, below the job's own conf; ``null`` where there are none, or they

@@ -64,7 +64,7 @@ class ResultView(View):
     :param epoch: Epoch of the leader that wrote it.
     :param reason: For people.
     :param checkpoint: Number of the last checkpoint.
-    :param drained: Query -> what the drain wrote, when the run was terminated.
+    :param drained: Query -> batches that the drain wrote, when the run was terminated.
     :param failure: The error of the application that ended it.
     :param at: When it ended.
     """
@@ -84,7 +84,7 @@ class LastFailureView(View):
 
     :param kind: Whose error it was; ``UNKNOWN`` for a driver that reported none.
     :param error_class: Class of the exception, or Spark's condition in brackets.
-    :param message: The first line of what it says.
+    :param message: The first line of its message.
     :param query: Query that failed; ``null`` when the script did, or nothing is known.
     :param batches: Query -> last committed batch; ``null`` when they could not be read.
     :param location: Innermost line of the application in the traceback.
@@ -116,25 +116,25 @@ class JobView(View):
     :param job_id: The job.
     :param state: State of its newest run; ``NO_RUN`` without one.
     :param run: Number of the newest run.
-    :param started_from: What it started from: ``fresh``, ``checkpoint``, ``savepoint`` or ``path``.
+    :param started_from: Its start: ``fresh``, ``checkpoint``, ``savepoint`` or ``path``.
     :param owner: Owner of the job, a DAG id; ``null`` when it is open to all.
-    :param claim_mode: Whether the job became the owner of what it started from.
+    :param claim_mode: Whether the job became the owner of the checkpoint or savepoint that it started from.
     :param epoch: Epoch of the latest leadership, past or present; 0 when the job was never led.
     :param leader: The leader; ``null`` when there is none.
     :param result: How the run ended; ``null`` while it is live.
     :param checkpoint: Number of the newest retained checkpoint.
-    :param message: What the leader last said, or why the driver was lost.
-    :param outage: What the driver waits for, or was lost for, when that is nothing of the application's; else empty.
+    :param message: The last message of the leader, or the reason of the loss.
+    :param outage: The outage that the driver waits out, or that ended it; empty without one.
     :param log: Host and path of the newest log of a driver.
-    :param log_command: What prints it on that host.
+    :param log_command: The command that prints it on that host.
     :param queries: Query -> where it stands, of those that the script has started.
-    :param not_started: The same, of those that the run had and that the script has not started yet.
+    :param not_started: The same, for the queries of earlier epochs that the script has not started yet.
     :param attempts: How often the run was submitted.
     :param failure: How the newest attempt that was lost ended; ``null`` when none was.
     :param next_attempt_at: When the restart strategy submits the run again; ``null`` when it is not lost, is never
         submitted again, or its options cannot be read.
-    :param watched_by: What would recover the job if its driver were lost now.
-    :param warning: What is wrong and what helps when nothing watches a live run; else empty.
+    :param watched_by: The processes that would recover the job if its driver were lost now.
+    :param warning: The problem and the next step when no process watches a live run; else empty.
     """
 
     job_id: str

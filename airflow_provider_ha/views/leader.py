@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class LeaderView(View):
-    """A leader as its node says it.
+    """A leader, as its node in ZooKeeper says.
 
     :param epoch: Epoch of this leadership.
     :param run: Run that it leads.

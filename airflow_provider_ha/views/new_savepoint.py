@@ -47,7 +47,7 @@ class SweptView(View):
     """A pool that was swept.
 
     :param place: Where the savepoints lie.
-    :param pool: What the sweep removed.
+    :param pool: Objects that the sweep removed.
     """
 
     place: str
@@ -59,7 +59,7 @@ class PooledDisposedView(View):
 
     :param savepoint: Its URI.
     :param disposed: Always true.
-    :param pool: What went with it, because no other savepoint names it.
+    :param pool: Objects that were removed with it, because no other savepoint names them.
     """
 
     savepoint: str

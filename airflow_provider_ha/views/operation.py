@@ -13,7 +13,7 @@ class OperationView(View):
     """A request with its state and its result.
 
     :param operation_id: Id of the request: two requests with one id are one request.
-    :param operation: What was asked for.
+    :param operation: Kind of the operation.
     :param arguments: Its arguments: the mode of a stop, the label of a savepoint.
     :param run: Run that the request is for.
     :param requested_by: Requester, for people.

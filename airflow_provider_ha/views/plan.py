@@ -24,16 +24,16 @@ from airflow_provider_ha.views.view import View
 
 
 class QueryPlanView(View):
-    """What a restore does to one query.
+    """The effect of a restore on one query.
 
     :param batch: The cut: the last batch that counts as committed; -1 for none.
     :param replay: Batches that are executed again with their recorded boundaries.
-    :param sink: What the sink has, as far as it was known when the plan was made.
+    :param sink: The batches of the sink, as far as they were known when the plan was made.
     :param set_aside: Batches that are taken out of the file sink's log: batch -> sha256 of exactly that entry.
     :param input_files: Files of file sources that are read again.
-    :param inputs: What each source has to give again.
+    :param inputs: The input that each source has to give again.
     :param sink_gone: Whether the sink is not there any more although it had batches.
-    :param given: What a fenced ``foreachBatch`` function was given; ``null`` without notes.
+    :param given: The batches that a fenced ``foreachBatch`` function was given; ``null`` without notes.
     :param query_id: The fresh id that the query gets; ``null`` to keep its own.
     """
 
@@ -49,7 +49,7 @@ class QueryPlanView(View):
 
 
 class PlanView(View):
-    """What a restore will do.
+    """The effects of a restore.
 
     :param job_id: The job that gets the new run.
     :param source_job: The job that the cut belongs to.
@@ -58,17 +58,17 @@ class PlanView(View):
     :param directory: Key of the directory with the chosen files.
     :param verdict: The worst verdict of *findings*.
     :param reasons: Their reasons, without the ways out.
-    :param queries: Query -> what is done to it.
+    :param queries: Query -> the effect of the restore on it.
     :param candidates: Everything that was looked at, newest first.
     :param age_seconds: How old the cut was at *created_at*.
     :param created_at: When the plan was made.
     :param same_output: Whether the job goes on with the outputs of the source.
-    :param findings: What keeps it from being ``SAFE``.
+    :param findings: The reasons why it is not ``SAFE``.
     :param unknown: Query -> facts that are unknown; not empty: exit code 2, and no restore.
     :param claim_mode: The requested claim mode.
     :param owner: Owner of the source afterwards: ``user`` or ``job``.
     :param adopted: Query -> where its checkpoint lies, when Spark wrote it elsewhere.
-    :param refusal: What the restore would be refused for at this moment; ``null`` when it would be carried out, and
+    :param refusal: Why the restore would be refused at this moment; ``null`` when it would be carried out, and
         always for a path.
     """
 
@@ -93,14 +93,14 @@ class PlanView(View):
 
 
 class QueryFiguresView(View):
-    """What a restore does to one query, in figures.
+    """The effect of a restore on one query, in figures.
 
     :param batch: The cut: the last batch that counts as committed; -1 for none.
     :param replayed: Batches that are executed again with their recorded boundaries.
     :param sink_batch: The highest batch that the sink has; -1 for none.
     :param sink_gone: Whether the sink is not there any more although it had batches.
-    :param given: What a fenced ``foreachBatch`` function was given; ``null`` without notes.
-    :param inputs: What each source has to give again.
+    :param given: The batches that a fenced ``foreachBatch`` function was given; ``null`` without notes.
+    :param inputs: The input that each source has to give again.
     :param input_files: Files of file sources that are read again.
     """
 
@@ -118,13 +118,13 @@ class PlanFiguresView(View):
 
     :param verdict: The worst verdict of *findings*.
     :param reasons: Their reasons, without the ways out.
-    :param findings: What keeps it from being ``SAFE``.
+    :param findings: The reasons why it is not ``SAFE``.
     :param unknown: Query -> facts that are unknown.
     :param source: ``checkpoint-<n>``, ``savepoint-<id>``, or the path.
     :param claim_mode: The requested claim mode.
     :param owner: Owner of the source afterwards: ``user`` or ``job``.
     :param age_seconds: How old the cut was when the plan was made.
-    :param queries: Query -> what is done to it.
+    :param queries: Query -> the effect of the restore on it.
     :param job_id: The job that gets the new run.
     :param latest_number: The highest checkpoint number of that job so far.
     """
@@ -145,7 +145,7 @@ class PlanFiguresView(View):
 def plan_view(plan: RestorePlan, refusal: HaError | None = None) -> PlanView:
     """Return the whole plan.
 
-    :param refusal: What the restore would be refused for.
+    :param refusal: Why the restore would be refused.
     """
     shown = {name: getattr(plan, name) for name in PlanView.model_fields if name not in {"queries", "refusal"}}
     return PlanView(

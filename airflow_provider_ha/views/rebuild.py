@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class RebuiltJobView(View):
-    """What the tree of a job will be.
+    """The tree of a job after the rebuild.
 
     :param job_id: The job.
     :param runs: Run -> state that it comes back with; ``LOST`` for the one that can be recovered.
@@ -25,7 +25,7 @@ class RebuiltJobView(View):
     :param highest_epoch: Highest epoch that storage has a trace of.
     :param missing: Paths of the nodes that have to be made.
     :param kept: Paths of nodes that exist and differ from what storage says: they stay.
-    :param problems: What is there and could not be used.
+    :param problems: Objects in storage that could not be used.
     """
 
     job_id: str
@@ -41,7 +41,7 @@ class RebuiltJobView(View):
 
 
 class AppliedView(View):
-    """What was done for a job.
+    """The changes that were made for a job.
 
     :param job_id: The job.
     :param created: Paths of the nodes that were made.
@@ -58,11 +58,11 @@ class AppliedView(View):
 
 
 class RebuildView(View):
-    """A plan to make ZooKeeper's tree again, and what was done.
+    """A plan to make ZooKeeper's tree again, and the changes that were made.
 
     :param present: Jobs that ZooKeeper knows already.
     :param jobs: Jobs that storage knows.
-    :param applied: What was done for each; empty without ``--yes``.
+    :param applied: The changes for each; empty without ``--yes``.
     """
 
     present: tuple[str, ...]
@@ -71,7 +71,7 @@ class RebuildView(View):
 
 
 def rebuild_view(plan: RebuildPlan, applied: Sequence[Applied]) -> RebuildView:
-    """Return the plan, and what was done."""
+    """Return the plan, and the changes that were made."""
     jobs = tuple(
         RebuiltJobView(
             job_id=job.job_id,

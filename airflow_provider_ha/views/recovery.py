@@ -1,4 +1,4 @@
-"""What a leader of the cluster did about its jobs."""
+"""The actions of a cluster leader on its jobs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ReconciledView(View):
     """One job that a leader looked at.
 
     :param job_id: The job.
-    :param outcome: What was done: ``recovered``, ``left alone``, ``given up`` and so on.
+    :param outcome: The outcome: ``recovered``, ``left alone``, ``given up`` and so on.
     :param detail: For people.
     :param again: Seconds until it is worth another look; ``null`` when it is not waiting for anything.
     """
@@ -52,10 +52,10 @@ class LeadingLineView(View):
 
 
 class ReconciledLineView(View):
-    """Each other line of ``--watch``: what is new about a job.
+    """Each other line of ``--watch``: a change of a job.
 
     :param job_id: The job.
-    :param outcome: What was done.
+    :param outcome: The outcome.
     :param detail: For people.
     """
 
@@ -65,7 +65,7 @@ class ReconciledLineView(View):
 
 
 def recovery_view(cluster_id: str, epoch: int, jobs: Sequence[Reconciled]) -> RecoveryView:
-    """Return what was done about every job."""
+    """Return the outcome for every job."""
     return RecoveryView(
         cluster=cluster_id,
         epoch=epoch,
@@ -77,5 +77,5 @@ def recovery_view(cluster_id: str, epoch: int, jobs: Sequence[Reconciled]) -> Re
 
 
 def reconciled_line(job: Reconciled) -> ReconciledLineView:
-    """Return what is new about a job."""
+    """Return a change of a job."""
     return ReconciledLineView(job_id=job.job_id, outcome=job.outcome.value, detail=job.detail)

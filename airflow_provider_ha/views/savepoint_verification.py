@@ -16,7 +16,7 @@ class WrongFileView(View):
     """One file that is not as the manifest says.
 
     :param path: Relative to the savepoint.
-    :param message: What is wrong with it.
+    :param message: The difference from the manifest.
     """
 
     path: str
@@ -28,7 +28,7 @@ class SavedQueryView(View):
 
     :param batch: Its batch; -1 when it had committed none.
     :param restorable: Whether it can be restored to that batch; ``null`` when something could not be read.
-    :param findings: Why not, or what could not be read: of this batch alone. Empty when it can be restored.
+    :param findings: The problems of this batch alone, also files that could not be read. Empty when it can be restored.
     :param report: The verification of its whole directory, as ``checkpoint verify --json`` prints it: its findings may
         be about other batches.
     """

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ChosenView(View):
-    """What a restore starts from.
+    """The start of a restore.
 
     :param source: ``checkpoint-<n>`` or ``savepoint-<id>``.
     :param cut: Query -> batch.
@@ -31,9 +31,9 @@ class ChosenView(View):
 
 
 class SelectionView(View):
-    """What was looked at and what was chosen.
+    """The candidates of a restore, and the chosen one.
 
-    :param chosen: What a restore starts from; ``null`` when nothing can be restored.
+    :param chosen: The start of a restore; ``null`` when no candidate can be restored.
     :param candidates: Everything that was looked at, newest first.
     :param job_id: The job.
     :param latest_number: The highest checkpoint number of the job so far.

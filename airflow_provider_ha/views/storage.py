@@ -18,7 +18,7 @@ class StorageCheckView(View):
 
     :param storage_root: URI of the storage.
     :param work_root: URI of the working directories; ``null`` when they lie below the storage root.
-    :param notes: What works at a cost, one sentence each.
+    :param notes: The operations that work at a cost, one sentence each.
     """
 
     storage_root: str
@@ -43,7 +43,7 @@ class ProblemView(View):
     """Something that may name blobs and could not be read.
 
     :param where: Znode, key or path.
-    :param reason: What is wrong with it.
+    :param reason: Why it cannot be used.
     """
 
     where: str
@@ -51,14 +51,14 @@ class ProblemView(View):
 
 
 class OrphansView(View):
-    """What a scan of the blobs found.
+    """The result of a scan of the blobs.
 
     :param blobs: How many blobs there are.
     :param named: How many of them a record names.
     :param young: How many are not named and younger than 24 hours: an upload may be about to name them.
     :param orphans: The others.
     :param deleted: Keys of those that were deleted.
-    :param problems: What could not be read. While there is one, nothing is deleted.
+    :param problems: Records that could not be read. While there is one, nothing is deleted.
     """
 
     blobs: int

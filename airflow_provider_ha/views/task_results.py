@@ -1,4 +1,4 @@
-"""What the tasks that start, follow, stop or save a job return: the XCom of the operators.
+"""The results of the tasks that start, follow, stop, save or recover jobs: the XCom of the operators.
 
 Invariant: a task returns a key only when it has a value for it, and a key is never renamed: DAGs name it in templates.
 """
@@ -101,12 +101,12 @@ class SavepointTakenView(OperationResultView):
 
 
 class RecoveredJobsView(TaskResultView):
-    """The jobs of a cluster by what was done about them. An outcome without jobs is left out.
+    """The jobs of a cluster by outcome. An outcome without jobs is left out.
 
     :param recovered: Jobs that were submitted again from their persisted graph.
     :param on_its_way: Lost jobs for which another process had made the next submission.
     :param left_alone: Jobs that need nothing.
-    :param cleaned_up: Jobs that are over: what their end had left to remove is removed.
+    :param cleaned_up: Jobs that are over, and whose leftovers are removed now.
     :param in_quarantine: Jobs in quarantine: they need a person.
     :param pending: Jobs whose loss has not lasted long enough to act on it.
     """

@@ -27,7 +27,7 @@ class NodeView(View):
     :param sha256: Digest of these bytes.
     :param kind: Kind of its record; left out when it holds none.
     :param record: The fields of the record; left out when it holds none.
-    :param text: What a node without a record holds: a number, a time; left out otherwise.
+    :param text: The content of a node without a record: a number, a time; left out otherwise.
     :param undecodable: Why it could not be decoded; left out when it could.
     :param children: The nodes below it.
     """

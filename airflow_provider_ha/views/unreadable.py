@@ -9,7 +9,7 @@ class UnreadableView(View):
     """A record that a list has found and could not read: it may be the newest.
 
     :param name: Name of its node (the digits of a checkpoint, the id of a savepoint), or its key in storage.
-    :param reason: What is wrong with it.
+    :param reason: Why it cannot be read.
     """
 
     name: str

@@ -28,7 +28,7 @@ _NAMED = 3  # findings in a message
 
 
 class StartVerdict(str, Enum):
-    """What can be done with a checkpoint."""
+    """The use that a checkpoint still has."""
 
     STARTABLE = "startable"  # Spark can start from it as it is
     RESTORABLE = "restorable"  # only an older batch can be restored
@@ -39,7 +39,7 @@ class StartVerdict(str, Enum):
 class BlamedFileView(View):
     """One finding.
 
-    :param code: What kind of thing (page Findings of a verification).
+    :param code: Code of the finding (page Findings of a verification).
     :param file: The file, below its query.
     :param blocks: Whether it keeps Spark from starting; ``null`` when that is not known.
     """
@@ -50,7 +50,7 @@ class BlamedFileView(View):
 
 
 class ProofVerdictView(View):
-    """What Spark said of one query.
+    """Spark's answer about one query.
 
     :param batch: The batch that it was asked about.
     :param proven: ``true``, ``false`` when Spark refused, ``null`` when there was no answer.
@@ -72,7 +72,7 @@ class ProblemFileView(View):
     """The first thing that keeps a cut from being restored.
 
     :param file: The file.
-    :param found: What is wrong with it.
+    :param found: The damage.
     """
 
     file: str
@@ -80,14 +80,14 @@ class ProblemFileView(View):
 
 
 class VerdictView(View):
-    """What a verification comes to.
+    """The result of a verification.
 
     :param subject: The directory, ``checkpoint-<n>`` or ``savepoint-<id>``.
     :param verdict: ``startable``, ``restorable``, ``not_restorable`` or ``unknown``.
     :param restorable: Whether it can be restored; ``null`` when that is unknown.
     :param findings: The first findings.
     :param findings_left_off: How many more there are.
-    :param proofs: Query -> what Spark said; empty when Spark was not asked.
+    :param proofs: Query -> Spark's answer; empty without a proof.
     """
 
     subject: str
@@ -99,7 +99,7 @@ class VerdictView(View):
 
     @property
     def why(self) -> str:
-        """Why the verdict is what it is, as a clause: what Spark said, or the first findings."""
+        """The reason of the verdict, as a clause: Spark's answer, or the first findings."""
         said = [f"{query}: {proof.reason}" for query, proof in self.proofs.items() if proof.reason]
         blocking = [item for item in self.findings if item.blocks is not False] or self.findings
         found = [f"{item.code.value} {item.file}" for item in blocking[:_NAMED]]
@@ -107,7 +107,7 @@ class VerdictView(View):
 
 
 class DirectoryVerdictView(VerdictView):
-    """What a verification of a checkpoint directory comes to.
+    """The result of the verification of a checkpoint directory.
 
     :param latest: The newest batch that it could be restored to; ``null`` when there is none.
     """
@@ -116,7 +116,7 @@ class DirectoryVerdictView(VerdictView):
 
 
 class CutVerdictView(VerdictView):
-    """What a verification of a checkpoint or savepoint of a job comes to.
+    """The result of the verification of a checkpoint or savepoint of a job.
 
     :param created_at: When it was taken.
     :param cut: Query -> batch.
@@ -131,12 +131,12 @@ class CutVerdictView(VerdictView):
 
     @property
     def why(self) -> str:
-        """Why the verdict is what it is: the problem where there is one."""
+        """The reason of the verdict: the problem, where there is one."""
         return f"{self.problem.file}: {self.problem.found}" if self.problem is not None else super().why
 
 
 def directory_verdict(path: str, report: Report, proof: Proof | None = None) -> DirectoryVerdictView:
-    """Return what is known of one checkpoint directory.
+    """Return the result for one checkpoint directory.
 
     :param proof: Is about one batch: Spark's no, and its silence, weigh more than what the files look like.
     """
@@ -159,7 +159,7 @@ def directory_verdict(path: str, report: Report, proof: Proof | None = None) -> 
 
 
 def cut_verdict(job_id: str, cut: VerifiedCut) -> CutVerdictView:
-    """Return what is known of a checkpoint or savepoint of a job."""
+    """Return the result for a checkpoint or savepoint of a job."""
     verdict = {True: StartVerdict.STARTABLE, False: StartVerdict.NOT_RESTORABLE, None: StartVerdict.UNKNOWN}[
         cut.restorable
     ]

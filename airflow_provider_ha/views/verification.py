@@ -11,9 +11,9 @@ from airflow_provider_ha.views.view import Text, View
 class ReasonView(View):
     """One thing that a batch needs and lacks.
 
-    :param code: What kind of thing (page Findings of a verification).
+    :param code: Code of the finding (page Findings of a verification).
     :param path: The file, relative to the checkpoint.
-    :param found: What is wrong with it.
+    :param found: The damage.
     """
 
     code: Code
@@ -48,17 +48,17 @@ class SinkView(View):
 class FindingView(View):
     """One thing that is wrong, or worth knowing.
 
-    :param code: What kind of thing (page Findings of a verification).
+    :param code: Code of the finding (page Findings of a verification).
     :param path: File or directory, relative to the checkpoint; ``"."`` for the checkpoint itself. What belongs to a
         sink has its absolute path.
     :param batch: The newest batch that it concerns; ``null`` when it concerns all or none.
-    :param message: What was found and what was expected, for a log line.
-    :param expected: What has to be there; empty where nothing was expected.
-    :param found: What is there instead.
+    :param message: The found and the expected content, for a log line.
+    :param expected: The expected content; empty where none was expected.
+    :param found: The content that was found.
     :param blocks: Whether it keeps Spark from starting, or lets it go on with wrong or lost data; ``null`` when that is
         not known.
-    :param meaning: What it means for a decision.
-    :param next_step: What to do about it.
+    :param meaning: Its meaning for a decision.
+    :param next_step: How to resolve it.
     """
 
     code: Code
@@ -73,12 +73,12 @@ class FindingView(View):
 
 
 class LoadedStateView(View):
-    """What Spark read of one store, variable or set of timers.
+    """The rows that Spark read of one store, variable or set of timers.
 
     :param operator: Number of the operator.
     :param operator_name: Its name; empty for releases that record none.
     :param store: Name of the store.
-    :param kind: What of it was read: ``store``, ``variable`` or ``timers``.
+    :param kind: The part that was read: ``store``, ``variable`` or ``timers``.
     :param variable: Name of the variable of ``transformWithState``.
     :param partitions: Rows of each partition.
     :param rows: Rows of all of them.
@@ -98,7 +98,7 @@ class LoadedView(View):
 
     :param outcome: ``proven``, ``refuted``, ``unknown``, ``nothing`` (a query without state) or ``not_asked``.
     :param reason: Why it is not proven; empty when it is.
-    :param state: What was loaded, in the order of the operators.
+    :param state: The loaded state, in the order of the operators.
     """
 
     outcome: Outcome
@@ -107,7 +107,7 @@ class LoadedView(View):
 
 
 class StartedQueryView(View):
-    """What the query did on a copy of the checkpoint.
+    """The actions of the query on a copy of the checkpoint.
 
     :param query: Its name.
     :param batch: The batch that it committed.
@@ -125,7 +125,7 @@ class StartedView(View):
     :param outcome: ``proven``, ``refuted``, ``unknown``, ``nothing`` or ``not_asked`` (no application was named, or a
         step before it said no).
     :param reason: Why it is not proven; empty when it is.
-    :param query: What the query did; ``null`` when it did not commit.
+    :param query: The actions of the query; ``null`` when it did not commit.
     """
 
     outcome: Outcome
@@ -134,7 +134,7 @@ class StartedView(View):
 
 
 class ProofView(View):
-    """What Spark itself said of one batch.
+    """Spark's answer about one batch.
 
     :param proven: ``true``, ``false`` when Spark refused or the batch is not restorable, ``null`` when there was no
         answer.
@@ -165,7 +165,7 @@ class VerificationView(View):
     :param committed: The highest batch in ``commits/``; -1 for none.
     :param sink: With ``--sink``: the file sink.
     :param batches: Every batch in either log, ascending.
-    :param findings: What was found, first what keeps Spark from starting.
+    :param findings: All findings; those that keep Spark from starting come first.
     """
 
     startable: bool | None
@@ -181,7 +181,7 @@ class VerificationView(View):
 class ProvenVerificationView(VerificationView):
     """A verification with ``--depth prove``: one key more.
 
-    :param proof: What Spark said; the exit code is that of its ``proven``.
+    :param proof: Spark's answer; the exit code is that of its ``proven``.
     """
 
     proof: ProofView

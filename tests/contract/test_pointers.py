@@ -230,7 +230,7 @@ def test_a_replaced_pointer_gives_its_old_payload_up(job: Pointers) -> None:
     """A replacement refers to the new payload, and the old one is removed.
 
     Flink: ZooKeeperStateHandleStoreTest#testReplace [72].
-    Differs: [H9] the old one goes by way of the list, so that a death in between leaves a trace of it.
+    Differs: [H9] the list removes the old one, so that a death in between leaves a trace of it.
     """
     job.add("1", b"old")
 

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.client import HaClient, JobClient
+from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.job_owner import Acting, owner_of_job
 from airflow_provider_ha.control.job.requests import RestoreRequest
+from airflow_provider_ha.control.job_client import JobClient
 from airflow_provider_ha.control.submission import submission
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.errors import JobStateError

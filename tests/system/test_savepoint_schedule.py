@@ -16,7 +16,8 @@ import pytest
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.model import CheckpointKind
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.control.client import HaClient, JobClient
+from airflow_provider_ha.control.client import HaClient
+from airflow_provider_ha.control.job_client import JobClient
 from airflow_provider_ha.jobs.model import JobState
 from tests.system.harness.rest import DagRun
 from tests.system.harness.servers import REPOSITORY

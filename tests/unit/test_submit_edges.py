@@ -21,8 +21,8 @@ from airflow_provider_ha.checkpoints.restore.external_state import Surroundings,
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.unfinished_drain import drain_directory, newest_drain
 from airflow_provider_ha.clock import SystemClock
-from airflow_provider_ha.control.client import JobClient
 from airflow_provider_ha.control.job.requests import RestoreRequest, SubmitRequest
+from airflow_provider_ha.control.job_client import JobClient
 from airflow_provider_ha.control.rebuild.evidence import JobEvidence, _graphs
 from airflow_provider_ha.control.rebuild.plan import _run_of_checkpoints
 from airflow_provider_ha.control.rebuild.pointers import FoundCheckpoint

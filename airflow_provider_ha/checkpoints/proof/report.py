@@ -40,7 +40,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class LoadedState:
-    """What Spark read of one store, variable or set of timers.
+    """The rows that Spark read of one store, variable or set of timers.
 
     :param rows: Of each partition, in their order.
     """
@@ -51,7 +51,7 @@ class LoadedState:
 
 @dataclass(frozen=True, slots=True)
 class StartedOnCopy:
-    """What the query did on the copy.
+    """The actions of the query on the copy.
 
     :param name: Its name.
     :param batch: The batch that it committed, N + 1.
@@ -69,12 +69,12 @@ class Proof:
 
     :param directory: The checkpoint.
     :param batch: N; ``None`` when no batch could be chosen.
-    :param verification: What the full verification before it said.
+    :param verification: The full verification before it.
     :param loading: Whether Spark loaded the whole state of the batch.
     :param starting: Whether Spark executed the next batch on it, without input and without a sink.
-    :param state: What was loaded, in the order of the operators.
-    :param started: What the query did; ``None`` when it did not commit.
-    :param findings: What Spark refused, and what could not be found out.
+    :param state: The loaded state, in the order of the operators.
+    :param started: The actions of the query; ``None`` when it did not commit.
+    :param findings: The refusals of Spark, and the questions that stay open.
     :param spark_version: The release that was asked.
     :param seconds: How long it took.
     """
@@ -92,7 +92,7 @@ class Proof:
 
     @property
     def verdict(self) -> BatchVerdict | None:
-        """What the verification said of the batch."""
+        """The verification's judgement of the batch."""
         return verdict_on(self.verification, self.batch)
 
     @property

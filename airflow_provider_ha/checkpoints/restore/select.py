@@ -37,7 +37,7 @@ from airflow_provider_ha.errors import (
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What a restore starts from.
+    """The start of a restore.
 
     :param source: ``"checkpoint"`` or ``"savepoint"``.
     :param source_id: Number of the checkpoint, or id of the savepoint.
@@ -64,10 +64,10 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What was looked at, newest first, and what was chosen.
+    """The candidates of a restore, newest first, and the chosen one.
 
     :param job_id: The job whose checkpoints were looked at.
-    :param wanted: What the caller requests.
+    :param wanted: The start that the caller requests.
     """
 
     candidates: tuple[Candidate, ...]
@@ -76,7 +76,7 @@ class Selection:
     wanted: Wanted = field(default_factory=Wanted)
 
     def require(self) -> Chosen:
-        """Return what was chosen.
+        """Return the chosen candidate.
 
         :raises CheckpointMissingError: There was nothing, or nothing that can be restored.
         """
@@ -121,7 +121,7 @@ def select(
     :param verify: Verification of one query's directory, in place of the usual one.
     :param now: The current time, for a time of day; the host's when not given.
     :raises ConfigurationError: *start_from* names nothing.
-    :raises CheckpointMissingError: What is wanted by name does not exist.
+    :raises CheckpointMissingError: The named checkpoint or savepoint does not exist.
     :raises StorageUnavailableError: A candidate could not be read: nothing is known about it, so nothing is chosen.
     """
     selector = _Selector(checkpoints, savepoints, area, depth, verify or verifier(depth, spark_version))

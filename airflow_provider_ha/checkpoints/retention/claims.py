@@ -3,8 +3,8 @@
 Invariants: ownership passes in the transaction that makes the first checkpoint of the restored run known. Before it the
 restore may still fail, and all is the user's; after it the job has its own checkpoint, which no crash removes. A thing
 is claimed once. What was claimed is marked for deletion when as many checkpoints as are retained were taken after it,
-the newest of them with its files pinned; until then it is what a restore would fall back to. It goes by way of the list
-of deletions, where the leases of its readers hold it.
+the newest of them with its files pinned; until then a restore would fall back to it. The list of deletions removes it,
+and the leases of its readers hold it there.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The checkpoints of one job: pointers in ZooKeeper, payloads in storage, pins on the file system.
 
-Invariants (contracts 2, 5 and 7): pin, then payload, then pointer; pointer removed first, the rest second, by way of
-the list of deletions. A pointer and the counter are written in one fenced transaction, so a number never repeats and a
+Invariants (contracts 2, 5 and 7): pin, then payload, then pointer; pointer removed first, the rest second, through the
+list of deletions. A pointer and the counter are written in one fenced transaction, so a number never repeats and a
 deposed leader adds nothing. Only the end of a run may remove the last checkpoint, and only when that is requested.
 
 A checkpoint's payload does not go with its pointer: it holds the record of its batches, which an older savepoint may

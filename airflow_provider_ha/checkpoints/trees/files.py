@@ -1,6 +1,6 @@
 """Reading files that Spark may delete or replace at any moment, without ever following a name out of the directory.
 
-A name is checked here, for every kind of :class:`~airflow_provider_ha.checkpoints.trees.tree.Tree` is asked for it.
+A name is checked here, for every kind of :class:`~airflow_provider_ha.checkpoints.trees.tree.Tree`.
 
 Invariant: what is known to be bad or gone is a ``CheckpointCorruptError`` with the file's relative path; what could not
 be read (permissions, a broken disk) is ``StorageUnavailableError`` and says nothing about the checkpoint (contract 6).

@@ -54,7 +54,7 @@ def stores_of(logs: Logs, reader: StateReader) -> Mapping[str, list[Need]]:
 
 
 def files_of(stores: Mapping[str, list[Need]]) -> Iterator[StateFile]:
-    """Yield what is looked into first for each store, unless something is in its way: that is met again later."""
+    """Yield the files of each store to look into first. A file that cannot be read is left to later checks."""
     for need in chain.from_iterable(stores.values()):
         with suppress(CheckpointCorruptError, StorageUnavailableError):
             yield from need()[0]()

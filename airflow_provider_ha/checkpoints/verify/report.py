@@ -1,4 +1,4 @@
-"""What a verification says, and how findings are collected on the way.
+"""The report of a verification, and how findings are collected for it.
 
 Invariant: ``startable`` is ``False`` exactly when a finding that blocks the start was collected; ``None`` when
 something that matters could not be read.
@@ -22,9 +22,9 @@ _OPEN = frozenset({Code.STATE_UNKNOWN, Code.OFFSETS_SPARSE})
 class Reason:
     """One thing that a batch needs and lacks.
 
-    :param code: What kind of thing.
+    :param code: Code of the finding.
     :param path: The file, relative to the checkpoint.
-    :param found: What is wrong with it, as a clause without a final stop.
+    :param found: The damage, as a clause without a final stop.
     """
 
     code: Code
@@ -84,7 +84,7 @@ class Report:
 
     :param startable: ``True``, ``False``, or ``None`` when it could not be read or is not there.
     :param restorable: All batch ids that it could be restored to, ascending.
-    :param findings: What was found: first what keeps Spark from starting, then the rest, each in the order of the look.
+    :param findings: First those that keep Spark from starting, then the others, each in the order of the checks.
     :param planned: L; -1 when there is none.
     :param committed: C; -1 when there is none.
     :param batches: Every batch in the offset log or the commit log, ascending, and what it lacks. A sink that is
@@ -148,5 +148,5 @@ class Findings:
             self._found[key] = finding
 
     def all(self) -> tuple[Finding, ...]:
-        """Return what was found, what keeps Spark from starting first."""
+        """Return the findings; those that keep Spark from starting come first."""
         return tuple(sorted(self._found.values(), key=lambda finding: finding.blocks is False))

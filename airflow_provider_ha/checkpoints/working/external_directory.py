@@ -1,4 +1,4 @@
-"""A checkpoint directory outside of the cluster: which query it is of, and how it goes once a job has claimed it.
+"""A checkpoint directory outside of the cluster: its query, and its removal once a job has claimed it.
 
 Invariant: only what Spark makes of one query is ever removed, by name, and only from a directory that still has the id
 of the query that was claimed, and no batch more than then. A path that has become something else since, that is in use
@@ -74,7 +74,7 @@ def remove_adopted(claimed: AdoptedCheckpoint) -> None:
 def _changed(directory: Path, claimed: AdoptedCheckpoint) -> str:
     """Return why a directory is not what was claimed; nothing when it is, or is what a removal has left of it.
 
-    An empty one is what a removal leaves that dies last of all.
+    A removal that was interrupted at its last step leaves an empty one.
     """
     try:
         found = query_id(directory)

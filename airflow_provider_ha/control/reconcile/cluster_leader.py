@@ -22,8 +22,9 @@ from types import TracebackType
 
 from typing_extensions import Self
 
-from airflow_provider_ha.control.client import HaClient, JobClient
+from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.requests import SubmitRequest, SubmittedRun
+from airflow_provider_ha.control.job_client import JobClient
 from airflow_provider_ha.control.reconcile.reconcile_queue import ReconcileQueue, Touch
 from airflow_provider_ha.control.reconcile.reconciler import (
     Reconciled,

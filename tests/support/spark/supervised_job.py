@@ -20,8 +20,9 @@ from airflow_provider_ha.checkpoints.format.metadata_log import read_offsets
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.control.client import HaClient, JobClient
+from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.requests import SubmitRequest
+from airflow_provider_ha.control.job_client import JobClient
 from airflow_provider_ha.errors import NotConnectedError
 from airflow_provider_ha.jobs.model import HaOptions, JobState, Operation, RunResult
 from airflow_provider_ha.testing.waiting import wait_until

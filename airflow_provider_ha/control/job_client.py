@@ -1,0 +1,192 @@
+"""What Airflow and the command line do with one job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from airflow_provider_ha.checkpoints.model import RestorePlan
+from airflow_provider_ha.checkpoints.restore.select import Selection
+from airflow_provider_ha.checkpoints.retention.policy import max_age_of
+from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
+from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
+from airflow_provider_ha.checkpoints.verify.verify import Depth
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.administration import disposal, intervene, stop
+from airflow_provider_ha.control.job import stores
+from airflow_provider_ha.control.job.context import JobContext
+from airflow_provider_ha.control.job.job_owner import Acting, refuse_others
+from airflow_provider_ha.control.job.requests import LATEST, RestoreRequest, SubmitRequest, SubmittedRun
+from airflow_provider_ha.control.restore import restore
+from airflow_provider_ha.control.restore.dry_run import DryRun, dry_run
+from airflow_provider_ha.control.submission import recovery
+from airflow_provider_ha.control.submit import submit_job
+from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.jobs import operations
+from airflow_provider_ha.jobs.model import Blob, JobGraph, Operation, OperationKind
+from airflow_provider_ha.jobs.snapshot import JobSnapshot
+
+
+class JobClient:
+    """What can be done with one job from outside its driver. Safe to use from several threads.
+
+    :param acting: Identity of the caller: submit, restore, savepoints, stop and cancel are refused when it
+        has another owner (``job_owner.refuse_others``).
+    """
+
+    def __init__(self, context: JobContext, *, acting: Acting | None = None) -> None:
+        self._job = context
+        self._acting = acting or Acting()
+
+    @property
+    def job_id(self) -> str:
+        """The job's id."""
+        return self._job.job_id
+
+    @property
+    def config(self) -> HaConfig:
+        """How the job's cluster is reached."""
+        return self._job.config
+
+    @property
+    def checkpoints(self) -> CheckpointStore:
+        """The job's checkpoints."""
+        return stores.checkpoint_store(self._job)
+
+    @property
+    def savepoints(self) -> SavepointStore:
+        """The job's savepoints."""
+        return stores.savepoint_store(self._job)
+
+    def snapshot(self) -> JobSnapshot:
+        """Read the job.
+
+        :raises UnknownJobError: The cluster has no such job.
+        """
+        return self._job.snapshot()
+
+    def graph(self, blob: Blob) -> JobGraph:
+        """Read a job graph, for example that of a run."""
+        return self._job.graph(blob)
+
+    def submit(self, request: SubmitRequest) -> SubmittedRun:
+        """Run a script as a new run of the job, or find the request's run again (``control.submit``)."""
+        self._check_job(request.job_id)
+        named = replace(self._acting, owner=self._acting.owner or request.owner)
+        refuse_others(self._job, named, "a new run")
+        return submit_job(self._job, request)
+
+    def restore(self, request: RestoreRequest) -> SubmittedRun:
+        """Run the job from a checkpoint or savepoint (``restore.restore_job``)."""
+        self._check_job(request.job_id)
+        refuse_others(self._job, self._acting, "a restore")
+        return restore.restore_job(self._job, request)
+
+    def plan_restore(self, request: RestoreRequest) -> RestorePlan:
+        """Return what :meth:`restore` would do.
+
+        :raises CheckpointMissingError: There is nothing that can be restored.
+        """
+        self._check_job(request.job_id)
+        return restore.plan_for(self._job, request)[1]
+
+    def dry_run(self, request: RestoreRequest) -> DryRun:
+        """Return what :meth:`restore` would do, and what it would be refused for (``dry_run.dry_run``)."""
+        self._check_job(request.job_id)
+        return dry_run(self._job, request, self._acting)
+
+    def select(self, *, start_from: str = LATEST, fallback: bool = True, depth: Depth = "full") -> Selection:
+        """Verify the job's checkpoints and savepoints, newest first, until one can be restored."""
+        return stores.select_checkpoint(self._job, start_from=start_from, fallback=fallback, depth=depth)
+
+    def recover(self, *, by: str, wait: bool = True) -> SubmittedRun:
+        """Submit the newest run again when its driver is lost (``recovery.recover``)."""
+        return recovery.recover(self._job, by=by, wait=wait)
+
+    def delay_left(self, snapshot: JobSnapshot) -> float:
+        """Return the seconds until the newest run may be submitted again (``recovery.delay_left``)."""
+        return recovery.delay_left(self._job, snapshot)
+
+    def fail(self, reason: str, *, by: str) -> None:
+        """End a run without a driver as FAILED (``intervene.fail``)."""
+        intervene.fail(self._job, reason, by=by)
+
+    def request_savepoint(
+        self,
+        *,
+        operation_id: str,
+        requested_by: str,
+        schedule: str | None = None,
+        retain: int | None = None,
+        retain_days: float | None = None,
+        label: str = "",
+    ) -> Operation:
+        """Ask the driver for a savepoint.
+
+        :param schedule: Name of the schedule that owns it; it then may remove its own oldest ones.
+        :param retain: How many savepoints of the schedule are kept.
+        :param retain_days: How old they may become; the newest one stays.
+        :raises ConfigurationError: No savepoint can be kept for *retain_days*, or no schedule is named for it.
+        :raises JobStateError: The job has no live run.
+        """
+        arguments: dict[str, object] = {"schedule": schedule, "retain": retain, "label": label}
+        if retain_days is not None:
+            max_age_of(retain_days)
+            if schedule is None:
+                raise ConfigurationError(
+                    "retain_days requires a schedule: only savepoints of a schedule are ever removed",
+                    next_step="Name the schedule that the savepoint belongs to",
+                )
+            # Only where it is given: a caller of an earlier release that repeats its request sends the same arguments.
+            arguments["retain_days"] = retain_days
+        return self._request(OperationKind.SAVEPOINT, operation_id, arguments, requested_by)
+
+    def request_stop(
+        self, *, operation_id: str, requested_by: str, mode: str = "suspend", savepoint: bool = False
+    ) -> Operation:
+        """Ask the driver to stop with a checkpoint; end the run at once when the driver is lost (``stop.stop``).
+
+        :param mode: ``"suspend"``, or ``"terminate"``: every open window is emitted first.
+        :raises ConfigurationError: There is no such mode.
+        :raises JobStateError: The job has no live run.
+        """
+        if mode not in ("suspend", "terminate"):
+            raise ConfigurationError(f"stop mode {mode!r} is not known", next_step="Use 'suspend' or 'terminate'")
+        refuse_others(self._job, self._acting, "a stop")
+        return stop.stop(
+            self._job, operation_id=operation_id, requested_by=requested_by, mode=mode, savepoint=savepoint
+        )
+
+    def request_cancel(self, *, operation_id: str, requested_by: str) -> Operation:
+        """End the run at once, with or without a driver (``intervene.cancel``)."""
+        refuse_others(self._job, self._acting, "a cancel")
+        return intervene.cancel(self._job, operation_id=operation_id, requested_by=requested_by)
+
+    def operation(self, operation_id: str) -> Operation | None:
+        """Return an operation; ``None`` when it was never requested, or is forgotten."""
+        return operations.read(self._job.coordinator, self._job.paths, operation_id)
+
+    def dispose_savepoint(self, savepoint_id: str, *, requested_by: str) -> None:
+        """Remove a savepoint (``disposal.dispose_savepoint``)."""
+        refuse_others(self._job, self._acting, "the removal of a savepoint")
+        disposal.dispose_savepoint(self._job, self.savepoints, savepoint_id, requested_by=requested_by)
+
+    def _request(
+        self, kind: OperationKind, operation_id: str, arguments: Mapping[str, object], requested_by: str
+    ) -> Operation:
+        refuse_others(self._job, self._acting, f"a {kind.value}")
+        return operations.request(
+            self._job.coordinator,
+            self._job.paths,
+            kind,
+            operation_id=operation_id,
+            arguments=arguments,
+            requested_by=requested_by,
+            clock=self._job.clock,
+        )
+
+    def _check_job(self, job_id: str) -> None:
+        if job_id != self.job_id:
+            raise ConfigurationError(
+                f"the request is for job {job_id!r}, not for {self.job_id!r}", next_step="Ask the job that it names"
+            )

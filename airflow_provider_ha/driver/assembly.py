@@ -1,0 +1,186 @@
+"""Makes what works together in a driver while the script runs: the parts, and the loop of operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from airflow_provider_ha.checkpoints.model import QuerySink
+from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
+from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
+from airflow_provider_ha.checkpoints.working.work_area import WorkArea
+from airflow_provider_ha.clock import Clock
+from airflow_provider_ha.driver.cleaning import Cleaning
+from airflow_provider_ha.driver.ending import Ending
+from airflow_provider_ha.driver.housekeeping import Housekeeping
+from airflow_provider_ha.driver.job_writer import JobWriter
+from airflow_provider_ha.driver.lead import DriverSession
+from airflow_provider_ha.driver.leaving import ProcessTerminator
+from airflow_provider_ha.driver.lifecycle import Lifecycle
+from airflow_provider_ha.driver.operations_loop import Handlers, OperationsLoop
+from airflow_provider_ha.driver.origin import Origin
+from airflow_provider_ha.driver.parts import Parts
+from airflow_provider_ha.driver.past_attempts import PastAttempts
+from airflow_provider_ha.driver.patches import Patches
+from airflow_provider_ha.driver.progress_source import progress_source
+from airflow_provider_ha.driver.publish_loop import PublishLoop
+from airflow_provider_ha.driver.publisher import Provenance, Publisher
+from airflow_provider_ha.driver.queries import QueryRegistry
+from airflow_provider_ha.driver.query_start import QueryStarter, WriterCalls
+from airflow_provider_ha.driver.resting import expected_queries
+from airflow_provider_ha.driver.savepoint_job import SavepointJob
+from airflow_provider_ha.driver.script import Script
+from airflow_provider_ha.driver.spark_conf import gateway, prepare_conf
+from airflow_provider_ha.driver.start_ledger import StartLedger
+from airflow_provider_ha.driver.stop_job import MainThread, StopJob
+from airflow_provider_ha.driver.undo_drain import undo_drains
+from airflow_provider_ha.jobs.driver_spec import DriverSpec
+from airflow_provider_ha.jobs.journal import JobJournal
+from airflow_provider_ha.jobs.runs import RunStore
+from airflow_provider_ha.storage.keys import JobKeys
+
+
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    """Makes the parts of one driver.
+
+    :param published_sinks: Returns where the queries of the run's newest checkpoint write.
+    """
+
+    spec: DriverSpec
+    led: DriverSession
+    way_out: ProcessTerminator
+    clock: Clock
+    area: WorkArea
+    checkpoints: CheckpointStore
+    published_sinks: Callable[[], Mapping[str, QuerySink]]
+
+    def parts(self, origin: Origin, registry: QueryRegistry, lifecycle: Lifecycle, writer: JobWriter) -> Parts:
+        """Undo a drain that was broken off, set Spark's conf, and make the parts; starts none of them.
+
+        :raises ApplicationRefusedError: Its conf cannot be used under management.
+        """
+        led = self.led
+        ledger = StartLedger(origin.directory)
+        # A restored cut is whole; a loss may have come before the script had started all its queries.
+        complete = ledger.before.complete or origin.plan is not None
+        expected = expected_queries(origin, ledger.before, self.published_sinks)
+        undo_drains(origin, expected)
+        registry.expect(expected, complete=complete)
+        jvm = gateway()
+        self.way_out.owns_jvm(int(jvm.java.lang.ProcessHandle.current().pid()))
+        prepare_conf(jvm, origin.directory, led.graph.options.min_batches_to_retain)
+        calls = WriterCalls.of_pyspark()
+        publisher = self._publisher(origin, registry)
+        options = led.graph.options
+        starter = QueryStarter(
+            origin,
+            registry,
+            lifecycle,
+            calls,
+            ledger,
+            allow_new=options.allow_new_queries,
+            remote_allowed=options.allow_remote_executors,
+        )
+        return Parts(
+            origin=origin,
+            registry=registry,
+            ledger=ledger,
+            lifecycle=lifecycle,
+            writer=writer,
+            publisher=publisher,
+            publishing=PublishLoop(
+                publisher,
+                writer,
+                registry,
+                lifecycle,
+                self.way_out.thread_failed,
+                settled=ledger.complete,
+                running=self.spec.note_running,
+                clean=self._cleaning().turn,
+            ),
+            patches=Patches(lifecycle, registry, starter),
+            calls=calls,
+            script=Script(
+                self.spec.home.application_directory / "application" / led.graph.application.name, led.graph.arguments
+            ),
+            main_thread=MainThread(),
+            housekeeping=Housekeeping(
+                RunStore(led.coordinator, led.paths), led.leadership, self.checkpoints, self.area, origin.key
+            ),
+        )
+
+    def operations(self, parts: Parts, ending: Ending) -> OperationsLoop:
+        """Make the loop that answers the requests of operations."""
+        store = SavepointStore(self.led.coordinator, self.led.paths, self._keys, self.area, clock=self.clock)
+        savepoints = SavepointJob(
+            store, self.led.leadership, parts.registry, self._provenance(), parts.origin.directory, store.directory
+        )
+        stop = StopJob(
+            writer=parts.writer,
+            publisher=parts.publisher,
+            registry=parts.registry,
+            lifecycle=parts.lifecycle,
+            main_thread=parts.main_thread,
+            working=parts.origin.directory,
+            savepoint=savepoints.create,
+            drain=ending.drain,
+        )
+        return OperationsLoop(
+            coordinator=self.led.coordinator,
+            paths=self.led.paths,
+            leadership=self.led.leadership,
+            lifecycle=parts.lifecycle,
+            handlers=Handlers(
+                ready=lambda: parts.registry.whole,
+                savepoint=savepoints.create,
+                dispose=savepoints.dispose,
+                stop=stop.run,
+                stopped=ending.stopped,
+                cancel=ending.cancel,
+            ),
+            run=self.led.run.number,
+            clock=self.clock,
+            failed=self.way_out.thread_failed,
+        )
+
+    @property
+    def _keys(self) -> JobKeys:
+        return JobKeys(self.spec.job_id)
+
+    def _provenance(self) -> Provenance:
+        return Provenance(self.spec.job_id, self.led.run.number, self.led.run.graph.sha256, spark_version())
+
+    def _publisher(self, origin: Origin, registry: QueryRegistry) -> Publisher:
+        return Publisher(
+            store=self.checkpoints,
+            leadership=self.led.leadership,
+            registry=registry,
+            origin=origin,
+            provenance=self._provenance(),
+            options=self.led.graph.options,
+            area=self.area,
+            clock=self.clock,
+            source=progress_source(registry, self.clock),
+        )
+
+    def _cleaning(self) -> Cleaning:
+        led = self.led
+        past = PastAttempts(
+            coordinator=led.coordinator,
+            paths=led.paths,
+            keys=self._keys,
+            home_path=self.spec.config.home_path,
+            leadership=led.leadership,
+            journal=JobJournal(led.store, self._keys),
+            options=led.graph.options,
+            own=(led.run.number, self.spec.attempt),
+        )
+        return Cleaning(self.checkpoints, led.leadership, self.clock, past.clear)
+
+
+def spark_version() -> str:
+    """Return the release of the installed pyspark."""
+    import pyspark  # pyspark is imported inside functions
+
+    return str(pyspark.__version__)
