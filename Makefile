@@ -5,6 +5,8 @@
 BIN := build/venv/bin
 WORKERS ?= 2
 export SPARK_LOCAL_IP := 127.0.0.1
+# Tests start hundreds of Pythons: each would compile again what was edited since the installation, and pytest each test.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
