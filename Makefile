@@ -7,6 +7,8 @@ WORKERS ?= 2
 export SPARK_LOCAL_IP := 127.0.0.1
 # The entries of .ci/words.txt that have several words; codespell looks up what its pattern of a word finds.
 PHRASES := \b(of (its|their|our|your) own|for ever|in vain)\b
+# Tests start hundreds of Pythons: each would compile again what was edited since the installation, and pytest each test.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14

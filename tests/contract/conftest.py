@@ -57,13 +57,13 @@ def cluster(backend: str, config: HaConfig, ensemble: FakeEnsemble) -> Iterator[
     cluster.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def moto() -> Iterator[S3Access]:
     with moto_server() as access:
         yield access
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def real() -> Iterator[S3Access]:
     with real_server() as access:
         yield access

@@ -17,19 +17,13 @@ from airflow_provider_ha.storage._s3_objects import checksum_of
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.local import LocalStore
 from airflow_provider_ha.storage.store import Checksum, ObjectStore
-from tests.support.s3.s3_server import S3Access, any_server, real_server
+from tests.support.s3.s3_server import S3Access, any_server
 
 
 pytestmark = pytest.mark.timeout(120, func_only=True)  # the first test may have to build the server
 
 # What a job, a savepoint or a query may be called, to be in the way of what we call things.
 NAMES = ("a", "a-b", "e1", "checkpoints", "payloads", "manifest.json", "blobs", "jobs", "journal")
-
-
-@pytest.fixture(scope="module")
-def real() -> Iterator[S3Access]:
-    with real_server() as access:
-        yield access
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -29,7 +29,7 @@ from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters.coordination_helpers import job_paths
 from tests.support.clusters.jobs_helpers import NOON, a_run, a_submission
 from tests.support.clusters.pointer_helpers import Failing
-from tests.support.s3.s3_server import s3_server, s3_store
+from tests.support.s3.s3_server import s3_store
 
 
 BACKENDS = ("fake", "zookeeper")
@@ -119,12 +119,6 @@ def savepoint(graph: str) -> Savepoint:
     )
 
 
-@pytest.fixture(scope="module")
-def s3_endpoint() -> Iterator[str]:
-    with s3_server() as endpoint:
-        yield endpoint
-
-
 @pytest.fixture
 def house(
     backend: str, config: HaConfig, coordinator: Coordinator, request: pytest.FixtureRequest, tmp_path: Path
@@ -132,7 +126,7 @@ def house(
     """An empty one, with the job's nodes."""
     store: ObjectStore = LocalStore(tmp_path / "root" / "cluster")
     if backend == "fake":
-        store = s3_store(request.getfixturevalue("s3_endpoint"))
+        store = s3_store(request.getfixturevalue("moto"))
     paths = job_paths(config)
     coordinator.ensure(*paths.skeleton)
     work_path = tmp_path / "work"

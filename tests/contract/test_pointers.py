@@ -33,23 +33,17 @@ from airflow_provider_ha.storage.store import ObjectStore
 from airflow_provider_ha.testing.fake import FakeEnsemble
 from tests.support.clusters.coordination_helpers import job_paths
 from tests.support.clusters.pointer_helpers import Before, Failing, Pointers, Raising, leading
-from tests.support.s3.s3_server import s3_server, s3_store
+from tests.support.s3.s3_server import s3_store
 
 
 BACKENDS = ("fake", "zookeeper")
-
-
-@pytest.fixture(scope="module")
-def s3_endpoint() -> Iterator[str]:
-    with s3_server() as endpoint:
-        yield endpoint
 
 
 @pytest.fixture
 def objects(backend: str, request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
     """S3 beside the fake ensemble, files beside the real one: each of the four is met by every test."""
     if backend == "fake":
-        return s3_store(request.getfixturevalue("s3_endpoint"))
+        return s3_store(request.getfixturevalue("moto"))
     return LocalStore(tmp_path / "root" / "cluster")
 
 

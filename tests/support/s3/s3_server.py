@@ -107,16 +107,8 @@ def any_server() -> Iterator[S3Access]:
         yield access
 
 
-@contextmanager
-def s3_server() -> Iterator[str]:
-    """Yield the URL of a running moto."""
-    with moto_server() as access:
-        yield access.endpoint
-
-
-def s3_store(endpoint: str) -> S3Store:
-    """Return a store in a bucket of a moto that no other test uses."""
-    access = S3Access(endpoint, "key", "secret")
+def s3_store(access: S3Access) -> S3Store:
+    """Return a store in a bucket that no other test uses."""
     return access.store(access.new_bucket())
 
 
