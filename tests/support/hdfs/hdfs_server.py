@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 import tempfile
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -62,13 +62,13 @@ def hdfs_server(extra: Mapping[str, str] | None = None) -> Iterator[Hdfs]:
         folder = Path(name)
         rpc, web, data, data_web, data_ipc = free_ports(5)
         uri, address = f"hdfs://127.0.0.1:{rpc}", f"127.0.0.1:{web}"
-        core = {"fs.defaultFS": uri, "hadoop.tmp.dir": f"{folder}/tmp"}
+        core = {"fs.defaultFS": uri, "hadoop.tmp.dir": str(folder / "tmp")}
         conf = _write_conf(folder, core, _hdfs_site(folder, address, data, data_web, data_ipc) | dict(extra or {}))
         _run(conf, "org.apache.hadoop.hdfs.server.namenode.NameNode", "-format", "-force", "-nonInteractive")
         with _daemon(conf, "org.apache.hadoop.hdfs.server.namenode.NameNode") as namenode:
             _wait_for(folder, "NameNode", namenode, lambda: _answers(rpc))
             with _daemon(conf, "org.apache.hadoop.hdfs.server.datanode.DataNode") as datanode:
-                _wait_for(folder, "DataNode", datanode, lambda: _live_nodes(f"http://{address}") == 1)
+                _wait_for(folder, "DataNode", datanode, lambda: _live_nodes(address) == 1)
                 yield Hdfs(uri, f"http://{address}", conf, namenode, datanode)
 
 
@@ -135,13 +135,17 @@ def _wait_for(folder: Path, name: str, process: subprocess.Popen[bytes], ready: 
     assert process.poll() is None, (folder / f"{name}.log").read_text(encoding="utf-8")[-4000:]
 
 
-def _live_nodes(web: str) -> int:
+def _live_nodes(address: str) -> int:
     """Return the number of DataNodes that the NameNode knows as alive."""
+    connection = HTTPConnection(address, timeout=5)
     try:
-        with urllib.request.urlopen(f"{web}/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState", timeout=5) as told:
-            return int(told.read().decode().partition('"NumLiveDataNodes" :')[2].partition(",")[0] or 0)
-    except (OSError, urllib.error.URLError, ValueError):
+        connection.request("GET", "/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState")
+        beans = json.loads(connection.getresponse().read())["beans"]
+        return int(beans[0]["NumLiveDataNodes"]) if beans else 0
+    except (OSError, HTTPException, ValueError):
         return 0
+    finally:
+        connection.close()
 
 
 def _answers(port: int) -> bool:
