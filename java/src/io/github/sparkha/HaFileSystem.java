@@ -275,7 +275,8 @@ public final class HaFileSystem extends FileSystem {
     private FileStatus ofBase(Found directory, String child) {
         String name = directory.child(child);
         Base.Entry entry = directory.base.file(name);
-        Path path = new Path(outer(directory.own), child);
+        // Not by parent and child: a name with a colon would be taken for a URI.
+        Path path = new Path(uri.getScheme(), uri.getAuthority(), directory.own.toUri().getPath() + "/" + child);
         if (entry != null) {
             return status(entry, path);
         }
