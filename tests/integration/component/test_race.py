@@ -69,6 +69,8 @@ def s3a_conf(jvm: ComponentJvm, s3: S3Access, bucket: str, endpoint: str, writer
             "fs.s3a.attempts.maximum": "2",
             "fs.s3a.retry.limit": "1",
             "fs.s3a.retry.interval": "10ms",
+            "fs.s3a.retry.throttle.limit": "1",
+            "fs.s3a.retry.throttle.interval": "10ms",
             "fs.s3a.impl.disable.cache": "true",
             "fs.ha.writer": writer,
         },

@@ -85,7 +85,7 @@ class Epochs:
         for key, value in {**CONF, **request["conf"], "spark.jars": request["jars"]}.items():
             builder = builder.config(key, value)
         self.spark = builder.getOrCreate()
-        self.jvm = self.spark._jvm
+        self.jvm: Any = self.spark._jvm
         self.component = self.jvm.io.github.sparkha
         self.input = Path(request["scratch"]) / "input"
         self.input.mkdir()

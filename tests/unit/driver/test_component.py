@@ -227,7 +227,7 @@ def test_a_jvm_that_does_not_answer_ends_the_driver() -> None:
     def broken(_: int) -> None:
         raise ConnectionError("the JVM is gone")
 
-    fake.extend = broken  # type: ignore[method-assign]
+    fake.extend = broken  # type: ignore[assignment,method-assign]
     wait_until(lambda: bool(failures), timeout=30, what="the failure")
 
     assert isinstance(failures[0], ConnectionError)
