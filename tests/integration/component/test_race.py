@@ -225,19 +225,6 @@ def test_an_entry_on_s3_costs_one_request(s3_jvm: ComponentJvm, s3: S3Access) ->
     assert len(asked) == 1, asked
 
 
-def test_a_store_that_ignores_the_condition_is_not_hidden(s3_jvm: ComponentJvm, s3: S3Access) -> None:
-    """The component cannot repair such a store: the race at configuration time has to find it."""
-
-    def without_condition(exchange: Exchange) -> None:
-        exchange.forward(without="If-None-Match")
-
-    with s3_proxy(s3.endpoint, Fault(without_condition, "PUT", "/commits/", times=FOR_EVER)) as proxied:
-        store = on_s3(s3_jvm, s3, proxied)
-
-        with pytest.raises(AssertionError):
-            race(store)
-
-
 def test_a_file_of_the_base_that_was_replaced_is_told_by_its_etag(s3_jvm: ComponentJvm, s3: S3Access) -> None:
     store = on_s3(s3_jvm, s3, s3.endpoint)
     bucket = store.uri.split("/")[2]

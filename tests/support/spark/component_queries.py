@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -85,7 +85,7 @@ class Epochs:
         for key, value in {**CONF, **request["conf"], "spark.jars": request["jars"]}.items():
             builder = builder.config(key, value)
         self.spark = builder.getOrCreate()
-        self.jvm: Any = self.spark._jvm
+        self.jvm = cast("Any", self.spark._jvm)
         self.component = self.jvm.io.github.sparkha
         self.input = Path(request["scratch"]) / "input"
         self.input.mkdir()

@@ -364,7 +364,7 @@ public final class HaFileSystem extends FileSystem {
         return uri.getScheme();
     }
 
-    /** None of its own: whoever collects delegation tokens asks the other file system for its tokens. */
+    /** None of its own: what collects delegation tokens then asks the other file system. */
     @Override
     public String getCanonicalServiceName() {
         return null;

@@ -32,7 +32,7 @@ final class Layout {
         return found.matches() ? new Place(found.group("root"), found.group("name")) : null;
     }
 
-    /** Whether nobody ever writes this name twice, so that an own file of this name cannot be another one. */
+    /** Whether no process ever writes this name twice, so that an own file of this name cannot be another one. */
     static boolean isUnique(String name) {
         return name.startsWith("state/") && UUID.matcher(last(name)).find();
     }
