@@ -23,6 +23,7 @@ from airflow_provider_ha.checkpoints.restore.start import ReplayStep, decide_sta
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.batch_log import put_offsets
 from airflow_provider_ha.driver.context import Fenced
+from airflow_provider_ha.driver.jvm.component import Component
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.origin import Origin
 from airflow_provider_ha.driver.output_paths import refuse_relative
@@ -127,6 +128,7 @@ class QueryStarter:
     :param ledger: What the run's script has started.
     :param allow_new: Whether the script may replace a query by one of a new name after a loss.
     :param remote_allowed: Whether the executors may run on other hosts.
+    :param component: Of the JVM, where the working directory is behind it.
     """
 
     def __init__(
@@ -139,6 +141,7 @@ class QueryStarter:
         *,
         allow_new: bool = False,
         remote_allowed: bool = False,
+        component: Component | None = None,
     ) -> None:
         self._origin = origin
         self._registry = registry
@@ -147,6 +150,7 @@ class QueryStarter:
         self._ledger = ledger
         self._allow_new = allow_new
         self._remote_allowed = remote_allowed
+        self._component = component
 
     def start(self, writer: Any, path: str | None) -> Any:
         """Start the query of *writer* where its sink and its checkpoint agree; returns pyspark's handle.
@@ -168,6 +172,9 @@ class QueryStarter:
         """Start the query; ``None`` when a stop came before it was started for good."""
         try:
             check_master(writer._spark, allowed=self._remote_allowed)  # noqa: SLF001  # the session that made the writer
+            # guard: starts-without-a-look-at-the-manager
+            if self._component is not None:
+                self._component.check_session(writer._spark)  # noqa: SLF001  # as above
             checked = check_writer(writer, path, self._origin.directory, self._taken(notes(writer).name))
             self._check_name(checked.name)
             steps = self._prepare(checked)
@@ -180,7 +187,7 @@ class QueryStarter:
         try:
             if self._replay(checked, steps):
                 committed = progress(LocalTree(directory)).committed  # guard: running-with-replayed-batches
-                handle = self._calls.start(writer, path)
+                handle = self._started(writer, path, checked.name)
         finally:
             if handle is None:
                 self._registry.give_up(checked.name)
@@ -190,6 +197,15 @@ class QueryStarter:
         log.info(
             "query %s started at %s after %d replayed batches", checked.name, progress(LocalTree(directory)), len(steps)
         )
+        return handle
+
+    def _started(self, writer: Any, path: str | None, name: str) -> Any:
+        handle = self._calls.start(writer, path)
+        if self._component is not None:
+            try:
+                self._component.check_query(handle, name)
+            except ApplicationRefusedError as error:
+                raise self._lifecycle.refuse(error) from None
         return handle
 
     def _taken(self, name: str | None) -> frozenset[str]:

@@ -18,7 +18,7 @@ from tests.mutants.outcome import Outcome, Result, Testimony, judge
 WITNESS = Path(__file__).with_name("witness.py")
 
 # The tests are copied too: pytest puts their root before everything else, and processes that they start do the same.
-_COPIED = ("airflow_provider_ha", "tests", "dags", "pyproject.toml")
+_COPIED = ("airflow_provider_ha", "java", "tests", "dags", "pyproject.toml")
 _CACHE = Path("build") / "test-cache"  # recorded Spark checkpoints: the same for every mutant
 
 

@@ -51,7 +51,7 @@ class Mutant(BaseModel):
     id: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
     rule: str = Field(min_length=1)
     guard: str = ""
-    file: str = Field(default="", pattern=r"^(airflow_provider_ha/.*\.py)?$")
+    file: str = Field(default="", pattern=r"^(airflow_provider_ha/.*\.py|java/src/.*\.java)?$")
     old: str = Field(min_length=1)
     new: str
     test: str = Field(pattern=r"^tests/.*\.py::")

@@ -16,8 +16,9 @@ from pathlib import Path
 
 
 PACKAGE = "airflow_provider_ha"
+JAVA = ".java"
 
-_COMMENT = re.compile(r"(?:^|(?<=\s))# guard: (?P<id>[a-z0-9]+(?:-[a-z0-9]+)*)$")
+_COMMENT = re.compile(r"(?:^|(?<=\s))(?:#|//) guard: (?P<id>[a-z0-9]+(?:-[a-z0-9]+)*)$")
 
 
 class GuardError(Exception):
@@ -41,18 +42,20 @@ class Source:
 
     :param text: What a mutant changes.
     :param guards: In the order of the lines.
+    :param java: Whether it is Java, where a statement is the line that is marked.
     """
 
     text: str
     guards: tuple[Guard, ...]
+    java: bool = False
 
     @classmethod
     def read(cls, file: Path) -> Source:
         """Read a module."""
-        return cls.of(file.read_text(encoding="utf-8"))
+        return cls.of(file.read_text(encoding="utf-8"), java=file.suffix == JAVA)
 
     @classmethod
-    def of(cls, text: str) -> Source:
+    def of(cls, text: str, *, java: bool = False) -> Source:
         """Take the comments out of a text."""
         lines, guards = list[str](), list[Guard]()
         for line in text.split("\n"):
@@ -61,7 +64,7 @@ class Source:
                 guards.append(Guard(found["id"], len(lines) + 1))
             if found is None or line[: found.start()].strip():
                 lines.append(without_guard(line))
-        return cls("\n".join(lines), tuple(guards))
+        return cls("\n".join(lines), tuple(guards), java)
 
     def places(self, old: str, guard: str = "") -> list[int]:
         """Return where a text stands: anywhere, or beginning in the statement of a guard."""
@@ -84,6 +87,8 @@ class Source:
 
     @cached_property
     def _heads(self) -> list[tuple[int, int]]:
+        if self.java:
+            return []
         return [
             _head(node) for node in ast.walk(ast.parse(self.text)) if isinstance(node, ast.stmt | ast.ExceptHandler)
         ]
@@ -108,7 +113,7 @@ def guarded_files(root: Path) -> dict[str, str]:
 
 
 def _all_guards(root: Path) -> Iterator[tuple[str, str]]:
-    for file in sorted((root / PACKAGE).rglob("*.py")):
+    for file in (*sorted((root / PACKAGE).rglob("*.py")), *sorted((root / "java" / "src").rglob(f"*{JAVA}"))):
         for line in file.read_text(encoding="utf-8").split("\n"):
             found = _COMMENT.search(line)
             if found is not None:

@@ -29,8 +29,8 @@ their cases which of our tests holds the rule, on our pieces and in our words, a
 without a test is listed as well.
 
 A mutant is one change of the package that breaks one rule. It names a guard: a statement that carries the comment
-`# guard: <id>`. `make mutants` applies each mutant to a copy and runs the test that must notice. A test that could not
-run, or that fails without the change too, has killed nothing.
+`# guard: <id>`, in Java a line with `// guard: <id>`. `make mutants` applies each mutant to a copy and runs the test
+that must notice. A test that could not run, or that fails without the change too, has killed nothing.
 
 Beside the list, `make mutants RANDOM=n SEED=s` changes the package at random: a condition is negated, a comparison
 shifted, a `raise` or a call dropped, `and` and `or` swapped, a boolean or a small number changed. Each change is tried

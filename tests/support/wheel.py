@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 GIVEN = "AIRFLOW_PROVIDER_HA_WHEEL"  # a wheel that was built elsewhere and is to be tested
 
-_SOURCES = ("pyproject.toml", "README.md", "LICENSE", "airflow_provider_ha", "dags")
+_SOURCES = ("pyproject.toml", "README.md", "LICENSE", "airflow_provider_ha", "dags", "java")
 
 
 def wheel(root: Path = ROOT) -> Path:
@@ -40,7 +40,7 @@ def _built(root: Path, place: Path) -> Path:
     for old in found:
         old.unlink()
     build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(place), str(root)]
-    subprocess.run(build, check=True)
+    subprocess.run(build, check=True, env={**os.environ, "SPARK_HA_COMPONENT_REQUIRED": "1"})
     stamp.write_text(digest, encoding="utf-8")
     (made,) = place.glob("*.whl")
     return made
@@ -56,8 +56,13 @@ def digest_of(root: Path) -> str:
 
 def _files(root: Path) -> Iterator[Path]:
     for source in (root / name for name in _SOURCES):
-        inside = (path for path in sorted(source.rglob("*")) if "__pycache__" not in path.parts and path.is_file())
+        inside = (path for path in sorted(source.rglob("*")) if _counts(path))
         yield from (inside if source.is_dir() else (source,))
+
+
+def _counts(path: Path) -> bool:
+    """Whether it is a source: neither compiled nor the jar, which is made from ``java``."""
+    return path.is_file() and "__pycache__" not in path.parts and path.suffix != ".jar"
 
 
 if __name__ == "__main__":

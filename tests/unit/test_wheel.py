@@ -13,7 +13,7 @@ from tests.support import wheel
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A repository of one module."""
-    for name in ("pyproject.toml", "README.md", "LICENSE", "airflow_provider_ha/a.py", "dags/d.py"):
+    for name in ("pyproject.toml", "README.md", "LICENSE", "airflow_provider_ha/a.py", "dags/d.py", "java/S.java"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(name, encoding="utf-8")
     return tmp_path
@@ -38,7 +38,9 @@ def test_it_is_built_once(root: Path, builds: list[int]) -> None:
     assert len(builds) == 1
 
 
-@pytest.mark.parametrize("name", ["pyproject.toml", "README.md", "airflow_provider_ha/a.py", "dags/new.py"])
+@pytest.mark.parametrize(
+    "name", ["pyproject.toml", "README.md", "airflow_provider_ha/a.py", "dags/new.py", "java/S.java"]
+)
 def test_it_is_built_again_when_something_in_it_changes(name: str, root: Path, builds: list[int]) -> None:
     wheel.wheel(root)
     (root / name).write_text("changed", encoding="utf-8")
@@ -51,6 +53,14 @@ def test_compiled_files_are_no_change(root: Path, builds: list[int]) -> None:
     wheel.wheel(root)
     (root / "airflow_provider_ha" / "__pycache__").mkdir()
     (root / "airflow_provider_ha" / "__pycache__" / "a.pyc").write_bytes(b"")
+    wheel.wheel(root)
+
+    assert len(builds) == 1
+
+
+def test_the_jar_is_no_change_since_it_is_made_from_sources(root: Path, builds: list[int]) -> None:
+    wheel.wheel(root)
+    (root / "airflow_provider_ha" / "component.jar").write_bytes(b"")
     wheel.wheel(root)
 
     assert len(builds) == 1

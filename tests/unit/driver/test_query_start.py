@@ -71,13 +71,13 @@ def spark() -> Started:
 
 
 def starter_of(
-    spark: Started, directory: Path, lifecycle: Lifecycle, plan: RestorePlan | None = None, **allowed: bool
+    spark: Started, directory: Path, lifecycle: Lifecycle, plan: RestorePlan | None = None, **more: Any
 ) -> QueryStarter:
     kind = OriginKind.RESTORE if plan else OriginKind.FRESH
     origin = Origin(kind, "live/e1-a", directory, plan=plan)
     registry = QueryRegistry(SystemClock())
     ledger = StartLedger(directory)
-    return QueryStarter(origin, registry, lifecycle, spark.calls(directory), ledger, **allowed)
+    return QueryStarter(origin, registry, lifecycle, spark.calls(directory), ledger, **more)
 
 
 def plan_of(query: str, *, replay: int = 0, adopted: bool = False) -> RestorePlan:
@@ -107,6 +107,44 @@ def test_a_query_that_was_not_adopted_is_refused_before_it_starts(spark: Started
 
     assert spark.handles == []
     assert lifecycle.refusal is not None  # also when the script swallows the error
+
+
+class Refusing:
+    """A component that refuses a session, or the query that was started."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def check_session(self, _: Any) -> None:
+        if self._what == "session":
+            raise ApplicationRefusedError("another manager")
+
+    def check_query(self, handle: Any, _: str) -> None:
+        if self._what == "query":
+            handle.isActive = False
+            raise ApplicationRefusedError("another manager")
+
+
+def test_a_session_that_the_component_refuses_starts_nothing(spark: Started, tmp_path: Path) -> None:
+    lifecycle = Lifecycle()
+    starter = starter_of(spark, tmp_path, lifecycle, component=Refusing("session"))
+
+    with pytest.raises(ApplicationRefusedError, match="another manager"):
+        starter.start(writer_of("q", tmp_path), None)
+
+    assert spark.handles == []
+    assert lifecycle.refusal is not None
+
+
+def test_a_query_that_the_component_refuses_is_no_query_of_the_job(spark: Started, tmp_path: Path) -> None:
+    lifecycle = Lifecycle()
+    starter = starter_of(spark, tmp_path, lifecycle, component=Refusing("query"))
+
+    with pytest.raises(ApplicationRefusedError, match="another manager"):
+        starter.start(writer_of("q", tmp_path), None)
+
+    assert starter._registry.started == ()
+    assert lifecycle.refusal is not None
 
 
 def test_a_query_that_has_ended_is_started_again_under_its_name(spark: Started, tmp_path: Path) -> None:

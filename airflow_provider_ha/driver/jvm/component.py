@@ -1,0 +1,97 @@
+"""The component of one driver whose working directory is not a local path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider_ha.driver.jvm.conf import MANAGER, MANAGER_CLASS, component_conf, refuse_owned
+from airflow_provider_ha.driver.jvm.gate import GateKeeper
+from airflow_provider_ha.driver.jvm.release import check_driver, check_executors
+from airflow_provider_ha.errors import ApplicationRefusedError
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """Who leads, for the gate and for the store.
+
+    :param directory: URI of the epoch's working directory, as Spark sees it.
+    :param root: Storage root with the plain scheme.
+    :param writer: See :func:`airflow_provider_ha.driver.jvm.conf.writer_id`.
+    """
+
+    job: str
+    epoch: int
+    directory: str
+    root: str
+    writer: str
+
+
+class Component:
+    """Sets the JVM up before the script makes its session, and refuses queries that would run unfenced.
+
+    :param jvm: The JVM of this driver, through py4j.
+    :param lease_left: Seconds for which this process may act as the leader.
+    :param interval: Seconds between two prolongations of the gate.
+    :param failed: Called when the gate cannot be kept.
+    """
+
+    def __init__(
+        self, jvm: Any, lease_left: Callable[[], float], interval: float, failed: Callable[[BaseException], None]
+    ) -> None:
+        self._jvm = jvm
+        self._lease_left = lease_left
+        self._interval = interval
+        self._failed = failed
+        self._keeper: GateKeeper | None = None
+        self._checked: set[str] = set()
+
+    def prepare(self, leader: Leader, conf: Mapping[str, str]) -> None:
+        """Set the conf, and open the gate.
+
+        :param conf: What the user said.
+        :raises ApplicationRefusedError: That contradicts it, or the JVM has no component of this release.
+        """
+        refuse_owned(conf)
+        check_driver(self._jvm)
+        for key, value in component_conf(leader.root, leader.writer).items():
+            self._jvm.java.lang.System.setProperty(key, value)
+        keeper = GateKeeper(self._jvm.io.github.sparkha.Gate, self._lease_left, self._interval, self._failed)
+        keeper.open(leader.job, leader.epoch, leader.directory)
+        self._keeper = keeper
+
+    def close(self, reason: str) -> None:
+        """Let no query commit any more."""
+        if self._keeper is not None:
+            self._keeper.close(reason)
+
+    def check_session(self, session: Any) -> None:
+        """Refuse a session whose queries would be written by another manager; before anything of a query is written.
+
+        :raises ApplicationRefusedError: Its conf names another one, or executors have no component of this release.
+        """
+        found = session.conf.get(MANAGER, None)
+        if found != MANAGER_CLASS:  # guard: sessions-with-another-manager
+            raise ApplicationRefusedError(
+                f"the session of the query has {MANAGER} = {found!r}: it would run without the fence",
+                next_step=f"Do not set {MANAGER} in the script",
+            )
+        application = str(session.sparkContext.applicationId)
+        if application not in self._checked:
+            check_executors(session)
+            self._checked.add(application)
+
+    def check_query(self, handle: Any, name: str) -> None:
+        """Stop a query whose offset log is written by another manager, and refuse it.
+
+        :param handle: pyspark's, of a query that was started.
+        :raises ApplicationRefusedError: It is.
+        """
+        found = str(handle._jsq.streamingQuery().offsetLog().fileManager().getClass().getName())  # noqa: SLF001  # pyspark has no public way to it
+        if found != MANAGER_CLASS:  # guard: queries-with-another-manager
+            handle.stop()
+            raise ApplicationRefusedError(
+                f"query {name!r} writes its offset log with {found}: it would run without the fence",
+                next_step=f"Do not set {MANAGER} in the script",
+            )

@@ -1,0 +1,22 @@
+"""Where the jar of the component is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from airflow_provider_ha._version import __version__
+from airflow_provider_ha.errors import ConfigurationError
+
+
+def component_jar(folder: Path = Path(__file__).parent) -> Path:
+    """Return the jar of this release, which lies in the package.
+
+    :raises ConfigurationError: The package was installed from its sources, on a host without a JDK.
+    """
+    jar = folder / f"spark-ha-component-{__version__}.jar"
+    if not jar.is_file():  # guard: a-missing-component-is-found-out-by-spark
+        raise ConfigurationError(
+            f"this installation has no {jar.name}, which Spark needs for checkpoints on s3:// and hdfs://",
+            next_step="Install the wheel, or install a JDK and run `python java/build_component.py` in the checkout",
+        )
+    return jar

@@ -1,0 +1,162 @@
+package io.github.sparkha;
+
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+
+/** What a query's directory began with: names, and the places of the files that stand behind them. Never changes. */
+final class Base {
+    /** The file, directly in the query's directory. */
+    static final String FILE = "_ha_base";
+    /** The base of a directory that began with nothing. */
+    static final Base NONE = new Base("");
+
+    private static final int FORMAT = 1;
+    private static final int FIELDS = 5;
+    private static final Pattern HEAD = Pattern.compile("spark-ha-base (\\d+) (\\{.*\\})");
+    private static final Pattern EPOCH = Pattern.compile("\"epoch\"\\s*:\\s*(\\d+)");
+    private static final Pattern ESCAPE = Pattern.compile("%(.{0,2})");
+    private static final Map<String, String> ESCAPES = Map.of("25", "%", "09", "\t", "0A", "\n", "0D", "\r");
+
+    /**
+     * One file.
+     *
+     * @param place relative to the storage root
+     * @param mtime milliseconds since 1970, 0 where it was not known
+     * @param etag empty where the store has none
+     */
+    record Entry(String place, long length, long mtime, String etag) {
+    }
+
+    private final String epoch;
+    private final Map<String, Entry> files = new HashMap<>();
+    private final Map<String, Set<String>> directories = new HashMap<>();
+    private final Set<String> hidden = ConcurrentHashMap.newKeySet();
+
+    private Base(String epoch) {
+        this.epoch = epoch;
+    }
+
+    /**
+     * Reads a base.
+     *
+     * @param where for errors
+     * @throws IOException it is of another version, half a file, or names something twice or outside
+     */
+    static Base parse(byte[] content, String where) throws IOException {
+        String[] lines = new String(content, StandardCharsets.UTF_8).split("\n", -1);
+        Matcher head = HEAD.matcher(lines[0]);
+        if (!head.matches()) {
+            throw refused(where, "its first line is not that of a base");
+        }
+        // guard: base-of-another-version
+        if (!head.group(1).equals(String.valueOf(FORMAT))) {
+            throw refused(where, "it has format version " + head.group(1) + ", and component " + Component.version()
+                + " reads version " + FORMAT + ": use the release of airflow-provider-ha that wrote it, or a newer one");
+        }
+        int entries = lines.length - 3;
+        // guard: half-a-base
+        if (entries < 0 || !lines[lines.length - 1].isEmpty() || !lines[lines.length - 2].equals("end " + entries)) {
+            throw refused(where, "it has no right end: it is half a file");
+        }
+        Matcher epoch = EPOCH.matcher(head.group(2));
+        Base base = new Base(epoch.find() ? epoch.group(1) : "?");
+        for (int line = 1; line <= entries; line++) {
+            base.add(lines[line].split("\t", -1), where + ", line " + (line + 1));
+        }
+        return base;
+    }
+
+    private void add(String[] fields, String where) throws IOException {
+        if (fields.length != FIELDS) {
+            throw refused(where, "it has " + fields.length + " fields instead of " + FIELDS);
+        }
+        String name = decoded(fields[0], where);
+        Entry entry;
+        try {
+            entry = new Entry(decoded(fields[1], where), Long.parseLong(fields[2]), Long.parseLong(fields[3]), fields[4]);
+        } catch (NumberFormatException e) {
+            throw refused(where, "length or time is not a number");
+        }
+        // guard: base-names-a-file-twice
+        if (files.put(name, entry) != null) {
+            throw refused(where, "it names " + name + " a second time");
+        }
+        addToDirectories(name);
+    }
+
+    private void addToDirectories(String name) {
+        String child = name;
+        while (true) {
+            int slash = child.lastIndexOf('/');
+            String parent = slash < 0 ? "" : child.substring(0, slash);
+            boolean first = directories.computeIfAbsent(parent, path -> new TreeSet<>()).add(child.substring(slash + 1));
+            if (!first || parent.isEmpty()) {
+                return;
+            }
+            child = parent;
+        }
+    }
+
+    /** Percent-decoding of a name: four characters are escaped and no others. */
+    private static String decoded(String text, String where) throws IOException {
+        Matcher escape = ESCAPE.matcher(text);
+        StringBuilder plain = new StringBuilder();
+        while (escape.find()) {
+            String character = ESCAPES.get(escape.group(1));
+            if (character == null) {
+                throw refused(where, "%" + escape.group(1) + " is no escape of a base");
+            }
+            escape.appendReplacement(plain, Matcher.quoteReplacement(character));
+        }
+        escape.appendTail(plain);
+        for (String segment : plain.toString().split("/", -1)) {
+            // guard: base-names-what-is-outside
+            if (segment.isEmpty() || segment.equals("..") || segment.equals(".")) {
+                throw refused(where, plain + " is not a path below a directory");
+            }
+        }
+        return plain.toString();
+    }
+
+    private static IOException refused(String where, String reason) {
+        return new IOException("the base " + where + " is refused: " + reason);
+    }
+
+    /** Epoch of the driver that the base was made for. */
+    String epoch() {
+        return epoch;
+    }
+
+    /** The file behind a name, or null. */
+    Entry file(String name) {
+        return hidden.contains(name) ? null : files.get(name);
+    }
+
+    boolean isDirectory(String name) {
+        return directories.containsKey(name);
+    }
+
+    /** Names directly in a directory. */
+    Set<String> children(String name) {
+        return directories.getOrDefault(name, Collections.emptySet());
+    }
+
+    /** Takes a name, and what is below it, out of this JVM's view; the files belong to another directory and stay. */
+    boolean hide(String name) {
+        boolean found = false;
+        for (String file : files.keySet()) {
+            if (file.equals(name) || file.startsWith(name + "/")) {
+                found |= hidden.add(file);
+            }
+        }
+        return found;
+    }
+}

@@ -1,0 +1,402 @@
+package io.github.sparkha;
+
+import java.io.FileNotFoundException;
+import java.io.IOException;
+import java.net.URI;
+import java.util.EnumSet;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.concurrent.ConcurrentHashMap;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.CreateFlag;
+import org.apache.hadoop.fs.FSDataInputStream;
+import org.apache.hadoop.fs.FSDataOutputStream;
+import org.apache.hadoop.fs.FileAlreadyExistsException;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.FsStatus;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.permission.FsPermission;
+import org.apache.hadoop.util.Progressable;
+
+/**
+ * The file system {@code <scheme>} under the name {@code ha<scheme>}: a query's directory shows the files that its base
+ * names as if they were its own.
+ *
+ * <p>Own files come first. Creating, renaming and deleting touch the own directory only, whatever the base names.
+ *
+ * <p>It holds the other file system and extends none: FilterFileSystem would hand copies to and from the local disk,
+ * which is how state tables travel, past the base.
+ */
+public final class HaFileSystem extends FileSystem {
+    /** Conf key of the storage root, which the places of a base are relative to. */
+    public static final String ROOT = "fs.ha.root";
+    /** Conf key: who deletes what Spark does not need any more, {@link #COLLECTOR} or {@link #OWN}. */
+    public static final String DELETES = "fs.ha.deletes";
+    /** Value of {@link #DELETES}: deletes below a checkpoint's directories are ignored and counted. */
+    public static final String COLLECTOR = "collector";
+    /** Value of {@link #DELETES}: own files are deleted, and names of the base disappear for this JVM. */
+    public static final String OWN = "own";
+
+    private static final String PREFIX = "ha";
+    private static final int BLOCK = 128 << 20;
+
+    private final Map<String, Base> bases = new ConcurrentHashMap<>();
+    private URI uri;
+    private FileSystem inner;
+    private boolean collected;
+    private Path working;
+
+    @Override
+    public void initialize(URI name, Configuration conf) throws IOException {
+        super.initialize(name, conf);
+        setConf(conf);
+        String authority = name.getAuthority() == null ? "" : name.getAuthority();
+        uri = URI.create(name.getScheme() + "://" + authority + (authority.isEmpty() ? "/" : ""));
+        String deletes = conf.get(DELETES, COLLECTOR);
+        if (!deletes.equals(COLLECTOR) && !deletes.equals(OWN)) {
+            throw new IOException(DELETES + " is " + deletes + ": it can be " + COLLECTOR + " or " + OWN);
+        }
+        collected = deletes.equals(COLLECTOR);
+        inner = new Path(plain(name.getScheme()), name.getAuthority(), "/").getFileSystem(conf);
+        working = new Path(name.getScheme(), name.getAuthority(), "/");
+    }
+
+    private static String plain(String scheme) throws IOException {
+        if (!scheme.startsWith(PREFIX) || scheme.length() == PREFIX.length()) {
+            throw new IOException(HaFileSystem.class.getName() + " serves schemes like has3a, not " + scheme);
+        }
+        return scheme.substring(PREFIX.length());
+    }
+
+    /** The file system that holds the bytes. */
+    FileSystem inner() {
+        return inner;
+    }
+
+    /** Where an own file lies in the other file system. */
+    Path own(Path path) {
+        return new Path(inner.getUri().getScheme(), uri.getAuthority(), makeQualified(path).toUri().getPath());
+    }
+
+    private Path outer(Path own) {
+        return new Path(uri.getScheme(), uri.getAuthority(), own.toUri().getPath());
+    }
+
+    /** One path: its own place, and what the base of its query says about it. */
+    private record Found(Path own, String name, Base base) {
+        Base.Entry entry() {
+            return base.file(name);
+        }
+
+        boolean isDirectory() {
+            return base.isDirectory(name);
+        }
+
+        String child(String of) {
+            return name.isEmpty() ? of : name + "/" + of;
+        }
+    }
+
+    /** Looks a path up; of one that is not a name of Spark's, only when it may be a query's directory itself. */
+    private Found find(Path path, boolean maybeDirectory) throws IOException {
+        Path own = own(path);
+        Layout.Place place = Layout.place(own.toUri().getPath());
+        if (place != null) {
+            return new Found(own, place.name(), base(place.root()));
+        }
+        return new Found(own, "", maybeDirectory ? base(own.toUri().getPath()) : Base.NONE);
+    }
+
+    /** The base of a directory, read once: it is written before anything starts there. */
+    private Base base(String directory) throws IOException {
+        Base known = bases.get(directory);
+        if (known == null) {
+            synchronized (bases) {
+                known = bases.get(directory);
+                if (known == null) {
+                    known = readBase(new Path(inner.getUri().getScheme(), uri.getAuthority(), directory + "/" + Base.FILE));
+                    bases.put(directory, known);
+                }
+            }
+        }
+        return known;
+    }
+
+    private Base readBase(Path file) throws IOException {
+        Counters.count(Counters.BASE);
+        byte[] content;
+        try (FSDataInputStream in = inner.open(file)) {
+            content = in.readAllBytes();
+        } catch (FileNotFoundException e) {
+            return Base.NONE;
+        }
+        return Base.parse(content, file.toString());
+    }
+
+    private boolean hasOwn(Path own) throws IOException {
+        Counters.count(Counters.STATUS);
+        try {
+            inner.getFileStatus(own);
+            return true;
+        } catch (FileNotFoundException e) {
+            return false;
+        }
+    }
+
+    /** Where the bytes of a file are: in the own directory when it has one of that name, else where the base says. */
+    private Path source(Path path) throws IOException {
+        Counters.count(Counters.READ);
+        Found found = find(path, false);
+        Base.Entry entry = found.entry();
+        // guard: base-before-own-files
+        if (entry == null || !Layout.isUnique(found.name) && hasOwn(found.own)) {
+            return found.own;
+        }
+        Counters.count(Counters.READ_FROM_BASE);
+        Path place = place(entry, found);
+        // guard: replaced-files-are-read
+        if (Layout.isReplaceable(found.name)) {
+            Replaced.check(inner, path, place, entry, found.base.epoch());
+        }
+        return place;
+    }
+
+    private Path place(Base.Entry entry, Found found) throws IOException {
+        String configured = getConf().get(ROOT);
+        if (configured == null) {
+            throw new IOException(found.own + " has a base, and " + ROOT + " does not say what its places are relative to");
+        }
+        URI root = new Path(configured).toUri();
+        String here = uri.getAuthority() == null ? "" : uri.getAuthority();
+        String there = root.getAuthority() == null ? "" : root.getAuthority();
+        if (!inner.getUri().getScheme().equals(root.getScheme()) || !here.equals(there)) {
+            throw new IOException(found.own + " has a base, and " + ROOT + " is in another file system: " + configured);
+        }
+        String path = root.getPath().endsWith("/") ? root.getPath() : root.getPath() + "/";
+        return new Path(root.getScheme(), uri.getAuthority(), path + entry.place());
+    }
+
+    @Override
+    public FSDataInputStream open(Path path, int bufferSize) throws IOException {
+        Path source = source(path);
+        try {
+            return inner.open(source, bufferSize);
+        } catch (FileNotFoundException e) {
+            throw missing(path, source, e);
+        }
+    }
+
+    private FileNotFoundException missing(Path path, Path source, FileNotFoundException cause) throws IOException {
+        Found found = find(path, false);
+        if (found.own.equals(source)) {
+            return cause;
+        }
+        FileNotFoundException error = new FileNotFoundException(
+            path + " is gone: the base of epoch " + found.base.epoch() + " names " + source);
+        error.initCause(cause);
+        return error;
+    }
+
+    @Override
+    public void copyToLocalFile(boolean deleteSource, Path path, Path local) throws IOException {
+        copyToLocalFile(deleteSource, path, local, false);
+    }
+
+    @Override
+    public void copyToLocalFile(boolean deleteSource, Path path, Path local, boolean raw) throws IOException {
+        if (deleteSource) {
+            throw new UnsupportedOperationException("a file of a checkpoint is copied, not moved: " + path);
+        }
+        Path source = source(path);
+        try {
+            inner.copyToLocalFile(false, source, local, raw);
+        } catch (FileNotFoundException e) {
+            throw missing(path, source, e);
+        }
+    }
+
+    @Override
+    public void copyFromLocalFile(boolean deleteSource, boolean overwrite, Path local, Path path) throws IOException {
+        Counters.count(Counters.WRITE);
+        Found found = find(path, false);
+        refuseNamed(path, found, overwrite);
+        inner.copyFromLocalFile(deleteSource, overwrite, local, found.own);
+    }
+
+    @Override
+    public FileStatus getFileStatus(Path path) throws IOException {
+        Found found = find(path, true);
+        Base.Entry entry = found.entry();
+        if (entry != null && Layout.isUnique(found.name)) {
+            return status(entry, outer(found.own));
+        }
+        Counters.count(Counters.STATUS);
+        try {
+            FileStatus status = inner.getFileStatus(found.own);
+            status.setPath(outer(status.getPath()));
+            return status;
+        } catch (FileNotFoundException e) {
+            if (entry != null) {
+                return status(entry, outer(found.own));
+            }
+            if (found.isDirectory()) {
+                return directory(outer(found.own));
+            }
+            throw e;
+        }
+    }
+
+    @Override
+    public FileStatus[] listStatus(Path path) throws IOException {
+        Counters.count(Counters.LIST);
+        Found found = find(path, true);
+        Map<String, FileStatus> all = new TreeMap<>();
+        for (String child : found.base.children(found.name)) {
+            FileStatus status = ofBase(found, child);
+            if (status != null) {
+                all.put(child, status);
+            }
+        }
+        try {
+            for (FileStatus status : inner.listStatus(found.own)) {
+                status.setPath(outer(status.getPath()));
+                all.put(status.getPath().getName(), status);
+            }
+        } catch (FileNotFoundException e) {
+            if (!found.isDirectory()) {
+                throw e;
+            }
+        }
+        all.remove(Base.FILE);
+        return all.values().toArray(new FileStatus[0]);
+    }
+
+    private FileStatus ofBase(Found directory, String child) {
+        String name = directory.child(child);
+        Base.Entry entry = directory.base.file(name);
+        // Not by parent and child: a name with a colon would be taken for a URI.
+        Path path = new Path(uri.getScheme(), uri.getAuthority(), directory.own.toUri().getPath() + "/" + child);
+        if (entry != null) {
+            return status(entry, path);
+        }
+        return directory.base.isDirectory(name) ? directory(path) : null;
+    }
+
+    private static FileStatus status(Base.Entry entry, Path path) {
+        return new FileStatus(entry.length(), false, 1, BLOCK, entry.mtime(), path);
+    }
+
+    private static FileStatus directory(Path path) {
+        return new FileStatus(0, true, 1, 0, 0, path);
+    }
+
+    /** Refuses an exclusive create of what the base names, under either name of its batch. */
+    void refuseNamed(Path path) throws IOException {
+        refuseNamed(path, find(path, false), false);
+    }
+
+    private static void refuseNamed(Path path, Found found, boolean overwrite) throws IOException {
+        if (overwrite) {
+            return;
+        }
+        String sibling = Layout.sibling(found.name);
+        // guard: base-is-overwritten
+        if (found.entry() != null || sibling != null && found.base.file(sibling) != null) {
+            throw new FileAlreadyExistsException(path + " is named by the base of epoch " + found.base.epoch());
+        }
+    }
+
+    @Override
+    public FSDataOutputStream create(Path path, FsPermission permission, boolean overwrite, int bufferSize,
+            short replication, long blockSize, Progressable progress) throws IOException {
+        Counters.count(Counters.WRITE);
+        Found found = find(path, false);
+        refuseNamed(path, found, overwrite);
+        return inner.create(found.own, permission, overwrite, bufferSize, replication, blockSize, progress);
+    }
+
+    @Override
+    public FSDataOutputStream createNonRecursive(Path path, FsPermission permission, EnumSet<CreateFlag> flags,
+            int bufferSize, short replication, long blockSize, Progressable progress) throws IOException {
+        Counters.count(Counters.WRITE);
+        Found found = find(path, false);
+        refuseNamed(path, found, flags.contains(CreateFlag.OVERWRITE));
+        return inner.createNonRecursive(found.own, permission, flags, bufferSize, replication, blockSize, progress);
+    }
+
+    @Override
+    public FSDataOutputStream append(Path path, int bufferSize, Progressable progress) {
+        throw new UnsupportedOperationException("files of a checkpoint are never appended to: " + path);
+    }
+
+    @Override
+    public boolean rename(Path source, Path target) throws IOException {
+        return inner.rename(own(source), own(target));
+    }
+
+    @Override
+    public boolean mkdirs(Path path, FsPermission permission) throws IOException {
+        return inner.mkdirs(own(path), permission);
+    }
+
+    @Override
+    public boolean delete(Path path, boolean recursive) throws IOException {
+        Path own = own(path);
+        Layout.Place place = Layout.place(own.toUri().getPath());
+        // guard: spark-deletes-what-bases-name
+        if (collected && (place == null ? recursive : place.isCollected())) {
+            Counters.count(Counters.DELETE_LEFT);
+            return true;
+        }
+        Counters.count(Counters.DELETE);
+        boolean hidden = place != null && base(place.root()).hide(place.name());
+        return inner.delete(own, recursive) | hidden;
+    }
+
+    @Override
+    public URI getUri() {
+        return uri;
+    }
+
+    @Override
+    public String getScheme() {
+        return uri.getScheme();
+    }
+
+    /** None of its own: what collects delegation tokens then asks the other file system. */
+    @Override
+    public String getCanonicalServiceName() {
+        return null;
+    }
+
+    @Override
+    public FileSystem[] getChildFileSystems() {
+        return new FileSystem[] {inner};
+    }
+
+    @Override
+    public short getDefaultReplication(Path path) {
+        return inner.getDefaultReplication(own(path));
+    }
+
+    @Override
+    public long getDefaultBlockSize(Path path) {
+        return inner.getDefaultBlockSize(own(path));
+    }
+
+    @Override
+    public FsStatus getStatus(Path path) throws IOException {
+        return inner.getStatus(path == null ? null : own(path));
+    }
+
+    @Override
+    public void setWorkingDirectory(Path path) {
+        working = path;
+    }
+
+    @Override
+    public Path getWorkingDirectory() {
+        return working;
+    }
+}

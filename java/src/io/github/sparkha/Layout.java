@@ -1,0 +1,75 @@
+package io.github.sparkha;
+
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import org.apache.hadoop.fs.Path;
+
+/** How Spark names the files of a checkpoint: to which query's directory a path belongs, and what its name promises. */
+final class Layout {
+    /** The first segment after which everything looks as Spark makes it; jobs and queries may have any name. */
+    private static final Pattern CHECKPOINT = Pattern.compile(
+        "(?<root>.*?)/(?<name>metadata|(?:offsets|commits)(?:/\\.?\\d[^/]*)?|(?:sources|state)(?:/\\.?\\d+(?:/.*)?)?)");
+    private static final Pattern UUID =
+        Pattern.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}");
+    private static final Pattern REPLACEABLE =
+        Pattern.compile("\\d+\\.(?:zip|delta|snapshot|changelog)(?:\\.crc)?");
+    private static final String COMPACT = ".compact";
+
+    /** A path below a query's directory. */
+    record Place(String root, String name) {
+        /** Whether only the collector may delete it. */
+        boolean isCollected() {
+            return !name.equals("metadata") && !isHidden(name);
+        }
+    }
+
+    private Layout() {
+    }
+
+    /** Splits a path into a query's directory and a name below it; null when it is not one of Spark's names. */
+    static Place place(String path) {
+        Matcher found = CHECKPOINT.matcher(path);
+        return found.matches() ? new Place(found.group("root"), found.group("name")) : null;
+    }
+
+    /** Whether no process ever writes this name twice, so that an own file of this name cannot be another one. */
+    static boolean isUnique(String name) {
+        return name.startsWith("state/") && UUID.matcher(last(name)).find();
+    }
+
+    /** Whether executors of an earlier attempt may replace the file under this name. */
+    static boolean isReplaceable(String name) {
+        return name.startsWith("state/") && REPLACEABLE.matcher(last(name)).matches();
+    }
+
+    /** Whether it is an entry of the logs that plan and commit batches. */
+    static boolean isLog(Path entry) {
+        String directory = entry.getParent().getName();
+        return directory.equals("offsets") || directory.equals("commits");
+    }
+
+    /** Whether it may only be created while this JVM leads. */
+    static boolean isGated(Path entry) {
+        return isLog(entry) || isSinkLog(entry);
+    }
+
+    static boolean isSinkLog(Path entry) {
+        return entry.getParent().getName().equals("_spark_metadata");
+    }
+
+    /** The other name of the same batch: N of N.compact, N.compact of N; null for names that have none. */
+    static String sibling(String name) {
+        if (name.endsWith(COMPACT)) {
+            return name.substring(0, name.length() - COMPACT.length());
+        }
+        return last(name).chars().allMatch(Character::isDigit) ? name + COMPACT : null;
+    }
+
+    private static boolean isHidden(String name) {
+        return last(name).startsWith(".");
+    }
+
+    private static String last(String name) {
+        return name.substring(name.lastIndexOf('/') + 1);
+    }
+}

@@ -1,0 +1,8 @@
+package org.apache.hadoop.fs;
+
+public interface Abortable {
+    AbortableResult abort();
+
+    interface AbortableResult {
+    }
+}

@@ -1,0 +1,5 @@
+package org.apache.hadoop.fs;
+
+public enum CreateFlag {
+    CREATE, OVERWRITE
+}

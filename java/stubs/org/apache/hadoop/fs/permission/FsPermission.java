@@ -1,0 +1,4 @@
+package org.apache.hadoop.fs.permission;
+
+public class FsPermission {
+}

@@ -1,0 +1,5 @@
+package org.apache.hadoop.util;
+
+public interface Progressable {
+    void progress();
+}
