@@ -109,6 +109,8 @@ OWNERS: dict[str, set[str]] = {
     "botocore": {f"storage/{name}.py" for name in ("s3", "_s3_client", "_s3_copy", "_s3_errors")},
     "confluent_kafka": {"checkpoints/connectors/_kafka_client.py"},
     "pyarrow": {"checkpoints/connectors/delta.py"},
+    "py4j": {"supervisor/guardian.py"},
+    "urllib3": {"engines/_master_rest.py"},
     "greenlet": {"testing/fake/schedule.py"},  # installed with Airflow, and by who tests with actors
 }
 
