@@ -24,7 +24,7 @@ from airflow_provider_ha.jobs.submissions import Handle, file_uri
 from airflow_provider_ha.jobs.this_host import boot_id
 from airflow_provider_ha.jobs.ticket import HOME_OPTION, TICKET_VARIABLE, ConfigSource, Ticket
 from airflow_provider_ha.supervisor.arrival import CONFIG_VARIABLE
-from tests.support.clusters.standalone_cluster import StandaloneCluster
+from tests.support.clusters.standalone_cluster import StandaloneCluster, command_of
 
 
 class EngineUnderTest(Protocol):
@@ -204,7 +204,8 @@ class OnAStandaloneCluster:
     def kill(self, handle: Handle) -> None:
         for host in self.cluster.hosts:
             for process in host.processes():
-                if "DriverWrapper" in " ".join(process.cmdline()) and str(handle.ref["driver"]) in process.cwd():
+                command = command_of(process)
+                if "DriverWrapper" in command and str(handle.ref["driver"]) in command:
                     for each in [process, *process.children(recursive=True)]:
                         each.kill()
 

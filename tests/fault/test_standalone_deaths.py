@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.config import HaConfig, Timings
 from airflow_provider_ha.control.submission.launch import ensure_submitted
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.engines.engine import Gone, Pending, Running, Unknown
@@ -63,6 +63,12 @@ def cluster(shared: StandaloneCluster) -> Iterator[StandaloneCluster]:
         if host.worker is None:
             host.kill()
             host.start()
+
+
+@pytest.fixture
+def config(config: HaConfig) -> HaConfig:
+    """A cluster whose sessions bear a busy machine: no session is lost here."""
+    return config.model_copy(update={"timings": Timings()})
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from airflow_provider_ha.clock import new_id
-from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.config import HaConfig, Timings
 from airflow_provider_ha.control.client import HaClient, JobClient
 from airflow_provider_ha.control.job.requests import SubmitRequest
 from airflow_provider_ha.jobs.model import HaOptions, JobState
@@ -22,24 +22,32 @@ from tests.support.clusters.standalone_cluster import (
     StandaloneCluster,
     TestHost,
     can_make_hosts,
+    command_of,
     standalone_cluster,
 )
-from tests.support.spark.driver_helpers import APPS, CONF, PATIENCE, Stream
+from tests.support.spark.driver_helpers import APPS, CONF, Stream
 
 
 pytestmark = [
     pytest.mark.long,
     pytest.mark.spark,
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(1800),
     pytest.mark.skipif(not can_make_hosts(), reason="this host does not let a test make namespaces"),
 ]
 JOB = "counts"
+PATIENCE = 800.0  # seconds: four JVMs and three Pythons start one after the other, twice
 
 
 @pytest.fixture
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
     with standalone_cluster(tmp_path_factory.mktemp("standalone"), hosts=2) as running:
         yield running
+
+
+@pytest.fixture
+def config(config: HaConfig) -> HaConfig:
+    """A cluster whose leaders bear a busy machine: one leadership is lost here, and that one with its host."""
+    return config.model_copy(update={"timings": Timings()})
 
 
 @pytest.fixture
@@ -58,7 +66,7 @@ def job(client: HaClient, cluster: StandaloneCluster, stream: Stream) -> JobClie
     """The job, with an executor in a process of its own."""
     conf = {key: value for key, value in CONF.items() if key not in ("spark.master", "spark.driver.memory")}
     target = cluster.target(client.config)
-    stream.feed(4)
+    stream.feed(3)
     job = client.job(JOB)
     job.submit(
         SubmitRequest(
@@ -99,7 +107,7 @@ def await_output(stream: Stream) -> None:
 
 
 def executors(host: TestHost) -> list[int]:
-    return [each.pid for each in host.processes() if "CoarseGrainedExecutorBackend" in " ".join(each.cmdline())]
+    return [each.pid for each in host.processes() if "CoarseGrainedExecutorBackend" in command_of(each)]
 
 
 def test_a_job_that_loses_its_host_is_recovered_on_another_one(
@@ -110,7 +118,7 @@ def test_a_job_that_loses_its_host_is_recovered_on_another_one(
     assert any(executors(host) for host in cluster.hosts), "state is written by another process than the driver's"
 
     lost.lose()
-    stream.feed(3)
+    stream.feed(2)
     wait_until(lambda: job.snapshot().state is JobState.LOST, timeout=PATIENCE, what="the loss")
     job.recover(by="test")
     await_output(stream)

@@ -201,7 +201,7 @@ class TestHost(Daemon):
 
     def jvm_of(self, submission_id: str) -> psutil.Process:
         """Return the JVM that the worker has started for a submission."""
-        return next(each for each in self.of(submission_id) if "DriverWrapper" in " ".join(each.cmdline()))
+        return next(each for each in self.of(submission_id) if "DriverWrapper" in command_of(each))
 
     def supervisor_of(self, submission_id: str) -> psutil.Process:
         """Return the supervisor of a submission: the child of that JVM, whose command line names it as well."""
@@ -210,8 +210,8 @@ class TestHost(Daemon):
     @property
     def worker(self) -> psutil.Process | None:
         """The worker's JVM; ``None`` when it has ended."""
-        jvms = (each for each in self.processes() if each.name() == "java")  # the first process names it as well
-        return next((each for each in jvms if "deploy.worker.Worker" in " ".join(each.cmdline())), None)
+        of_worker = (each for each in self.processes() if "deploy.worker.Worker" in command_of(each))
+        return next((each for each in of_worker if str(INIT) not in command_of(each)), None)
 
     def lose(self) -> None:
         """Lose all processes and the disk of the host at once."""
@@ -314,6 +314,14 @@ def _daemon_environment(options: dict[str, str]) -> dict[str, str]:
         "SPARK_DAEMON_JAVA_OPTS": f"{SMALL_JVM} {given}",
         "SPARK_LAUNCHER_OPTS": SMALL_JVM,
     }
+
+
+def command_of(process: psutil.Process) -> str:
+    """Return the command line of a process; nothing for one that has ended."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
 
 
 def _environment(process: psutil.Process) -> dict[str, str]:
