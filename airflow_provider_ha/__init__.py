@@ -17,13 +17,15 @@ if TYPE_CHECKING:
     from airflow_provider_ha.control.client import HaClient
     from airflow_provider_ha.control.job.requests import RestoreRequest, SubmitRequest
     from airflow_provider_ha.control.services import HaServices
+    from airflow_provider_ha.jobs.resources import Resources
 
 
-__all__ = ["HaClient", "HaConfig", "HaServices", "RestoreRequest", "SubmitRequest", "__version__"]
+__all__ = ["HaClient", "HaConfig", "HaServices", "Resources", "RestoreRequest", "SubmitRequest", "__version__"]
 _PLACES = {
     "HaClient": "control.client",
     "HaConfig": "config",
     "HaServices": "control.services",
+    "Resources": "jobs.resources",
     "RestoreRequest": "control.job.requests",
     "SubmitRequest": "control.job.requests",
 }

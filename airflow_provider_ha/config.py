@@ -247,6 +247,25 @@ class HaConfig(BaseModel):
                 raise ConfigurationError(f"{field} is not set", next_step=f"Set {ENVIRONMENT[field]} or give {option}")
         return cls.build(**values)
 
+    @classmethod
+    def from_file(cls, path: Path) -> HaConfig:
+        """Read the JSON of :meth:`to_private_json`. No message holds the content: it is secret.
+
+        :raises ConfigurationError: The file cannot be read, others may read it, or it is no configuration.
+        """
+        try:
+            if path.stat().st_mode & 0o077:  # guard: others-read-the-configuration
+                raise ConfigurationError(
+                    f"others than its owner may read or write {str(path)!r}, which holds secrets",
+                    next_step=f"chmod 600 {path}",
+                )
+            return cls.model_validate_json(path.read_bytes())
+        except OSError as error:
+            raise ConfigurationError(f"the configuration {str(path)!r} cannot be read ({error.strerror})") from error
+        except ValidationError as error:
+            reasons = "; ".join(_reason(item) for item in error.errors(include_url=False, include_input=False))
+            raise ConfigurationError(f"the configuration {str(path)!r} cannot be used: {reasons}") from None
+
     def to_private_json(self) -> str:
         """Return the JSON with its secrets in clear, for a file that only its owner can read."""
 
@@ -299,6 +318,10 @@ _TIMINGS_ENV = {
     "session_timeout": "SPARK_HA_SESSION_TIMEOUT",
     "tolerate_suspended": "SPARK_HA_TOLERATE_SUSPENDED",
 }
+
+
+VARIABLES = frozenset({*ENVIRONMENT.values(), _TLS_SWITCH, *_TLS_ENV.values(), *_TIMINGS_ENV.values()})
+"""Every variable that :meth:`HaConfig.from_env` reads. Some hold secrets."""
 
 
 def _group_from_env(names: dict[str, str]) -> dict[str, Any] | None:

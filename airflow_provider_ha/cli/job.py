@@ -24,6 +24,7 @@ from airflow_provider_ha.jobs.presence import watched
 from airflow_provider_ha.jobs.site_conf import keys_of, site_defaults
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.jobs.spark_release import installed_spark
+from airflow_provider_ha.jobs.standalone_driver import STANDALONE
 from airflow_provider_ha.names import check_job_id
 from airflow_provider_ha.views.graph import GraphView, graph_view
 from airflow_provider_ha.views.job import JobRow, ReleasedView, job_list, job_row, job_view, unreadable_row
@@ -164,7 +165,12 @@ def _losses(client: HaClient, job: JobClient, snapshot: JobSnapshot) -> Losses:
 
 
 def _site_conf(graph: JobGraph, config: HaConfig) -> tuple[str, list[str]] | None:
-    """Return the site's file on this host, with its keys; ``None`` where there is none, or it cannot be read."""
+    """Return the site's file on this host, with its keys; ``None`` where there is none, or it cannot be read.
+
+    Of drivers on a cluster the site is that of its workers.
+    """
+    if graph.target.engine == STANDALONE:
+        return None
     home = named_spark_home(engine_options(config, graph.target))
     path = site_defaults(home or installed_spark().home, os.environ)
     try:

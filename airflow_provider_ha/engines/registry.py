@@ -7,10 +7,14 @@ from collections.abc import Callable, Mapping
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.engines.engine import Engine
 from airflow_provider_ha.engines.local import LocalEngine
+from airflow_provider_ha.engines.standalone import StandaloneEngine
 from airflow_provider_ha.errors import ConfigurationError
 
 
-_ENGINES: Mapping[str, Callable[[HaConfig], Engine]] = {LocalEngine.name: LocalEngine}
+_ENGINES: Mapping[str, Callable[[HaConfig], Engine]] = {
+    LocalEngine.name: LocalEngine,
+    StandaloneEngine.name: StandaloneEngine,
+}
 
 
 class Engines:

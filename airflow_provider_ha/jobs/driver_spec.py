@@ -20,6 +20,7 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import SessionCredentials
 from airflow_provider_ha.errors import ConfigurationError, RecordCorruptError
 from airflow_provider_ha.jobs.driver_home import DriverHome
+from airflow_provider_ha.jobs.submissions import Handle, file_uri
 from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.records import Model
 
@@ -37,11 +38,13 @@ class DriverSpec(Model):
 
     :param config: How to reach the cluster; holds secrets.
     :param directory: Directory of its :class:`DriverHome`.
+    :param handle: How its engine finds the supervisor; ``None`` for a process of the submitting host.
     """
 
     config: HaConfig
     ticket: Ticket
     directory: Path
+    handle: Handle | None = None
 
     @classmethod
     def of(cls, config: HaConfig, ticket: Ticket) -> DriverSpec:
@@ -74,8 +77,13 @@ class DriverSpec(Model):
         return self.ticket.submission_id
 
     def of_next(self, attempt: int, submission_id: str) -> DriverSpec:
-        """Return the spec of another submission of the same run on this host."""
-        return DriverSpec.of(self.config, self.ticket.of_next(attempt, submission_id))
+        """Return the spec of another submission of the same run on this host, under the same supervisor."""
+        ticket = self.ticket.of_next(attempt, submission_id)
+        if self.handle is None:
+            return DriverSpec.of(self.config, ticket)
+        home = DriverHome(self.directory.with_name(f"attempt-{attempt}"))  # beside this one, on the same disk
+        handle = self.handle.model_copy(update={"log_uri": file_uri(self.handle.log_host, str(home.driver_log))})
+        return DriverSpec(config=self.config, ticket=ticket, directory=home.directory, handle=handle)
 
     def write(self) -> Path:
         """Write the spec to its file, complete or not at all, readable by its owner only. Returns the file."""

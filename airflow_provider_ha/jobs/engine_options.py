@@ -14,7 +14,13 @@ from airflow_provider_ha.jobs.model import Target
 PYTHON_OPTION = "python"  # interpreter of the driver and of its Python workers
 SPARK_HOME_OPTION = "spark_home"  # directory with ``bin/spark-submit``
 
+REST_PORT_OPTION = "rest_port"  # of the masters' REST servers; 6066 when left out
+REST_SCHEME_OPTION = "rest_scheme"  # of these: http or https
+REST_MASTERS_OPTION = "rest_masters"  # their addresses, host:port,host:port, where these are not those of the masters
+CONFIG_FILE_OPTION = "config_file"  # path on every worker of the private file that says how to reach the cluster
+
 LOCAL_OPTIONS = frozenset({PYTHON_OPTION, SPARK_HOME_OPTION})
+STANDALONE_OPTIONS = LOCAL_OPTIONS | {REST_PORT_OPTION, REST_SCHEME_OPTION, REST_MASTERS_OPTION, CONFIG_FILE_OPTION}
 
 
 def engine_options(config: HaConfig, target: Target) -> dict[str, str]:

@@ -8,16 +8,28 @@ from airflow_provider_ha.jobs.model import Blob
 from airflow_provider_ha.records import Model
 
 
+# How a cluster manager hands a submission to the supervisor that it starts (``supervisor.arrival``).
+HOME_OPTION = "--home"
+TICKET_VARIABLE = "SPARK_HA_TICKET"
+HANDLE_VARIABLE = (
+    "SPARK_HA_HANDLE"  # how the engine finds the supervisor again, as far as it is known before the launch
+)
+CONFIG_FILE_VARIABLE = "SPARK_HA_CONFIG_FILE"  # path of a private file on the machine
+
+
 class ConfigSource(str, Enum):
     """Where the machine that runs a submission finds how to reach the cluster. A ticket never holds that: it is secret.
 
     ``HOME``: in the private file that the engine has left in the submission's home (``jobs.driver_spec``).
     ``ENVIRONMENT``: in one variable of the supervisor, which the cluster manager sets from its secrets
     (``supervisor.arrival``).
+    ``MACHINE``: with the machine, in a private file or in the environment of its services
+    (``supervisor.machine_config``).
     """
 
     HOME = "home"
     ENVIRONMENT = "environment"
+    MACHINE = "machine"
 
 
 class Ticket(Model):

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from pydantic import ValidationError
+
 from airflow_provider_ha.control.job.requests import SubmitRequest, SubmittedRun, accepted, claim_mode, if_lost
+from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.hooks._spark_connection import SparkPlace, read_place
+from airflow_provider_ha.jobs.model import HaOptions
+from airflow_provider_ha.jobs.resources import Resources
 from airflow_provider_ha.operators._run import SparkHaRunOperator
 
 
 if TYPE_CHECKING:
     from airflow_provider_ha.control.job_client import JobClient
-
-from pydantic import ValidationError
-
-from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.jobs.model import HaOptions
 
 
 __all__ = ["SparkHaSubmitOperator"]
@@ -36,6 +38,7 @@ OPTIONS = (
     "driver_log_mb",
     "driver_log_files",
 )
+RESOURCES = tuple(field.name for field in fields(Resources))
 
 
 class SparkHaSubmitOperator(SparkHaRunOperator):
@@ -55,12 +58,25 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
     :param packages: Maven coordinates for ``--packages``.
     :param conf: Spark conf; travels in a file that only its owner can read.
     :param env: Environment of the driver.
-    :param master: Spark master: ``local``, ``local[...]`` or ``local-cluster[...]``.
-    :param allow_remote_executors: Allow another master. Nothing then proves that the executors of a lost driver are
-        dead.
+    :param spark_conn_id: Connection of type ``spark`` (of the Spark provider) that says where the driver runs: master,
+        and with deploy mode ``cluster`` the standalone cluster as its engine.
+    :param master: Spark master: ``local``, ``local[...]``, ``local-cluster[...]``, or with *allow_remote_executors*
+        that of a cluster. By default that of *spark_conn_id*, else ``local[*]``.
+    :param allow_remote_executors: Allow a master that is not local. Nothing then proves that the executors of a lost
+        driver are dead.
+    :param engine: What runs the driver: ``"local"`` (the host of the task) or ``"standalone"`` (a worker of a
+        standalone cluster). By default that of *spark_conn_id*, else ``"local"``.
     :param engine_options: ``"python"``: interpreter of the driver, which has this package and pyspark; by default that
         of the task. ``"spark_home"``: Spark's directory on the driver's host; by default ``SPARK_HOME``, else pyspark.
+        A standalone cluster has more of them, see the guide for one.
     :param driver_memory: Memory of the driver's JVM: ``"1g"``.
+    :param executor_cores: Cores of each executor.
+    :param executor_memory: Memory of each executor: ``"2g"``.
+    :param total_executor_cores: Cores of all executors together, on a standalone cluster.
+    :param num_executors: How many executors; on a standalone cluster with *executor_cores*.
+    :param driver_class_path: Class path of the driver's JVM, beside its jars.
+    :param repositories: Maven repositories for *packages*, separated by commas.
+    :param exclude_packages: ``group:artifact`` of packages that are left out, separated by commas.
     :param name: Spark's application name; the job id when left out.
     :param start_from: ``"latest"`` (from nothing when the job has no checkpoint), ``"fresh"`` (from nothing although
         there is state), ``"checkpoint-<n>"``, ``"savepoint-<id>"``, or checkpoint directories that Spark wrote
@@ -116,9 +132,12 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
         "packages",
         "conf",
         "env",
+        "spark_conn_id",
         "master",
+        "engine",
         "engine_options",
         "driver_memory",
+        *RESOURCES,
         "name",
         "start_from",
         "sinks",
@@ -142,9 +161,18 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
         packages: Sequence[str] = (),
         conf: Mapping[str, str] | None = None,
         env: Mapping[str, str] | None = None,
-        master: str = "local[*]",
+        spark_conn_id: str | None = None,
+        master: str | None = None,
+        engine: str | None = None,
         engine_options: Mapping[str, str] | None = None,
         driver_memory: str | None = None,
+        executor_cores: int | str | None = None,
+        executor_memory: str | None = None,
+        total_executor_cores: int | str | None = None,
+        num_executors: int | str | None = None,
+        driver_class_path: str | None = None,
+        repositories: str | None = None,
+        exclude_packages: str | None = None,
         name: str | None = None,
         start_from: str | Mapping[str, str] = "latest",
         sinks: Mapping[str, str] | None = None,
@@ -175,9 +203,18 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
         self.packages = packages
         self.conf = conf
         self.env = env
+        self.spark_conn_id = spark_conn_id
         self.master = master
+        self.engine = engine
         self.engine_options = engine_options
         self.driver_memory = driver_memory
+        self.executor_cores = executor_cores
+        self.executor_memory = executor_memory
+        self.total_executor_cores = total_executor_cores
+        self.num_executors = num_executors
+        self.driver_class_path = driver_class_path
+        self.repositories = repositories
+        self.exclude_packages = exclude_packages
         self.name = name
         self.start_from = start_from
         self.sinks = sinks
@@ -200,6 +237,7 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
 
     def start(self, job: JobClient, request: str) -> SubmittedRun:
         """Submit the script, or find the run again."""
+        place = self._place()
         return job.submit(
             SubmitRequest(
                 job_id=self.job_id,
@@ -213,9 +251,11 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
                 packages=list(self.packages),
                 conf={key: str(value) for key, value in (self.conf or {}).items()},
                 env={key: str(value) for key, value in (self.env or {}).items()},
-                master=self.master,
-                engine_options=dict(self.engine_options or {}),
+                master=place.master,
+                engine=place.engine,
+                engine_options=dict(place.engine_options),
                 driver_memory=self.driver_memory,
+                resources=resources(**{name: getattr(self, name) for name in RESOURCES}),
                 options=ha_options(
                     restart_attempts=self.restart_attempts,
                     restart_delay=self.restart_delay,
@@ -239,6 +279,27 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
                 if_lost=if_lost(self.if_lost),
             )
         )
+
+    def _place(self) -> SparkPlace:
+        """Return where the driver runs: what the connection says, with what the operator says itself."""
+        named = read_place(self.spark_conn_id) if self.spark_conn_id else SparkPlace()
+        return SparkPlace(
+            master=self.master or named.master,
+            engine=self.engine or named.engine,
+            engine_options={**named.engine_options, **(self.engine_options or {})},
+        )
+
+
+def resources(**given: int | str | None) -> Resources:
+    """Return what is given; a template may render a number as text.
+
+    :raises ConfigurationError: A number is none.
+    """
+    values: dict[str, Any] = {name: value for name, value in given.items() if value not in (None, "", "None")}
+    for name in ("executor_cores", "total_executor_cores", "num_executors"):
+        if name in values and not str(values[name]).isdigit():
+            raise ConfigurationError(f"{name} is {values[name]!r}", next_step="Write a whole number")
+    return Resources(**values)
 
 
 def ha_options(**given: float | timedelta | str | dict[str, str] | None) -> HaOptions:

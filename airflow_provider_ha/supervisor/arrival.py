@@ -2,7 +2,8 @@
 
 ``supervisor.main SPEC_FILE``: the engine writes to this host's disk, and has left ticket and configuration there.
 ``supervisor.main --home DIRECTORY``: the ticket is in the environment, and says where the configuration is found. The
-supervisor makes the home on its own disk and leaves the private file there, which the driver reads and removes.
+supervisor makes the home on its own disk and leaves the private file there, which the driver reads and removes. Where
+the engine cannot know who it has started, its handle is there as well, and the supervisor completes it.
 
 Invariant: the driver and its Python workers inherit the environment of the supervisor. So neither the ticket nor the
 configuration stays in it: they are removed before anything is started.
@@ -11,6 +12,7 @@ configuration stays in it: they are removed before anything is started.
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -19,15 +21,18 @@ from pydantic import BaseModel, ValidationError
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.jobs.driver_home import DriverHome
 from airflow_provider_ha.jobs.driver_spec import DriverSpec
-from airflow_provider_ha.jobs.ticket import ConfigSource, Ticket
+from airflow_provider_ha.jobs.standalone_driver import STANDALONE, StandaloneDriver
+from airflow_provider_ha.jobs.submissions import Handle, file_uri
+from airflow_provider_ha.jobs.ticket import HANDLE_VARIABLE, HOME_OPTION, TICKET_VARIABLE, ConfigSource, Ticket
 from airflow_provider_ha.storage.durable import make_directories
 from airflow_provider_ha.storage.outage import outages
+from airflow_provider_ha.supervisor.machine_config import config_of_machine
 
 
-HOME_OPTION = "--home"
-TICKET_VARIABLE = "SPARK_HA_TICKET"
 CONFIG_VARIABLE = "SPARK_HA_CONFIG"  # JSON of ``HaConfig.to_private_json``: a cluster manager sets it from a secret
+_PAGE_VARIABLE = "SPARK_DRIVER_LOG_URL_STDERR"  # set by a worker: its page with what the driver's JVM prints
 
 Value = TypeVar("Value", bound=BaseModel)
 
@@ -43,16 +48,37 @@ def arrived(arguments: Sequence[str]) -> DriverSpec:
     if arguments[0] != HOME_OPTION:
         return DriverSpec.read(Path(arguments[0]))
     ticket = _taken(TICKET_VARIABLE, Ticket)
-    if ticket.config is not ConfigSource.ENVIRONMENT:  # guard: configuration-elsewhere-is-refused
-        raise ConfigurationError(
-            f"the ticket finds its configuration in {ticket.config.value!r}, and its engine has left none there",
-            next_step=f"An engine that starts a supervisor with {HOME_OPTION} uses {ConfigSource.ENVIRONMENT.value!r}",
-        )
-    spec = DriverSpec(config=_taken(CONFIG_VARIABLE, HaConfig), ticket=ticket, directory=Path(arguments[1]))
+    home = Path(arguments[1]).absolute()
+    spec = DriverSpec(config=_config(ticket.config), ticket=ticket, directory=home, handle=_own_handle(home))
     with outages("made", spec.home.directory):
         make_directories(spec.home.directory)
         spec.write()
     return spec
+
+
+def _config(source: ConfigSource) -> HaConfig:
+    if source is ConfigSource.MACHINE:
+        return config_of_machine()
+    if source is ConfigSource.ENVIRONMENT:  # guard: configuration-elsewhere-is-refused
+        return _taken(CONFIG_VARIABLE, HaConfig)
+    raise ConfigurationError(
+        f"the ticket finds its configuration in {source.value!r}, and its engine has left none there",
+        next_step=f"An engine that starts a supervisor with {HOME_OPTION} uses {ConfigSource.ENVIRONMENT.value!r} or "
+        f"{ConfigSource.MACHINE.value!r}",
+    )
+
+
+def _own_handle(home: Path) -> Handle | None:
+    """Return how the engine finds this process, with what only the machine knows; ``None`` when it knows all."""
+    if HANDLE_VARIABLE not in os.environ:
+        return None
+    handle = _taken(HANDLE_VARIABLE, Handle)
+    log = DriverHome(home).driver_log
+    if handle.engine != STANDALONE:
+        return handle
+    # A worker runs a driver in a directory that has the master's id of it as its name.
+    driver = StandaloneDriver.of(handle).model_copy(update={"driver": Path.cwd().name})
+    return driver.handle(log_uri=file_uri(socket.gethostname(), str(log)), ui_uri=os.environ.get(_PAGE_VARIABLE, ""))
 
 
 def _taken(variable: str, kind: type[Value]) -> Value:

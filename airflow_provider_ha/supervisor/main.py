@@ -38,6 +38,7 @@ from airflow_provider_ha.jobs.driver_spec import OWNER_ONLY, DriverSpec, write_p
 from airflow_provider_ha.jobs.engine_options import engine_options, named_spark_home
 from airflow_provider_ha.jobs.model import JobGraph
 from airflow_provider_ha.jobs.submissions import NOT_LAUNCHED
+from airflow_provider_ha.jobs.ticket import HOME_OPTION
 from airflow_provider_ha.redaction import remember, secret_values, secrets_of
 from airflow_provider_ha.storage.blobs import get_blob
 from airflow_provider_ha.storage.open import open_store
@@ -65,9 +66,15 @@ def main(arguments: list[str]) -> int:
     try:
         spec = arrived(arguments)
         remember(secrets_of(spec.config))
+        if spec.handle is not None and not _on_a_cluster(spec, stop, first=arguments[0] == HOME_OPTION):
+            return REFUSED
+    except HaError as error:
+        log.error("%s", error)  # noqa: TRY400  # the message says all
+        return REFUSED
+    try:
         lock_directory(spec)  # for as long as this process lives
     except ConfigurationError as error:
-        log.error("%s", error)  # noqa: TRY400  # the message says all
+        log.error("%s", error)  # noqa: TRY400  # as above
         return REFUSED
     except StorageUnavailableError as error:
         log.exception("the driver could not be started")
@@ -81,6 +88,28 @@ def main(arguments: list[str]) -> int:
     log.info("all processes are dead: %s (exit code %d, pids %s)", death.reason, death.code, list(death.pids))
     asked, stop.raised = bool(stop.raised), 0  # obeyed; another signal means: do not wait for ZooKeeper any longer
     return _end(spec, death, stop, asked=asked)
+
+
+def _on_a_cluster(spec: DriverSpec, stop: _StopFlag, *, first: bool) -> bool:
+    """Bind this process to the one that started it, and take the submission's place before anything is started.
+
+    :param first: Whether this is the first attempt under this supervisor; the place of a later one is taken before its
+        program is loaded.
+    :returns: Whether the submission is this process's: without it nothing may be started or reported.
+    """
+    from airflow_provider_ha.supervisor import guardian, one_driver  # noqa: PLC0415  # of clusters only
+
+    guardian.bind_to_starter()
+    if not first:
+        return True
+    try:
+        one_driver.take_place(spec, stopped=lambda: bool(stop.raised))
+    except HaError as error:
+        spec.forget()
+        log.error("%s", error)  # noqa: TRY400  # the message says all
+        return False
+    guardian.hold_jvm()
+    return True
 
 
 def _end(spec: DriverSpec, death: Death, stop: _StopFlag, *, asked: bool) -> int:

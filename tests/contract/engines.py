@@ -15,20 +15,28 @@ import psutil
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.engines.engine import Engine, Gone, Observation, Running, Unknown
 from airflow_provider_ha.engines.local import LocalEngine, host_environment
+from airflow_provider_ha.engines.standalone import StandaloneEngine
 from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs.driver_home import DriverHome
 from airflow_provider_ha.jobs.driver_spec import OWNER_ONLY, SUBMISSION_VARIABLE, SUPERVISOR_MODULE, DriverSpec
 from airflow_provider_ha.jobs.model import Target
 from airflow_provider_ha.jobs.submissions import Handle, file_uri
 from airflow_provider_ha.jobs.this_host import boot_id
-from airflow_provider_ha.jobs.ticket import ConfigSource, Ticket
-from airflow_provider_ha.supervisor.arrival import CONFIG_VARIABLE, HOME_OPTION, TICKET_VARIABLE
+from airflow_provider_ha.jobs.ticket import HOME_OPTION, TICKET_VARIABLE, ConfigSource, Ticket
+from airflow_provider_ha.supervisor.arrival import CONFIG_VARIABLE
+from tests.support.clusters.standalone_cluster import StandaloneCluster, command_of
 
 
 class EngineUnderTest(Protocol):
     """An engine, and what only a test does with what it has launched."""
 
     engine: Engine
+
+    def target(self, spark_home: Path) -> Target:
+        """Return a target of the engine, with the stand-in for Spark."""
+
+    def elsewhere(self, handle: Handle) -> Handle:
+        """Return the handle of something that the engine cannot look at, in place of a driver that is gone."""
 
     def home(self, ticket: Ticket) -> DriverHome:
         """Return the files of a submission, as the test finds them."""
@@ -45,6 +53,12 @@ class OnThisHost:
 
     def __post_init__(self) -> None:
         self.engine: Engine = LocalEngine(self.config)
+
+    def target(self, spark_home: Path) -> Target:
+        return Target(engine_options={"spark_home": str(spark_home)})
+
+    def elsewhere(self, handle: Handle) -> Handle:
+        return _of_another_boot(handle)
 
     def home(self, ticket: Ticket) -> DriverHome:
         return DriverHome.of(self.config, ticket)
@@ -152,9 +166,49 @@ class InANamespace:
         self._engine = NamespaceEngine(self.config, self.work)
         self.engine: Engine = self._engine
 
+    def target(self, spark_home: Path) -> Target:
+        return Target(engine_options={"spark_home": str(spark_home)})
+
+    def elsewhere(self, handle: Handle) -> Handle:
+        return _of_another_boot(handle)
+
     def home(self, ticket: Ticket) -> DriverHome:
         return self._engine.spec(ticket).home
 
     def kill(self, handle: Handle) -> None:
         for first in psutil.Process(int(str(handle.ref["outer"]))).children():
             first.kill()
+
+
+@dataclass
+class OnAStandaloneCluster:
+    """The standalone engine, with a worker on a test host."""
+
+    config: HaConfig
+    cluster: StandaloneCluster
+
+    def __post_init__(self) -> None:
+        self.engine: Engine = StandaloneEngine(self.config)
+
+    def target(self, spark_home: Path) -> Target:
+        return self.cluster.target(self.config, spark_home=str(spark_home))
+
+    def elsewhere(self, handle: Handle) -> Handle:
+        return handle.model_copy(update={"ref": handle.ref | {"driver": "driver-19700101000000-0000"}})
+
+    def home(self, ticket: Ticket) -> DriverHome:
+        host = self.cluster.host_of(ticket.submission_id)
+        directory = Path(host.jvm_of(ticket.submission_id).cwd()).name  # the host sees it elsewhere
+        return DriverHome(host.disk / "work" / directory / f"attempt-{ticket.attempt}")
+
+    def kill(self, handle: Handle) -> None:
+        for host in self.cluster.hosts:
+            for process in host.processes():
+                command = command_of(process)
+                if "DriverWrapper" in command and str(handle.ref["driver"]) in command:
+                    for each in [process, *process.children(recursive=True)]:
+                        each.kill()
+
+
+def _of_another_boot(handle: Handle) -> Handle:
+    return handle.model_copy(update={"ref": handle.ref | {"boot": "another"}})

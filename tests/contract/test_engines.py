@@ -1,4 +1,4 @@
-"""What every engine does: launch, observe, terminate. Run on the local engine, and on one with its own containers.
+"""What every engine does: launch, observe, terminate. Run on all engines, and on one with its own containers.
 
 The supervisors, ZooKeeper and the processes are real; a stand-in plays Spark
 (``tests.support.clusters.submit_helpers``).
@@ -23,42 +23,64 @@ from airflow_provider_ha.control.submission.launch import ensure_submitted
 from airflow_provider_ha.coordination.coordinator import Coordinator, Delete
 from airflow_provider_ha.engines.engine import Gone, Observation, Pending, Running, Unknown
 from airflow_provider_ha.engines.registry import Engines
+from airflow_provider_ha.errors import OutcomeUnknownError
 from airflow_provider_ha.jobs.driver_spec import SUBMISSION_VARIABLE
 from airflow_provider_ha.jobs.model import HaOptions
 from airflow_provider_ha.jobs.submissions import Handle, SubmissionStarted
 from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.contract.engines import EngineUnderTest, InANamespace, OnThisHost
+from tests.contract.engines import EngineUnderTest, InANamespace, OnAStandaloneCluster, OnThisHost
 from tests.engine_helpers import NothingToSee
 from tests.support.clusters import rebuild_helpers, submit_helpers
+from tests.support.clusters.standalone_cluster import StandaloneCluster, can_make_hosts, standalone_cluster
 
 
 PATIENCE = 60.0
 NAMESPACE = ["unshare", "--pid", "--fork", "--mount-proc", "true"]
 
 
-@pytest.fixture(params=["local", "namespace"])
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
+    """One cluster for all tests of the standalone engine."""
+    if not can_make_hosts():
+        pytest.skip("this host does not let a test make namespaces")
+    with standalone_cluster(tmp_path_factory.mktemp("standalone")) as running:
+        yield running
+
+
+@pytest.fixture(params=["local", "namespace", pytest.param("standalone", marks=pytest.mark.long)])
 def tested(request: pytest.FixtureRequest, config: HaConfig, tmp_path: Path) -> EngineUnderTest:
     """Each engine."""
     if request.param == "local":
         return OnThisHost(config)
+    if request.param == "standalone":
+        return OnAStandaloneCluster(config, request.getfixturevalue("cluster"))
     if shutil.which("unshare") is None or subprocess.run(NAMESPACE, check=False, capture_output=True).returncode:
         pytest.skip("this host does not let a test make a PID namespace")
     return InANamespace(config, tmp_path / "elsewhere")
 
 
 @pytest.fixture
-def job(config: HaConfig, coordinator: Coordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> JobContext:
+def job(config: HaConfig, coordinator: Coordinator) -> JobContext:
     """A job with a run, whose first submission no engine has launched."""
-    monkeypatch.setenv("SPARK_HOME", str(submit_helpers.stand_in_spark(tmp_path / "spark")))
-    return rebuild_helpers.job(config, coordinator, "flights")
+    job = rebuild_helpers.job(config, coordinator, "flights")
+    nothing = rebuild_helpers.NoEngine()
+    return replace(job, engines=Engines(dict.fromkeys(("local", "standalone"), nothing)))
 
 
 @pytest.fixture
-def ticket(job: JobContext, tmp_path: Path) -> Iterator[Ticket]:
+def ticket(tested: EngineUnderTest, job: JobContext, tmp_path: Path) -> Iterator[Ticket]:
     """The submission; its processes are gone afterwards."""
-    options = HaOptions(restart_in_place=False)
-    run = submit_helpers.submit(job, submit_helpers.script(tmp_path), options=options).run
+    target = tested.target(submit_helpers.stand_in_spark(tmp_path / "spark"))
+    run = submit_helpers.submit(
+        job,
+        submit_helpers.script(tmp_path),
+        options=HaOptions(restart_in_place=False, allow_remote_executors=True),
+        engine=target.engine,
+        master=target.master,
+        engine_options=target.engine_options,
+    ).run
+    job.coordinator.commit(Delete(job.paths.submission_started(run, 1)))  # which the engine of nothing has left
     view = job.runs.get(run)
     assert view.newest is not None
     submission_id = view.newest.submission.submission_id
@@ -98,11 +120,18 @@ def test_what_is_launched_runs(tested: EngineUnderTest, ticket: Ticket) -> None:
     assert tested.engine.observe(ticket.submission_id, handle) == Running(handle)
 
 
-def test_what_is_launched_is_found_by_its_id_when_the_answer_was_lost(tested: EngineUnderTest, ticket: Ticket) -> None:
+def test_what_is_launched_is_found_by_its_id_or_reports_itself_when_the_answer_was_lost(
+    tested: EngineUnderTest, ticket: Ticket, job: JobContext
+) -> None:
     handle = tested.engine.launch(ticket)
     await_driver(tested, ticket)
 
-    assert tested.engine.observe(ticket.submission_id, None) == Running(handle)
+    seen = tested.engine.observe(ticket.submission_id, None)
+    reported = job.runs.get(ticket.run).submissions[0].started
+    found = seen if isinstance(seen, Running) else reported
+
+    assert found is not None
+    assert (found.handle.engine, found.handle.ref) == (handle.engine, handle.ref)
 
 
 def test_of_what_was_never_launched_nothing_is_known(tested: EngineUnderTest) -> None:
@@ -156,15 +185,13 @@ def test_to_end_what_is_gone_is_no_error(tested: EngineUnderTest, ticket: Ticket
     assert isinstance(tested.engine.observe(ticket.submission_id, handle), Gone)
 
 
-def test_a_handle_of_another_boot_proves_nothing(tested: EngineUnderTest, ticket: Ticket) -> None:
+def test_a_handle_of_what_the_engine_cannot_look_at_proves_nothing(tested: EngineUnderTest, ticket: Ticket) -> None:
     handle = tested.engine.launch(ticket)
     await_driver(tested, ticket)
     tested.kill(handle)
     await_gone(tested, ticket, handle)
 
-    elsewhere = handle.model_copy(update={"ref": handle.ref | {"boot": "another"}})
-
-    assert isinstance(tested.engine.observe(ticket.submission_id, elsewhere), Unknown)
+    assert isinstance(tested.engine.observe(ticket.submission_id, tested.elsewhere(handle)), Unknown)
 
 
 def test_no_secret_is_in_a_handle_or_on_a_command_line(tested: EngineUnderTest, ticket: Ticket) -> None:
@@ -208,3 +235,24 @@ def test_what_waits_in_the_queue_of_an_engine_is_never_overdue(
     assert attempt == 1
     assert slow.looks == 4
     assert job.runs.get(run).submissions[0].started == SubmissionStarted(handle=slow.handle)
+
+
+class SilentEngine(NothingToSee):
+    """An engine that was asked to launch, and whose answer was lost."""
+
+    name = "local"
+    launch_seconds = 0.0
+
+    def launch(self, ticket: Ticket) -> Handle:
+        raise OutcomeUnknownError(f"no answer about {ticket.submission_id}")
+
+
+def test_a_launch_whose_answer_was_lost_is_left_open_because_it_may_run(
+    config: HaConfig, coordinator: Coordinator, tmp_path: Path
+) -> None:
+    job = replace(rebuild_helpers.job(config, coordinator, "flights"), engines=Engines.only(SilentEngine()))
+
+    run = rebuild_helpers.submit(job, tmp_path)
+
+    newest = job.runs.get(run).submissions[0]
+    assert (newest.started, newest.exit) == (None, None)

@@ -13,6 +13,7 @@ from airflow_provider_ha.control.job.requests import RestoreRequest
 from airflow_provider_ha.control.restore.restore import restore_job
 from airflow_provider_ha.control.submission.prepare import upload
 from airflow_provider_ha.control.submit import submit_job
+from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.model import HaOptions, JobGraph, Target
 from tests.support.checkpoints.checkpoint_helpers import Job
@@ -73,3 +74,19 @@ def test_the_command_allows_the_master_of_a_graph_that_an_older_release_wrote(
     assert (refused, done) == (2, 0)
     assert "--allow-remote-executors" in error
     assert graph_of(copy).options.allow_remote_executors
+
+
+def test_a_restore_to_a_master_that_its_engine_cannot_use_is_refused_and_leaves_no_trace(
+    source: Job, copy: JobContext, tmp_path: Path
+) -> None:
+    target = Target(engine="standalone", master=REMOTE)
+    old = upload(copy, helpers.request(helpers.script(tmp_path))).model_copy(update={"target": target})
+    checkpoint = source.checkpoints.load(source.checkpoints.pointer(1))
+    graph = copy.graphs.write_graph(old).sha256
+    source.checkpoints.add(source.leadership, checkpoint.model_copy(update={"number": 2, "graph": graph}))
+    job = replace(copy, engines=Engines.of(copy.config))
+
+    with pytest.raises(ConfigurationError, match=r"'local\[2\]' is not that of a standalone cluster"):
+        restore_job(job, RestoreRequest(job_id="copy", request_id="r", source_job="flights", master="local[2]"))
+
+    assert copy.coordinator.find(copy.paths.base) is None

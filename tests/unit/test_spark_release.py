@@ -144,6 +144,11 @@ def test_a_spark_home_among_the_options_is_not_judged_by_what_is_installed(*, of
     prepare.check_spark(config, Target(engine_options=options if of_the_job else {}))
 
 
+@pytest.mark.usefixtures("mixed")
+def test_a_cluster_s_drivers_do_not_use_the_spark_of_the_submitter() -> None:
+    prepare.check_spark(CONFIG, Target(engine="standalone", master="spark://a:7077"))
+
+
 def test_a_host_with_the_client_only_is_told_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     client = InstalledSpark(home=Path("/site/pyspark"), client="4.2.0", files="4.2.0")
     monkeypatch.setattr(spark_submit, "installed_spark", lambda: client)

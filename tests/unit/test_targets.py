@@ -46,7 +46,7 @@ def test_an_engine_that_is_not_known_is_refused_with_those_that_are() -> None:
     with pytest.raises(ConfigurationError, match="engine 'yarn' is not known here") as caught:
         Engines.of(CONFIG).get("yarn")
 
-    assert "['local']" in caught.value.next_step
+    assert "['local', 'standalone']" in caught.value.next_step
 
 
 def test_options_of_the_connection_count_where_the_job_leaves_them_open() -> None:

@@ -9,12 +9,14 @@ import socket
 from dataclasses import replace
 
 from airflow_provider_ha.control.job.context import JobContext
+from airflow_provider_ha.engines.local import LocalEngine
 from airflow_provider_ha.errors import HaError, JobStateError, LogMissingError
 from airflow_provider_ha.jobs.driver_home import DriverHome
 from airflow_provider_ha.jobs.driver_log import last_lines
 from airflow_provider_ha.jobs.driver_spec import read_secrets
 from airflow_provider_ha.jobs.log_place import LogPlace, log_place
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
+from airflow_provider_ha.jobs.submissions import Handle
 from airflow_provider_ha.redaction import remember, secret_values, secrets_of
 
 
@@ -49,6 +51,8 @@ def find_log(job: JobContext, run: int, view: SubmissionView) -> LogPlace:
     """
     place, attempt = _own_place(job, run, view), view.submission.attempt
     which = f"attempt {attempt} of run {run} of job {job.job_id!r}"
+    if _is_on_a_cluster(view):
+        raise _on_a_cluster(view, which)
     why = f": {view.exit.reason}" if view.exit and view.exit.reason else ""
     if place is None:
         raise LogMissingError(
@@ -62,8 +66,25 @@ def find_log(job: JobContext, run: int, view: SubmissionView) -> LogPlace:
 
 def is_pending(job: JobContext, run: int, view: SubmissionView) -> bool:
     """Whether the log is about to be written on this host: the submission is there and has not ended."""
+    if _is_on_a_cluster(view):
+        return False
     place = _own_place(job, run, view)
     return view.exit is None and (place is None or (not place.path.exists() and place.path.parent.is_dir()))
+
+
+def _is_on_a_cluster(view: SubmissionView) -> bool:
+    """Whether the driver ran in a directory that its cluster has made, which no other host can tell."""
+    return view.started is not None and view.submission.engine != LocalEngine.name
+
+
+def _on_a_cluster(view: SubmissionView, which: str) -> LogMissingError:
+    handle = view.started.handle if view.started is not None else Handle(engine=view.submission.engine)
+    if not handle.log_uri:
+        return LogMissingError(f"{which} has no log yet: its supervisor has not reported where it runs")
+    return LogMissingError(
+        f"the log of {which} is on {handle.log_host}, which ran its driver: {handle.log_path}",
+        next_step=f"Read it there; what its supervisor prints is on {handle.ui_uri}" if handle.ui_uri else "",
+    )
 
 
 def _own_place(job: JobContext, run: int, view: SubmissionView) -> LogPlace | None:
@@ -127,7 +148,7 @@ def last_words(job: JobContext, view: RunView, submission: SubmissionView) -> st
     if submission.exit is not None and submission.exit.last_lines:
         return submission.exit.last_lines
     place = _own_place(job, view.run.number, submission)
-    if place is None:
+    if place is None or _is_on_a_cluster(submission):
         return ""
     hide_secrets(job, view)
     try:

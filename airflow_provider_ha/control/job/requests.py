@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from airflow_provider_ha.checkpoints.model import Verdict
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.model import HaOptions, OutputMode
+from airflow_provider_ha.jobs.resources import Resources
 from airflow_provider_ha.pointers.ownership import ClaimMode
 
 
@@ -96,6 +97,7 @@ class SubmitRequest:
     :param engine: Name of the engine that runs the drivers.
     :param engine_options: What it is configured with for this job (:mod:`~airflow_provider_ha.engines.registry`).
     :param driver_memory: Memory of the driver's JVM: ``"1g"``.
+    :param resources: What the job asks Spark for beside that.
     :param options: How available the job is to be; a master that is not local needs ``allow_remote_executors``.
     :param start_from: ``"latest"`` (from nothing when the job has no checkpoint), ``"fresh"`` (from nothing although
         there is state), ``"checkpoint-<n>"``, ``"savepoint-<id>"``, or checkpoint directories that Spark wrote
@@ -122,6 +124,7 @@ class SubmitRequest:
     engine: str = "local"
     engine_options: Mapping[str, str] = field(default_factory=dict)
     driver_memory: str | None = None
+    resources: Resources = field(default_factory=Resources)
     options: HaOptions = field(default_factory=HaOptions)
     start_from: str | Mapping[str, str] = LATEST
     sinks: Mapping[str, str] = field(default_factory=dict)

@@ -241,6 +241,7 @@ def _graph(job: JobContext, request: RestoreRequest, chosen: Chosen) -> JobGraph
         overrides["options"] = (request.options or source.options).model_copy(update=options)
     graph = source.model_copy(update=overrides)
     check_spark(job.config, graph.target)
+    job.engines.get(graph.target.engine).check(graph.target)  # guard: restore-moves-a-job-where-it-cannot-run
     check_conf(graph.conf)
     check_master(graph.target.master, allowed=graph.options.allow_remote_executors)  # guard: restore-takes-any-master
     if "application" not in (given := _given_files(request)) and given:

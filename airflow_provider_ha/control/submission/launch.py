@@ -15,9 +15,7 @@ from airflow_provider_ha.coordination.records import read_record
 from airflow_provider_ha.engines.engine import Pending, Running
 from airflow_provider_ha.engines.host_lifetime import lifetime_warnings, refuse_short_lived
 from airflow_provider_ha.engines.local import LocalEngine
-from airflow_provider_ha.errors import (
-    HaError,
-)
+from airflow_provider_ha.errors import HaError, OutcomeUnknownError
 from airflow_provider_ha.jobs.model import LeaderInfo, Run
 from airflow_provider_ha.jobs.runs import SubmissionView
 from airflow_provider_ha.jobs.submissions import Submission
@@ -82,6 +80,9 @@ def refuse_this_host(job: JobContext, engine: str) -> None:
 def launch(job: JobContext, run: Run, submission: Submission) -> None:
     """Start the driver of a submission that this process has created, and write down that it runs.
 
+    One whose engine did not answer is left as it is: its supervisor writes that down, or the next caller finds it
+    overdue.
+
     :raises ConfigurationError: It cannot be started on this host; the submission is closed with that reason.
     :raises StorageUnavailableError: The work root does not answer; the submission is closed, and counts as no attempt.
     """
@@ -97,6 +98,10 @@ def launch(job: JobContext, run: Run, submission: Submission) -> None:
         log.warning("%s", warning)
     try:
         handle = engine.launch(ticket)
+    except OutcomeUnknownError as error:  # guard: lost-answer-of-a-launch-is-a-refusal
+        # It may run: an exit would be a false proof of its death. It reports itself, or is overdue.
+        log.warning("attempt %d of %s run %d: %s", submission.attempt, job.job_id, run.number, error)
+        return
     except HaError as error:
         reason = f"it could not be launched: {error}"
         # guard: refused-launch-is-a-loss

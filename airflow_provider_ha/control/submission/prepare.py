@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.requests import SubmitRequest
+from airflow_provider_ha.engines.local import LocalEngine
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.artifacts import ApplicationArtifacts, digest_application, upload_application
 from airflow_provider_ha.jobs.engine_options import engine_options, named_spark_home
@@ -29,6 +30,7 @@ OWNED_CONF = {
     "spark.master": "master",
     "spark.submit.deployMode": "engine, which knows how it deploys a driver,",
     "spark.app.name": "name",
+    "spark.driver.supervise": "restart_in_place, or one of restart_*: a cluster would restart behind them, so",
 }
 
 
@@ -48,8 +50,12 @@ def check_conf(conf: Mapping[str, str]) -> None:
 def check_spark(config: HaConfig, target: Target) -> None:
     """Refuse this host's Spark when it is put together from two releases: its drivers would fail in odd ways.
 
+    Only for drivers of this host: those of a cluster use the Spark of its workers.
+
     :raises ConfigurationError: It is; names both releases.
     """
+    if target.engine != LocalEngine.name:  # guard: spark-of-the-submitter-counts-elsewhere
+        return
     # A Spark that is named is used instead, with its own Python files.
     if named_spark_home(engine_options(config, target)) is None:
         check_one_release(installed_spark())
@@ -62,7 +68,7 @@ def upload(job: JobContext, request: SubmitRequest) -> JobGraph:
         of two releases; nothing was uploaded.
     """
     check_spark(job.config, _target(request))
-    check_conf(request.conf)
+    check_conf(request.resources.beside(request.conf))
     check_master(request.master, allowed=request.options.allow_remote_executors)  # guard: submit-takes-any-master
     job.engines.get(request.engine).check(_target(request))
     files = upload_application(
@@ -101,7 +107,7 @@ def _graph(job: JobContext, request: SubmitRequest, files: ApplicationArtifacts)
         files=files.files,
         jars=files.jars,
         packages=tuple(request.packages),
-        conf=dict(request.conf),
+        conf=request.resources.beside(request.conf),
         env=dict(request.env),
         target=_target(request),
         driver_memory=request.driver_memory,

@@ -13,8 +13,16 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.model import Blob
-from airflow_provider_ha.jobs.ticket import ConfigSource, Ticket
-from airflow_provider_ha.supervisor.arrival import CONFIG_VARIABLE, HOME_OPTION, TICKET_VARIABLE, arrived
+from airflow_provider_ha.jobs.standalone_driver import StandaloneDriver
+from airflow_provider_ha.jobs.ticket import (
+    CONFIG_FILE_VARIABLE,
+    HANDLE_VARIABLE,
+    HOME_OPTION,
+    TICKET_VARIABLE,
+    ConfigSource,
+    Ticket,
+)
+from airflow_provider_ha.supervisor.arrival import CONFIG_VARIABLE, arrived
 
 
 CONFIG = HaConfig.build(zookeeper="127.0.0.1:1", storage_root="file:///nowhere", digest_auth="user:a-password")
@@ -78,3 +86,97 @@ def test_a_spec_file_of_an_engine_on_this_host_is_read_as_it_is(tmp_path: Path) 
     spec = DriverSpec(config=CONFIG, ticket=TICKET, directory=tmp_path)
 
     assert arrived([str(spec.write())]) == spec
+
+
+@pytest.fixture
+def on_a_worker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The environment of a supervisor on a worker, which says itself how to reach the cluster; returns the file."""
+    file = tmp_path / "spark-ha.json"
+    file.write_text(CONFIG.to_private_json())
+    file.chmod(0o600)
+    ticket = TICKET.model_copy(update={"config": ConfigSource.MACHINE})
+    monkeypatch.setenv(TICKET_VARIABLE, ticket.model_dump_json())
+    monkeypatch.delenv(CONFIG_VARIABLE)
+    monkeypatch.setenv(CONFIG_FILE_VARIABLE, str(file))
+    return file
+
+
+def test_a_worker_says_in_a_private_file_how_to_reach_the_cluster(on_a_worker: Path, tmp_path: Path) -> None:
+    assert arrived([HOME_OPTION, str(tmp_path / "home")]).config == CONFIG
+    assert CONFIG_FILE_VARIABLE not in os.environ
+
+
+def test_a_worker_says_in_its_environment_how_to_reach_the_cluster_and_the_script_does_not_find_it(
+    on_a_worker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(CONFIG_FILE_VARIABLE)
+    monkeypatch.setenv("SPARK_HA_ZOOKEEPER", "127.0.0.1:1")
+    monkeypatch.setenv("SPARK_HA_STORAGE_ROOT", "file:///nowhere")
+    monkeypatch.setenv("SPARK_HA_DIGEST_AUTH", "user:a-password")
+
+    assert arrived([HOME_OPTION, str(tmp_path / "home")]).config == CONFIG
+    assert not [name for name in os.environ if name.startswith(("SPARK_HA_DIGEST", "SPARK_HA_Z", "SPARK_HA_STORAGE"))]
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o660])
+def test_a_configuration_that_others_may_read_is_refused(mode: int, on_a_worker: Path, tmp_path: Path) -> None:
+    on_a_worker.chmod(mode)
+
+    with pytest.raises(ConfigurationError, match="others than its owner may read or write"):
+        arrived([HOME_OPTION, str(tmp_path / "home")])
+
+
+@pytest.mark.parametrize("content", ["", "no JSON: a-password", '{"zookeeper": "a-password", "storage_root": "x"}'])
+def test_a_private_file_that_cannot_be_used_is_named_without_its_content(
+    content: str, on_a_worker: Path, tmp_path: Path
+) -> None:
+    on_a_worker.write_text(content)
+
+    with pytest.raises(ConfigurationError, match=r"spark-ha\.json") as refused:
+        arrived([HOME_OPTION, str(tmp_path / "home")])
+
+    assert "no JSON: a-password" not in str(refused.value)
+
+
+@pytest.mark.usefixtures("on_a_worker")
+def test_a_machine_that_says_nothing_is_told_both_ways(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(CONFIG_FILE_VARIABLE)
+
+    with pytest.raises(ConfigurationError, match="zookeeper is not set") as refused:
+        arrived([HOME_OPTION, str(tmp_path / "home")])
+
+    assert "'config_file'" in refused.value.next_step
+    assert "SPARK_HA_*" in refused.value.next_step
+
+
+@pytest.fixture
+def handed(on_a_worker: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A handle without the driver's id, in the directory that a worker has made for the driver; returns it."""
+    blank = StandaloneDriver(masters="http://a:6066").handle()
+    monkeypatch.setenv(HANDLE_VARIABLE, blank.model_dump_json())
+    monkeypatch.setenv("SPARK_DRIVER_LOG_URL_STDERR", "http://worker:8081/logPage")
+    directory = tmp_path / "driver-20260101000000-0001"
+    directory.mkdir()
+    monkeypatch.chdir(directory)
+    return directory
+
+
+def test_the_supervisor_completes_its_handle_with_what_only_its_machine_knows(handed: Path) -> None:
+    handle = arrived([HOME_OPTION, "attempt-2"]).handle
+
+    assert handle is not None
+    assert StandaloneDriver.of(handle) == StandaloneDriver(masters="http://a:6066", driver=handed.name)
+    assert (handle.log_path, handle.ui_uri) == (f"{handed}/attempt-2/driver.log", "http://worker:8081/logPage")
+    assert HANDLE_VARIABLE not in os.environ
+
+
+def test_the_next_attempt_lies_beside_the_one_before_and_has_its_own_log(handed: Path) -> None:
+    first = arrived([HOME_OPTION, "attempt-2"])
+
+    following = first.of_next(3, "c" * 32)
+
+    assert following.directory == handed / "attempt-3"
+    assert first.handle is not None
+    assert following.handle is not None
+    assert following.handle.ref == first.handle.ref
+    assert following.handle.log_path == f"{handed}/attempt-3/driver.log"

@@ -1,0 +1,293 @@
+"""Drivers on the workers of a Spark standalone cluster, launched through the REST servers of its masters.
+
+``spark-submit`` refuses Python drivers in cluster mode there; the REST server does not. What the cluster runs is our
+supervisor: a small JVM (Spark's ``PythonRunner``) starts it as ``python -m``, and it starts ``spark-submit`` on the
+worker, as it does on the submitting host for the local engine. So the death of every process of the driver is proven
+by its exit record, conf travels in a private file of the worker's disk, and a lost driver is started again in place.
+
+Invariants:
+
+- Nothing of the user's and no secret is in the request: the master shows it, and the worker puts it on a command line.
+- A request without an answer is not repeated: every request makes another driver. The supervisor reports its driver's
+  id under the submission (``supervisor.one_driver``), which is how it is found, and why a second one ends by itself.
+- Only FINISHED, FAILED and KILLED are said by a worker that saw the JVM exit. ERROR (a worker was lost), RELAUNCHING,
+  UNKNOWN and "not found" prove nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable, Sequence
+
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.engines._master_rest import Answer, AnswerLostError, MasterRest, MasterUnreachableError
+from airflow_provider_ha.engines.engine import Gone, Observation, Pending, Running, Unknown
+from airflow_provider_ha.errors import (
+    ConfigurationError,
+    JobStateError,
+    OutcomeUnknownError,
+    StorageUnavailableError,
+)
+from airflow_provider_ha.jobs.driver_spec import SUBMISSION_VARIABLE, SUPERVISOR_MODULE
+from airflow_provider_ha.jobs.engine_options import (
+    CONFIG_FILE_OPTION,
+    PYTHON_OPTION,
+    REST_MASTERS_OPTION,
+    REST_PORT_OPTION,
+    REST_SCHEME_OPTION,
+    STANDALONE_OPTIONS,
+    check_options,
+    engine_options,
+)
+from airflow_provider_ha.jobs.model import JobGraph, Target
+from airflow_provider_ha.jobs.standalone_driver import STANDALONE, StandaloneDriver
+from airflow_provider_ha.jobs.submissions import Handle
+from airflow_provider_ha.jobs.ticket import (
+    CONFIG_FILE_VARIABLE,
+    HANDLE_VARIABLE,
+    HOME_OPTION,
+    TICKET_VARIABLE,
+    ConfigSource,
+    Ticket,
+)
+from airflow_provider_ha.storage.blobs import get_blob
+from airflow_provider_ha.storage.open import open_store
+
+
+log = logging.getLogger(__name__)
+
+REST_PORT = "6066"  # Spark's own default
+MAIN_CLASS = "org.apache.spark.deploy.PythonRunner"
+# The JVM only waits for the supervisor: one compiler and one collector's thread are enough.
+_JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_PROVEN = ("FINISHED", "FAILED", "KILLED")
+# What the JVM has started is ended by its supervisor, which learns of its end at once, and killed within milliseconds.
+_SETTLE_SECONDS = 1.0
+_SERVER = re.compile(r"[^,:/\s]+:\d+")
+_MASTER = re.compile(r"spark://(?P<servers>[^,:/\s]+:\d+(,[^,:/\s]+:\d+)*)")
+
+
+class StandaloneEngine:
+    """Starts drivers on the workers of a standalone cluster.
+
+    :param config: Storage of the graphs, and options of the engine for all jobs.
+    :param launch_seconds: How long a driver of which no answer came may take to report itself.
+    :param sleep: Waits, in place of ``time.sleep``.
+    :raises ConfigurationError: The connection has options for it that nothing reads.
+    """
+
+    name = STANDALONE
+
+    def __init__(
+        self, config: HaConfig, *, launch_seconds: float = 60.0, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        check_options(self.name, config.engines.get(self.name, {}), STANDALONE_OPTIONS)
+        self.config = config
+        self.launch_seconds = launch_seconds
+        self._sleep = sleep
+        self._settled: set[str] = set()
+
+    def check(self, target: Target) -> None:
+        """Refuse what is no standalone cluster, and options that nothing reads.
+
+        :raises ConfigurationError: The master is no ``spark://`` URL, or an option is wrong.
+        """
+        if target.deploy_mode != "client":
+            raise ConfigurationError(
+                f"the standalone engine starts spark-submit on a worker, which has no deploy mode {target.deploy_mode}",
+                next_step="Leave the deploy mode out: the engine is what puts the driver on the cluster",
+            )
+        check_options(self.name, target.engine_options, STANDALONE_OPTIONS)
+        rest_urls(target.master, engine_options(self.config, target))
+
+    def launch(self, ticket: Ticket) -> Handle:
+        """Ask the active master for a driver.
+
+        :raises ConfigurationError: The master refuses it.
+        :raises StorageUnavailableError: No master is active, or none can be reached: nothing was launched.
+        :raises OutcomeUnknownError: A master was asked and did not answer: a driver may have come of it.
+        """
+        graph = JobGraph.from_bytes(
+            get_blob(open_store(self.config), ticket.graph.sha256), source=f"job graph {ticket.graph.sha256[:12]}"
+        )
+        options = engine_options(self.config, graph.target)
+        urls = rest_urls(graph.target.master, options)
+        blank = StandaloneDriver(masters=",".join(urls))
+        environment = environment_of(ticket, blank, options)
+        said: list[str] = []
+        for url in urls:
+            try:
+                answer = MasterRest(url).create(
+                    main_class=MAIN_CLASS,
+                    arguments=["-m", "", SUPERVISOR_MODULE, HOME_OPTION, f"attempt-{ticket.attempt}"],
+                    properties=properties_of(graph, ticket),
+                    environment=environment,
+                )
+            except MasterUnreachableError as error:
+                said.append(str(error))
+                continue
+            except AnswerLostError as error:  # guard: lost-launch-is-sent-to-the-next-master
+                raise OutcomeUnknownError(f"whether a driver was launched is not known: {error}") from error
+            if answer.success and answer.driver:
+                log.info("%s has taken %s run %d attempt %d as %s", url, *_names(ticket), answer.driver)
+                return blank.model_copy(update={"driver": answer.driver}).handle()
+            if not answer.standby:
+                raise _refused(url, answer)
+            said.append(f"{url} is {answer.standby}")
+        raise StorageUnavailableError(
+            f"no master of {graph.target.master} takes a driver: {'; '.join(said)}",
+            next_step="Start a master with spark.master.rest.enabled=true. One with spark.authenticate.secret has no "
+            "REST server, and the standalone engine cannot use it",
+        )
+
+    def observe(self, submission_id: str, handle: Handle | None) -> Observation:
+        """Ask all masters about a driver.
+
+        Without a handle nothing is known: masters do not know our ids. The driver's supervisor reports itself.
+        """
+        del submission_id
+        if handle is None:
+            return Unknown("masters do not know the ids of submissions: its supervisor reports itself when it starts")
+        driver = StandaloneDriver.of(handle)
+        seen = _ask_all(driver)
+        states = {answer.state: answer for answer in seen.answers}
+        # Of two masters that both believe to be active, the one that has seen more of the driver may be the old one.
+        for state in ("RUNNING", "SUBMITTED"):
+            if state in states:  # guard: one-master-proves-against-another
+                return Running(handle) if state == "RUNNING" else Pending("no worker has room for it yet")
+        unproven = [answer for answer in seen.answers if answer.state not in _PROVEN]
+        if not seen.answers or unproven:  # guard: error-proves-a-death
+            return Unknown("; ".join([*(_words(driver, answer) for answer in unproven), *seen.silent]))
+        proof = next(iter(seen.answers))
+        self._settle(driver.driver, proof.state)
+        return Gone(f"{driver.driver} is {proof.state}: the worker {proof.worker} saw its JVM exit")
+
+    def terminate(self, handle: Handle) -> None:
+        """Ask the cluster to end a driver; its supervisor kills everything and reports, and the JVM waits for that.
+
+        :raises JobStateError: No active master can be asked.
+        """
+        driver = StandaloneDriver.of(handle)
+        said: list[str] = []
+        for url in driver.urls:
+            try:
+                answer = MasterRest(url).kill(driver.driver)
+            except (MasterUnreachableError, AnswerLostError) as error:
+                said.append(str(error))
+                continue
+            if not answer.standby:
+                return  # it was asked, or it has ended: ``observe`` says which
+            said.append(f"{url} is {answer.standby}")
+        raise JobStateError(
+            f"{driver.driver} could not be ended: {'; '.join(said)}",
+            next_step="Do it again once a master is active",
+        )
+
+    def _settle(self, driver: str, state: str) -> None:
+        """Wait, once for a driver, until the kernel has told its supervisor of the JVM's end."""
+        if state != "FINISHED" and driver not in self._settled:  # guard: jvm-gone-is-all-gone
+            self._sleep(_SETTLE_SECONDS)
+            self._settled.add(driver)
+
+
+class _Seen:
+    """What the masters say about one driver."""
+
+    def __init__(self) -> None:
+        self.answers: list[Answer] = []
+        self.silent: list[str] = []
+
+
+def _ask_all(driver: StandaloneDriver) -> _Seen:
+    seen = _Seen()
+    for url in driver.urls:
+        try:
+            answer = MasterRest(url).status(driver.driver)
+        except (MasterUnreachableError, AnswerLostError) as error:
+            seen.silent.append(str(error))
+            continue
+        if answer.standby:
+            seen.silent.append(f"{url} is {answer.standby}")
+        else:
+            seen.answers.append(answer)
+    return seen
+
+
+def rest_urls(master: str, options: dict[str, str]) -> tuple[str, ...]:
+    """Return the REST servers of all masters of a master URL. Pure.
+
+    :raises ConfigurationError: It is no URL of a standalone cluster, or an option is wrong.
+    """
+    found = _MASTER.fullmatch(master)
+    if found is None:
+        raise ConfigurationError(
+            f"the master {master!r} is not that of a standalone cluster",
+            next_step="Write spark://host:7077, or with several masters spark://host1:7077,host2:7077",
+        )
+    scheme, port = options.get(REST_SCHEME_OPTION, "http"), options.get(REST_PORT_OPTION, REST_PORT)
+    if scheme not in ("http", "https") or not port.isdigit():
+        raise ConfigurationError(
+            f"the REST servers of the masters cannot be at {scheme!r}, port {port!r}",
+            next_step=f"Correct the engine options {REST_SCHEME_OPTION!r} (http or https) and {REST_PORT_OPTION!r}",
+        )
+    if not all(_SERVER.fullmatch(server.strip()) for server in options.get(REST_MASTERS_OPTION, "h:0").split(",")):
+        raise ConfigurationError(
+            f"the engine option {REST_MASTERS_OPTION!r} is {options[REST_MASTERS_OPTION]!r}",
+            next_step="Write host:port,host:port, one for each master",
+        )
+    named = [server.strip() for server in options.get(REST_MASTERS_OPTION, "").split(",") if server.strip()]
+    hosts = named or [f"{server.rpartition(':')[0]}:{port}" for server in found["servers"].split(",")]
+    return tuple(f"{scheme}://{host}" for host in hosts)
+
+
+def environment_of(ticket: Ticket, blank: StandaloneDriver, options: dict[str, str]) -> dict[str, str]:
+    """Return what the supervisor finds in its environment. The master shows it: no secret, nothing of the user's."""
+    ticket = ticket.model_copy(update={"config": ConfigSource.MACHINE})
+    values = {
+        SUBMISSION_VARIABLE: ticket.submission_id,
+        TICKET_VARIABLE: ticket.model_dump_json(),
+        HANDLE_VARIABLE: blank.handle().model_dump_json(),
+    }
+    if python := options.get(PYTHON_OPTION):
+        values |= {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python}
+    if file := options.get(CONFIG_FILE_OPTION):
+        values[CONFIG_FILE_VARIABLE] = file
+    return values
+
+
+def properties_of(graph: JobGraph, ticket: Ticket) -> dict[str, str]:
+    """Return the conf of the JVM around the supervisor. The master shows it: of the user's only what a driver needs.
+
+    The memory is what the worker sets aside for the driver that the supervisor starts.
+    """
+    values = {
+        "spark.app.name": f"spark-ha-{ticket.submission_id}",
+        "spark.master": graph.target.master,
+        "spark.submit.deployMode": "cluster",
+        "spark.driver.supervise": "false",  # guard: cluster-restarts-behind-our-back
+        "spark.driver.extraJavaOptions": _JAVA_OPTIONS,
+    }
+    memory = graph.driver_memory or graph.conf.get("spark.driver.memory")
+    cores = graph.conf.get("spark.driver.cores")
+    return (
+        values | ({"spark.driver.memory": memory} if memory else {}) | ({"spark.driver.cores": cores} if cores else {})
+    )
+
+
+def _refused(url: str, answer: Answer) -> ConfigurationError:
+    return ConfigurationError(
+        f"the master at {url} refuses the driver: {answer.message}",
+        next_step="Check the address of its REST server, and the resources that the driver asks for",
+    )
+
+
+def _words(driver: StandaloneDriver, answer: Answer) -> str:
+    if answer.state == "ERROR":
+        return f"{driver.driver} is ERROR: its worker was lost, and its processes may live on"
+    return f"{driver.driver} is {answer.state or 'not known'} ({answer.message})"
+
+
+def _names(ticket: Ticket) -> Sequence[str | int]:
+    return (ticket.job_id, ticket.run, ticket.attempt)

@@ -1,0 +1,83 @@
+"""From a connection of the Spark provider (type ``spark``) to the place where a job's drivers run.
+
+The fields mean what they mean there: host and port are the master, ``deploy-mode`` says whether the driver is a process
+of the host that submits (``client``) or of the cluster, ``rest-scheme`` and ``rest-port`` are where the masters of a
+standalone cluster answer. With several masters in Host, all of them are asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from airflow.sdk import BaseHook
+
+from airflow_provider_ha.errors import ConfigurationError
+
+
+_OPTIONS = {"rest-scheme": "rest_scheme", "rest-port": "rest_port"}
+_STANDALONE = "spark://"
+
+
+class SparkConnection(Protocol):
+    """The part of an Airflow connection that is read here."""
+
+    conn_id: str
+    conn_type: str | None
+    host: str | None
+    port: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkPlace:
+    """Where a job's drivers run.
+
+    :param engine: Name of the engine.
+    :param engine_options: What the connection says for it.
+    """
+
+    master: str = "local[*]"
+    engine: str = "local"
+    engine_options: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_place(spark_conn_id: str) -> SparkPlace:
+    """Read a connection of type ``spark``.
+
+    :raises ConfigurationError: As :func:`place_of`.
+    :raises airflow.sdk.exceptions.AirflowNotFoundException: There is no such connection.
+    """
+    connection = BaseHook.get_connection(spark_conn_id)
+    return place_of(connection, connection.extra_dejson)
+
+
+def place_of(connection: SparkConnection, extra: Mapping[str, Any]) -> SparkPlace:
+    """Return where the drivers run that a connection describes. Pure.
+
+    :param extra: Its extra fields, decoded.
+    :raises ConfigurationError: It names no master, or a cluster that has no engine here.
+    """
+    if not connection.host:
+        raise ConfigurationError(
+            f"connection {connection.conn_id!r} names no Spark master",
+            next_step="Fill in Host, for example spark://host1:7077,host2:7077",
+        )
+    master = _master(connection)
+    if extra.get("deploy-mode") != "cluster":
+        return SparkPlace(master=master)
+    if not master.startswith(_STANDALONE):
+        raise ConfigurationError(
+            f"connection {connection.conn_id!r} wants drivers on the cluster {master!r}, for which there is no engine",
+            next_step="Use a standalone cluster (spark://), or deploy-mode client",
+        )
+    options = {name: str(extra[key]) for key, name in _OPTIONS.items() if extra.get(key) not in (None, "")}
+    return SparkPlace(master=master, engine="standalone", engine_options=options)
+
+
+def _master(connection: SparkConnection) -> str:
+    host = connection.host or ""
+    # From a URI the scheme is the type of the connection; the form has the whole URL in Host.
+    kind = connection.conn_type or "spark"
+    master = host if kind == "spark" and ("://" in host or not connection.port) else f"{kind}://{host}"
+    return f"{master}:{connection.port}" if connection.port else master

@@ -1,0 +1,34 @@
+"""How a machine of a cluster reaches ZooKeeper and storage: set up once per machine, by its operator.
+
+What a cluster manager is asked to run, it shows: to its users on a page, to those of the machine on command lines. So
+secrets do not travel with a submission. They lie with the machine, in a file that only the user of its workers can
+read, or in the environment of its workers.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from airflow_provider_ha.config import VARIABLES, HaConfig
+from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.jobs.ticket import CONFIG_FILE_VARIABLE
+
+
+def config_of_machine() -> HaConfig:
+    """Return how this machine reaches the cluster; removes it from the environment, which the driver inherits.
+
+    :raises ConfigurationError: Neither file nor variables say it, or they cannot be used.
+    """
+    file = os.environ.pop(CONFIG_FILE_VARIABLE, "")
+    try:
+        return HaConfig.from_file(Path(file)) if file else HaConfig.from_env()
+    except ConfigurationError as error:
+        raise ConfigurationError(
+            f"this machine does not say how to reach the cluster: {error.message}",
+            next_step=f"Name a private file in {CONFIG_FILE_VARIABLE} (engine option 'config_file'), or set the "
+            "variables SPARK_HA_* of the machine's workers",
+        ) from error
+    finally:
+        for name in VARIABLES:  # guard: machine-configuration-reaches-the-script
+            os.environ.pop(name, None)

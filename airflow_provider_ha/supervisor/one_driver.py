@@ -1,0 +1,81 @@
+"""A submission has one driver: the one that is on record as started.
+
+A request to a cluster manager that was sent twice, or repeated because its answer was lost, makes two drivers of one
+submission on two machines. The second one may not touch anything: its supervisor would write an exit, which is the
+proof of death of a driver that lives.
+
+So the supervisor writes down where it runs before it starts anything, or finds that another one is on record. That is
+also how a submission is found whose submitter got no answer.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from airflow_provider_ha.coordination.coordinator import SetData
+from airflow_provider_ha.coordination.records import create_once, read_record
+from airflow_provider_ha.errors import HaError, JobStateError
+from airflow_provider_ha.jobs.driver_spec import DriverSpec
+from airflow_provider_ha.jobs.job_records import JobRecords
+from airflow_provider_ha.jobs.submissions import Handle, Submission, SubmissionStarted
+from airflow_provider_ha.supervisor.connection import connected
+
+
+log = logging.getLogger("airflow_provider_ha.supervisor")
+
+TRY_SECONDS = 600.0  # how long a supervisor waits for ZooKeeper before it gives up without having started anything
+_PAUSE = 1.0
+
+
+def take_place(spec: DriverSpec, *, stopped: Callable[[], bool]) -> None:
+    """Write down that this machine runs the submission, or find that already written.
+
+    :param stopped: Whether the supervisor was asked to end.
+    :raises JobStateError: Another driver is on record, or there is no such submission.
+    :raises HaError: ZooKeeper did not answer in time; nothing was started.
+    """
+    end = time.monotonic() + TRY_SECONDS
+    while True:
+        try:
+            with connected(spec) as job:
+                _take_place(job, spec)
+                return
+        except HaError as error:  # noqa: PERF203  # a retry is a try in a loop
+            if not error.retryable or stopped() or time.monotonic() > end:
+                raise
+            log.warning("the submission cannot be reported yet: %s", error)
+            time.sleep(_PAUSE)
+
+
+def _take_place(job: JobRecords, spec: DriverSpec) -> None:
+    assert spec.handle is not None, "a process of the submitting host has its place already"  # noqa: S101  # the caller
+    own = SubmissionStarted(handle=spec.handle)
+    path = job.paths.submission_started(spec.run, spec.attempt)
+    submission = _open_submission(job, spec)
+    create_once(job.coordinator, path, own)
+    found = read_record(job.coordinator, path, SubmissionStarted)
+    if found is None or not _same(found[0].handle, spec.handle):  # guard: second-driver-of-a-submission
+        raise JobStateError(
+            f"attempt {spec.attempt} of run {spec.run} is another driver: {found and found[0].handle.ref}",
+            next_step="Nothing needs to be done: this one ends, and has started nothing",
+        )
+    if found[0] != own:  # by the submitter, which does not know the machine
+        job.coordinator.commit(SetData(path, own.to_bytes(), found[1]))
+    job.journal.started(spec.run, submission, own)
+
+
+def _open_submission(job: JobRecords, spec: DriverSpec) -> Submission:
+    for view in job.runs.get(spec.run).submissions:
+        if view.submission.submission_id == spec.submission_id and view.exit is None:
+            return view.submission
+    raise JobStateError(
+        f"run {spec.run} of job {spec.job_id!r} has no submission {spec.submission_id}, or it is over",
+        next_step="Nothing needs to be done: this driver ends, and has started nothing",
+    )
+
+
+def _same(one: Handle, other: Handle) -> bool:
+    """Whether two handles refer to one driver: log and page are known to its machine only."""
+    return (one.engine, one.ref) == (other.engine, other.ref)

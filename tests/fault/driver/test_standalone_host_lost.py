@@ -1,0 +1,129 @@
+"""A job on a standalone cluster loses its host, with the disk and every process there, and goes on on another host.
+
+Everything is real: two workers on test hosts, Spark's own drivers and executors, the client that submits. Working
+directories lie on a directory that both hosts see, as NFS would be.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+
+import pytest
+
+from airflow_provider_ha.clock import new_id
+from airflow_provider_ha.config import HaConfig, Timings
+from airflow_provider_ha.control.client import HaClient
+from airflow_provider_ha.control.job.requests import SubmitRequest
+from airflow_provider_ha.control.job_client import JobClient
+from airflow_provider_ha.jobs.model import HaOptions, JobState
+from airflow_provider_ha.jobs.submissions import Submission
+from airflow_provider_ha.testing.waiting import wait_until
+from tests.support.clusters.standalone_cluster import (
+    StandaloneCluster,
+    TestHost,
+    can_make_hosts,
+    command_of,
+    standalone_cluster,
+)
+from tests.support.spark.driver_helpers import APPS, CONF, Stream
+
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.spark,
+    pytest.mark.timeout(1800),
+    pytest.mark.skipif(not can_make_hosts(), reason="this host does not let a test make namespaces"),
+]
+JOB = "counts"
+PATIENCE = 800.0  # seconds: four JVMs and three Pythons start one after the other, twice
+
+
+@pytest.fixture
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
+    with standalone_cluster(tmp_path_factory.mktemp("standalone"), hosts=2) as running:
+        yield running
+
+
+@pytest.fixture
+def config(config: HaConfig) -> HaConfig:
+    """A cluster whose leaders bear a busy machine: one leadership is lost here, and that one with its host."""
+    return config.model_copy(update={"timings": Timings()})
+
+
+@pytest.fixture
+def client(config: HaConfig) -> Iterator[HaClient]:
+    with HaClient.open(config) as opened:
+        yield opened
+
+
+@pytest.fixture
+def stream(tmp_path_factory: pytest.TempPathFactory) -> Stream:
+    return Stream(tmp_path_factory.mktemp("stream"))
+
+
+@pytest.fixture
+def job(client: HaClient, cluster: StandaloneCluster, stream: Stream) -> JobClient:
+    """The job, with an executor in a separate process."""
+    conf = {key: value for key, value in CONF.items() if key not in ("spark.master", "spark.driver.memory")}
+    target = cluster.target(client.config)
+    stream.feed(3)
+    job = client.job(JOB)
+    job.submit(
+        SubmitRequest(
+            job_id=JOB,
+            request_id=new_id(),
+            application=str(APPS / "counts.py"),
+            arguments=[*stream.arguments, "0"],
+            conf=conf | {"spark.cores.max": "1", "spark.executor.memory": "512m"},
+            master=target.master,
+            engine=target.engine,
+            engine_options=target.engine_options,
+            driver_memory="1g",
+            options=HaOptions(checkpoint_interval=0, restart_delay=0, allow_remote_executors=True),
+        )
+    )
+    return job
+
+
+def newest(job: JobClient) -> Submission:
+    run = job.snapshot().run
+    assert run is not None
+    assert run.newest is not None
+    return run.newest.submission
+
+
+def await_output(stream: Stream) -> None:
+    """Wait until every row is in sqlite, and each window that is over in the output, once."""
+
+    def complete() -> bool:
+        try:
+            rows, windows = stream.seen(), stream.windows()
+        except (sqlite3.OperationalError, FileNotFoundError):  # nothing was written yet
+            return False
+        over = stream.expected_windows(stream.files - 1)
+        return rows == stream.expected_rows(stream.files) and windows == over
+
+    wait_until(complete, timeout=PATIENCE, what="the whole output")
+
+
+def executors(host: TestHost) -> list[int]:
+    return [each.pid for each in host.processes() if "CoarseGrainedExecutorBackend" in command_of(each)]
+
+
+def test_a_job_that_loses_its_host_is_recovered_on_another_one(
+    job: JobClient, cluster: StandaloneCluster, stream: Stream
+) -> None:
+    await_output(stream)
+    lost = cluster.host_of(newest(job).submission_id)
+    assert any(executors(host) for host in cluster.hosts), "state is written by another process than the driver's"
+
+    lost.lose()
+    stream.feed(2)
+    wait_until(lambda: job.snapshot().state is JobState.LOST, timeout=PATIENCE, what="the loss")
+    job.recover(by="test")
+    await_output(stream)
+
+    snapshot = job.snapshot()
+    assert (snapshot.epoch, newest(job).attempt) == (2, 2)
+    assert cluster.host_of(newest(job).submission_id) is not lost

@@ -1,0 +1,329 @@
+"""Everything that can end a driver on a standalone cluster: what the masters say of it then, and what is true.
+
+Masters, workers and REST servers are Spark's own, each worker on a test host; supervisor, ZooKeeper and signals are
+real; a stand-in plays spark-submit on the host (``tests.support.clusters.submit_helpers``).
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from airflow_provider_ha.config import HaConfig, Timings
+from airflow_provider_ha.control.submission.launch import ensure_submitted
+from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.engines.engine import Gone, Pending, Running, Unknown
+from airflow_provider_ha.engines.registry import Engines
+from airflow_provider_ha.engines.standalone import StandaloneEngine
+from airflow_provider_ha.errors import JobStateError, OutcomeUnknownError, StorageUnavailableError
+from airflow_provider_ha.jobs.submissions import Handle
+from airflow_provider_ha.jobs.ticket import Ticket
+from airflow_provider_ha.testing.waiting import wait_until
+from tests.support.clusters import submit_helpers
+from tests.support.clusters.standalone_cluster import (
+    PATIENCE,
+    StandaloneCluster,
+    TestHost,
+    can_make_hosts,
+    standalone_cluster,
+)
+from tests.support.clusters.standalone_jobs import OPTIONS, StandaloneJob
+
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(not can_make_hosts(), reason="this host does not let a test make namespaces"),
+]
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
+    """One cluster for the module: two masters, two hosts."""
+    with standalone_cluster(tmp_path_factory.mktemp("standalone"), masters=2, hosts=2) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(shared: StandaloneCluster) -> Iterator[StandaloneCluster]:
+    """The cluster, whole before each test."""
+    shared.await_workers()
+    yield shared
+    for master in shared.masters:
+        if master.process is None or master.process.poll() is not None:
+            master.start()
+        master.thaw()
+    for host in shared.hosts:
+        if host.worker is None:
+            host.kill()
+            host.start()
+
+
+@pytest.fixture
+def config(config: HaConfig) -> HaConfig:
+    """A cluster whose sessions bear a busy machine: no session is lost here."""
+    return config.model_copy(update={"timings": Timings()})
+
+
+@pytest.fixture
+def submitted(
+    cluster: StandaloneCluster, config: HaConfig, coordinator: Coordinator, tmp_path: Path
+) -> Iterator[StandaloneJob]:
+    """The job; it is not submitted yet."""
+    submit_helpers.stand_in_spark(tmp_path / "spark")
+    engines = Engines({StandaloneEngine.name: StandaloneEngine(config)})
+    job = StandaloneJob(replace(submit_helpers.context(config, coordinator), engines=engines), cluster, tmp_path)
+    yield job
+    job.end()
+
+
+def await_end(job: StandaloneJob) -> None:
+    wait_until(lambda: not job.processes(), timeout=PATIENCE, what="the end of all processes")
+
+
+def test_a_kill_by_the_cluster_is_proven_and_every_process_is_dead_by_then(submitted: StandaloneJob) -> None:
+    # Without the pause before a proof: the JVM waits for its supervisor, so nothing is left when it has ended.
+    engine = StandaloneEngine(submitted.job.config, sleep=lambda seconds: None)
+    submitted.job = replace(submitted.job, engines=Engines({StandaloneEngine.name: engine}))
+    submitted.submit()
+    submitted.await_driver()
+
+    submitted.engine.terminate(submitted.handle)
+    proof = submitted.await_gone()
+
+    assert "is KILLED" in proof.proof
+    assert submitted.processes() == []
+    ended = submitted.newest.exit
+    assert ended is not None, "the JVM waits for its supervisor, and that one for its report"
+    assert "received a stop signal" in ended.reason
+
+
+def test_a_killed_jvm_takes_the_driver_s_python_along(submitted: StandaloneJob) -> None:
+    submitted.submit()
+    host = submitted.await_driver()
+
+    host.jvm_of(submitted.submission_id).kill()
+    proof = submitted.await_gone()
+
+    assert "is FAILED" in proof.proof
+    await_end(submitted)
+    assert submitted.await_exit().pids
+
+
+def test_a_stopped_jvm_is_killed_by_its_worker_after_a_while(submitted: StandaloneJob) -> None:
+    submitted.submit()
+    host = submitted.await_driver()
+
+    host.jvm_of(submitted.submission_id).send_signal(signal.SIGSTOP)
+    submitted.engine.terminate(submitted.handle)
+    proof = submitted.await_gone()
+
+    assert "is KILLED" in proof.proof
+    await_end(submitted)
+
+
+def test_a_supervisor_that_was_stopped_ends_with_its_jvm_all_the_same(submitted: StandaloneJob) -> None:
+    submitted.submit()
+    host = submitted.await_driver()
+
+    host.supervisor_of(submitted.submission_id).send_signal(signal.SIGSTOP)
+    host.jvm_of(submitted.submission_id).kill()
+
+    await_end(submitted)
+    assert submitted.await_exit().pids
+
+
+def test_a_frozen_worker_proves_nothing_and_ends_its_driver_when_it_thaws(submitted: StandaloneJob) -> None:
+    submitted.submit()
+    host = submitted.await_driver()
+
+    worker = host.worker
+    assert worker is not None
+    worker.send_signal(signal.SIGSTOP)
+    try:
+        wait_until(lambda: isinstance(submitted.observe(), Unknown), timeout=PATIENCE, what="the loss of the worker")
+        seen = submitted.observe()
+        alive = submitted.processes()
+    finally:
+        worker.send_signal(signal.SIGCONT)
+
+    assert isinstance(seen, Unknown)
+    assert "is ERROR: its worker was lost" in seen.reason
+    assert alive
+    await_end(submitted)
+    assert submitted.await_exit().pids
+
+
+def test_a_killed_worker_proves_nothing_and_the_supervisor_does(submitted: StandaloneJob) -> None:
+    submitted.submit()
+    host = submitted.await_driver()
+
+    assert host.worker is not None
+    host.worker.kill()
+    ended = submitted.await_exit()
+
+    assert isinstance(submitted.observe(), Unknown)
+    assert "received a stop signal" in ended.reason
+    await_end(submitted)
+
+
+def test_a_lost_host_proves_nothing(submitted: StandaloneJob) -> None:
+    submitted.submit()
+    host = submitted.await_driver()
+
+    host.lose()
+
+    wait_until(lambda: not isinstance(submitted.observe(), Running), timeout=PATIENCE, what="the loss of the worker")
+    assert isinstance(submitted.observe(), Unknown)
+    assert submitted.newest.exit is None
+    assert not host.disk.exists()
+
+
+def test_a_driver_outlives_its_master_and_is_known_to_the_next_one(submitted: StandaloneJob) -> None:
+    submitted.submit()
+    submitted.await_driver()
+    active = submitted.cluster.active
+    assert active is not None
+
+    active.kill()
+    between = submitted.observe()
+    submitted.cluster.await_workers()
+
+    assert isinstance(between, Unknown)
+    assert submitted.observe() == Running(submitted.handle)
+    submitted.engine.terminate(submitted.handle)
+    submitted.await_gone()
+
+
+def test_a_cluster_without_a_master_launches_nothing_ends_nothing_and_loses_nothing(submitted: StandaloneJob) -> None:
+    submitted.submit()
+    submitted.await_driver()
+    for master in submitted.cluster.masters:
+        master.kill()
+
+    with pytest.raises(StorageUnavailableError, match="no master of spark://"):
+        submitted.engine.launch(submitted.ticket)
+    with pytest.raises(JobStateError, match="could not be ended"):
+        submitted.engine.terminate(submitted.handle)
+    seen, alive = submitted.observe(), submitted.processes()
+    for master in submitted.cluster.masters:
+        master.start()
+    submitted.cluster.await_workers()
+
+    assert isinstance(seen, Unknown)
+    assert alive
+    assert submitted.observe() == Running(submitted.handle)
+
+
+def test_of_two_launches_of_one_submission_one_runs_and_the_other_reports_nothing(submitted: StandaloneJob) -> None:
+    submitted.submit()
+    submitted.await_driver()
+    first = submitted.handle
+
+    second = submitted.engine.launch(submitted.ticket)
+    wait_until(
+        lambda: isinstance(submitted.engine.observe(submitted.submission_id, second), Gone),
+        timeout=PATIENCE,
+        what="the end of the second driver",
+    )
+
+    assert submitted.handle == first
+    assert submitted.observe() == Running(first)
+    assert submitted.newest.exit is None
+
+
+class LosesTheAnswer(StandaloneEngine):
+    """An engine whose master takes a submission, and whose answer never comes."""
+
+    launched = 0
+
+    def launch(self, ticket: Ticket) -> Handle:
+        super().launch(ticket)
+        self.launched += 1
+        raise OutcomeUnknownError("the answer was lost")
+
+
+def test_a_launch_without_an_answer_is_found_by_our_own_id_and_not_repeated(submitted: StandaloneJob) -> None:
+    engine = LosesTheAnswer(submitted.job.config)
+    submitted.job = replace(submitted.job, engines=Engines({StandaloneEngine.name: engine}))
+
+    submitted.submit()
+    assert submitted.newest.started is None
+    attempt = ensure_submitted(submitted.job, 1, by="another process")
+    submitted.await_driver()
+
+    assert (attempt, engine.launched) == (1, 1)
+    assert submitted.observe() == Running(submitted.handle)
+
+
+def test_a_driver_without_room_waits_and_is_never_overdue(submitted: StandaloneJob) -> None:
+    submitted.submit(driver_memory="900g")
+
+    waiting = submitted.observe()
+    submitted.engine.terminate(submitted.handle)
+    proof = submitted.await_gone()
+
+    assert isinstance(waiting, Pending)
+    assert "is KILLED" in proof.proof
+
+
+def test_a_lost_driver_is_started_again_on_the_same_host(submitted: StandaloneJob) -> None:
+    options = OPTIONS.model_copy(update={"restart_in_place": True})
+    submitted.submit(options=options)
+    host = submitted.await_driver()
+    first = submitted.handle
+
+    psutil_jvm(host, submitted).kill()
+    submitted.await_exit(attempt=1)
+    wait_until(lambda: submitted.newest.submission.attempt == 2, timeout=PATIENCE, what="the next attempt")
+    submitted.await_driver()
+
+    assert submitted.handle.ref == first.ref
+    assert submitted.handle.log_uri == first.log_uri.replace("attempt-1", "attempt-2")
+    assert submitted.observe() == Running(submitted.handle)
+
+
+def psutil_jvm(host: TestHost, submitted: StandaloneJob) -> psutil.Process:
+    """Return what plays the driver's own JVM: the child of the supervisor."""
+    return host.supervisor_of(submitted.submission_id).children()[0]
+
+
+def test_neither_the_master_nor_a_command_line_nor_the_script_shows_a_secret(submitted: StandaloneJob) -> None:
+    submitted.submit()
+    host = submitted.await_driver()
+
+    master = submitted.cluster.active
+    assert master is not None
+    lines = [" ".join(each.cmdline()) for each in submitted.processes()]
+    driver = psutil_jvm(host, submitted).environ()
+    shown = [json.dumps(master.seen), submitted.handle.model_dump_json(), *lines]
+    request = psutil_environment(host.jvm_of(submitted.submission_id))
+
+    assert not [text for text in (*shown, request) if any(each in text for each in SECRETS)]
+    assert not [name for name in driver if name in ("SPARK_HA_TICKET", "SPARK_HA_CONFIG_FILE", "SPARK_HA_HANDLE")]
+    assert "PYSPARK_GATEWAY_SECRET" not in driver
+
+
+SECRETS = ("conf-secret", "argument-secret", "env-secret")
+
+
+def psutil_environment(process: psutil.Process) -> str:
+    """Return the environment of the JVM, which is what the request to the master has set."""
+    return json.dumps(process.environ())
+
+
+def test_the_processes_of_a_submission_are_on_a_host_of_its_own(submitted: StandaloneJob) -> None:
+    submitted.submit()
+    host = submitted.await_driver()
+
+    namespaces = {Path(f"/proc/{each.pid}/ns/pid").readlink() for each in submitted.processes()}
+
+    assert len(namespaces) == 1
+    assert Path("/proc/self/ns/pid").readlink() not in namespaces
+    assert submitted.handle.log_host == host.name
