@@ -128,7 +128,8 @@ class StandaloneEngine:
             except MasterUnreachableError as error:
                 said.append(str(error))
                 continue
-            except AnswerLostError as error:  # guard: lost-launch-is-sent-to-the-next-master
+            except AnswerLostError as error:
+                # guard: lost-launch-is-sent-to-the-next-master
                 raise OutcomeUnknownError(f"whether a driver was launched is not known: {error}") from error
             if answer.success and answer.driver:
                 log.info("%s has taken %s run %d attempt %d as %s", url, *_names(ticket), answer.driver)

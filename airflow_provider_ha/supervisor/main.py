@@ -108,7 +108,7 @@ def _on_a_cluster(spec: DriverSpec, stop: _StopFlag, *, first: bool) -> bool:
         spec.forget()
         log.error("%s", error)  # noqa: TRY400  # the message says all
         return False
-    guardian.hold_jvm()
+    guardian.hold_jvm()  # guard: jvm-ends-before-its-supervisor
     return True
 
 

@@ -243,7 +243,9 @@ def test_the_end_of_a_jvm_is_a_proof_a_moment_later(config: HaConfig, masters: M
     pauses: list[float] = []
     engine = StandaloneEngine(config, sleep=pauses.append)
 
-    for name in ("FINISHED", "KILLED", "KILLED"):
+    observed(engine, masters(state("FINISHED")))
+    assert pauses == []
+    for name in ("KILLED", "KILLED"):
         observed(engine, masters(state(name)))
 
     assert pauses == [1.0]
