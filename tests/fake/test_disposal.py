@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -31,6 +30,7 @@ from airflow_provider_ha.jobs.model import OperationKind, OperationState
 from tests.conformance.stores.stage import Stage, add_savepoint, savepoints
 from tests.conftest import FAST
 from tests.fake.jobs import RecordingEngine
+from tests.fake.memory_store import MemoryStore
 from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.clusters.coordination_helpers import JOB
 from tests.support.clusters.jobs_helpers import submit
@@ -71,7 +71,7 @@ def asking(stage: Stage, wait: Callable[[float], None]) -> JobContext:
         job_id=JOB,
         config=stage.config,
         coordinator=session,
-        store=SimpleNamespace(),  # type: ignore[arg-type]  # no object is touched
+        store=MemoryStore(stage.wall),
         engines=Engines.only(RecordingEngine()),
         clock=stage.wall,
         sleep=wait,
@@ -79,7 +79,8 @@ def asking(stage: Stage, wait: Callable[[float], None]) -> JobContext:
 
 
 def serving(driver: Job) -> OperationsLoop:
-    maker: Any = SavepointJob(driver.savepoints, driver.leadership, *[None] * 4)  # type: ignore[arg-type]
+    nothing: Any = None
+    maker = SavepointJob(driver.savepoints, driver.leadership, nothing, nothing, nothing, nothing)
 
     def unexpected(*_: object) -> None:
         raise AssertionError("it was not requested")
@@ -132,7 +133,7 @@ def test_a_savepoint_of_the_same_id_is_removed_again(context: JobContext, driver
 def test_what_a_reader_kept_can_be_removed_once_it_is_read(context: JobContext, driver: Job) -> None:
     reader = hold(context.coordinator, driver.paths, "savepoint-s1", holder="a drill", seconds=600, clock=context.clock)
     with pytest.raises(
-        OperationFailedError, match=r"'s1' .* was not removed: is being read\..*then repeat the request"
+        OperationFailedError, match=r"'s1' .* was not removed: .* is being read\..*then repeat the request"
     ):
         dispose(context, driver)
     assert savepoints(driver) == ["s1"]

@@ -27,7 +27,7 @@ from airflow_provider_ha.errors import (
     StorageUnavailableError,
 )
 from airflow_provider_ha.jobs import operations
-from airflow_provider_ha.jobs.model import JobState, OperationKind, OperationState, StartPoint
+from airflow_provider_ha.jobs.model import JobState, Operation, OperationKind, OperationState, StartPoint
 from airflow_provider_ha.jobs.submissions import Handle, Submission
 from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.recovery import conclude as concluding
@@ -71,7 +71,7 @@ def after_the_next_look(monkeypatch: pytest.MonkeyPatch, event: Callable[[], Non
     monkeypatch.setattr(JobContext, "snapshot", snapshot)
 
 
-def suspend(job: JobContext) -> operations.Operation:
+def suspend(job: JobContext) -> Operation:
     return stop(job, operation_id="stop-1", requested_by="a person", mode="suspend", savepoint=False)
 
 
@@ -189,7 +189,12 @@ def claimed(world: World) -> JobContext:
 def test_a_submission_that_another_process_starts_during_the_look_is_not_made_again(world: World) -> None:
     other = claimed(world)
     start = Create(PATHS.submission_started(1, 2), started().to_bytes())
-    engine = Late(lambda: None if other.coordinator.find(start.path) else other.coordinator.commit(start) and None)
+
+    def start_it() -> None:
+        if other.coordinator.find(start.path) is None:
+            other.coordinator.commit(start)
+
+    engine = Late(start_it)
     world.engine = engine
 
     assert ensure_submitted(world.job(other.coordinator), 1, by="caller") == 2

@@ -19,6 +19,7 @@ from airflow_provider_ha.testing.fake import FakeCoordinator
 from tests.conformance.stores.stage import Stage
 from tests.conftest import FAST
 from tests.fake.jobs import RecordingEngine
+from tests.fake.memory_store import MemoryStore
 from tests.support.clusters.coordination_helpers import JOB
 
 
@@ -43,7 +44,7 @@ def job(stage: Stage, session: FakeCoordinator) -> JobContext:
         job_id=JOB,
         config=stage.config,
         coordinator=session,
-        store=SimpleNamespace(),  # type: ignore[arg-type]  # no object is touched
+        store=MemoryStore(stage.wall),
         engines=Engines.only(RecordingEngine()),
         clock=stage.wall,
     )

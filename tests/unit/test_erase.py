@@ -100,13 +100,11 @@ def test_a_process_that_does_not_stop_writing_ends_the_erase_with_an_error(stage
     base, late = job.paths.operations, iter(range(10**6))
     job.coordinator.ensure(f"{base}/a")
 
+    def write(_: int) -> None:
+        writer.commit(Create(f"{base}/a/{next(late)}"))
+
     with pytest.raises(VersionConflictError, match=f"{base}/a has children"):
-        _remove_nodes(
-            busy(job.coordinator, lambda _: writer.commit(Create(f"{base}/a/{next(late)}")) and None),
-            job.leadership,
-            base,
-            spared=(),
-        )
+        _remove_nodes(busy(job.coordinator, write), job.leadership, base, spared=())
 
     assert f"{base}/a" in nodes(writer, base)
 

@@ -27,7 +27,7 @@ def session() -> FakeCoordinator:
 @pytest.fixture
 def cut(session: FakeCoordinator, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Lets the next reads of the session meet an outage, as many as are asked for."""
-    find, left = session.find, []
+    find, left = session.find, list[str]()
 
     def fail(path: str, *, watch: Callable[[], None] | None = None) -> Node | None:
         if left:
@@ -42,7 +42,7 @@ def test_a_read_that_failed_is_made_good_by_the_next_one_with_its_watch(
     session: FakeCoordinator, cut: Callable[[int], None]
 ) -> None:
     heard: list[bytes | None] = []
-    retrieval = LeaderRetrieval(session, PATHS, lambda node: heard.append(node and node.data))
+    retrieval = LeaderRetrieval(session, PATHS, lambda node: heard.append(node.data if node else None))
     cut(1)
 
     with pytest.raises(NotConnectedError):
@@ -60,7 +60,7 @@ def test_a_leader_is_announced_again_when_the_first_read_after_an_interruption_f
     session: FakeCoordinator, cut: Callable[[int], None]
 ) -> None:
     heard: list[bytes | None] = []
-    retrieval = LeaderRetrieval(session, PATHS, lambda node: heard.append(node and node.data))
+    retrieval = LeaderRetrieval(session, PATHS, lambda node: heard.append(node.data if node else None))
     retrieval.look()
     retrieval._on_state(SessionState.SUSPENDED)
     retrieval._on_state(SessionState.CONNECTED)
@@ -80,7 +80,7 @@ def test_the_announcements_go_on_after_a_read_that_failed(
     cut(2)
     caplog.set_level(logging.INFO)
 
-    with LeaderRetrieval(session, PATHS, lambda node: heard.append(node and node.data), poll=0.01):
+    with LeaderRetrieval(session, PATHS, lambda node: heard.append(node.data if node else None), poll=0.01):
         wait_until(lambda: heard == [b"epoch 1"], timeout=5, what="the leader")
 
     assert caplog.text.count("cannot be found out: the fake ensemble could not be reached") == 2

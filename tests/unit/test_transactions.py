@@ -6,12 +6,12 @@ import pytest
 from kazoo.exceptions import NoNodeError, RolledBackError, RuntimeInconsistency  # noqa: TID253  # its answers
 
 from airflow_provider_ha.coordination._kazoo_transaction import versions_of
-from airflow_provider_ha.coordination.coordinator import Check, Create
+from airflow_provider_ha.coordination.coordinator import Check, Create, Op
 from airflow_provider_ha.errors import CoordinationError, NodeMissingError
 
 
 def test_the_operation_that_was_rejected_is_named_not_those_that_went_with_it() -> None:
-    ops = [Create("/a"), Check("/b", 1), Create("/c")]
+    ops: list[Op] = [Create("/a"), Check("/b", 1), Create("/c")]
     answers = [RolledBackError(), NoNodeError(), RuntimeInconsistency()]
 
     with pytest.raises(NodeMissingError, match="/b"):
