@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.checkpoints.connectors.foreach_batch import GivenLog
 from airflow_provider_ha.checkpoints.format.layout import Progress, progress
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryPlan, QuerySink, RestorePlan, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.clock import SystemClock
+from airflow_provider_ha.driver.context import DriverContext
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.origin import Origin, OriginKind
 from airflow_provider_ha.driver.queries import QueryRegistry
@@ -359,3 +361,15 @@ def test_a_query_that_failed_while_another_one_replayed_is_not_forgotten(
 
     with pytest.raises(JobStateError, match="query 'other' failed"):
         starter.start(writer_of("windows", tmp_path), None)
+
+
+def test_a_fenced_function_learns_whose_batches_it_is_given(spark: Started, tmp_path: Path) -> None:
+    leader = DriverContext("j", 1, 1, "", lambda: 5.0, lambda query: GivenLog(LocalTree(tmp_path / "given" / query)))
+    writer = writer_of("windows", tmp_path)
+    notes(writer).sink = "foreachBatch"
+    notes(writer).function = leader.fenced(lambda *_: None)
+
+    starter_of(spark, tmp_path, Lifecycle()).start(writer, None)
+
+    notes(writer).function(None, 7)
+    assert list(GivenLog(LocalTree(tmp_path / "given" / "windows")).epochs()) == [1]
