@@ -9,6 +9,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
+from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.driver import lead as leading
 from airflow_provider_ha.driver import main
 from airflow_provider_ha.driver.ending import Ending
@@ -292,7 +293,7 @@ def test_a_result_that_another_process_marked_needs_no_mark(
 
 
 def test_a_session_that_is_lost_right_after_it_came_is_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leading.KazooCoordinator, "connect", lambda *_, **__: SimpleNamespace(session=None))
+    monkeypatch.setattr(KazooCoordinator, "connect", lambda *_, **__: SimpleNamespace(session=None))
 
     with pytest.raises(NotConnectedError, match="there is no session"):
         leading.lead(MagicMock(), MagicMock())

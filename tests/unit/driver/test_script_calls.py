@@ -189,10 +189,11 @@ def test_a_write_to_an_absolute_path_is_handed_on_as_it_is(
 
 
 def test_a_path_that_was_an_option_is_the_path_of_the_write(guard: _Guard, calls: Calls, tmp_path: Path) -> None:
-    for note in (
+    noted: tuple[Callable[[BatchWriter], object], ...] = (
         lambda writer: batch_writes._note_option(calls.of("option"))(writer, "PATH", "out"),
         lambda writer: batch_writes._note_options(calls.of("options"))(writer, Path="out"),
-    ):
+    )
+    for note in noted:
         writer = BatchWriter(tmp_path)
         batch_writes._note_format(calls.of("format"))(writer, "json")
         note(writer)
@@ -204,10 +205,9 @@ def test_a_path_that_was_an_option_is_the_path_of_the_write(guard: _Guard, calls
 
 
 def test_a_table_whose_place_cannot_be_asked_for_is_left_to_spark() -> None:
-    class Session:
-        """Fails at everything, as py4j does when the JVM is gone."""
+    def fail(*_: object) -> None:
+        raise RuntimeError("py4j: the JVM is gone")
 
-        def __getattr__(self, name: str) -> Any:
-            raise RuntimeError("py4j")
+    session = SimpleNamespace(conf=SimpleNamespace(get=fail))
 
-    assert batch_writes._table_location(Session(), "rows") is None
+    assert batch_writes._table_location(session, "rows") is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.model import SinkKind
+from airflow_provider_ha.checkpoints.working.unfinished_drain import drain_directory
 from airflow_provider_ha.driver import stop_job
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.queries import StartedQuery
@@ -52,7 +54,7 @@ class Stage:
         self.registry: Any = SimpleNamespace(whole=True, started=[started], resting=self.resting)
         monkeypatch.setattr(stop_job, "stop_together", self._stopped)
         monkeypatch.setattr(stop_job, "SCRIPT_END_SECONDS", 0.0)
-        self.during_the_stop = lambda: None
+        self.during_the_stop: Callable[[], None] = lambda: None
 
     def _stopped(self, *_: object) -> list[StopReport]:
         self.during_the_stop()
@@ -159,7 +161,7 @@ def test_a_drain_of_a_query_whose_replay_began_during_the_stop_is_refused(stage:
 
 
 def test_a_drain_that_an_earlier_attempt_began_begins_again(stage: Stage) -> None:
-    fork = stop_job.drain_directory(stage.working)
+    fork = drain_directory(stage.working)
     (fork / "of-an-earlier-attempt").mkdir(parents=True)
     stage.lifecycle.script_ended.set()
     main = threading.Thread(target=stage.main_thread.serve)
