@@ -12,7 +12,7 @@ from airflow_provider_ha.control import services
 from airflow_provider_ha.control.administration import follow_logs
 from airflow_provider_ha.control.administration.driver_logs import choose, find_log, hide_secrets, last_words
 from airflow_provider_ha.control.administration.losses import _log
-from airflow_provider_ha.control.client import JobClient
+from airflow_provider_ha.control.client import HaClient, JobClient
 from airflow_provider_ha.errors import (
     ConfigurationError,
     JobStateError,
@@ -143,7 +143,7 @@ def test_a_zookeeper_of_its_own_ends_when_no_session_with_it_can_be_opened(
         raise NotConnectedError("no server answers")
 
     monkeypatch.setattr(services, "EmbeddedZooKeeper", lambda _: SimpleNamespace(start=lambda: server))
-    monkeypatch.setattr(services.HaClient, "open", unreachable)
+    monkeypatch.setattr(HaClient, "open", unreachable)
 
     with pytest.raises(NotConnectedError):
         services.HaServices.embedded(tmp_path)

@@ -14,6 +14,7 @@ import pytest
 
 from airflow_provider_ha._process.tree import Death
 from airflow_provider_ha.coordination.coordinator import Create
+from airflow_provider_ha.coordination.records import read_record
 from airflow_provider_ha.errors import (
     ConfigurationError,
     HaError,
@@ -27,15 +28,17 @@ from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.driver_home import DriverHome
 from airflow_provider_ha.jobs.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.job_records import JobRecords
-from airflow_provider_ha.jobs.model import JobState, OperationKind, OperationState
+from airflow_provider_ha.jobs.model import JobState, OperationKind, OperationState, QueryStatus, Status
 from airflow_provider_ha.jobs.submissions import NOT_LAUNCHED, SubmissionExit
 from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.recovery import conclude as concluding
+from airflow_provider_ha.recovery.restart import GiveUp, Resubmit
 from airflow_provider_ha.supervisor import after_death, exit_report, in_place, main, next_attempt
 from airflow_provider_ha.supervisor.directory_lock import lock_directory
 from airflow_provider_ha.supervisor.spark_submit import find_spark_home
 from tests.fake.jobs import CONFIG, PATHS, World
 from tests.fake.orders import LOST
+from tests.support.clusters.jobs_helpers import a_status
 
 
 SPEC: Any = SimpleNamespace(
@@ -258,6 +261,19 @@ def test_a_cancel_outlives_a_status_that_cannot_be_read(job: JobRecords) -> None
     assert [each.state for each in operations.list_operations(job.coordinator, PATHS)] == [OperationState.COMPLETED]
 
 
+def test_a_canceled_run_keeps_where_its_queries_stood(job: JobRecords) -> None:
+    """The driver knew; the supervisor has no queries of its own to look at."""
+    stood = {"counts": QueryStatus(planned=7, committed=6, sink="noop")}
+    cancel_is_open(job)
+    job.coordinator.commit(Create(PATHS.status, a_status().model_copy(update={"queries": stood}).to_bytes()))
+
+    after_death.carry_out_cancel(SPEC)
+
+    status = read_record(job.coordinator, PATHS.status, Status)
+    assert status is not None
+    assert (status[0].state, status[0].queries) == (JobState.CANCELED, stood)
+
+
 @pytest.mark.parametrize(
     ("error", "raised"),
     [
@@ -425,3 +441,22 @@ def test_an_attempt_whose_end_cannot_be_written_is_not_followed_by_another_one(
 
     assert "the exit of attempt 2 could not be written" in caplog.text
     restart.await_turn.assert_not_called()
+
+
+@pytest.mark.parametrize("canceled", [True, False], ids=["an open cancel", "no attempt is left"])
+def test_a_turn_that_comes_to_nothing_ends_the_run(
+    job: JobRecords, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, canceled: bool
+) -> None:
+    job.coordinator.commit(Create(PATHS.submission_exit(1, 1), exit_record(job).to_bytes()))
+    if canceled:
+        cancel_is_open(job)
+    restart = in_place.RestartInPlace(of_run(job, tmp_path))
+    decision = Resubmit(attempt=2, lost_epoch=1, after=0.0) if canceled else GiveUp("3 attempts were lost")
+    monkeypatch.setattr(restart, "_decide", lambda job, seen: None if seen.run.result else decision)
+
+    assert restart.await_turn(stopped=lambda: False) is None
+
+    ended = job.runs.result(1)
+    assert ended is not None
+    assert ended.state is (JobState.CANCELED if canceled else JobState.FAILED)
+    assert [each.submission.attempt for each in job.runs.get(1).submissions] == [1]
