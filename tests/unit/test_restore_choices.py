@@ -37,15 +37,15 @@ def choose(**values: Any) -> Any:
 @pytest.mark.parametrize(
     "named",
     [
-        {"kafka_bootstrap": {"tabel": "broker:9092"}},
-        {"accept_unverified": frozenset({"tabel"})},
-        {"reset_query_ids": frozenset({"tabel"})},
+        {"kafka_bootstrap": {"views": "broker:9092"}},
+        {"accept_unverified": frozenset({"views"})},
+        {"reset_query_ids": frozenset({"views"})},
     ],
     ids=lambda named: str(next(iter(named))),
 )
 def test_a_query_that_the_cut_does_not_have_is_named_beside_those_that_it_has(named: dict[str, Any]) -> None:
     with pytest.raises(
-        ConfigurationError, match=r"names \['tabel'\].* \['files', 'table'\].*Correct the name"
+        ConfigurationError, match=r"names \['views'\].* \['files', 'table'\].*Correct the name"
     ) as caught:
         choose(**named)
 
