@@ -49,7 +49,7 @@ def check_name(name: str, what: str) -> str:
 
 
 def check_savepoint_id(savepoint_id: str) -> str:
-    """Return *savepoint_id* when it may name a savepoint: leases and operations put a word before it.
+    """Return *savepoint_id* when it may name a savepoint: a lease puts a word before it.
 
     :raises ConfigurationError: It is not a safe name, or too long.
     """

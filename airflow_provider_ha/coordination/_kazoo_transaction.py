@@ -19,7 +19,6 @@ from airflow_provider_ha.errors import (
     HaError,
     NodeExistsError,
     NodeMissingError,
-    NotConnectedError,
     VersionConflictError,
 )
 
@@ -86,8 +85,6 @@ def translate(error: Exception, path: str, hosts: str) -> HaError:
             )
         case kazoo_errors.AuthFailedError():
             return refused(hosts)
-        case kazoo_errors.ConnectionClosedError():
-            return NotConnectedError(f"the session with {hosts} was closed", next_step="Connect again")
         case _:
             return _about(path, CoordinationError(f"ZooKeeper ({hosts}) failed at {path}: {error!r}"))
 

@@ -119,9 +119,7 @@ class PastAttempts:
         """Return run -> the attempts that ZooKeeper knows, ascending."""
         runs = node_numbers(self.coordinator.children(self.paths.runs), parent=self.paths.runs)
         parents = {run: self.paths.submissions(run) for run in runs}
-        seen = self.coordinator.read(Reads((), tuple(parents.values()))) if parents else None
-        if seen is None:
-            return {}
+        seen = self.coordinator.read(Reads((), tuple(parents.values())))
         return {run: node_numbers(seen.lists[path], parent=path) for run, path in parents.items()}
 
     def _forget_attempts(self, present: dict[int, list[int]]) -> Iterator[None]:

@@ -139,8 +139,8 @@ def run(spec: DriverSpec, stop: _StopFlag) -> Death:
     except Exception as error:
         log.exception("the driver could not be started")
         return _not_started(error)
-    threading.Thread(target=_import_the_end, name="import-the-end", daemon=True).start()  # after the fork
     try:
+        threading.Thread(target=_import_the_end, name="import-the-end", daemon=True).start()  # after the fork
         reason = watch(tree, spec, stop)
     except BaseException as error:
         tree.kill()
@@ -171,7 +171,11 @@ def start(spec: DriverSpec) -> ProcessTree:
         directory=application.files_directory,
         log_file=spec.home.driver_log,
     )
-    rotate_log(spec.home.driver_log, graph.options)  # its thread comes after the fork
+    try:
+        rotate_log(spec.home.driver_log, graph.options)  # its thread comes after the fork
+    except BaseException:
+        tree.kill()  # guard: half-started-driver-lives-on
+        raise
     return tree
 
 

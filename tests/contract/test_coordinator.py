@@ -291,6 +291,16 @@ def test_an_unanswered_write_is_unknown_and_the_next_read_sees_it(cluster: Clust
     assert cluster.fragile.get(f"{base}/a").data == b"1"
 
 
+def test_ensure_makes_its_nodes_when_the_answer_to_a_write_is_lost(
+    cluster: Cluster, coordinator: Coordinator, base: str
+) -> None:
+    cluster.lose_answer(containing=f"{base}/a")
+
+    cluster.fragile.ensure(f"{base}/a/b")
+
+    assert coordinator.get(f"{base}/a/b").path == f"{base}/a/b"
+
+
 def test_a_write_without_a_server_is_not_sent_and_not_kept_for_later(
     cluster: Cluster, coordinator: Coordinator, base: str
 ) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from airflow_provider_ha._process.java import find_jars
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination import embedded
 from airflow_provider_ha.coordination.coordinator import Create
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.errors import ConfigurationError
@@ -46,6 +47,57 @@ def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigurationError, match=r"ended while it started: .+Look into .+zookeeper\.log"):
         EmbeddedZooKeeper(tmp_path / "data", jars=jars).start()
+
+
+def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    with pytest.raises(ConfigurationError, match=r"file/zookeeper .*\(Not a directory\).*may write to"):
+        EmbeddedZooKeeper(tmp_path / "file" / "zookeeper").start()
+
+
+def test_too_little_disk_is_said_before_the_server_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "_NEEDED_DISK", 2**62)
+    server = EmbeddedZooKeeper(tmp_path)
+
+    with pytest.raises(ConfigurationError, match=r"MB left, the embedded ZooKeeper needs \d+ MB.*another directory"):
+        server.start()
+
+    assert server.pid is None
+
+
+def test_a_server_that_does_not_answer_in_time_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "_START_TIMEOUT", 0.0)
+    server = EmbeddedZooKeeper(tmp_path)
+
+    with pytest.raises(ConfigurationError, match=r"did not answer within 0 s.*zookeeper\.log"):
+        server.start()
+
+    assert server.pid is None
+
+
+def test_a_server_that_never_started_has_no_port_and_nothing_to_end(tmp_path: Path) -> None:
+    server = EmbeddedZooKeeper(tmp_path)
+
+    server.stop()
+    server.kill()
+
+    with pytest.raises(ConfigurationError, match="Start it first"):
+        _ = server.hosts
+
+
+def test_a_server_that_ignores_the_request_to_end_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "_STOP_TIMEOUT", 0.1)
+    server = EmbeddedZooKeeper(tmp_path)
+    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", deaf], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        server._process = process
+
+        server.stop()
+
+        assert process.returncode == -signal.SIGKILL
 
 
 def test_what_was_written_survives_the_death_of_the_server(config: HaConfig, tmp_path: Path) -> None:

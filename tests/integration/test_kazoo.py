@@ -10,15 +10,21 @@ import time
 import warnings
 
 import pytest
+from kazoo.protocol.states import KeeperState  # noqa: TID253  # what kazoo itself says
+from kazoo.security import make_acl  # noqa: TID253  # the same
+from pydantic import SecretStr
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination import _kazoo
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
-from airflow_provider_ha.coordination.coordinator import Create, SetData
+from airflow_provider_ha.coordination._kazoo_acl import KazooAcls
+from airflow_provider_ha.coordination.coordinator import Create, SessionState, SetData
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.coordination.reads import Reads
-from airflow_provider_ha.errors import ConfigurationError, NotConnectedError
-from tests.support.clusters.coordination_helpers import outcome
+from airflow_provider_ha.errors import ConfigurationError, NotConnectedError, OutcomeUnknownError
+from airflow_provider_ha.testing.proxy import FaultProxy
+from airflow_provider_ha.testing.waiting import wait_until
+from tests.support.clusters.coordination_helpers import outcome, session_through
 
 
 @pytest.fixture
@@ -131,3 +137,101 @@ def test_several_reads_come_in_their_order(config: HaConfig, coordinator: KazooC
 
     assert len(set(seen)) > 10
     assert all(later >= earlier for earlier, later in seen)
+
+
+def test_a_write_that_meets_the_close_of_its_connection_may_have_been_sent(
+    coordinator: KazooCoordinator, base: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kazoo queues a request before it finds its own wake-up socket closed."""
+    connection = coordinator._client._connection
+    wake_up, closed = connection._write_sock, socket.socket()
+    closed.close()
+    with monkeypatch.context() as patch:
+        patch.setattr(connection, "_write_sock", closed)
+
+        with pytest.raises(OutcomeUnknownError, match=f"{base}/a"):
+            coordinator.commit(Create(f"{base}/a"))
+
+    wake_up.send(b"\0")
+    assert coordinator.get(f"{base}/a").path == f"{base}/a"
+
+
+def test_a_write_that_meets_refused_credentials_says_so(
+    coordinator: KazooCoordinator, base: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kazoo learns of the refusal after the look at the connection, and before the state reaches any listener."""
+    monkeypatch.setattr(coordinator._client, "_state", KeeperState.AUTH_FAILED)
+
+    with pytest.raises(ConfigurationError, match="refuses these credentials"):
+        coordinator.commit(Create(f"{base}/a"))
+
+
+def test_a_server_that_keeps_its_answers_is_an_error_that_names_the_node(
+    config: HaConfig, base: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with FaultProxy(config.zookeeper) as proxy:
+        session = session_through(config, proxy.hosts)
+        monkeypatch.setattr(session, "_timeout", 0.2)
+        proxy.drop_replies()
+
+        with pytest.raises(NotConnectedError, match=rf"did not answer a read of {base} \(KazooTimeoutError\)"):
+            session.get(base)
+        with pytest.raises(OutcomeUnknownError, match=f"{base}/a"):
+            session._ensure_one(f"{base}/a")  # after its find
+
+        session.close()
+
+
+def test_an_error_of_one_listener_does_not_keep_a_change_from_the_next(
+    config: HaConfig, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard: list[SessionState] = []
+
+    def clumsy(state: SessionState) -> None:
+        raise RuntimeError(f"a mistake about {state}")
+
+    session = KazooCoordinator.connect(config)
+    session.add_state_listener(clumsy)
+    session.add_state_listener(heard.append)
+
+    session.drop_connection()
+
+    wait_until(lambda: heard[-1:] == [SessionState.CONNECTED], timeout=10, what="the connection again")
+    assert heard[0] is SessionState.SUSPENDED
+    assert "a mistake about" in caplog.text
+    session.close()
+
+
+def test_a_session_that_cannot_be_ended_in_order_is_left_with_a_line_in_the_log(
+    config: HaConfig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    session = KazooCoordinator.connect(config)
+    stop = session._client.stop
+
+    def fail() -> None:
+        stop()
+        raise RuntimeError("kazoo")
+
+    monkeypatch.setattr(session._client, "stop", fail)
+
+    session.close()
+
+    assert f"the session with {config.zookeeper} was not ended in order" in caplog.text
+    session._client.close()
+
+
+def test_servers_that_do_not_know_the_kind_of_credentials_set_no_acl(
+    coordinator: KazooCoordinator, base: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coordinator._client, "default_acl", [make_acl("no-such-scheme", "user", all=True)])
+    acls = KazooAcls(coordinator)
+
+    with pytest.raises(ConfigurationError, match=rf"no ACL of these credentials for {base}.*digest, sasl"):
+        acls.put(acls.look([base]))
+
+
+def test_sasl_without_its_package_names_what_to_install(config: HaConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+
+    with pytest.raises(ConfigurationError, match=r"airflow-provider-ha\[sasl\]"):
+        KazooCoordinator(config.model_copy(update={"sasl_auth": SecretStr("user:password")}))

@@ -1,13 +1,26 @@
-"""What an erase takes for older than itself, in a store whose clock counts in seconds."""
+"""What an erase takes for older than itself, and what it makes of processes that still write."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
-from airflow_provider_ha.control.erase import _beginning
+import pytest
+
+from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.erase import _beginning, _erase_files, _Kept, _remove_nodes, _require_no_live_run
+from airflow_provider_ha.coordination.coordinator import Create
+from airflow_provider_ha.coordination.paths import ClusterPaths
+from airflow_provider_ha.errors import JobStateError, ObjectMissingError, VersionConflictError
 from airflow_provider_ha.storage.local import LocalStore
 from airflow_provider_ha.storage.store import ObjectInfo
+from tests.conformance.stores.stage import Stage, nodes
+from tests.conftest import FAST
 
 
 class CoarseStore(LocalStore):
@@ -30,3 +43,84 @@ def test_what_was_written_in_the_same_second_is_older_than_the_beginning(tmp_pat
     assert after is not None
     assert before.modified < moment <= after.modified
     assert sorted(found.key for found in store.list("")) == ["after", "before"], "no probe is left"
+
+
+def test_a_storage_that_loses_what_it_took_has_no_beginning(tmp_path: Path) -> None:
+    class Forgetful(LocalStore):
+        def info(self, key: str) -> ObjectInfo | None:
+            return None
+
+    with pytest.raises(ObjectMissingError, match=r"erase-\w+ is gone right after it was written.*Check the storage"):
+        _beginning(Forgetful(tmp_path / "store"))
+
+
+def test_a_run_that_is_made_during_the_erase_stops_it() -> None:
+    runs = SimpleNamespace(numbers=lambda: [1, 2], result=lambda number: "FINISHED" if number == 1 else None)
+    job: Any = SimpleNamespace(job_id="flights", runs=runs)
+
+    with pytest.raises(JobStateError, match=r"'flights' has a new run.*Submit nothing"):
+        _require_no_live_run(job)
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    storage = f"file://{tmp_path}/storage"
+    return Stage(HaConfig.build(zookeeper="fake:1", storage_root=storage, cluster_id="fake", timings=FAST))
+
+
+def busy(session: Any, write: Callable[[int], None]) -> Any:
+    """Return the session of an erase, during whose looks another process writes."""
+    looks: list[str] = []
+
+    def children(path: str) -> list[str]:
+        found: list[str] = session.children(path)
+        looks.append(path)
+        write(looks.count(path))
+        return found
+
+    return SimpleNamespace(children=children)
+
+
+def test_nodes_that_appear_during_the_erase_are_removed_by_another_pass(stage: Stage) -> None:
+    job, writer = stage.leader("erase"), stage.session("writer")
+    base = job.paths.operations
+    job.coordinator.ensure(f"{base}/a")
+
+    def write(look: int) -> None:
+        if look == 1 and writer.find(f"{base}/a/late") is None:
+            writer.commit(Create(f"{base}/a/late"))
+
+    _remove_nodes(busy(job.coordinator, write), job.leadership, base, spared=())
+
+    assert nodes(writer, base) == {}
+
+
+def test_a_process_that_does_not_stop_writing_ends_the_erase_with_an_error(stage: Stage) -> None:
+    job, writer = stage.leader("erase"), stage.session("writer")
+    base, late = job.paths.operations, iter(range(10**6))
+    job.coordinator.ensure(f"{base}/a")
+
+    def write(_: int) -> None:
+        writer.commit(Create(f"{base}/a/{next(late)}"))
+
+    with pytest.raises(VersionConflictError, match=f"{base}/a has children"):
+        _remove_nodes(busy(job.coordinator, write), job.leadership, base, spared=())
+
+    assert f"{base}/a" in nodes(writer, base)
+
+
+def test_a_directory_that_no_job_made_stays(tmp_path: Path) -> None:
+    for name in ("flights/live/e1", "lost+found/x"):
+        (tmp_path / "work" / "jobs" / name).mkdir(parents=True)
+    (tmp_path / "store").mkdir()
+    client: Any = SimpleNamespace(
+        area=LinkedWorkArea(tmp_path / "work"),
+        store=LocalStore(tmp_path / "store"),
+        config=SimpleNamespace(home_path=tmp_path / "home"),
+        paths=ClusterPaths("spark-ha", "default"),
+    )
+
+    _erase_files(client, _Kept(frozenset(), ()), datetime.now(timezone.utc))
+
+    assert not (tmp_path / "work" / "jobs" / "flights" / "live").exists()
+    assert (tmp_path / "work" / "jobs" / "lost+found" / "x").is_dir()

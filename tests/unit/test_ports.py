@@ -54,3 +54,30 @@ def test_where_the_system_takes_all_ports_one_of_those_is_given(
     monkeypatch.setattr(ports, "_OUTGOING", tmp_path / "range")
 
     assert is_free(free_port())
+
+
+def test_where_the_system_does_not_tell_its_range_the_usual_one_is_avoided(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(ports, "_OUTGOING", tmp_path / "no-such-file")
+
+    assert max(free_ports(50)) < 32_768
+
+
+def test_a_port_whose_server_begins_to_listen_during_the_look_is_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    bound, probes = ports._bound, []
+    with socket.socket() as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.bind(("127.0.0.1", free_port()))
+
+        def be_late(port: int) -> socket.socket:
+            probes.append(bound(port))
+            server.listen()
+            return probes[0]
+
+        monkeypatch.setattr(ports, "_bound", be_late)
+
+        with pytest.raises(OSError, match="in use"):
+            ports._held(server.getsockname()[1])
+
+    assert probes[0].fileno() == -1, "it would keep the port from the server's next start"

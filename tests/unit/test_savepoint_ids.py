@@ -1,4 +1,4 @@
-"""Every savepoint that can be made can be read under a lease and disposed of."""
+"""Every savepoint that can be made can be read under a lease."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ PATHS = ClusterPaths("spark-ha", "default").job("flights")
 LONGEST = "s" * SAVEPOINT_ID_LIMIT
 
 
-def test_the_longest_id_has_a_lease_and_an_operation() -> None:
+def test_the_longest_id_has_a_node_and_a_lease() -> None:
     assert PATHS.savepoint(LONGEST).endswith(LONGEST)
     assert PATHS.leases(f"savepoint-{LONGEST}").endswith(LONGEST)
-    assert PATHS.operation(f"dispose-{LONGEST}").endswith(LONGEST)
 
 
 def test_a_longer_id_is_refused_wherever_it_would_be_made() -> None:

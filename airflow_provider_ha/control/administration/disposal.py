@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
+from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.errors import LeadershipUnavailableError, OperationFailedError, OutcomeUnknownError
 from airflow_provider_ha.jobs import operations
-from airflow_provider_ha.jobs.model import OperationKind, OperationState
+from airflow_provider_ha.jobs.model import Operation, OperationKind, OperationState
 from airflow_provider_ha.recovery.conclude import take_lock
 
 
@@ -18,6 +19,7 @@ def dispose_savepoint(job: JobContext, savepoints: SavepointStore, savepoint_id:
     """Remove a savepoint: its pointer first, then its files.
 
     :raises CheckpointMissingError: There is no such savepoint.
+    :raises JobStateError: It is being read, and no driver runs; or another process leads a job whose run is over.
     :raises OperationFailedError: The driver could not remove it, and says why.
     :raises OutcomeUnknownError: The driver did not answer in time.
     """
@@ -31,31 +33,47 @@ def dispose_savepoint(job: JobContext, savepoints: SavepointStore, savepoint_id:
             pass  # a driver has come up: it is asked
         else:
             return
-    _ask_driver(job, savepoint_id, requested_by)
+    _await_answer(job, _open_request(job, savepoint_id) or _request(job, savepoint_id, requested_by), savepoint_id)
 
 
-def _ask_driver(job: JobContext, savepoint_id: str, requested_by: str) -> None:
-    operation_id = f"dispose-{savepoint_id}"[:128]
-    operation = operations.request(
+def _open_request(job: JobContext, savepoint_id: str) -> Operation | None:
+    """Return the request that an earlier call did not see answered."""
+    for operation in operations.list_operations(job.coordinator, job.paths):
+        asked = operation.operation is OperationKind.DISPOSE and operation.arguments == _arguments(savepoint_id)
+        if asked and not operation.state.final:  # guard: disposal-repeats-an-old-answer
+            return operation
+    return None
+
+
+def _request(job: JobContext, savepoint_id: str, requested_by: str) -> Operation:
+    """Ask the driver by a new id: what was answered about an earlier savepoint of that name is remembered."""
+    return operations.request(
         job.coordinator,
         job.paths,
         OperationKind.DISPOSE,
-        operation_id=operation_id,
-        arguments={"savepoint_id": savepoint_id},
+        operation_id=f"dispose-{new_id()[:12]}",
+        arguments=_arguments(savepoint_id),
         requested_by=requested_by,
         clock=job.clock,
     )
+
+
+def _arguments(savepoint_id: str) -> dict[str, str]:
+    return {"savepoint_id": savepoint_id}
+
+
+def _await_answer(job: JobContext, operation: Operation, savepoint_id: str) -> None:
     deadline = job.clock.lease_time() + ANSWER_SECONDS
     while not operation.state.final:
         if job.clock.lease_time() >= deadline:
             raise OutcomeUnknownError(
-                f"the driver of job {job.job_id!r} has not answered operation {operation_id!r}",
+                f"the driver of job {job.job_id!r} has not answered operation {operation.operation_id!r}",
                 next_step="Repeat the request; the first one stays",
             )
         job.sleep(_POLL_SECONDS)
-        operation = operations.read(job.coordinator, job.paths, operation_id) or operation
+        operation = operations.read(job.coordinator, job.paths, operation.operation_id) or operation
     if operation.state is not OperationState.COMPLETED:
         raise OperationFailedError(
-            f"savepoint {savepoint_id!r} of job {job.job_id!r} was not removed: {operation.error}",
+            f"savepoint {savepoint_id!r} of job {job.job_id!r} was not removed: {operation.error.rstrip('.')}",
             next_step="Resolve the reason, then repeat the request",
         )

@@ -84,6 +84,35 @@ def test_every_job_that_must_be_recovered_is_and_none_other(
     assert cluster.context("lost").snapshot().recovery is not None, "the lost epoch is claimed"
 
 
+def test_each_outcome_is_reported_when_it_is_known(cluster: Cluster, leader: ClusterLeader) -> None:
+    cluster.lost("lost")
+    reported: list[Reconciled] = []
+
+    settled = leader.settle(5, reported.append)
+
+    assert outcomes(reported) == outcomes(settled) == {"lost": ReconcileOutcome.RECOVERED}
+
+
+def test_a_job_that_is_gone_since_the_list_is_left_alone(leader: ClusterLeader) -> None:
+    attended = leader.attend("gone")
+
+    assert (attended.outcome, attended.detail) == (ReconcileOutcome.LEFT_ALONE, "gone")
+
+
+def test_of_two_quarantines_of_a_job_the_first_one_is_kept(cluster: Cluster, leader: ClusterLeader) -> None:
+    """A leader that looked before it lost the cluster, and the one after it."""
+    job, reconciler = cluster.submitted("flights"), leader._attendant
+    assert reconciler is not None
+    path = cluster.client.paths.quarantined("flights")
+
+    first = reconciler._quarantine(job, "its graph is damaged")
+    kept = cluster.coordinator.get(path)
+    second = reconciler._quarantine(job, "another reason")
+
+    assert first.outcome is second.outcome is ReconcileOutcome.QUARANTINED
+    assert cluster.coordinator.get(path) == kept
+
+
 def test_a_loss_that_was_recovered_already_is_not_recovered_again(cluster: Cluster, leader: ClusterLeader) -> None:
     cluster.lost("flights")
     cluster.client.job("flights").recover(by="an Airflow task", wait=False)

@@ -132,3 +132,12 @@ def test_a_leader_that_is_none_any_more_hears_of_it_from_the_past() -> None:
 
     with pytest.raises(LeadershipLostError):
         world.cleaning().turn(always)
+
+
+def test_a_long_clean_up_of_earlier_submissions_gives_way_to_deletions_and_goes_on() -> None:
+    world = World()
+    answers = iter([True, False])
+
+    assert world.cleaning().turn(lambda: next(answers)) is False
+
+    assert world.calls == ["work off", "past"]

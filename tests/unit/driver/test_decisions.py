@@ -12,7 +12,14 @@ from airflow_provider_ha.checkpoints.model import QueryPlan, QuerySink, RestoreP
 from airflow_provider_ha.driver.lead import check_admission
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.operations_loop import abandoned
-from airflow_provider_ha.driver.spark_conf import CHECKPOINT_LOCATION, LOG_LEVEL, MIN_BATCHES, PROVIDER, prepare_conf
+from airflow_provider_ha.driver.spark_conf import (
+    CHECKPOINT_LOCATION,
+    LOG_LEVEL,
+    MIN_BATCHES,
+    PROVIDER,
+    conf_of_script,
+    prepare_conf,
+)
 from airflow_provider_ha.driver.start_point import check_facts
 from airflow_provider_ha.driver.stopper import Moment, classify
 from airflow_provider_ha.driver.writer_notes import WriterNotes, check_options, checked_name, sink_spec
@@ -251,3 +258,31 @@ def test_end_that_was_not_brought_about_can_be_claimed_again() -> None:
     lifecycle.claim_end()
     lifecycle.give_end_back()
     assert lifecycle.claim_end()
+
+
+def test_a_delta_table_is_known_by_its_directory_where_that_can_be_read() -> None:
+    places = {
+        "file:///data/rows": Path("/data/rows"),
+        "/data/rows": Path("/data/rows"),
+        "s3a://bucket/rows": None,
+        None: None,
+    }
+    for path, table in places.items():
+        options = {} if path is None else {"path": path}
+
+        assert sink_spec("q", WriterNotes(sink="Delta", options=options), "parquet").table == table
+
+
+@pytest.mark.parametrize("alive", [True, False])
+def test_conf_of_a_script_whose_jvm_is_gone_is_none(monkeypatch: pytest.MonkeyPatch, alive: bool) -> None:
+    from pyspark import SparkContext
+
+    def all_of_it() -> list[tuple[str, str]]:
+        if not alive:
+            raise ConnectionRefusedError("py4j")
+        return [("spark.master", "local[2]")]
+
+    context = SimpleNamespace(getConf=lambda: SimpleNamespace(getAll=all_of_it))
+    monkeypatch.setattr(SparkContext, "_active_spark_context", context)
+
+    assert conf_of_script() == ({"spark.master": "local[2]"} if alive else {})

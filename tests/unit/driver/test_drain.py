@@ -12,8 +12,10 @@ import pytest
 from airflow_provider_ha.checkpoints.model import SinkKind
 from airflow_provider_ha.driver.drain_run import DrainStarter, WithheldWhenEmpty, _drained
 from airflow_provider_ha.driver.ending import Ending
-from airflow_provider_ha.driver.writer_notes import SinkSpec
+from airflow_provider_ha.driver.writer_notes import SinkSpec, notes
+from airflow_provider_ha.errors import OperationFailedError
 from airflow_provider_ha.jobs.model import DrainedQuery
+from tests.support.checkpoints.portable_helpers import checkpoint
 from tests.support.checkpoints.writer_helpers import writer_of
 
 
@@ -84,3 +86,44 @@ def test_fork_of_a_drain_is_still_there_when_the_result_is_written(tmp_path: Pat
     ending.drain(tmp_path)
 
     assert tmp_path.is_dir()
+
+
+def drain(root: Path, sink: str, *, commits: bool = True) -> DrainStarter:
+    """Drain one query that has batch 3 planned in the fork; Spark commits it, or does not."""
+    directory = checkpoint(root / "q")
+    (directory / "offsets" / "3").write_text((directory / "offsets" / "2").read_text())
+    given: list[Any] = []
+
+    def start(writer: Any, _: str | None) -> Any:
+        if commits:
+            (directory / "commits" / "3").write_text((directory / "commits" / "2").read_text())
+        for function in given:
+            function(Rows(0), 3)
+        return SimpleNamespace(awaitTermination=lambda: None)
+
+    calls: Any = SimpleNamespace(
+        set_format=lambda *_: None,
+        trigger=lambda *_, **__: None,
+        start=start,
+        foreach_batch=lambda _, function: given.append(function),
+    )
+    starter = DrainStarter(root, calls)
+    writer = writer_of("q", root)
+    notes(writer).sink = sink
+    notes(writer).function = lambda *_: pytest.fail("it is given no empty batch")
+    starter.start(writer, None)
+    return starter
+
+
+@pytest.mark.parametrize(("sink", "wrote"), [("noop", True), ("foreachBatch", False)])
+def test_a_query_is_drained_with_its_planned_batch_and_an_empty_one_is_withheld_from_a_function(
+    tmp_path: Path, sink: str, wrote: bool
+) -> None:
+    drained = drain(tmp_path, sink).drained["q"]
+
+    assert (drained.batch, drained.wrote) == (3, wrote)
+
+
+def test_a_drain_that_did_not_execute_its_batch_is_none(tmp_path: Path) -> None:
+    with pytest.raises(OperationFailedError, match=r"drain of query 'q' ended at .* instead of batch 3"):
+        drain(tmp_path, "noop", commits=False)

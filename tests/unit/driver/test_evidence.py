@@ -193,3 +193,12 @@ def test_own_modules_are_those_that_travel() -> None:
     )
 
     assert own_modules(graph) == {"main", "pricing", "rates"}
+
+
+def test_errors_that_name_each_other_as_causes_are_told_once() -> None:
+    first, second = ValueError("the first"), KeyError("the second")
+    first.__cause__, second.__context__ = second, first
+
+    told = text_of(first)
+
+    assert (told.count("the first"), told.count("the second")) == (1, 1)

@@ -59,3 +59,7 @@ def test_a_query_that_is_new_in_a_restored_run_begins_from_nothing() -> None:
 )
 def test_a_new_output_is_seeded_from_where_the_old_log_lies(adopted: bool, sink: QuerySink, log: Path | None) -> None:
     assert origin(adopted=adopted, sink=sink).sink_log("windows") == log
+
+
+def test_a_working_directory_that_nothing_was_restored_into_has_no_log_of_a_sink() -> None:
+    assert Origin(OriginKind.FRESH, "live/e1-a", Path("/ha/live/e1-a")).sink_log("windows") is None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,17 +12,20 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.checkpoints.connectors.foreach_batch import GivenLog
 from airflow_provider_ha.checkpoints.format.layout import Progress, progress
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryPlan, QuerySink, RestorePlan, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.clock import SystemClock
+from airflow_provider_ha.driver.context import DriverContext
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.origin import Origin, OriginKind
 from airflow_provider_ha.driver.queries import QueryRegistry
 from airflow_provider_ha.driver.query_start import QueryStarter, WriterCalls
 from airflow_provider_ha.driver.start_ledger import StartLedger
 from airflow_provider_ha.driver.writer_notes import notes
-from airflow_provider_ha.errors import ApplicationRefusedError, RestoreRefusedError
+from airflow_provider_ha.errors import ApplicationRefusedError, JobStateError, RestoreRefusedError
+from airflow_provider_ha.jobs.model import OutputMode
 from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint
 from tests.support.checkpoints.writer_helpers import writer_of
 
@@ -281,3 +286,128 @@ def test_a_remote_master_that_is_allowed_by_name_is_taken(spark: Started, tmp_pa
     starter.start(writer_of("q", tmp_path, master="spark://host:7077"), None)
 
     assert len(spark.handles) == 1
+
+
+def a_table(directory: Path, query_id: str, version: int) -> Path:
+    """Make a Delta table whose log says that the query with that id has written batch *version*."""
+    log = directory / "_delta_log"
+    log.mkdir(parents=True)
+    entry = {"txn": {"appId": query_id, "version": version, "lastUpdated": 0}}
+    (log / f"{0:020}.json").write_text(json.dumps(entry) + "\n")
+    return directory
+
+
+def table_plan(*, max_batch: int, query_id: str | None = None) -> RestorePlan:
+    sink = QuerySink(kind=SinkKind.OTHER, format="delta", table="/somewhere", max_batch=max_batch)
+    return plan_of("rows").model_copy(update={"queries": {"rows": QueryPlan(batch=2, sink=sink, query_id=query_id)}})
+
+
+def test_a_table_says_what_it_has_of_a_query_by_its_id(spark: Started, tmp_path: Path) -> None:
+    live = tmp_path / "live"
+    commit(live / "rows")
+    (live / "rows" / "metadata").write_text('{"id":"00000000-0000-4000-8000-000000000001"}')
+    starter = starter_of(spark, live, Lifecycle())
+
+    assert starter._in_table("rows", a_table(tmp_path / "own", "00000000-0000-4000-8000-000000000001", 7)) == 7
+    assert starter._in_table("rows", a_table(tmp_path / "other", "other-id", 7)) == -1
+
+
+def test_a_query_that_gets_a_fresh_id_is_asked_about_under_the_one_that_it_had(spark: Started, tmp_path: Path) -> None:
+    """The plan knows up to where the table has its batches; the fresh id is made when it starts."""
+    starter = starter_of(spark, tmp_path / "live", Lifecycle(), table_plan(max_batch=2, query_id="fresh"))
+
+    assert starter._in_table("rows", tmp_path / "unread") == 2
+
+
+def test_a_table_that_cannot_be_read_leaves_what_the_plan_knew(
+    spark: Started, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    live = tmp_path / "live"
+    commit(live / "rows")
+    (live / "rows" / "metadata").write_text('{"id":"00000000-0000-4000-8000-000000000001"}')
+    table = a_table(tmp_path / "table", "00000000-0000-4000-8000-000000000001", 7)
+    (table / "_delta_log" / f"{0:020}.json").write_text("{")
+    starter = starter_of(spark, live, Lifecycle(), table_plan(max_batch=2, query_id="fresh"))
+
+    assert starter._in_table("rows", table) == 2
+    assert "query rows starts without knowing what its table has" in caplog.text
+
+
+class Log:
+    """The connector of a file sink, which has written up to a batch."""
+
+    def __init__(self, reached: int) -> None:
+        self._reached = reached
+        self.seeded: list[tuple[int, str, Path]] = []
+
+    def reached(self) -> int:
+        return self._reached
+
+    def seed(self, batch: int, mode: str, source: Path) -> None:
+        self.seeded.append((batch, mode, source))
+
+
+def seeded(spark: Started, directory: Path, log: Any, **changes: Any) -> list[tuple[int, str, Path]]:
+    """Start from batch 2 of a query that wrote to /old, into /new; returns what the new output was given."""
+    sink = QuerySink(kind=SinkKind.FILE, format="json", path="/old", max_batch=2)
+    plan = plan_of("rows").model_copy(
+        update={"queries": {"rows": QueryPlan(batch=2, sink=sink, sink_gone=changes.get("gone", False))}}
+    )
+    starter = starter_of(spark, directory, Lifecycle(), plan)
+    starter._origin = replace(starter._origin, sinks=changes.get("sinks", Path("/kept")), output=OutputMode.CONTINUE)
+    starter._seed("rows", log, Path("/new"))
+    found: list[tuple[int, str, Path]] = log.seeded
+    return found
+
+
+def test_a_new_output_gets_the_log_that_was_kept_with_the_cut(spark: Started, tmp_path: Path) -> None:
+    ((batch, mode, source),) = seeded(spark, tmp_path, Log(-1))
+
+    assert (batch, mode) == (2, "continue")
+    assert source.is_relative_to("/kept")
+
+
+def test_a_new_output_of_one_that_is_gone_begins_without_the_old_files(spark: Started, tmp_path: Path) -> None:
+    assert [mode for _, mode, _ in seeded(spark, tmp_path, Log(-1), gone=True)] == ["fresh"]
+
+
+def test_an_output_that_was_written_to_since_is_not_given_a_log_again(spark: Started, tmp_path: Path) -> None:
+    assert seeded(spark, tmp_path, Log(3)) == []
+
+
+def test_a_new_output_without_a_log_to_begin_with_is_refused(spark: Started, tmp_path: Path) -> None:
+    with pytest.raises(RestoreRefusedError, match=r"output /new of query 'rows' is new, .* was not named.*--sink"):
+        seeded(spark, tmp_path, Log(-1), sinks=None)
+
+
+def test_a_replay_that_does_not_end_at_its_batch_is_refused(
+    spark: Started, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starter = starter_of(spark, tmp_path, Lifecycle(), plan_of("windows", replay=1))
+    spark.during_replay = lambda: commit(tmp_path / "windows")  # one batch more than was recorded
+
+    with pytest.raises(RestoreRefusedError, match=r"after batch 0 was executed again.*older checkpoint"):
+        starter.start(writer_of("windows", tmp_path), None)
+
+
+def test_a_query_that_failed_while_another_one_replayed_is_not_forgotten(
+    spark: Started, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark forgets all failures when it is told to forget the runs of a replay."""
+    starter = starter_of(spark, tmp_path, Lifecycle(), plan_of("windows", replay=1))
+    monkeypatch.setattr(starter._registry, "failure", lambda: "query 'other' failed")
+
+    with pytest.raises(JobStateError, match="query 'other' failed"):
+        starter.start(writer_of("windows", tmp_path), None)
+
+
+def test_a_fenced_function_learns_whose_batches_it_is_given(spark: Started, tmp_path: Path) -> None:
+    leader = DriverContext("j", 1, 1, "", lambda: 5.0, lambda query: GivenLog(LocalTree(tmp_path / "given" / query)))
+    writer = writer_of("windows", tmp_path)
+    notes(writer).sink = "foreachBatch"
+    notes(writer).function = leader.fenced(lambda *_: None)
+
+    starter_of(spark, tmp_path, Lifecycle()).start(writer, None)
+
+    notes(writer).function(None, 7)
+    assert list(GivenLog(LocalTree(tmp_path / "given" / "windows")).epochs()) == [1]

@@ -16,7 +16,7 @@ from airflow_provider_ha.driver.publish_loop import PublishLoop
 from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
 from airflow_provider_ha.driver.resting import RestingQuery
 from airflow_provider_ha.driver.writer_notes import SinkSpec
-from airflow_provider_ha.errors import CheckpointError
+from airflow_provider_ha.errors import CheckpointError, HaError, LeadershipLostError, NotConnectedError
 from airflow_provider_ha.jobs.model import JobState
 
 
@@ -58,7 +58,7 @@ def commit(directory: Path, batch: int) -> None:
 def loop_of(
     registry: QueryRegistry,
     said: Said,
-    refusal: CheckpointError | None = None,
+    refusal: HaError | None = None,
     *,
     running: Callable[[], None] = lambda: None,
 ) -> PublishLoop:
@@ -223,3 +223,34 @@ def test_the_loop_notes_that_the_script_is_set_up_before_its_queries_work(tmp_pa
     loop.tick()
 
     assert settled == [True]
+
+
+def test_a_loop_that_leads_no_more_does_not_go_on(registry: QueryRegistry, tmp_path: Path) -> None:
+    said: Said = []
+
+    with pytest.raises(LeadershipLostError):
+        loop_of(registry, said, LeadershipLostError("the lease ran out")).tick()
+
+    assert [message for _, message in said if "no checkpoint" in message] == []
+
+
+@pytest.mark.parametrize(
+    ("trouble", "ends"), [(NotConnectedError("cut"), False), (LeadershipLostError("the lease ran out"), True)]
+)
+def test_the_reason_of_a_checkpoint_that_failed_is_tried_again_with_the_next_tick_unless_another_one_leads(
+    registry: QueryRegistry, tmp_path: Path, caplog: pytest.LogCaptureFixture, trouble: HaError, ends: bool
+) -> None:
+    loop = loop_of(registry, [], CheckpointError("it could not be pinned"))
+
+    def unwritten(_: object) -> None:
+        raise trouble
+
+    writer: Any = loop._writer
+    writer.publish_status = unwritten
+
+    if ends:
+        with pytest.raises(LeadershipLostError):
+            loop.tick()
+    else:
+        assert loop.tick() > 0
+        assert "the status could not be written; the next tick tries again: cut" in caplog.text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from datetime import datetime, timezone
 from pathlib import Path
@@ -15,8 +16,8 @@ from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkA
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.driver.origin import Origin, OriginKind
 from airflow_provider_ha.driver.start_ledger import StartLedger
-from airflow_provider_ha.driver.start_point import prepare_start
-from airflow_provider_ha.errors import RestoreRefusedError
+from airflow_provider_ha.driver.start_point import check_facts, prepare_start
+from airflow_provider_ha.errors import CheckpointMissingError, RestoreRefusedError
 from airflow_provider_ha.jobs.model import Blob, Generation, Run, StartKind, StartPoint
 from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint
 from airflow_provider_ha.storage.blobs import put_blob
@@ -132,3 +133,66 @@ def test_what_was_adopted_is_refused_when_its_query_went_on_meanwhile(tmp_path: 
 
     with pytest.raises(RestoreRefusedError, match="has changed since the restore was planned"):
         start(tmp_path, plan)
+
+
+def test_a_lost_epoch_without_its_directory_is_not_begun_from_nothing(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    run = Run(number=1, graph=Blob(sha256="0" * 64, size=1), start=StartPoint(), request_id="r", created_at=NOW)
+    previous = Generation(run=1, epoch=1, directory=FIRST)
+
+    with pytest.raises(CheckpointMissingError, match=r"directory of epoch 1 .* is gone.*latest checkpoint"):
+        prepare_start(LocalStore(tmp_path / "store"), LinkedWorkArea(work), PATHS, run, previous, key=SECOND)
+
+    assert not (work / SECOND).exists()
+
+
+def test_a_new_run_does_not_need_the_directory_of_the_run_before(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    run = Run(number=2, graph=Blob(sha256="0" * 64, size=1), start=StartPoint(), request_id="r", created_at=NOW)
+    previous = Generation(run=1, epoch=1, directory=FIRST)
+
+    origin = prepare_start(LocalStore(tmp_path / "store"), LinkedWorkArea(work), PATHS, run, previous, key=SECOND)
+
+    assert origin.kind is OriginKind.FRESH
+
+
+def table_with(directory: Path, batch: int) -> RestorePlan:
+    """Return a plan of query ``q`` whose table had batch 3 of it; the table has *batch* by now."""
+    cut, log = directory / "cut" / "q", directory / "table" / "_delta_log"
+    cut.mkdir(parents=True)
+    (cut / "metadata").write_text('{"id":"00000000-0000-4000-8000-000000000000"}')
+    log.mkdir(parents=True)
+    entry = {"txn": {"appId": "00000000-0000-4000-8000-000000000000", "version": batch, "lastUpdated": 0}}
+    (log / f"{0:020}.json").write_text(json.dumps(entry) + "\n")
+    sink = QuerySink(kind=SinkKind.OTHER, format="delta", table=str(directory / "table"), max_batch=3)
+    return RestorePlan(
+        job_id="j",
+        source_job="j",
+        source="checkpoint",
+        source_id="1",
+        directory="d",
+        verdict=Verdict.SAFE,
+        queries={"q": QueryPlan(batch=3, sink=sink)},
+        age_seconds=0,
+        created_at=NOW,
+    )
+
+
+def test_a_table_that_has_a_batch_more_than_the_plan_knew_refuses_the_restore(tmp_path: Path) -> None:
+    check_facts(table_with(tmp_path / "as planned", 3), tmp_path / "as planned" / "cut")
+
+    with pytest.raises(RestoreRefusedError, match=r"table\) has batches up to 4; the restore was planned with 3"):
+        check_facts(table_with(tmp_path / "since", 4), tmp_path / "since" / "cut")
+
+
+def test_a_table_that_cannot_be_read_now_keeps_no_restore_from_its_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    plan = table_with(tmp_path, 4)
+    (tmp_path / "table" / "_delta_log" / f"{0:020}.json").write_text("{")
+
+    check_facts(plan, tmp_path / "cut")
+
+    assert "the restore goes on without knowing what table" in caplog.text

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG
+from airflow_provider_ha.driver import way_forward
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.spark_conf import CHECKPOINT_LOCATION, prepare_conf
 from airflow_provider_ha.driver.way_forward import from_own_location, from_root
 from airflow_provider_ha.driver.writer_notes import WriterNotes, check_options, notes
-from airflow_provider_ha.errors import ApplicationRefusedError, RestoreRefusedError
+from airflow_provider_ha.errors import ApplicationRefusedError, RestoreRefusedError, StorageUnavailableError
 from tests.support.checkpoints.writer_helpers import writer_of
 from tests.unit.checkpoints.test_verification_sparse import write_log
 from tests.unit.driver.test_decisions import Properties
@@ -116,3 +117,22 @@ def test_an_output_with_a_past_is_refused_with_what_goes_on_from_it(tmp_path: Pa
         "start_from": {"hourly": f"/<checkpoint that wrote {output}>"},
         "sinks": {"hourly": str(output)},
     }
+
+
+@pytest.mark.parametrize("asked", ["progress", "queries"])
+def test_a_checkpoint_that_cannot_be_read_now_is_not_taken_for_an_empty_one(
+    own: Path, monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+    """Advice to begin from nothing would lose what is there."""
+
+    def unread(_: object) -> None:
+        raise StorageUnavailableError("stale file handle")
+
+    monkeypatch.setattr(way_forward, asked, unread)
+
+    advice = from_root(str(own.parent))
+
+    if asked == "progress":
+        assert offered(advice)["start_from"] == {"hourly": str(own)}
+    else:
+        assert "start_from" not in advice

@@ -1,0 +1,221 @@
+"""Removing a savepoint of a job: who does it, and which answer is whose. The driver takes its steps while one waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_ha.clock import SystemClock
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.administration.disposal import ANSWER_SECONDS, dispose_savepoint
+from airflow_provider_ha.control.job.context import JobContext
+from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.coordination.leases import hold
+from airflow_provider_ha.driver.lifecycle import Lifecycle
+from airflow_provider_ha.driver.operations_loop import Handlers, OperationsLoop
+from airflow_provider_ha.driver.savepoint_job import SavepointJob
+from airflow_provider_ha.engines.registry import Engines
+from airflow_provider_ha.errors import (
+    CheckpointMissingError,
+    JobStateError,
+    LeadershipUnavailableError,
+    OperationFailedError,
+    OutcomeUnknownError,
+)
+from airflow_provider_ha.jobs import operations
+from airflow_provider_ha.jobs.model import OperationKind, OperationState
+from tests.conformance.stores.stage import Stage, add_savepoint, savepoints
+from tests.conftest import FAST
+from tests.fake.jobs import RecordingEngine
+from tests.fake.memory_store import MemoryStore
+from tests.support.checkpoints.checkpoint_helpers import Job
+from tests.support.clusters.coordination_helpers import JOB
+from tests.support.clusters.jobs_helpers import submit
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    storage = f"file://{tmp_path}/storage"
+    return Stage(HaConfig.build(zookeeper="fake:1", storage_root=storage, cluster_id="fake", timings=FAST))
+
+
+@pytest.fixture
+def driver(stage: Stage) -> Job:
+    """The driver of a job that has savepoint ``s1``."""
+    led = stage.leader("driver")
+    submit(led.coordinator, led.paths)
+    add_savepoint(led, "s1", 3)
+    return led
+
+
+@pytest.fixture
+def context(stage: Stage, driver: Job) -> JobContext:
+    """The job as the command sees it; while it waits, the driver does what was asked."""
+    loop = serving(driver)
+
+    def wait(seconds: float) -> None:
+        stage.wall.pass_by(seconds)
+        loop.look()
+        while not loop._work.empty():
+            loop._do(loop._work.get())
+
+    return asking(stage, wait)
+
+
+def asking(stage: Stage, wait: Callable[[float], None]) -> JobContext:
+    session = stage.session("command")
+    return JobContext(
+        job_id=JOB,
+        config=stage.config,
+        coordinator=session,
+        store=MemoryStore(stage.wall),
+        engines=Engines.only(RecordingEngine()),
+        clock=stage.wall,
+        sleep=wait,
+    )
+
+
+def serving(driver: Job) -> OperationsLoop:
+    nothing: Any = None
+    maker = SavepointJob(driver.savepoints, driver.leadership, nothing, nothing, nothing, nothing)
+
+    def unexpected(*_: object) -> None:
+        raise AssertionError("it was not requested")
+
+    return OperationsLoop(
+        coordinator=driver.coordinator,
+        paths=driver.paths,
+        leadership=driver.leadership,
+        lifecycle=Lifecycle(),
+        handlers=Handlers(lambda: True, maker.create, maker.dispose, unexpected, unexpected, unexpected),
+        run=1,
+        clock=SystemClock(),
+        failed=unexpected,
+    )
+
+
+def dispose(context: JobContext, driver: Job) -> None:
+    dispose_savepoint(context, driver.savepoints, "s1", requested_by="a person")
+
+
+def requests(coordinator: Coordinator, driver: Job) -> list[OperationState]:
+    return [each.state for each in operations.list_operations(coordinator, driver.paths)]
+
+
+def test_a_driver_removes_the_savepoint_and_says_so(context: JobContext, driver: Job) -> None:
+    dispose(context, driver)
+
+    assert savepoints(driver) == []
+    assert not driver.savepoints.directory("s1").exists()
+    assert requests(context.coordinator, driver) == [OperationState.COMPLETED]
+
+
+def test_a_savepoint_that_is_not_there_is_no_request(context: JobContext, driver: Job) -> None:
+    with pytest.raises(CheckpointMissingError, match="s2"):
+        dispose_savepoint(context, driver.savepoints, "s2", requested_by="a person")
+
+    assert requests(context.coordinator, driver) == []
+
+
+def test_a_savepoint_of_the_same_id_is_removed_again(context: JobContext, driver: Job) -> None:
+    """It came back out of an archive; the answer about the first one is remembered for days."""
+    dispose(context, driver)
+    add_savepoint(driver, "s1", 4)
+
+    dispose(context, driver)
+
+    assert savepoints(driver) == []
+
+
+def test_what_a_reader_kept_can_be_removed_once_it_is_read(context: JobContext, driver: Job) -> None:
+    reader = hold(context.coordinator, driver.paths, "savepoint-s1", holder="a drill", seconds=600, clock=context.clock)
+    with pytest.raises(
+        OperationFailedError, match=r"'s1' .* was not removed: .* is being read\..*then repeat the request"
+    ):
+        dispose(context, driver)
+    assert savepoints(driver) == ["s1"]
+    reader.release()
+
+    dispose(context, driver)
+
+    assert savepoints(driver) == []
+
+
+def test_a_driver_that_does_not_answer_is_asked_once(stage: Stage, driver: Job) -> None:
+    began = stage.wall.lease_time()
+    silent = asking(stage, stage.wall.pass_by)
+
+    for _ in range(2):
+        with pytest.raises(OutcomeUnknownError, match=r"has not answered operation 'dispose-\w+'.*the first one stays"):
+            dispose(silent, driver)
+
+    assert stage.wall.lease_time() - began == pytest.approx(2 * ANSWER_SECONDS, abs=1)
+    assert requests(silent.coordinator, driver) == [OperationState.REQUESTED]
+    assert savepoints(driver) == ["s1"]
+
+
+def test_without_a_driver_it_is_removed_at_once(context: JobContext, driver: Job) -> None:
+    driver.leadership.release()
+
+    dispose(context, driver)
+
+    assert savepoints(driver) == []
+    assert requests(context.coordinator, driver) == []
+    assert context.snapshot().leader is None, "the lock is free again"
+
+
+def test_without_a_driver_what_is_read_stays(context: JobContext, driver: Job) -> None:
+    driver.leadership.release()
+    hold(context.coordinator, driver.paths, "savepoint-s1", holder="a drill", seconds=600, clock=context.clock)
+
+    with pytest.raises(JobStateError, match="is being read"):
+        dispose(context, driver)
+
+    assert savepoints(driver) == ["s1"]
+
+
+def test_a_driver_that_came_up_meanwhile_is_asked(
+    context: JobContext, driver: Job, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver.leadership.release()
+    before = context.snapshot()
+    successor = stage.leader("successor")
+    monkeypatch.setattr(JobContext, "snapshot", lambda _: before)
+    loop = serving(successor)
+
+    def wait(seconds: float) -> None:
+        loop.look()
+        loop._do(loop._work.get())
+
+    def refused(*_: object, **__: object) -> None:
+        raise LeadershipUnavailableError("another process leads")
+
+    monkeypatch.setattr("airflow_provider_ha.control.administration.disposal.take_lock", refused)
+
+    dispose(asking(stage, wait), successor)
+
+    assert savepoints(successor) == []
+    assert requests(context.coordinator, successor) == [OperationState.COMPLETED]
+
+
+def test_a_request_that_names_no_savepoint_is_answered_with_what_is_missing(context: JobContext, driver: Job) -> None:
+    operations.request(
+        context.coordinator,
+        driver.paths,
+        OperationKind.DISPOSE,
+        operation_id="by-hand",
+        arguments={},
+        requested_by="a person",
+        clock=context.clock,
+    )
+
+    context.sleep(0)
+
+    answered = operations.read(context.coordinator, driver.paths, "by-hand")
+    assert answered is not None
+    assert answered.state is OperationState.FAILED
+    assert "no savepoint_id is given" in answered.error
+    assert savepoints(driver) == ["s1"]

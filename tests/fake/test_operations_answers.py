@@ -1,0 +1,154 @@
+"""What the driver answers to a stop that it cannot do, and what it does when it does not lead any more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ha.clock import SystemClock
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.driver.lifecycle import Lifecycle
+from airflow_provider_ha.driver.operations_loop import Handlers, OperationsLoop
+from airflow_provider_ha.driver.stop_job import StopFailedError
+from airflow_provider_ha.errors import LeadershipError, LeadershipLostError, OperationFailedError
+from airflow_provider_ha.jobs import operations
+from airflow_provider_ha.jobs.model import Operation, OperationKind, OperationState
+from tests.conformance.stores.stage import Stage
+from tests.conftest import FAST
+from tests.support.checkpoints.checkpoint_helpers import Job
+from tests.support.clusters.jobs_helpers import submit
+
+
+class Driver:
+    """A driver that leads run 1, and is asked for one operation.
+
+    :ivar work: What it does for that.
+    :ivar left: Why its process ends.
+    """
+
+    def __init__(self, job: Job, kind: OperationKind) -> None:
+        self.job = job
+        self.work: Callable[[], None] = lambda: None
+        self.left: list[str | None] = []
+        self.lifecycle = Lifecycle()
+        self.loop = OperationsLoop(
+            coordinator=job.coordinator,
+            paths=job.paths,
+            leadership=job.leadership,
+            lifecycle=self.lifecycle,
+            handlers=Handlers(
+                ready=lambda: True,
+                savepoint=self._work,
+                dispose=self._work,
+                stop=lambda _: self.work(),
+                stopped=self.left.append,
+                cancel=lambda _: self.work(),
+            ),
+            run=1,
+            clock=SystemClock(),
+            failed=lambda _: None,
+        )
+        operations.request(
+            job.coordinator,
+            job.paths,
+            kind,
+            operation_id="asked",
+            arguments={},
+            requested_by="a person",
+            clock=SystemClock(),
+        )
+
+    def _work(self, _: Operation) -> dict[str, object]:
+        self.work()
+        return {}
+
+    def serve(self) -> Operation:
+        """Take the operation up, and do it."""
+        self.loop.look()
+        self.loop._do(self.loop._work.get(timeout=1))
+        return self.asked()
+
+    def asked(self) -> Operation:
+        found = operations.read(self.job.coordinator, self.job.paths, "asked")
+        assert found is not None
+        return found
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    storage = f"file://{tmp_path}/storage"
+    return Stage(HaConfig.build(zookeeper="fake:1", storage_root=storage, cluster_id="fake", timings=FAST))
+
+
+@pytest.fixture
+def job(stage: Stage) -> Job:
+    led = stage.leader("driver")
+    submit(led.coordinator, led.paths)
+    return led
+
+
+def test_a_stop_that_fails_before_the_first_query_is_asked_leaves_the_end_to_the_next_one(job: Job) -> None:
+    driver = Driver(job, OperationKind.STOP)
+
+    def refuse() -> None:
+        raise OperationFailedError("a query is at rest", next_step="Try again later")
+
+    driver.work = refuse
+
+    answered = driver.serve()
+
+    assert (answered.state, answered.error) == (OperationState.FAILED, "a query is at rest. Try again later.")
+    assert driver.left == []
+    assert driver.lifecycle.claim_end()
+
+
+def test_a_stop_that_fails_after_that_is_answered_with_what_is_left_and_ends_the_process(job: Job) -> None:
+    driver = Driver(job, OperationKind.STOP)
+
+    def fail() -> None:
+        driver.lifecycle.begin_stop()
+        raise StopFailedError("the disk is full", {"checkpoint": 7})
+
+    driver.work = fail
+
+    answered = driver.serve()
+
+    assert (answered.state, answered.result) == (OperationState.FAILED, {"checkpoint": 7})
+    assert driver.left == [answered.error]
+    assert not driver.lifecycle.claim_end(), "the next process has it"
+
+
+def test_a_stop_of_a_script_that_has_ended_by_itself_is_answered_by_the_writer_of_its_result(job: Job) -> None:
+    driver = Driver(job, OperationKind.STOP)
+    driver.work = lambda: pytest.fail("the run has its end already")
+    assert driver.lifecycle.claim_end()
+
+    assert driver.serve().state is OperationState.RUNNING
+
+    assert driver.left == []
+
+
+def test_an_operation_whose_driver_lost_its_lead_in_the_middle_is_not_answered(job: Job) -> None:
+    driver = Driver(job, OperationKind.SAVEPOINT)
+
+    def lose() -> None:
+        raise LeadershipLostError("the lease ran out")
+
+    driver.work = lose
+
+    with pytest.raises(LeadershipLostError):
+        driver.serve()
+
+    assert driver.asked().state is OperationState.RUNNING, "the next epoch takes it up"
+
+
+def test_a_driver_that_leads_no_more_takes_nothing_up(stage: Stage, job: Job) -> None:
+    driver = Driver(job, OperationKind.SAVEPOINT)
+    stage.depose(job)
+
+    with pytest.raises(LeadershipError):
+        driver.loop.look()
+
+    assert driver.asked().state is OperationState.REQUESTED

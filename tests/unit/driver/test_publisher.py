@@ -1,0 +1,225 @@
+"""Checkpoints that cannot be taken at once: finished, cut again, or given up. Storage and Spark are stood in for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind, SinkKind
+from airflow_provider_ha.checkpoints.working.work_area import Retained
+from airflow_provider_ha.clock import SystemClock
+from airflow_provider_ha.driver.origin import Origin, OriginKind
+from airflow_provider_ha.driver.publisher import PIN_ATTEMPTS, Provenance, Publisher
+from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
+from airflow_provider_ha.driver.savepoint_job import COPY_ATTEMPTS, SavepointJob
+from airflow_provider_ha.driver.writer_notes import SinkSpec
+from airflow_provider_ha.errors import (
+    CheckpointError,
+    CheckpointMissingError,
+    HaError,
+    LeadershipLostError,
+    OperationFailedError,
+    OutcomeUnknownError,
+    StorageError,
+)
+from airflow_provider_ha.jobs.model import HaOptions
+from tests.support.checkpoints.portable_helpers import QUERY, checkpoint
+
+
+PROVENANCE = Provenance("flights", 1, "g", "4.2.0")
+
+
+class Store:
+    """The checkpoints of a job: what is added fails as often as there are errors."""
+
+    def __init__(self) -> None:
+        self.added: list[Checkpoint] = []
+        self.errors: list[HaError] = []
+        self.trouble: HaError | None = None
+
+    def next_number(self) -> int:
+        return 1 + max((each.number for each in self.added), default=0)
+
+    def add(self, leadership: object, made: Checkpoint) -> None:
+        if self.errors:
+            raise self.errors.pop(0)
+        self.added.append(made)
+
+    def subsume(self, leadership: object, retained: int) -> None:
+        if self.trouble is not None:
+            raise self.trouble
+
+
+class Area:
+    """Pins cuts; the first ones are purged while they are linked."""
+
+    def __init__(self) -> None:
+        self.purged = 0
+        self.pinned: list[str] = []
+        self.before: Callable[[], None] = lambda: None
+
+    def retain(self, source: str, target: str, cut: dict[str, int], *, sinks: object) -> Retained:
+        self.before()
+        if self.purged:
+            self.purged -= 1
+            raise CheckpointMissingError("a file of the closure is gone")
+        self.pinned.append(target)
+        return Retained(target, {query: {} for query in cut})
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store()
+
+
+@pytest.fixture
+def area() -> Area:
+    return Area()
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> QueryRegistry:
+    registry = QueryRegistry(SystemClock())
+    directory = checkpoint(tmp_path / "live" / QUERY)
+    registry.add(StartedQuery(QUERY, None, SinkSpec(SinkKind.OTHER, "noop"), directory))
+    registry.script_waits()
+    return registry
+
+
+@pytest.fixture
+def publisher(store: Store, area: Area, registry: QueryRegistry, tmp_path: Path) -> Publisher:
+    anything: Any = SimpleNamespace(epoch=1)
+    stores: Any = store
+    areas: Any = area
+    return Publisher(
+        store=stores,
+        leadership=anything,
+        registry=registry,
+        origin=Origin(OriginKind.FRESH, "live/e1-a", tmp_path / "live"),
+        provenance=PROVENANCE,
+        options=HaOptions(),
+        area=areas,
+        clock=SystemClock(),
+    )
+
+
+def test_a_checkpoint_whose_answer_was_lost_is_finished_and_not_pinned_again(
+    publisher: Publisher, store: Store, area: Area
+) -> None:
+    store.errors.append(OutcomeUnknownError("no answer"))
+    with pytest.raises(OutcomeUnknownError):
+        publisher.publish(CheckpointKind.PERIODIC)
+
+    finished = publisher.publish(CheckpointKind.PERIODIC)
+
+    assert (finished.number, [made.number for made in store.added], len(area.pinned)) == (1, [1], 1)
+
+
+def test_a_stop_finishes_what_was_begun_and_takes_its_own_checkpoint(publisher: Publisher, store: Store) -> None:
+    store.errors.append(OutcomeUnknownError("no answer"))
+    with pytest.raises(OutcomeUnknownError):
+        publisher.publish(CheckpointKind.PERIODIC)
+
+    publisher.publish(CheckpointKind.STOP)
+
+    assert [(made.number, made.reason) for made in store.added] == [
+        (1, CheckpointKind.PERIODIC),
+        (2, CheckpointKind.STOP),
+    ]
+
+
+def test_a_number_that_was_refused_for_good_is_not_tried_again(publisher: Publisher, store: Store) -> None:
+    store.errors.append(StorageError("the name is taken"))
+    with pytest.raises(StorageError):
+        publisher.publish(CheckpointKind.PERIODIC)
+
+    assert publisher.publish(CheckpointKind.PERIODIC).number == 2
+
+
+def test_a_cut_that_is_purged_while_it_is_pinned_is_taken_again(publisher: Publisher, store: Store, area: Area) -> None:
+    area.purged = PIN_ATTEMPTS - 1
+
+    publisher.publish(CheckpointKind.PERIODIC)
+
+    assert [made.number for made in store.added] == [1]
+
+
+def test_a_job_that_purges_faster_than_it_can_be_pinned_has_no_checkpoint(
+    publisher: Publisher, store: Store, area: Area
+) -> None:
+    area.purged = PIN_ATTEMPTS
+
+    with pytest.raises(CheckpointMissingError, match="a file of the closure is gone"):
+        publisher.publish(CheckpointKind.PERIODIC)
+
+    assert store.added == []
+
+
+def test_a_job_whose_queries_begin_to_be_started_during_each_cut_has_no_checkpoint(
+    publisher: Publisher, store: Store, registry: QueryRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, started = iter(range(10**6)), registry.members
+    monkeypatch.setattr(QueryRegistry, "members", property(lambda _: started * (1 + next(looks) % 2)))
+
+    with pytest.raises(CheckpointError, match="checkpoint 1 could not be pinned"):
+        publisher.publish(CheckpointKind.PERIODIC)
+
+    assert store.added == []
+
+
+def test_a_leader_that_is_none_any_more_does_not_go_on_after_its_checkpoint(publisher: Publisher, store: Store) -> None:
+    store.trouble = LeadershipLostError("the lease ran out")
+
+    with pytest.raises(LeadershipLostError):
+        publisher.publish(CheckpointKind.PERIODIC)
+
+
+def savepoints(registry: QueryRegistry, live: Path, purged: int) -> tuple[SavepointJob, list[dict[str, int]]]:
+    """Return the maker of savepoints whose copies are purged that often, and the cuts that it copied."""
+    cuts: list[dict[str, int]] = []
+
+    def create(commit: object, request: Any, _: Path) -> Any:
+        cuts.append(request.cut)
+        if len(cuts) <= purged:
+            raise CheckpointMissingError("a file of the closure is gone")
+        return SimpleNamespace(savepoint_id=request.savepoint_id)
+
+    store: Any = SimpleNamespace(has=lambda _: False, create=create)
+    leadership: Any = SimpleNamespace(epoch=1, commit=None)
+    return SavepointJob(store, leadership, registry, PROVENANCE, live, lambda name: live / name), cuts
+
+
+ASKED: Any = SimpleNamespace(operation_id="s1", operation="savepoint", arguments={"label": "", "schedule": None})
+
+
+@pytest.mark.parametrize("purged", [0, COPY_ATTEMPTS - 1])
+def test_a_savepoint_whose_cut_is_purged_is_of_another_cut(
+    registry: QueryRegistry, tmp_path: Path, purged: int
+) -> None:
+    maker, cuts = savepoints(registry, tmp_path / "live", purged)
+
+    assert maker.create(ASKED)["savepoint_id"] == "s1"
+
+    assert len(cuts) == purged + 1
+
+
+def test_a_savepoint_that_is_always_purged_fails(registry: QueryRegistry, tmp_path: Path) -> None:
+    maker, cuts = savepoints(registry, tmp_path / "live", COPY_ATTEMPTS)
+
+    with pytest.raises(CheckpointMissingError):
+        maker.create(ASKED)
+
+    assert len(cuts) == COPY_ATTEMPTS
+
+
+def test_half_a_job_has_no_savepoint(tmp_path: Path) -> None:
+    maker, cuts = savepoints(QueryRegistry(SystemClock()), tmp_path, 0)
+
+    with pytest.raises(OperationFailedError, match="has not started all its queries yet"):
+        maker.create(ASKED)
+
+    assert cuts == []

@@ -1,0 +1,114 @@
+"""What a proof answers when its child, its checkpoint or its place is not there to the end."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_provider_ha.checkpoints.proof.answers import Answer, Event
+from airflow_provider_ha.checkpoints.verify.findings import Code
+from airflow_provider_ha.control.drills import drill
+from airflow_provider_ha.control.verification import proof_child, prove
+from airflow_provider_ha.control.verification.cut_proof import fetch, proof_place
+from airflow_provider_ha.errors import CheckpointMissingError, ObjectMissingError, StorageUnavailableError
+
+
+def ending(script: str) -> tuple[str, list[Event]]:
+    """Return how a child that runs that shell script ended, and what was heard of it."""
+    heard: list[Event] = []
+    with subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE) as child:
+        told = proof_child._listen(child, 100.0, lambda answer: heard.append(answer.event))
+        child.kill()
+    return told, heard
+
+
+def test_a_child_that_ends_before_it_is_done_is_told_with_its_code() -> None:
+    assert ending("exit 3") == ("the child ended with code 3 before it was done", [])
+
+
+def test_a_child_that_closes_its_answers_and_goes_on_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proof_child, "KILL_SECONDS", 0.1)
+
+    assert ending("exec sleep 600 >&-") == ("the child closed its answers and did not end", [])
+
+
+def test_what_a_library_prints_between_the_answers_is_left_out() -> None:
+    done = Answer(event=Event.DONE).model_dump_json()
+
+    assert ending(f"echo hello; echo '{done}'") == ("", [Event.DONE])
+
+
+class Verified:
+    """A checkpoint of which other batches are provable each time."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *provable: int) -> None:
+        self.copied: list[int] = []
+        self._left = list(provable)
+        monkeypatch.setattr(prove, "verify", self._verify)
+        monkeypatch.setattr(prove, "copy_closure", self._copy)
+
+    def _verify(self, *_: object, **__: object) -> Any:
+        batch = self._left.pop(0)
+        return SimpleNamespace(findings=(), batches=[SimpleNamespace(batch=batch)], provable=[batch], committed=batch)
+
+    def _copy(self, directory: Path, batch: int, target: Path) -> int:
+        """Only what is verified last is not purged."""
+        self.copied.append(batch)
+        if self._left:
+            raise CheckpointMissingError(f"batch {batch} is gone")
+        return 1
+
+
+def test_a_batch_that_is_purged_before_its_copy_gives_way_to_a_newer_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint = Verified(monkeypatch, 5, 6)
+
+    _, chosen, copy = prove._copied(tmp_path, None, None, tmp_path, lambda _: None)
+
+    assert (chosen, checkpoint.copied) == (6, [5, 6])
+    assert copy is not None
+
+
+@pytest.mark.parametrize(
+    ("batch", "purged"), [(5, [5]), (None, list(range(prove.ATTEMPTS)))], ids=["asked for", "again and again"]
+)
+def test_a_batch_that_cannot_be_copied_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int | None, purged: list[int]
+) -> None:
+    checkpoint = Verified(monkeypatch, *purged, 99)
+
+    with pytest.raises(CheckpointMissingError, match=f"batch {purged[-1]} is gone"):
+        prove._copied(tmp_path, batch, None, tmp_path, lambda _: None)
+
+    assert checkpoint.copied == purged
+
+
+def test_a_checkpoint_that_cannot_be_read_has_no_batch_to_prove_and_is_not_called_empty(tmp_path: Path) -> None:
+    unreadable: Any = SimpleNamespace(code=Code.UNREADABLE)
+    report: Any = SimpleNamespace(findings=[unreadable], batches=[], provable=[], committed=-1)
+
+    assert prove._choose(tmp_path, report, None) is None
+
+
+def test_a_place_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    job: Any = SimpleNamespace(config=SimpleNamespace(home_path=tmp_path / "file"))
+
+    with pytest.raises(StorageUnavailableError, match=r"cannot make .*/file/proofs: Not a directory"), proof_place(job):
+        pass
+
+
+def test_what_no_job_made_names_no_application(tmp_path: Path) -> None:
+    with pytest.raises(ObjectMissingError, match=r"names no job graph.*start=False"):
+        fetch(SimpleNamespace(), "", tmp_path)  # type: ignore[arg-type]  # nothing of the job is read
+
+
+def test_a_checkpoint_has_no_manifest_to_be_compared_with(tmp_path: Path) -> None:
+    chosen: Any = SimpleNamespace(source="checkpoint")
+
+    assert drill._damaged(SimpleNamespace(), chosen, tmp_path) == ()  # type: ignore[arg-type]  # nothing of it is read

@@ -1,0 +1,150 @@
+"""What a request may choose about a restore, and what it asks brokers for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, SinkKind
+from airflow_provider_ha.control.job.requests import RestoreRequest, SubmitRequest, named_directories
+from airflow_provider_ha.control.restore import external_state
+from airflow_provider_ha.control.restore.choices import restore_choices
+from airflow_provider_ha.control.restore.external_state import _Brokers
+from airflow_provider_ha.control.submission import if_lost
+from airflow_provider_ha.control.submission.if_lost import same_start
+from airflow_provider_ha.errors import ConfigurationError, RecordCorruptError
+from airflow_provider_ha.jobs.model import HaOptions, StartKind, StartPoint
+
+
+CUT = {
+    "table": QueryCut(batch=3, sink=QuerySink(kind=SinkKind.OTHER, format="delta")),
+    "files": QueryCut(batch=3, sink=QuerySink(kind=SinkKind.FILE, format="json")),
+}
+
+
+def request(**values: Any) -> RestoreRequest:
+    return RestoreRequest(job_id="flights", request_id="r", **values)
+
+
+def choose(**values: Any) -> Any:
+    chosen: Any = SimpleNamespace(queries=CUT)
+    return restore_choices(request(**values), chosen, job_id="flights", source_job="flights")
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        {"kafka_bootstrap": {"views": "broker:9092"}},
+        {"accept_unverified": frozenset({"views"})},
+        {"reset_query_ids": frozenset({"views"})},
+    ],
+    ids=lambda named: str(next(iter(named))),
+)
+def test_a_query_that_the_cut_does_not_have_is_named_beside_those_that_it_has(named: dict[str, Any]) -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"names \['views'\].* \['files', 'table'\].*Correct the name"
+    ) as caught:
+        choose(**named)
+
+    assert next(iter(named)) in str(caught.value)
+
+
+def test_a_fresh_query_id_is_for_a_table_which_alone_remembers_ids() -> None:
+    assert list(choose(reset_query_ids=frozenset({"table"})).reset_query_ids) == ["table"]
+    with pytest.raises(ConfigurationError, match=r"'files' writes to a json sink.*Leave it out"):
+        choose(reset_query_ids=frozenset({"files", "table"}))
+
+
+class Graphs:
+    """The graph that wrote the cut, or none that can be read."""
+
+    def __init__(self, options: HaOptions | None) -> None:
+        self._options = options
+
+    def read_graph(self, blob: object) -> Any:
+        if self._options is None:
+            raise RecordCorruptError("the graph is not what was written")
+        return SimpleNamespace(options=self._options)
+
+
+def asked(monkeypatch: pytest.MonkeyPatch, graph: HaOptions | None, **values: Any) -> tuple[str, Path | None]:
+    """Return which brokers are asked about query ``table``, and by which properties."""
+    found: list[tuple[str, Path | None]] = []
+
+    def ask(servers: str, topics: frozenset[str], *, properties: Path | None) -> dict[Any, Any]:
+        found.append((servers, properties))
+        return {}
+
+    monkeypatch.setattr(external_state, "held_offsets", ask)
+    source: Any = SimpleNamespace(graphs=Graphs(graph))
+    _Brokers(source, request(**values), "0" * 64).held("table", frozenset({"flights"}))
+    return found[0]
+
+
+OF_GRAPH = HaOptions(kafka_bootstrap={"table": "graph:9092"}, kafka_properties="/graph.properties")
+OF_OPTIONS = HaOptions(kafka_bootstrap={"table": "options:9092"}, kafka_properties="/options.properties")
+
+
+def test_brokers_come_from_the_request_then_from_its_options_then_from_the_graph(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    named = {"kafka_bootstrap": {"table": "request:9092"}, "kafka_properties": "/request.properties"}
+
+    assert asked(monkeypatch, OF_GRAPH, options=OF_OPTIONS, **named) == ("request:9092", Path("/request.properties"))
+    assert asked(monkeypatch, OF_GRAPH, options=OF_OPTIONS) == ("options:9092", Path("/options.properties"))
+    assert asked(monkeypatch, OF_GRAPH, options=HaOptions()) == ("graph:9092", Path("/graph.properties"))
+
+
+@pytest.mark.parametrize("graph", [HaOptions(), None], ids=["says none", "cannot be read"])
+def test_brokers_that_are_not_configured_are_asked_for_by_their_option(
+    monkeypatch: pytest.MonkeyPatch, graph: HaOptions | None
+) -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"flights for query 'table' are not configured.*--kafka-bootstrap table="
+    ):
+        asked(monkeypatch, graph)
+
+
+def test_brokers_of_the_request_are_asked_although_the_graph_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert asked(monkeypatch, None, kafka_bootstrap={"table": "request:9092"}) == ("request:9092", None)
+
+
+def test_directories_by_query_are_taken_as_they_are() -> None:
+    given = {"table": "/a/elsewhere"}
+
+    assert named_directories(given) == given
+    assert named_directories("/a/table") == {"table": "/a/table"}
+    assert named_directories("latest") == {}
+
+
+@pytest.mark.parametrize(
+    ("start_from", "same"),
+    [
+        ({"table": "/a/table", "files": "/b"}, True),
+        ({"files": "file:///b", "table": "/a/x/../table"}, True),
+        ({"table": "/a/table"}, False),
+        ({"table": "/b", "files": "/a/table"}, False),
+        ("/a/table", False),
+    ],
+)
+def test_a_start_from_directories_is_the_same_by_query_and_place(start_from: Any, same: bool) -> None:
+    start = StartPoint(kind=StartKind.PATH, source_id="files=/b, table=/a/table")
+
+    assert same_start(start_from, start, "flights") is same
+
+
+def test_a_lost_run_whose_graph_cannot_be_read_differs_in_all_that_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreadable(_: object) -> Any:
+        raise RecordCorruptError("blob 0 is damaged")
+
+    monkeypatch.setattr(if_lost, "describe", lambda *_: None)
+    job: Any = SimpleNamespace(graph=unreadable, job_id="flights")
+    lost: Any = SimpleNamespace(run=SimpleNamespace(graph="g", start=StartPoint()))
+    wanted = SubmitRequest(job_id="flights", request_id="r", application="app.py")
+
+    (told,) = if_lost._differences(job, wanted, lost)
+
+    assert told == "all that is known of it, for its graph cannot be read (blob 0 is damaged)"
