@@ -160,7 +160,7 @@ def test_a_conf_that_is_refused_ends_its_run_before_the_script(
 ) -> None:
     made, writer = driver(way_out, monkeypatch)
     monkeypatch.setattr(made, "_prepare", lambda _: None)
-    monkeypatch.setattr(made, "_assemble", failing(ApplicationRefusedError("the checkpoint location is set")))
+    monkeypatch.setattr(main.Assembly, "parts", failing(ApplicationRefusedError("the checkpoint location is set")))
 
     with pytest.raises(Left):
         made.run()

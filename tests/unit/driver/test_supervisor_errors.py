@@ -42,7 +42,13 @@ from tests.support.clusters.jobs_helpers import a_status
 
 
 SPEC: Any = SimpleNamespace(
-    run=1, attempt=1, job_id="flights", home=DriverHome(Path("/nowhere")), forget=lambda: None, config=CONFIG
+    run=1,
+    attempt=1,
+    job_id="flights",
+    home=DriverHome(Path("/nowhere")),
+    handle=None,
+    forget=lambda: None,
+    config=CONFIG,
 )
 DEATH = Death(-9, (1, 2), "killed")
 
