@@ -12,6 +12,7 @@ import pytest
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.driver import lead as leading
 from airflow_provider_ha.driver import main
+from airflow_provider_ha.driver.assembly import Assembly
 from airflow_provider_ha.driver.ending import Ending
 from airflow_provider_ha.driver.exit_codes import ExitCode
 from airflow_provider_ha.driver.housekeeping import Housekeeping
@@ -113,6 +114,7 @@ def driver(way_out: WayOut, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any]:
     made._exit = way_out  # type: ignore[assignment]
     made._clock = MagicMock()
     made._led, made._keys, made._area = MagicMock(), MagicMock(), MagicMock()
+    made._spec, made._checkpoints = MagicMock(), MagicMock()
     monkeypatch.setattr(main, "read_record", lambda *_: None)
     monkeypatch.setattr(made, "_published", dict)
     monkeypatch.setattr(main, "JobJournal", MagicMock())
@@ -160,7 +162,7 @@ def test_a_conf_that_is_refused_ends_its_run_before_the_script(
 ) -> None:
     made, writer = driver(way_out, monkeypatch)
     monkeypatch.setattr(made, "_prepare", lambda _: None)
-    monkeypatch.setattr(main.Assembly, "parts", failing(ApplicationRefusedError("the checkpoint location is set")))
+    monkeypatch.setattr(Assembly, "parts", failing(ApplicationRefusedError("the checkpoint location is set")))
 
     with pytest.raises(Left):
         made.run()
