@@ -20,6 +20,7 @@ from tests.support.s3.s3a_jars import s3a_jars
 from tests.support.spark.component_jvm import ComponentJvm, base, component_jvm, java_class
 
 
+pytestmark = pytest.mark.timeout(600)  # the first test waits for the compiler and for a JVM
 WRITERS, NAMES = 8, 20
 EXISTS = "org.apache.hadoop.fs.FileAlreadyExistsException"
 
