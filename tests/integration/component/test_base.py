@@ -13,6 +13,7 @@ from tests.integration.component.conftest import Local
 from tests.support.spark.component_jvm import ComponentJvm, base, java_class
 
 
+pytestmark = pytest.mark.timeout(400)  # the first test waits for the compiler and for a JVM
 UNIQUE = "state/0/3/17_0b7e6f1a-4f98-49f2-9844-b641db3621eb.zip"
 REPLACEABLE = ("17.zip", "17.delta", "16.snapshot", "17.changelog", "17.zip.crc")
 
@@ -200,6 +201,9 @@ BAD: dict[str, Any] = {
     "absolute place": (base({"metadata": ("/etc/m", 1, 1, "")}), "not a path below"),
     "bad escape": (base({}).replace(b"end 0", b"off%zz\tm\t1\t1\t\nend 1"), "is no escape"),
     "bad length": (base({}).replace(b"end 0", b"metadata\tm\tx\t1\t\nend 1"), "not a number"),
+    "signed length": (base({}).replace(b"end 0", b"metadata\tm\t-1\t1\t\nend 1"), "not a number"),
+    "small escape": (base({}).replace(b"end 0", b"offs%0a\tm\t1\t1\t\nend 1"), "is no escape"),
+    "carriage return": (base({}).replace(b"end 0", b"metadata\r\tm\t1\t1\t\nend 1"), "carriage return"),
     "too few fields": (base({}).replace(b"end 0", b"metadata\tm\t1\nend 1"), "3 fields instead of 5"),
 }
 

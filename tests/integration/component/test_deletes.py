@@ -11,6 +11,7 @@ from tests.integration.component.conftest import Local
 from tests.support.spark.component_jvm import ComponentJvm
 
 
+pytestmark = pytest.mark.timeout(400)  # the first test waits for the compiler and for a JVM
 COLLECTED = ("offsets/4", "commits/3", "sources/0/9.compact", "state/0/3/17.zip", "state/0/3/17.delta.crc")
 
 

@@ -13,6 +13,7 @@ from tests.integration.component.conftest import Local
 from tests.support.spark.component_jvm import ComponentJvm, java_class, uptime
 
 
+pytestmark = pytest.mark.timeout(400)  # the first test waits for the compiler and for a JVM
 GATED = ("offsets/0", "commits/0")
 LOST = "io.github.sparkha.Gate$LeaseLost"
 

@@ -20,6 +20,7 @@ from tests.support.s3.s3a_jars import s3a_jars
 from tests.support.spark.component_jvm import ComponentJvm, base, component_jvm, java_class
 
 
+pytestmark = pytest.mark.timeout(600)  # the first test waits for the compiler and for a JVM
 WRITERS, NAMES = 8, 20
 EXISTS = "org.apache.hadoop.fs.FileAlreadyExistsException"
 
@@ -240,6 +241,20 @@ def test_a_file_of_the_base_that_was_replaced_is_told_by_its_etag(s3_jvm: Compon
     with pytest.raises(Py4JJavaError, match=f"instead of {etag}"):
         s3_jvm.read(files, name)
     client.close()
+
+
+def test_a_table_on_s3_is_uploaded_and_copied_back(s3_jvm: ComponentJvm, s3: S3Access, tmp_path: Path) -> None:
+    """Tables of RocksDB travel by S3A's own copies, not through streams."""
+    store = on_s3(s3_jvm, s3, s3.endpoint)
+    name = f"{store.uri}/state/0/3/SSTs/000008-c351d044-0f03-447f-99fc-95d370f5fb88.sst"
+    files = s3_jvm.files(store.conf, store.uri)
+    (tmp_path / "table").write_bytes(b"table")
+
+    files.copyFromLocalFile(False, True, s3_jvm.path(f"file://{tmp_path}/table"), s3_jvm.path(name))
+    files.copyToLocalFile(False, s3_jvm.path(name), s3_jvm.path(f"file://{tmp_path}/copied"))
+
+    assert (tmp_path / "copied").read_bytes() == b"table"
+    assert s3_jvm.names(files, name.rpartition("/")[0]) == [name.rpartition("/")[2]]
 
 
 @pytest.mark.long

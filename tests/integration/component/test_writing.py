@@ -11,6 +11,7 @@ from tests.integration.component.conftest import Local
 from tests.support.spark.component_jvm import java_class
 
 
+pytestmark = pytest.mark.timeout(400)  # the first test waits for the compiler and for a JVM
 EXISTS = "org.apache.hadoop.fs.FileAlreadyExistsException"
 
 

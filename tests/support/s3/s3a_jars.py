@@ -8,7 +8,9 @@ from tests.support.ivy import Wanted, jars
 
 
 _SDK = "2.35.4"  # what Hadoop 3.5.0 was built with
-_OF_SPARK = ("netty-", "slf4j", "commons-logging", "commons-codec", "wildfly")
+# Of the SDK's own netty-nio-client, which uploads with it, Spark has nothing.
+_NETTY = ("buffer", "codec", "common", "handler", "resolver", "transport")
+_OF_SPARK = (*(f"netty-{part}" for part in _NETTY), "slf4j", "commons-logging", "commons-codec", "wildfly")
 
 
 def s3a_jars(hadoop: str = "3.5.0") -> tuple[Path, ...]:

@@ -28,6 +28,7 @@ SHAPES: dict[str, dict[str, str]] = {
     },
     "rocksdb1": {f"{STATE}providerClass": ROCKSDB, f"{STATE}checkpointFormatVersion": "1"},
     "hdfs_backed": {f"{STATE}providerClass": HDFS_BACKED, f"{STATE}checkpointFormatVersion": "1"},
+    "join": {f"{STATE}providerClass": ROCKSDB, f"{STATE}checkpointFormatVersion": "2"},
 }
 CONF = {
     "spark.master": "local[2]",
@@ -65,10 +66,10 @@ def run(request: dict[str, Any], scratch: Path, python: str = sys.executable, **
     return answer
 
 
-def truth() -> dict[str, int]:
-    """Return key -> number of rows in all of the input."""
+def truth(shape: str) -> dict[str, int]:
+    """Return key -> number of rows in all of the input; of the join, in its first half, which the second half meets."""
     counts = {f"k{key}": 0 for key in range(KEYS)}
-    for number in range(FILES * ROWS):
+    for number in range(FILES * ROWS // 2 if shape == "join" else FILES * ROWS):
         counts[f"k{number % KEYS}"] += 1
     return counts
 
@@ -111,23 +112,44 @@ class Epochs:
         """Run one shape to the end of the input; return what it counted."""
         for key, value in SHAPES[shape].items():
             self.spark.conf.set(key, value)
-        frame = self.spark.readStream.schema("key STRING, row LONG").option("maxFilesPerTrigger", 1)
-        rows = frame.json(str(self.input)).dropDuplicates(["row"])
         counts: dict[str, int] = {}
 
         def keep(batch: Any, _: int) -> None:
             counts.update({row["key"]: row["count"] for row in batch.collect()})
 
-        writer = rows.groupBy("key").count().writeStream.queryName(shape).outputMode("update").foreachBatch(keep)
+        def add(batch: Any, _: int) -> None:
+            for row in batch.collect():
+                counts[row["key"]] = counts.get(row["key"], 0) + 1
+
+        if shape == "join":
+            writer = self.join().writeStream.queryName(shape).outputMode("append").foreachBatch(add)
+        else:
+            rows = self.rows().dropDuplicates(["row"]).groupBy("key").count()
+            writer = rows.writeStream.queryName(shape).outputMode("update").foreachBatch(keep)
         location = f"{self.directory(epoch)}/{shape}"
         writer.option("checkpointLocation", location).trigger(availableNow=True).start().awaitTermination()
         return counts
 
+    def rows(self) -> Any:
+        """Return the input as a stream, one file a batch."""
+        frame = self.spark.readStream.schema("key STRING, row LONG").option("maxFilesPerTrigger", 1)
+        return frame.json(str(self.input))
+
+    def join(self) -> Any:
+        """Return each row of the first half with the one of the second half that follows it: it waits in the state."""
+        later = self.rows().selectExpr(f"row - {FILES * ROWS // 2} AS earlier")
+        return self.rows().join(later, on=[self.column("row") == self.column("earlier")]).select("key")
+
+    def column(self, name: str) -> Any:
+        """Return a column."""
+        from pyspark.sql.functions import col
+
+        return col(name)
+
     def sink(self, epoch: int) -> int:
         """Write rows into a file sink; return how many it has."""
-        frame = self.spark.readStream.schema("key STRING, row LONG").option("maxFilesPerTrigger", 1)
         output = f"{self.request['output']}"
-        writer = frame.json(str(self.input)).writeStream.format("json").option("path", output)
+        writer = self.rows().writeStream.format("json").option("path", output)
         location = f"{self.directory(epoch)}/sink"
         writer.option("checkpointLocation", location).trigger(availableNow=True).start().awaitTermination()
         return int(self.spark.read.schema("key STRING, row LONG").json(output).distinct().count())

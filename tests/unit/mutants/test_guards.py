@@ -130,6 +130,16 @@ def test_the_file_of_a_mutant_is_where_its_guard_stands(tmp_path: Path) -> None:
     assert [mutant.file for mutant in load(tmp_path, root=tmp_path)] == ["airflow_provider_ha/a.py"]
 
 
+def test_in_java_a_statement_is_the_line_that_is_marked(tmp_path: Path) -> None:
+    file = tmp_path / "java" / "src" / "A.java"
+    file.parent.mkdir(parents=True)
+    file.write_text("if (a) {\n  // guard: one\n  if (a) {\n  }\n  if (a) {\n", encoding="utf-8")
+    mutant = a_mutant(guard="one", old="if (a)", new="if (b)")
+
+    assert guarded_files(tmp_path) == {"one": "java/src/A.java"}
+    assert mutant.apply(Source.read(file)) == "if (a) {\n  if (b) {\n  }\n  if (a) {\n"
+
+
 def test_a_mutant_names_its_guard_or_its_file_but_not_both(tmp_path: Path) -> None:
     (tmp_path / "list.toml").write_text(
         LISTED.replace("guard =", 'file = "airflow_provider_ha/a.py"\nguard ='), encoding="utf-8"

@@ -23,6 +23,7 @@ final class Base {
     private static final Pattern HEAD = Pattern.compile("spark-ha-base (\\d+) (\\{.*\\})");
     private static final Pattern EPOCH = Pattern.compile("\"epoch\"\\s*:\\s*(\\d+)");
     private static final Pattern ESCAPE = Pattern.compile("%(.{0,2})");
+    private static final Pattern NUMBER = Pattern.compile("0|[1-9]\\d{0,17}");
     private static final Map<String, String> ESCAPES = Map.of("25", "%", "09", "\t", "0A", "\n", "0D", "\r");
 
     /**
@@ -79,12 +80,7 @@ final class Base {
             throw refused(where, "it has " + fields.length + " fields instead of " + FIELDS);
         }
         String name = decoded(fields[0], where);
-        Entry entry;
-        try {
-            entry = new Entry(decoded(fields[1], where), Long.parseLong(fields[2]), Long.parseLong(fields[3]), fields[4]);
-        } catch (NumberFormatException e) {
-            throw refused(where, "length or time is not a number");
-        }
+        Entry entry = new Entry(decoded(fields[1], where), number(fields[2], where), number(fields[3], where), fields[4]);
         // guard: base-names-a-file-twice
         if (files.put(name, entry) != null) {
             throw refused(where, "it names " + name + " a second time");
@@ -105,8 +101,18 @@ final class Base {
         }
     }
 
+    private static long number(String text, String where) throws IOException {
+        if (!NUMBER.matcher(text).matches()) {
+            throw refused(where, "length or time is not a number");
+        }
+        return Long.parseLong(text);
+    }
+
     /** Percent-decoding of a name: four characters are escaped and no others. */
     private static String decoded(String text, String where) throws IOException {
+        if (text.indexOf('\r') >= 0) {
+            throw refused(where, "it has a carriage return that is not escaped");
+        }
         Matcher escape = ESCAPE.matcher(text);
         StringBuilder plain = new StringBuilder();
         while (escape.find()) {
