@@ -283,10 +283,12 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
     def _place(self) -> SparkPlace:
         """Return where the driver runs: what the connection says, with what the operator says itself."""
         named = read_place(self.spark_conn_id) if self.spark_conn_id else SparkPlace()
+        engine = self.engine or named.engine
+        options = named.engine_options if engine == named.engine else {}  # another engine has other options
         return SparkPlace(
             master=self.master or named.master,
-            engine=self.engine or named.engine,
-            engine_options={**named.engine_options, **(self.engine_options or {})},
+            engine=engine,
+            engine_options={**options, **(self.engine_options or {})},
         )
 
 

@@ -22,6 +22,7 @@ from typing import Any
 
 import psutil
 
+from airflow_provider_ha._process import die_with_parent
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.coordination.ports import free_ports
@@ -78,9 +79,10 @@ class Daemon:
         raise NotImplementedError
 
     def start_as(self, command: list[str], log: Path, environment: dict[str, str]) -> None:
+        bound = [sys.executable, "-I", "-S", die_with_parent.__file__, str(os.getpid())]  # a killed test leaves nothing
         with log.open("ab") as output:
             self.process = subprocess.Popen(
-                command,
+                [*bound, *command],
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,

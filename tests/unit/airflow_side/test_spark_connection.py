@@ -88,7 +88,7 @@ def test_the_operator_takes_master_and_engine_from_the_connection() -> None:
 def test_what_the_operator_says_itself_wins() -> None:
     request = submitted(spark_conn_id="spark_default", master="spark://c:7077", engine="local", engine_options={})
 
-    assert (request.master, request.engine) == ("spark://c:7077", "local")
+    assert (request.master, request.engine, request.engine_options) == ("spark://c:7077", "local", {})
 
 
 def test_without_a_connection_the_driver_is_local() -> None:
