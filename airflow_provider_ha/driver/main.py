@@ -18,6 +18,7 @@ from airflow_provider_ha.checkpoints.model import CheckpointPointer, QuerySink
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
 from airflow_provider_ha.checkpoints.working.open_work_area import open_work_area
+from airflow_provider_ha.checkpoints.working.work_area import Successor
 from airflow_provider_ha.clock import Clock, SystemClock, new_id
 from airflow_provider_ha.coordination.records import read_record
 from airflow_provider_ha.driver import context
@@ -163,6 +164,7 @@ class Driver:
                 previous,
                 key=key,
                 published=self._published(),
+                by=Successor(self._led.leadership.epoch, self._spec.submission_id),
             )
         except RestoreRefusedError as error:
             writer.end(JobState.FAILED, reason=str(error))
@@ -197,7 +199,7 @@ class Driver:
         registry.expect(expected, complete=complete)
         jvm = gateway()
         self._exit.owns_jvm(int(jvm.java.lang.ProcessHandle.current().pid()))
-        prepare_conf(jvm, origin.directory, led.graph.options.min_batches_to_retain)
+        prepare_conf(jvm, origin.location, led.graph.options.min_batches_to_retain)
         calls = WriterCalls.of_pyspark()
         publisher = Publisher(
             store=self._checkpoints,
@@ -265,7 +267,7 @@ class Driver:
     def _operations(self, parts: Parts, ending: Ending) -> OperationsLoop:
         store = SavepointStore(self._led.coordinator, self._led.paths, self._keys, self._area, clock=self._clock)
         savepoints = SavepointJob(
-            store, self._led.leadership, parts.registry, self._provenance, parts.origin.directory, store.directory
+            store, self._led.leadership, parts.registry, self._provenance, parts.origin.directory, store.tree
         )
         stop = StopJob(
             writer=parts.writer,

@@ -19,7 +19,6 @@ from airflow_provider_ha.checkpoints.savepoints.savepoint_files import (
     parse_manifest,
     pointer_to,
 )
-from airflow_provider_ha.checkpoints.trees.local_tree import path_on_this_host
 from airflow_provider_ha.checkpoints.working.work_area import WorkArea
 from airflow_provider_ha.errors import (
     CheckpointCorruptError,
@@ -145,7 +144,7 @@ def find_savepoints(keys: JobKeys, area: WorkArea, problems: list[str]) -> Itera
     for name in area.list(keys.savepoints):
         if not area.contains(f"{keys.savepoints}{name}"):
             continue  # the remains of a copy that was never finished
-        directory = path_on_this_host(area.tree(f"{keys.savepoints}{name}"))
+        directory = area.tree(f"{keys.savepoints}{name}")
         try:
             key = keys.savepoint(name)
             data = manifest_bytes(directory)
