@@ -27,7 +27,6 @@ from airflow_provider_ha.errors import (
     ObjectMissingError,
     RecordCorruptError,
 )
-from airflow_provider_ha.storage.directories import Directories
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.store import ObjectStore
 
@@ -81,7 +80,7 @@ def checkpoint_pointer(key: str, data: bytes) -> tuple[CheckpointPointer, Checkp
 
 
 def find_checkpoints(
-    store: ObjectStore, keys: JobKeys, directories: Directories, problems: list[str]
+    store: ObjectStore, keys: JobKeys, area: WorkArea, problems: list[str]
 ) -> Iterator[FoundCheckpoint]:
     """Yield every payload that can be read, ascending by number and epoch, then what is known of the archived ones.
 
@@ -97,7 +96,7 @@ def find_checkpoints(
             problems.append(error.message)
             continue
         try:
-            pinned = checkpoint.pin is None or _has_pin(directories, keys, checkpoint.pin, info.key)
+            pinned = _is_kept(area, keys, checkpoint, info.key)
         except RecordCorruptError as error:
             problems.append(error.message)
             continue
@@ -131,8 +130,13 @@ def _archived(history: PayloadHistory, keys: JobKeys, problems: list[str]) -> It
                 yield FoundCheckpoint(pointer, span.graph, pinned=False)
 
 
-def _has_pin(directories: Directories, keys: JobKeys, key: str, payload: str) -> bool:
-    return directories.contains(directories.admit(key, inside=(keys.pins,), source=f"payload {payload}"))
+def _is_kept(area: WorkArea, keys: JobKeys, checkpoint: Checkpoint, payload: str) -> bool:
+    """Whether the directory of a checkpoint is there: its pin, or the working directory that it was left in."""
+    source = f"payload {payload}"
+    if checkpoint.pin is not None:
+        return area.contains(area.admit(checkpoint.pin, inside=(keys.pins,), source=source))
+    # guard: rebuilt-without-a-directory
+    return area.contains(area.current(area.admit(checkpoint.directory, inside=(keys.live,), source=source)))
 
 
 def find_savepoints(keys: JobKeys, area: WorkArea, problems: list[str]) -> Iterator[FoundSavepoint]:

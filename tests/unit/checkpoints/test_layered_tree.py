@@ -16,7 +16,7 @@ from airflow_provider_ha.checkpoints.working.layered.base import FILE, Base, Bas
 from airflow_provider_ha.checkpoints.working.pins import sink_directory
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError, ConfigurationError
 from tests.support.checkpoints.layered_files import FIRST, JOB, SECOND, THIRD, LayeredFiles
-from tests.support.checkpoints.portable_helpers import QUERY
+from tests.support.checkpoints.portable_helpers import QUERY, checkpoint
 
 
 @pytest.fixture
@@ -179,6 +179,19 @@ def test_the_log_of_a_file_sink_is_kept_beside_the_queries(job: LayeredFiles, tm
     job.area.retain(FIRST, JOB.pin(1, 1), {QUERY: 2}, sinks={QUERY: tmp_path / "out"})
 
     assert sink_directory(job.area.tree(FIRST), QUERY).names("_spark_metadata") == ["0", "1", "2"]
+
+
+def test_what_a_savepoint_was_restored_to_outlives_it(job: LayeredFiles) -> None:
+    """A savepoint is removed with its files: nothing may name them."""
+    savepoint = JOB.savepoint("s1")
+    checkpoint(job.query(savepoint))
+    job.area.create(SECOND)
+
+    job.area.fork(f"{savepoint}/{QUERY}", f"{SECOND}/{QUERY}", batch=1, keep_planned=False)
+    job.area.remove(savepoint)
+
+    tree = job.area.tree(SECOND) / QUERY
+    assert (job.query(savepoint).exists(), progress(tree), restorable(tree)) == (False, Progress(1, 1), [1])
 
 
 def test_a_base_of_another_directory_is_not_read(job: LayeredFiles) -> None:

@@ -157,7 +157,10 @@ class LayeredWorkArea:
         :raises CheckpointMissingError: Batch N is not there.
         :raises ObjectExistsError: The target exists.
         """
-        origin, files = self.tree(source), self._files_of(source)
+        origin = self.tree(source)
+        if working_directory_of(source) is None:  # guard: bases-name-what-is-removed
+            return self.bring_in(origin, target, batch=batch)  # a savepoint goes with its files
+        files = origin.entries()
         at = progress(origin)
         last = at.committed if batch is None else batch
         if batch is None and keep_planned:
@@ -253,16 +256,6 @@ class LayeredWorkArea:
         for each in [key] if working is not None else [f"{key}/{name}" for name in self.list(f"{key}/")]:
             if self._files.names(f"{each}/"):  # guard: removals-take-inherited-files
                 self._files.write(f"{each}/{REMOVED}", b"")
-
-    def _files_of(self, key: str) -> dict[str, BaseEntry]:
-        """Return name -> file of a query directory, inherited and own ones."""
-        base = self._bases.of(check_key(key))
-        found = {entry.name: entry for entry in (base.entries if base is not None else ())}
-        for file in self._files.list(f"{key}/"):
-            name = file.key.removeprefix(f"{key}/")
-            if name.rpartition("/")[2] not in OURS:
-                found[name] = BaseEntry(name, file.key, file.size, file.mtime, file.etag)
-        return found
 
     def _relocated(self, chosen: Sequence[BaseEntry], origin: Tree, target: str) -> Iterable[BaseEntry]:
         """Write what holds absolute paths for its new place; return what can be named as it is."""

@@ -63,6 +63,7 @@ class LayeredReader:
         self.files = files
         self.bases = bases
         self.query_of = query_of
+        self._own: dict[str, StoredFile] = {}
         self._inherited: dict[str, BaseEntry] = {}
 
     @property
@@ -76,7 +77,8 @@ class LayeredReader:
         :raises CheckpointCorruptError: A base is refused.
         :raises StorageUnavailableError: The listing could not be completed.
         """
-        own, owners = set(), set()
+        owners = set()
+        self._own, self._inherited = {}, {}
         for file in self.files.list(prefix):
             place, _, name = file.key.rpartition("/")
             if name == FILE and self.query_of(place) == place:  # guard: any-directory-has-a-base
@@ -84,17 +86,17 @@ class LayeredReader:
             if name in OURS:
                 yield Listed(f"{place}/", 0, "")
                 continue
-            own.add(file.key)
+            self._own[file.key] = file
             yield Listed(file.key, file.size, file.etag)
         above = self.query_of(prefix.removesuffix("/"))
         for owner in sorted(owners | ({above} if above is not None else set())):
-            yield from self._from_base(owner, prefix, own)
+            yield from self._from_base(owner, prefix)
 
-    def _from_base(self, owner: str, prefix: str, own: set[str]) -> Iterator[Listed]:
+    def _from_base(self, owner: str, prefix: str) -> Iterator[Listed]:
         base = self.bases.of(owner)
         for entry in base.entries if base is not None else ():
             key = f"{owner}/{entry.name}"
-            if key.startswith(prefix) and key not in own:  # guard: bases-hide-own-files
+            if key.startswith(prefix) and key not in self._own:  # guard: bases-hide-own-files
                 self._inherited[key] = entry
                 yield Listed(key, entry.length, entry.etag)
 
@@ -119,18 +121,18 @@ class LayeredReader:
         :raises StorageUnavailableError: It could not be read, or was replaced since.
         """
         entry = self._inherited.get(item.key)
-        file = self._check(entry) if entry is not None else self._own(item)
+        file = self._check(entry) if entry is not None else self._own[item.key]
         return self.files.read_range(file, offset, length)
 
     def entry(self, key: str) -> BaseEntry | None:
         """Return what the base says of a listed file; ``None`` for an own one."""
         return self._inherited.get(key)
 
-    def _own(self, item: Listed) -> StoredFile:
-        found = self.files.info(item.key)
-        if found is None:
-            raise ObjectMissingError(f"file {item.key!r} is not in {self.uri}")
-        return replace(found, size=item.size, etag=item.etag)
+    def entries(self, prefix: str) -> dict[str, BaseEntry]:
+        """Return path relative to *prefix* -> what a base says of every file of the last listing."""
+        own = (BaseEntry(key, key, file.size, file.mtime, file.etag) for key, file in self._own.items())
+        known = {**self._inherited, **{entry.name: entry for entry in own}}
+        return {key.removeprefix(prefix): replace(entry, name=key.removeprefix(prefix)) for key, entry in known.items()}
 
     def _check(self, entry: BaseEntry) -> StoredFile:
         """Return the file of an entry as it is now, when it is the one that the base names."""
@@ -189,6 +191,15 @@ class LayeredTree(ObjectTree):
         path = self._path(check_name(name))
         self._reader.files.write(f"{self._prefix}{path}", data)
         self._listing.forget()
+
+    def entries(self) -> dict[str, BaseEntry]:
+        """Return name -> what a base would say of each file below it, own or inherited.
+
+        :raises CheckpointCorruptError: A base is refused.
+        :raises UnreadableError: It could not be listed.
+        """
+        self.names()  # lists it when that was not done yet
+        return self._reader.entries(f"{self._prefix}{self._place}/" if self._place else self._prefix)
 
     def place_of(self, name: str) -> BaseEntry | None:
         """Return what the base says of a file; ``None`` for an own one. The listing has to have been made."""
