@@ -5,7 +5,7 @@ logs above L and C, entries of source logs above the offset of L, state above th
 format 1 is loaded by its number alone, so a file that is named here is a file that is read. To name too many older
 files is harmless: Spark removes nothing here.
 
-Files that hold absolute paths are inherited by nobody: they are written again for their new place.
+Files that hold absolute paths are named in no base: they are written again for their new place.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A new epoch's directory names what it inherits, and owns what it writes. The dir
 it is, fenced by a record in the slot that its driver needs next; so a retained cut is that directory and a batch.
 
 Invariant: a file that Spark wrote is removed by the collector alone, when no base names it. So nothing here removes a
-file of a working directory, whoever asks: ``remove`` says that it is over.
+file of a working directory: ``remove`` only says that it is over.
 """
 
 from __future__ import annotations
