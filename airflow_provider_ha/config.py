@@ -79,6 +79,7 @@ ENVIRONMENT = {  # field -> variable
     "cluster_id": "SPARK_HA_CLUSTER_ID",
     "root": "SPARK_HA_ROOT",
     "work_root": "SPARK_HA_WORK_ROOT",
+    "home_root": "SPARK_HA_HOME_ROOT",
     "chroot": "SPARK_HA_CHROOT",
     "digest_auth": "SPARK_HA_DIGEST_AUTH",
     "digest_auth_also": "SPARK_HA_DIGEST_AUTH_ALSO",
@@ -95,6 +96,9 @@ class HaConfig(BaseModel):
     :param cluster_id: Namespace of the jobs; usually one environment in one site.
     :param root: Root znode of all clusters.
     :param work_root: URI of working directories, pins and savepoints; only needed when *storage_root* is no file URI.
+        On ``s3://`` it has a separate prefix, and *home_root* is needed.
+    :param home_root: ``file:`` URI of what drivers keep on their host, logs and downloaded files; by default the work
+        root.
     :param chroot: Node of the ensemble that everything lies below, ``/prod``; it must exist.
     :param digest_auth: ``user:password`` for ZooKeeper; when given, every node is protected by it.
     :param digest_auth_also: A second ``user:password`` beside *digest_auth*, while a password is changed: the session
@@ -113,6 +117,7 @@ class HaConfig(BaseModel):
     cluster_id: str = "default"
     root: str = "spark-ha"
     work_root: str | None = None
+    home_root: str | None = None
     chroot: str | None = None
     digest_auth: SecretStr | None = None
     digest_auth_also: SecretStr | None = None
@@ -161,7 +166,7 @@ class HaConfig(BaseModel):
                 raise ValueError(f"ZooKeeper host {host!r} is not of the form host:port")
         return ",".join(hosts)
 
-    @field_validator("storage_root", "work_root")
+    @field_validator("storage_root", "work_root", "home_root")
     @classmethod
     def _uri(cls, value: str | None) -> str | None:
         if value is None:
@@ -195,29 +200,50 @@ class HaConfig(BaseModel):
 
     @model_validator(mode="after")
     def _consistent(self) -> HaConfig:
-        if not self.storage_root.startswith("file:") and not (self.work_root or "").startswith("file:"):
-            raise ValueError(
-                "working directories need a file system; give work_root as a file:// URI beside an s3:// storage root"
-            )
+        self._check_roots()
         if self.digest_auth_also is not None and self.digest_auth is None:
             raise ValueError("digest_auth_also is for a second password; give the first one as digest_auth")
         self.timings.tolerated_cut(len(self.zookeeper.split(",")))
         return self
+
+    def _check_roots(self) -> None:
+        storage, work = self.storage_root, self.work_root
+        if work is None and not storage.startswith("file:"):
+            raise ValueError(
+                "it is not said where jobs work; give work_root beside an s3:// storage root: a file:// URI, or an "
+                "s3:// URI with a separate prefix"
+            )
+        # guard: roots-lie-in-each-other
+        if work is not None and not work.startswith("file:") and _overlap(storage, work):
+            raise ValueError(
+                f"work_root {work!r} and storage_root {storage!r} lie in each other; give each a separate prefix"
+            )
+        home = self.home_root or work or storage
+        if not home.startswith("file:"):
+            raise ValueError(
+                "a driver keeps logs and files on its host; give home_root as a file:// URI beside an s3:// work_root"
+            )
 
     def __hash__(self) -> int:
         """Of what tells clusters apart; options of engines are mappings, which have no hash."""
         return hash((self.zookeeper, self.storage_root, self.cluster_id))
 
     @property
+    def work_uri(self) -> str:
+        """URI of working directories, pins and savepoints of this cluster."""
+        return f"{self.work_root or self.storage_root}/{self.cluster_id}"
+
+    @property
     def work_path(self) -> Path:
-        """Directory of working directories, pins and savepoints of this cluster."""
-        uri = self.work_root or self.storage_root
-        return Path(unquote(urlsplit(uri).path)) / self.cluster_id
+        """The same as a directory of this host; of meaning for a ``file:`` URI only."""
+        return Path(unquote(urlsplit(self.work_uri).path))
 
     @property
     def home_path(self) -> Path:
         """Directory of what a driver keeps on its host: logs, downloaded files. It need not be seen elsewhere."""
-        return self.work_path
+        if self.home_root is None:
+            return self.work_path
+        return Path(unquote(urlsplit(self.home_root).path)) / self.cluster_id
 
     @classmethod
     def build(cls, **values: Any) -> HaConfig:
@@ -279,6 +305,10 @@ class HaConfig(BaseModel):
         import json  # noqa: PLC0415  # one use
 
         return json.dumps(reveal(self.model_dump(mode="python")))
+
+
+def _overlap(one: str, other: str) -> bool:
+    return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
 
 
 def tls_of(switch: Any, settings: dict[str, Any], name: str) -> dict[str, Any] | None:

@@ -78,12 +78,15 @@ def _conn_fields() -> dict[str, Any]:
 def _cluster_fields() -> dict[str, Any]:
     return {
         "work_root": _text(
-            _CLUSTER, "Work root", "file:// URI of working directories; needed beside an s3:// storage root"
+            _CLUSTER, "Work root", "file:// or s3:// URI of working directories; needed beside an s3:// storage root"
         ),
         "cluster_id": _text(
             _CLUSTER, "Cluster id", "Namespace of the jobs: one environment in one site", default="default"
         ),
         "root": _text(_CLUSTER, "Root node", "Root znode of all clusters", default="spark-ha"),
+        "home_root": _text(
+            _CLUSTER, "Home root", "file:// URI of what drivers keep on their host; needed beside an s3:// work root"
+        ),
         "engines": _text(
             _CLUSTER,
             "Engine options",

@@ -70,7 +70,7 @@ def steps(place: Path, application: Application) -> Mapping[str, float]:
         for query in QUERIES
     }
     proofs = prove_cut(
-        live,
+        LocalTree(live),
         cut,
         scratch,
         application=application,

@@ -134,7 +134,7 @@ def logs_of(place: Path, query: Path) -> Path:
 
 def listing(directory: Path) -> Callable[[], object]:
     """Return what a look at a directory does."""
-    recorder = BatchRecorder(directory)
+    recorder = BatchRecorder(LocalTree(directory))
     recorder.poll()
 
     def look() -> None:

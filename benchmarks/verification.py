@@ -37,9 +37,10 @@ VERSIONS = corpus.BATCHES
 _PEAK = """
 import sys
 from pathlib import Path
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.process_pool import cores
 from airflow_provider_ha.checkpoints.verify.verify import verify
-verify(Path(sys.argv[1]), spark_version="4.2.0")
+verify(LocalTree(Path(sys.argv[1])), spark_version="4.2.0")
 print(next(line.split()[1] for line in Path("/proc/self/status").open() if line.startswith("VmHWM")))
 """
 

@@ -65,7 +65,7 @@ def options(
     cluster_id: Annotated[str | None, typer.Option(help="Namespace of the jobs. [env: SPARK_HA_CLUSTER_ID]")] = None,
     root: Annotated[str | None, typer.Option(help="Root znode of all clusters. [env: SPARK_HA_ROOT]")] = None,
     work_root: Annotated[
-        str | None, typer.Option(help="file:///path of working directories beside s3://. [env: SPARK_HA_WORK_ROOT]")
+        str | None, typer.Option(help="file:///path or s3:// prefix of working directories. [env: SPARK_HA_WORK_ROOT]")
     ] = None,
     version: Annotated[  # noqa: ARG001  # handled by its callback
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")

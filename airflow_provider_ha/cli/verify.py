@@ -13,6 +13,7 @@ import typer
 
 from airflow_provider_ha.checkpoints.connectors.places import directory_at
 from airflow_provider_ha.checkpoints.format.releases import installed_version, release
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.verify.process_pool import cores
 from airflow_provider_ha.checkpoints.verify.report import Report
@@ -130,7 +131,7 @@ def verify_directory(
             _check_release(spark_version)
             with _progress() as show:
                 proof = prove(
-                    _on_this_host(path, directory),
+                    LocalTree(_on_this_host(path, directory)),
                     batch=batch,
                     application=_application(application, arguments or [], conf or []),
                     query=query,

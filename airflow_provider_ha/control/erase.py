@@ -18,7 +18,6 @@ from datetime import datetime
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_exponential
 
 from airflow_provider_ha.checkpoints.savepoints.savepoint_files import MANIFEST, manifest_bytes, parse_manifest
-from airflow_provider_ha.checkpoints.trees.local_tree import path_on_this_host
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.context import JobContext
@@ -150,7 +149,7 @@ def _owned_by_users(client: HaClient, jobs: list[JobContext]) -> _Kept:
     prefixes = []
     for job in jobs:
         directories = [
-            path_on_this_host(client.area.tree(f"{job.keys.savepoints}{name}"))
+            client.area.tree(f"{job.keys.savepoints}{name}")
             for name in client.area.list(job.keys.savepoints)
             if client.area.read(f"{job.keys.savepoints}{name}", MANIFEST) is not None
         ]

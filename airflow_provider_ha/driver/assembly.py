@@ -69,7 +69,7 @@ class Assembly:
         registry.expect(expected, complete=complete)
         jvm = gateway()
         self.way_out.owns_jvm(int(jvm.java.lang.ProcessHandle.current().pid()))
-        prepare_conf(jvm, origin.directory, led.graph.options.min_batches_to_retain)
+        prepare_conf(jvm, origin.location, led.graph.options.min_batches_to_retain)
         calls = WriterCalls.of_pyspark()
         publisher = self._publisher(origin, registry)
         options = led.graph.options
@@ -114,7 +114,7 @@ class Assembly:
         """Make the loop that answers the requests of operations."""
         store = SavepointStore(self.led.coordinator, self.led.paths, self._keys, self.area, clock=self.clock)
         savepoints = SavepointJob(
-            store, self.led.leadership, parts.registry, self._provenance(), parts.origin.directory, store.directory
+            store, self.led.leadership, parts.registry, self._provenance(), parts.origin.directory, store.tree
         )
         stop = StopJob(
             writer=parts.writer,

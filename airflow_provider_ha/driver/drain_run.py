@@ -64,10 +64,10 @@ class DrainStarter:
             self._seen.add(name)
         session = writer._spark  # noqa: SLF001  # the session that made the writer; it has no public name
         session.conf.set(CHECKPOINT_LOCATION, self._root.as_uri())
-        checked = check_writer(writer, path, self._root, frozenset())
+        checked = check_writer(writer, path, self._root.as_uri(), frozenset())
         directory = self._root / checked.name
         planned = progress(LocalTree(directory)).planned
-        fit_state_format(session, directory)
+        fit_state_format(session, LocalTree(directory))
         if planned < 0:  # it never had a batch: there is nothing to drain, and a first batch would be new input
             self._calls.set_format(writer, NOOP)
         withheld = self._withhold_empty(writer)

@@ -17,6 +17,7 @@ from airflow_provider_ha.checkpoints.connectors.foreach_batch import GivenLog
 from airflow_provider_ha.checkpoints.model import CheckpointPointer, QuerySink
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.checkpoints.working.open_work_area import open_work_area
+from airflow_provider_ha.checkpoints.working.work_area import Successor
 from airflow_provider_ha.clock import Clock, SystemClock, new_id
 from airflow_provider_ha.coordination.records import read_record
 from airflow_provider_ha.driver import context
@@ -148,6 +149,7 @@ class Driver:
                 previous,
                 key=key,
                 published=self._published(),
+                by=Successor(self._led.leadership.epoch, self._spec.submission_id),
             )
         except RestoreRefusedError as error:
             writer.end(JobState.FAILED, reason=str(error))

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from pathlib import Path
 
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG, local_path
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryPlan, RestorePlan
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.trees.tree import Tree, WritableTree
 from airflow_provider_ha.checkpoints.working.pins import sink_directory
 from airflow_provider_ha.errors import RestoreRefusedError
 from airflow_provider_ha.jobs.model import OutputMode
@@ -28,6 +29,7 @@ class Origin:
 
     :param key: Key of the directory.
     :param directory: The directory.
+    :param location: Its URI, as Spark is given it.
     :param source: For people: ``"epoch 3"``, ``"checkpoint-12"``.
     :param plan: The run's restore plan; also for recoveries, because an epoch may end in the middle of its replay.
     :param sinks: Directory with the sinks' logs of the restored cut, laid out as a pin; ``None`` when nothing was
@@ -39,11 +41,12 @@ class Origin:
 
     kind: OriginKind
     key: str
-    directory: Path
+    directory: WritableTree
+    location: str = ""
     source: str = ""
     plan: RestorePlan | None = None
-    sinks: Path | None = None
-    drain: Path | None = None
+    sinks: Tree | None = None
+    drain: Tree | None = None
     carried: Mapping[str, tuple[BatchEntry, ...]] = field(default_factory=dict)
     output: OutputMode = OutputMode.CONTINUE
 
@@ -64,7 +67,7 @@ class Origin:
                 next_step="Name the checkpoint of every query of the script; a new query comes with the next run",
             )
 
-    def sink_log(self, query: str) -> Path | None:
+    def sink_log(self, query: str) -> Tree | None:
         """Return where the log of a query's file sink was kept with the restored cut; ``None`` when nowhere.
 
         What was adopted keeps none: there it is the log of the sink itself, whose query has ended.
@@ -74,7 +77,7 @@ class Origin:
         if query not in self.plan.adopted:
             return sink_directory(self.sinks, query) / LOG
         path = self.plans[query].sink.path
-        return local_path(path) / LOG if path is not None else None
+        return LocalTree(local_path(path) / LOG) if path is not None else None
 
     def recorded(self, query: str) -> tuple[BatchEntry, ...]:
         """Return the batches of *query* that have to be executed with their recorded boundaries."""

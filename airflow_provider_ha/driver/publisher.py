@@ -16,7 +16,6 @@ from pathlib import Path
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind, QueryCut
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.work_area import Retained, WorkArea
 from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.coordination.coordinator import Op
@@ -126,9 +125,7 @@ class Publisher:
 
     def _look(self) -> None:
         self.record()
-        self._committed = {
-            query.name: progress(LocalTree(query.directory)).committed for query in self._registry.members
-        }
+        self._committed = {query.name: progress(query.directory.fresh()).committed for query in self._registry.members}
         self._look_due = False
 
     def publish(self, reason: CheckpointKind) -> Checkpoint:
@@ -209,7 +206,7 @@ class Publisher:
         for attempt in range(1, PIN_ATTEMPTS + 1):
             self.record()
             queries = self._registry.members  # guard: cuts-without-what-is-not-started
-            cut = {query.name: progress(LocalTree(query.directory)).committed for query in reversed(queries)}
+            cut = {query.name: progress(query.directory.fresh()).committed for query in reversed(queries)}
             if self._registry.members != queries:  # guard: cuts-mix-two-sinks
                 continue  # one of them began to be started, and its sink may be another one from then on
             sinks = {query.name: query.sink_now() for query in queries}

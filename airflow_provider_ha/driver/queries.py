@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.driver.resting import RestingQuery, as_it_is, described
 from airflow_provider_ha.driver.writer_notes import SinkSpec
@@ -40,7 +40,7 @@ class StartedQuery:
     name: str
     handle: Any
     sink: SinkSpec
-    directory: Path
+    directory: Tree
     replayed: int = 0
     committed_before: int = -1
 
@@ -55,7 +55,7 @@ class StartedQuery:
 
     def status(self) -> QueryStatus:
         """Return where the query stands, from its directory."""
-        now = progress(LocalTree(self.directory))
+        now = progress(self.directory.fresh())
         return QueryStatus(
             planned=now.planned,
             committed=now.committed,
@@ -69,7 +69,7 @@ class StartedQuery:
         Spark reports progress for the first time at the end of the first trigger, also of one without data.
         """
         # guard: running-with-batches-of-an-earlier-epoch
-        if progress(LocalTree(self.directory)).committed > self.committed_before:
+        if progress(self.directory.fresh()).committed > self.committed_before:
             return True
         try:
             # guard: idle-queries-never-run

@@ -20,7 +20,6 @@ from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.format.metadata_log import read_query_id
 from airflow_provider_ha.checkpoints.model import SinkKind
 from airflow_provider_ha.checkpoints.restore.start import ReplayStep, decide_start
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.batch_log import put_offsets
 from airflow_provider_ha.driver.context import Fenced
 from airflow_provider_ha.driver.jvm.component import Component
@@ -97,10 +96,10 @@ class CheckedWriter:
     trigger: dict[str, Any]
 
 
-def check_writer(writer: Any, path: str | None, root: Path, taken: frozenset[str]) -> CheckedWriter:
+def check_writer(writer: Any, path: str | None, root: str, taken: frozenset[str]) -> CheckedWriter:
     """Return the writer with everything that its notes say.
 
-    :param root: The epoch's working directory.
+    :param root: URI of the epoch's working directory.
     :param taken: Names of the queries that run.
     :raises ApplicationRefusedError: Its query cannot be made highly available as it is.
     """
@@ -175,7 +174,7 @@ class QueryStarter:
             # guard: starts-without-a-look-at-the-manager
             if self._component is not None:
                 self._component.check_session(writer._spark)  # noqa: SLF001  # as above
-            checked = check_writer(writer, path, self._origin.directory, self._taken(notes(writer).name))
+            checked = check_writer(writer, path, self._origin.location, self._taken(notes(writer).name))
             self._check_name(checked.name)
             steps = self._prepare(checked)
         except (ApplicationRefusedError, RestoreRefusedError) as error:
@@ -186,7 +185,7 @@ class QueryStarter:
         handle, committed = None, -1
         try:
             if self._replay(checked, steps):
-                committed = progress(LocalTree(directory)).committed  # guard: running-with-replayed-batches
+                committed = progress(directory.fresh()).committed  # guard: running-with-replayed-batches
                 handle = self._started(writer, path, checked.name)
         finally:
             if handle is None:
@@ -195,7 +194,7 @@ class QueryStarter:
             return None
         self._registry.add(StartedQuery(checked.name, handle, checked.sink, directory, len(steps), committed))
         log.info(
-            "query %s started at %s after %d replayed batches", checked.name, progress(LocalTree(directory)), len(steps)
+            "query %s started at %s after %d replayed batches", checked.name, progress(directory.fresh()), len(steps)
         )
         return handle
 
@@ -234,7 +233,7 @@ class QueryStarter:
     def _prepare(self, checked: CheckedWriter) -> tuple[ReplayStep, ...]:
         """Seed a new output directory, and decide what is to be executed before the start."""
         directory = self._origin.directory / checked.name
-        fit_state_format(checked.writer._spark, directory)  # noqa: SLF001  # as above
+        fit_state_format(checked.writer._spark, directory.fresh())  # noqa: SLF001  # as above
         reached = -1
         connector = sink_connector(described(checked.sink))
         if connector is not None and checked.sink.path is not None:
@@ -243,7 +242,7 @@ class QueryStarter:
             reached = connector.reached()
         if checked.sink.table is not None:
             reached = self._in_table(checked.name, checked.sink.table)
-        recorded, now = self._origin.recorded(checked.name), progress(LocalTree(directory))
+        recorded, now = self._origin.recorded(checked.name), progress(directory.fresh())
         # guard: fresh-starts-on-old-outputs-without-a-way-out
         if checked.sink.path is not None and reached >= 0 and now.planned < 0 and not recorded:
             raise RestoreRefusedError(
@@ -257,10 +256,10 @@ class QueryStarter:
         """Return the highest batch that a table would skip, or has under the id that the query had before."""
         directory, plan = self._origin.directory / name, self._origin.plans.get(name)
         had = min(plan.sink.max_batch, plan.batch + len(plan.replay)) if plan and plan.query_id else -1
-        if progress(LocalTree(directory)).planned < 0:
+        if progress(directory.fresh()).planned < 0:
             return had  # its id is only made when it starts
         try:
-            return max(had, DeltaLog(table).last_batch(read_query_id(LocalTree(directory))))
+            return max(had, DeltaLog(table).last_batch(read_query_id(directory.fresh())))
         except RestoreUnknownError as error:
             log.warning("query %s starts without knowing what its table has: %s", name, error)
             return had
@@ -270,7 +269,7 @@ class QueryStarter:
         plan = self._origin.plans.get(name)
         if plan is None or plan.batch < 0 or (plan.sink.path == str(target) and not plan.sink_gone):
             return
-        if connector.reached() >= 0 or progress(LocalTree(self._origin.directory / name)).committed > plan.batch:
+        if connector.reached() >= 0 or progress((self._origin.directory / name).fresh()).committed > plan.batch:
             return
         source = self._origin.sink_log(name)
         if source is None:
@@ -292,10 +291,10 @@ class QueryStarter:
                 return False
             log.info("query %s: batch %d is executed again into %s", checked.name, step.batch, step.into)
             if step.entry is not None:
-                put_offsets(LocalTree(directory), step.entry)
+                put_offsets(directory, step.entry)
             self._calls.set_format(checked.writer, NOOP if step.into == NOOP else checked.sink.source)
             self._calls.run_once(checked.writer, checked.path)
-            now = progress(LocalTree(directory))
+            now = progress(directory.fresh())
             if (now.planned, now.committed) != (step.batch, step.batch):
                 raise RestoreRefusedError(
                     f"query {checked.name!r} stands at {now} after batch {step.batch} was executed again",

@@ -7,10 +7,9 @@ few seconds. So the directories are read several times a second, and kept here u
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 
 from airflow_provider_ha.checkpoints.model import BatchEntry
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.working.batch_log import record
 
 
@@ -21,14 +20,14 @@ class BatchRecorder:
     :param known: Batches of its past, which the directory of a new epoch does not show any more.
     """
 
-    def __init__(self, directory: Path, known: Iterable[BatchEntry] = ()) -> None:
+    def __init__(self, directory: Tree, known: Iterable[BatchEntry] = ()) -> None:
         self._directory = directory
         self._entries = {entry.batch: entry for entry in known}
         self._complete_up_to = -1  # every entry up to here was read with its commit
 
     def poll(self) -> None:
         """Read what is new; a batch that was only planned so far is read again."""
-        for entry in record(LocalTree(self._directory), after=self._complete_up_to):
+        for entry in record(self._directory.fresh(), after=self._complete_up_to):
             before = self._entries.get(entry.batch)
             if before is None or before.commits is None or before.offsets != entry.offsets:
                 self._entries[entry.batch] = entry

@@ -15,7 +15,8 @@ from airflow_provider_ha.checkpoints.connectors.file_sink_log import local_path
 from airflow_provider_ha.checkpoints.connectors.sinks import sink_connector
 from airflow_provider_ha.checkpoints.format.layout import progress, queries
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.trees.local_tree import path_on_this_host
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.working.started_queries import StartedQueries
 from airflow_provider_ha.driver.origin import Origin, OriginKind
 from airflow_provider_ha.driver.writer_notes import SinkSpec
@@ -34,7 +35,7 @@ class RestingQuery:
     """
 
     name: str
-    directory: Path
+    directory: Tree
     sink: QuerySink | None
     sink_log: Path | None = None
     recorded_to: int = -1
@@ -42,7 +43,7 @@ class RestingQuery:
     @property
     def pending(self) -> bool:
         """Whether its sink may have a batch that it has not committed: it has to be started before it is drained."""
-        now = progress(LocalTree(self.directory))
+        now = progress(self.directory.fresh())
         return now.in_flight or self.recorded_to > now.committed  # guard: replays-to-come-are-drained
 
     def sink_now(self) -> QuerySink:
@@ -59,7 +60,7 @@ class RestingQuery:
 
     def status(self) -> QueryStatus:
         """Return where the query stands, from its directory."""
-        now = progress(LocalTree(self.directory))
+        now = progress(self.directory.fresh())
         where = (self.sink.path or self.sink.table or self.sink.format) if self.sink is not None else None
         return QueryStatus(planned=now.planned, committed=now.committed, sink=where)
 
@@ -91,7 +92,7 @@ def expected_queries(
     :param published: Returns query -> sink of the run's newest checkpoint; asked only where *started* does not show it,
         which is so after an epoch of an older release.
     """
-    there = queries(LocalTree(origin.directory))
+    there = queries(origin.directory.fresh())
     noted: Mapping[str, QuerySink] = started.sinks
     if origin.kind is OriginKind.RECOVERY and not noted.keys() >= set(there):
         noted = {**noted, **{name: sink for name, sink in published().items() if name not in noted}}
@@ -124,4 +125,4 @@ def _sink_log(origin: Origin, name: str, sink: QuerySink | None, *, kept: bool) 
     if sink.path is not None and not kept:
         return local_path(sink.path)
     log = origin.sink_log(name)
-    return log.parent if log is not None else None
+    return path_on_this_host(log).parent if log is not None else None

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.model import Savepoint
 from airflow_provider_ha.checkpoints.retention.policy import SavepointRetention, max_age_of
 from airflow_provider_ha.checkpoints.savepoints.store import SavepointRequest, SavepointStore
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.trees.local_tree import path_on_this_host
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.coordination.election import Leadership
 from airflow_provider_ha.driver.publisher import Provenance
 from airflow_provider_ha.driver.queries import QueryRegistry
@@ -35,8 +35,8 @@ class SavepointJob:
     leadership: Leadership
     registry: QueryRegistry
     provenance: Provenance
-    live: Path
-    directory: Callable[[str], Path]
+    live: Tree
+    directory: Callable[[str], Tree]
 
     def create(self, operation: Operation) -> dict[str, Any]:
         """Make a savepoint without a pause of the job; returns the operation's result.
@@ -89,7 +89,7 @@ class SavepointJob:
                 run=self.provenance.run,
                 epoch=self.leadership.epoch,
                 # Downstream first: no query is ahead of what it read.
-                cut={query.name: progress(LocalTree(query.directory)).committed for query in reversed(queries)},
+                cut={query.name: progress(query.directory.fresh()).committed for query in reversed(queries)},
                 sinks={query.name: query.sink_now() for query in queries},
                 sink_logs={query.name: query.sink_log for query in queries if query.sink_log is not None},
                 graph=self.provenance.graph,
@@ -98,7 +98,7 @@ class SavepointJob:
                 schedule=schedule,
             )
             try:
-                return self.store.create(self.leadership.commit, request, self.live)
+                return self.store.create(self.leadership.commit, request, path_on_this_host(self.live))
             except CheckpointMissingError:
                 if attempt == COPY_ATTEMPTS:
                     raise

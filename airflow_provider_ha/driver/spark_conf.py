@@ -6,12 +6,11 @@ It travels as system properties of the JVM: every ``SparkConf`` that the script 
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.format.metadata_log import read_commits, read_offsets
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.driver.way_forward import from_root
 from airflow_provider_ha.errors import ApplicationRefusedError
 from airflow_provider_ha.jobs.executors import REMOTE_NEXT_STEP, is_local, remote_reason
@@ -37,8 +36,10 @@ def gateway() -> Any:
     return SparkContext._jvm  # noqa: SLF001  # the same
 
 
-def prepare_conf(jvm: Any, directory: Path, min_batches: int) -> None:
+def prepare_conf(jvm: Any, location: str, min_batches: int) -> None:
     """Set the conf for a working directory.
+
+    :param location: URI of the directory.
 
     :raises ApplicationRefusedError: The user's conf sets the checkpoint location.
     """
@@ -47,7 +48,7 @@ def prepare_conf(jvm: Any, directory: Path, min_batches: int) -> None:
         raise ApplicationRefusedError(
             f"the Spark conf of the job sets {CHECKPOINT_LOCATION} to {own!r}", next_step=from_root(own)
         )
-    system.setProperty(CHECKPOINT_LOCATION, directory.as_uri())
+    system.setProperty(CHECKPOINT_LOCATION, location)
     if system.getProperty(MIN_BATCHES) is None:
         system.setProperty(MIN_BATCHES, str(min_batches))
     if system.getProperty(PROVIDER) is None:
@@ -84,13 +85,13 @@ def conf_of_script() -> dict[str, str]:
         return {}
 
 
-def check_location(session: Any, directory: Path) -> None:
+def check_location(session: Any, location: str) -> None:
     """Refuse a session whose script moved the checkpoint location.
 
     :raises ApplicationRefusedError: It did.
     """
     found = session.conf.get(CHECKPOINT_LOCATION, None)
-    if found != directory.as_uri():
+    if found != location:
         raise ApplicationRefusedError(
             f"the script sets {CHECKPOINT_LOCATION} to {found!r}", next_step=from_root(found or "")
         )
@@ -107,18 +108,18 @@ def check_master(session: Any, *, allowed: bool) -> None:
         raise ApplicationRefusedError(remote_reason(master), next_step=REMOTE_NEXT_STEP)
 
 
-def fit_state_format(session: Any, checkpoint: Path) -> None:
+def fit_state_format(session: Any, checkpoint: Tree) -> None:
     """Set the session's state format to what the query's checkpoint holds, or to what its provider can.
 
     Spark reads the provider from the checkpoint, but takes the format from the session: a checkpoint of format 1 that
     is opened with format 2 does not start, and a script that chose the HDFS provider cannot have format 2.
     """
-    now = progress(LocalTree(checkpoint))
+    now = progress(checkpoint)
     provider = session.conf.get(PROVIDER, None)
     if now.planned >= 0:
-        provider = read_offsets(LocalTree(checkpoint), now.planned).conf.get(PROVIDER, provider)
+        provider = read_offsets(checkpoint, now.planned).conf.get(PROVIDER, provider)
     if now.committed >= 0:
-        held = "2" if read_commits(LocalTree(checkpoint), now.committed).state_ids else None
+        held = "2" if read_commits(checkpoint, now.committed).state_ids else None
         version = held or ("1" if _has_state(checkpoint) else None)
     else:
         version = None if provider == ROCKSDB else "1"
@@ -126,5 +127,5 @@ def fit_state_format(session: Any, checkpoint: Path) -> None:
         session.conf.set(FORMAT_VERSION, version)
 
 
-def _has_state(checkpoint: Path) -> bool:
-    return (checkpoint / "state").is_dir()
+def _has_state(checkpoint: Tree) -> bool:
+    return (checkpoint / "state").is_directory()

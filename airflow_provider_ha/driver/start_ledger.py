@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection
-from pathlib import Path
 
 from airflow_provider_ha.checkpoints.model import QuerySink
+from airflow_provider_ha.checkpoints.trees.tree import WritableTree
 from airflow_provider_ha.checkpoints.working.started_queries import StartedQueries, read_started, write_started
 from airflow_provider_ha.errors import ApplicationRefusedError
 
@@ -22,7 +22,7 @@ class StartLedger:
     :ivar before: What earlier epochs of the run have started.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: WritableTree) -> None:
         self._directory = directory
         self.before = read_started(directory) or StartedQueries()
         self._now = self.before

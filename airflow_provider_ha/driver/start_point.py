@@ -17,13 +17,14 @@ from airflow_provider_ha.checkpoints.connectors.sinks import sink_connector
 from airflow_provider_ha.checkpoints.format.layout import Progress, progress
 from airflow_provider_ha.checkpoints.model import QueryPlan, RestorePlan
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_recovery, prepare_restore
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree, path_on_this_host
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.working.external_directory import query_id
 from airflow_provider_ha.checkpoints.working.pins import keep_sink_logs, kept_in
 from airflow_provider_ha.checkpoints.working.started_queries import read_started, write_started
 from airflow_provider_ha.checkpoints.working.unfinished_drain import newest_drain
 from airflow_provider_ha.checkpoints.working.unpublished_batches import carry, read_carried
-from airflow_provider_ha.checkpoints.working.work_area import WorkArea
+from airflow_provider_ha.checkpoints.working.work_area import Successor, WorkArea
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.driver.origin import Origin, OriginKind
 from airflow_provider_ha.errors import CheckpointMissingError, RestoreRefusedError, RestoreUnknownError
@@ -46,6 +47,7 @@ def prepare_start(
     *,
     key: str,
     published: Mapping[str, int] | None = None,
+    by: Successor | None = None,
 ) -> Origin:
     """Make the working directory *key* for *run* and say where it comes from.
 
@@ -56,6 +58,7 @@ def prepare_start(
     :param paths: The job.
     :param previous: The job's current generation; ``None`` when there never was one.
     :param published: Query -> last batch that a checkpoint of this run holds.
+    :param by: The driver, for the record of the fence.
     :raises RestoreRefusedError: The outputs have changed since the restore was planned.
     :raises RecordCorruptError: The generation or the plan names a directory that is none of the job's; nothing changed.
     :raises CheckpointError: What it starts from is damaged or gone.
@@ -64,9 +67,9 @@ def prepare_start(
     plan = _read_plan(store, run)
     # guard: the-fence-comes-before-the-plan-is-checked
     chosen = _chosen(area, paths, run, plan)  # refused before the fence renames anything
-    fenced = _fence(area, paths, previous)
-    origin = Origin(OriginKind.FRESH, key, path_on_this_host(area.tree(key)))
-    source = path_on_this_host(area.tree(chosen)) if chosen else Path("/")  # that of an adoption is never read
+    fenced = _fence(area, paths, previous, by)
+    origin = Origin(OriginKind.FRESH, key, area.tree(key), area.uri(key))
+    source = area.tree(chosen) if chosen else None  # that of an adoption is never read
     if plan is not None:
         origin = replace(origin, plan=plan, sinks=source, output=run.start.output, source=_name(run))
     if previous is not None and previous.run == run.number:
@@ -83,22 +86,22 @@ def prepare_start(
         check_adopted(plan)  # guard: adopted-plans-are-not-looked-at-again
         area.create(key)
         prepare_restore(area, chosen, plan, key)
-        if not plan.adopted:
+        if not plan.adopted and source is not None:
             keep_sink_logs(source, origin.directory)  # guard: restored-logs-stay-in-the-pin
         return replace(origin, kind=OriginKind.RESTORE, sinks=kept_in(origin.directory) or origin.sinks)
     area.create(key)
     return origin
 
 
-def check_facts(plan: RestorePlan, directory: Path) -> None:
+def check_facts(plan: RestorePlan, directory: Tree | None) -> None:
     """Assert that file sinks and tables still have what they had when the plan was made.
 
-    :param directory: The chosen closure: one directory per query.
+    :param directory: The chosen closure: one directory per query; ``None`` for an adoption.
     :raises RestoreRefusedError: One of them has something else: its new batches would be skipped, or repeated.
     """
     for name, query in plan.queries.items():
-        place = Path(plan.adopted[name].path) if name in plan.adopted else directory / name
-        reached = _reached(query, place)
+        adopted = LocalTree(Path(plan.adopted[name].path)) if name in plan.adopted else None
+        reached = _reached(query, directory / name if adopted is None and directory is not None else adopted)
         if reached is None:
             continue
         set_aside_before = bool(query.set_aside) and reached == min(query.set_aside) - 1
@@ -119,7 +122,7 @@ def check_adopted(plan: RestorePlan) -> None:
         directory = Path(adopted.path)
         now = progress(LocalTree(directory))
         # guard: adopted-queries-may-go-on
-        if query_id(directory) != adopted.query_id or now != Progress(adopted.planned, adopted.committed):
+        if query_id(LocalTree(directory)) != adopted.query_id or now != Progress(adopted.planned, adopted.committed):
             raise RestoreRefusedError(
                 f"the checkpoint of query {name!r} in {directory} has changed since the restore was planned: "
                 f"batch {now.planned} is planned and {now.committed} committed",
@@ -127,12 +130,12 @@ def check_adopted(plan: RestorePlan) -> None:
             )
 
 
-def _reached(query: QueryPlan, directory: Path) -> int | None:
+def _reached(query: QueryPlan, directory: Tree | None) -> int | None:
     """Return the highest batch that the output has; ``None`` for one that cannot be asked."""
     sink = sink_connector(query.sink)
     if sink is not None and query.sink.path is not None:
         return sink.reached()
-    if query.sink.table is None or query.sink.max_batch < 0:
+    if query.sink.table is None or query.sink.max_batch < 0 or directory is None:
         return None
     try:
         return DeltaLog(local_path(query.sink.table)).last_batch(query_id(directory))
@@ -150,12 +153,12 @@ def _chosen(area: WorkArea, paths: JobPaths, run: Run, plan: RestorePlan | None)
     return area.admit(plan.directory, inside=JobKeys(plan.source_job).restorable, source=source)
 
 
-def _fence(area: WorkArea, paths: JobPaths, previous: Generation | None) -> str | None:
+def _fence(area: WorkArea, paths: JobPaths, previous: Generation | None, by: Successor | None) -> str | None:
     """Fence the previous working directory; ``None`` when there is none, or when it is gone."""
     if previous is None:
         return None
     try:
-        return area.fence(working_directory(area, paths, previous))  # guard: the-fence-takes-any-directory
+        return area.fence(working_directory(area, paths, previous), by=by)  # guard: the-fence-takes-any-directory
     except CheckpointMissingError:
         return None
 
@@ -170,7 +173,7 @@ def _read_plan(store: ObjectStore, run: Run) -> RestorePlan | None:
 def _recover(area: WorkArea, origin: Origin, lost: str, previous: Generation, published: Mapping[str, int]) -> Origin:
     recorded = {name: query.replay for name, query in origin.plans.items()}
     committed = prepare_recovery(area, lost, origin.key, recorded=recorded)
-    fenced = path_on_this_host(area.tree(lost))
+    fenced, drain = area.tree(lost), newest_drain(area, lost)
     carry(fenced, origin.directory, published)
     if (kept := kept_in(fenced)) is not None:
         keep_sink_logs(kept, origin.directory)  # guard: recoveries-leave-the-logs-behind
@@ -183,7 +186,7 @@ def _recover(area: WorkArea, origin: Origin, lost: str, previous: Generation, pu
         sinks=kept_in(origin.directory) or origin.sinks,
         carried=read_carried(origin.directory),
         source=f"epoch {previous.epoch}",
-        drain=newest_drain(fenced),
+        drain=area.tree(drain) if drain is not None else None,
     )
 
 

@@ -17,7 +17,8 @@ from typing import Any
 
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.trees.local_tree import path_on_this_host
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.working.unfinished_drain import drain_directory
 from airflow_provider_ha.driver.drain_run import fork_for_drain
 from airflow_provider_ha.driver.job_writer import JobWriter
@@ -100,7 +101,7 @@ class StopJob:
     registry: QueryRegistry
     lifecycle: Lifecycle
     main_thread: MainThread
-    working: Path
+    working: Tree
     savepoint: Callable[[Operation], dict[str, Any]]
     drain: Callable[[Path], Mapping[str, DrainedQuery]]
 
@@ -158,11 +159,12 @@ class StopJob:
                 f"the script has not ended {SCRIPT_END_SECONDS:.0f} s after its queries, so it cannot be drained",
                 next_step="Let the script end after awaitAnyTermination()",
             )
-        fork = drain_directory(self.working)
+        working = path_on_this_host(self.working)
+        fork = drain_directory(working)
         if fork.exists():
             shutil.rmtree(fork)
         self.writer.set_message("draining: each query writes its last batch")
-        fork_for_drain(self.working, fork, checkpoint.queries)
+        fork_for_drain(working, fork, checkpoint.queries)
         drained: Mapping[str, DrainedQuery] = self.main_thread.run(lambda: self.drain(fork))
         return drained
 
@@ -203,6 +205,6 @@ def stop_all(registry: QueryRegistry, lifecycle: Lifecycle) -> None:
             reason = report.failure or f"query {report.name!r} has not ended after {report.seconds:.0f} s"
             raise StopFailedError(reason, {})
     for query in registry.started:
-        now = progress(LocalTree(query.directory))
+        now = progress(query.directory.fresh())
         if now.planned != now.committed:
             raise StopFailedError(f"query {query.name!r} ended at {now}, which is no batch boundary", {})

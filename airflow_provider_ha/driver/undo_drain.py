@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from airflow_provider_ha.checkpoints.connectors.file_sink import FileSink
 from airflow_provider_ha.checkpoints.connectors.sink_connector import SinkConnector
 from airflow_provider_ha.checkpoints.format.layout import progress
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.driver.origin import Origin
 from airflow_provider_ha.driver.resting import RestingQuery
 
@@ -30,9 +29,9 @@ def undo_drain(origin: Origin, name: str, sink: SinkConnector) -> None:
     """Set aside the drain's record in the output of a query; repeatable."""
     if origin.drain is None:
         return
-    batch = progress(LocalTree(origin.drain / name)).planned
+    batch = progress(origin.drain / name).planned
     # guard: ordinary-batches-are-taken-for-a-drains
-    if batch != progress(LocalTree(origin.directory / name)).planned + 1 or sink.reached() != batch:
+    if batch != progress((origin.directory / name).fresh()).planned + 1 or sink.reached() != batch:
         return
     digest = sink.digest(batch)
     if digest is not None and sink.set_aside(batch, digest):

@@ -131,7 +131,7 @@ class SparkHaVerifyCheckpointOperator(SparkHaBaseOperator):
                     next_step="Use depth='full'",
                 )
             options = self._options()
-            proof = prove(place.local_path, sink=sink, heap=options.heap, deadline=options.deadline)
+            proof = prove(place, sink=sink, heap=options.heap, deadline=options.deadline)
         return directory_verdict(named, proof.verification, proof)
 
     def _of_job(self, depth: ProofDepth, request: str) -> VerdictView:

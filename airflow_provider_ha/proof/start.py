@@ -83,7 +83,7 @@ class ProvingStarter:
     def _prove(self, writer: Any, noted: WriterNotes) -> Answer:
         copy, name = self._request.copy_directory, noted.name or ""
         try:
-            fit_state_format(writer._spark, copy)  # noqa: SLF001  # the session that made the writer
+            fit_state_format(writer._spark, LocalTree(copy))  # noqa: SLF001  # the session that made the writer
             self._calls.set_format(writer, NOOP)
             self._calls.trigger(writer, once=True)
             writer.option("checkpointLocation", str(copy))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from airflow_provider_ha.config import S3Options
@@ -65,22 +65,43 @@ class Bucket:
 
         :raises StorageUnavailableError: A page could not be had.
         """
-        root = f"{self._prefix}/" if self._prefix else ""
+        yield from self.listed(check_prefix(prefix))
+
+    def listed(self, prefix: str) -> Iterator[tuple[str, ObjectTypeDef]]:
+        """Yield what :meth:`objects` does, for any prefix: its names are another program's choice."""
+        for page in self._pages(prefix, delimiter=""):
+            for item in page.get("Contents", ()):
+                yield item["Key"].removeprefix(self._root), item
+
+    def names(self, prefix: str) -> Iterator[str]:
+        """Yield the names directly below any prefix with a final slash: of objects, and of what keys go on with.
+
+        :raises StorageUnavailableError: A page could not be had.
+        """
+        for page in self._pages(prefix, delimiter="/"):
+            keys = [item["Key"] for item in page.get("Contents", ())]
+            keys += [item["Prefix"].removesuffix("/") for item in page.get("CommonPrefixes", ())]
+            yield from filter(None, (key.removeprefix(self._root + prefix) for key in keys))
+
+    @property
+    def _root(self) -> str:
+        return f"{self._prefix}/" if self._prefix else ""
+
+    def _pages(self, prefix: str, *, delimiter: str) -> Iterator[ListObjectsV2OutputTypeDef]:
         token = ""
         while True:
             with self.call(prefix, "listed"):
-                page = self._page(root + check_prefix(prefix), token)
-            for item in page.get("Contents", ()):
-                yield item["Key"].removeprefix(root), item
+                page = self._page(self._root + prefix, token, delimiter)
+            yield page
             if not page.get("IsTruncated"):
                 return
             token = page["NextContinuationToken"]
 
-    def _page(self, prefix: str, token: str) -> ListObjectsV2OutputTypeDef:
-        if not token:
-            page = self.client.list_objects_v2(Bucket=self.name, Prefix=prefix)
-        else:
-            page = self.client.list_objects_v2(Bucket=self.name, Prefix=prefix, ContinuationToken=token)
+    def _page(self, prefix: str, token: str, delimiter: str) -> ListObjectsV2OutputTypeDef:
+        asked: dict[str, Any] = {"Delimiter": delimiter} if delimiter else {}
+        if token:
+            asked["ContinuationToken"] = token
+        page = self.client.list_objects_v2(Bucket=self.name, Prefix=prefix, **asked)
         if page.get("IsTruncated") and page.get("NextContinuationToken", token) == token:
             raise OSError("the server says that there is more, but not where it begins")
         return page

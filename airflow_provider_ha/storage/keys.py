@@ -17,6 +17,25 @@ BLOBS = "blobs/sha256/"
 """Prefix of the content-addressed blobs."""
 
 
+_LIVE, _EPOCH, _QUERY = 3, 4, 5  # segments of jobs/<job>/live, of a directory in it, and of a query in that
+
+
+def working_directory_of(key: str) -> str | None:
+    """Return the working directory that a key names or lies in; ``None`` for any other key."""
+    return _of_live(key, _EPOCH)
+
+
+def query_directory_of(key: str) -> str | None:
+    """Return the query directory of a working directory that a key names or lies in; ``None`` for any other key."""
+    return _of_live(key, _QUERY)
+
+
+def _of_live(key: str, segments: int) -> str | None:
+    parts = key.split("/")
+    is_live = len(parts) >= segments and f"{parts[0]}/" == JOBS and parts[_LIVE - 1] == "live"
+    return "/".join(parts[:segments]) if is_live else None
+
+
 def blob(sha256: str) -> str:
     """Key of a content-addressed blob."""
     return f"{BLOBS}{sha256[:2]}/{sha256}"

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from threading import Barrier
+from typing import Protocol
 
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.errors import ObjectExistsError, StorageError, StorageUnavailableError
@@ -21,6 +22,23 @@ RACERS = 8
 ROUNDS = 4
 
 _NEXT_STEP = "Use a store that honours If-None-Match atomically, or a file:// root"
+
+
+class Creates(Protocol):
+    """What of a store is probed."""
+
+    @property
+    def uri(self) -> str:
+        """URI of the root."""
+
+    def create(self, key: str, data: bytes) -> None:
+        """Write an object that must not exist yet."""
+
+    def read(self, key: str) -> bytes:
+        """Return the bytes of an object."""
+
+    def delete(self, key: str) -> None:
+        """Remove an object."""
 
 
 def probe(store: ObjectStore) -> None:
@@ -38,6 +56,14 @@ def probe(store: ObjectStore) -> None:
                 next_step="Use a store that is consistent after a write; caches in between must be off",
             )
         _check_refusals(store, key)
+    probe_races(store, key)
+
+
+def probe_races(store: Creates, key: str) -> None:
+    """See that of several creations of one key at one moment exactly one wins.
+
+    :raises StorageUnavailableError: With the reason and what to do.
+    """
     for number in range(ROUNDS):
         _check_race(store, f"{key}-race-{number}")
 
@@ -53,7 +79,7 @@ def _check_refusals(store: ObjectStore, key: str) -> None:
         raise StorageUnavailableError(f"storage {store.uri} ignores conditional writes", next_step=_NEXT_STEP)
 
 
-def _check_race(store: ObjectStore, key: str) -> None:
+def _check_race(store: Creates, key: str) -> None:
     start = Barrier(RACERS)
 
     def create(racer: int) -> bool:
@@ -81,7 +107,7 @@ def _mark(racer: int) -> bytes:
 
 
 @contextmanager
-def _removed(store: ObjectStore, *keys: str) -> Iterator[None]:
+def _removed(store: Creates, *keys: str) -> Iterator[None]:
     """Remove objects at the end, also after a failure; a removal that fails as well does not hide the reason."""
     try:
         yield

@@ -23,6 +23,16 @@ def resolve_key(root: Path, key: str, *, inside: tuple[str, ...], source: str) -
     :raises RecordCorruptError: The key leads anywhere else.
     :raises StorageUnavailableError: The way to it could not be looked at.
     """
+    check_inside(key, inside=inside, source=source)
+    refuse_links(root, key, source=source)
+    return root / key
+
+
+def check_inside(key: str, *, inside: tuple[str, ...], source: str) -> str:
+    """Return *key* when it names one directory in *inside*.
+
+    :raises RecordCorruptError: It leads anywhere else.
+    """
     try:
         check_key(key)
     except ConfigurationError as error:
@@ -30,8 +40,7 @@ def resolve_key(root: Path, key: str, *, inside: tuple[str, ...], source: str) -
     # guard: keys-may-lead-deeper
     if not any(key.startswith(prefix) and "/" not in key.removeprefix(prefix) for prefix in inside):
         raise _refused(source, f"{key!r} is no directory in {' or '.join(inside)}")
-    refuse_links(root, key, source=source)
-    return root / key
+    return key
 
 
 def refuse_links(root: Path, key: str, *, source: str) -> None:

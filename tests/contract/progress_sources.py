@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from airflow_provider_ha.checkpoints.model import SinkKind
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.driver.progress_source import EitherProgress, PeriodicLook, ProgressSource, ReportedProgress
 from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
 from airflow_provider_ha.driver.writer_notes import SinkSpec
@@ -49,7 +50,7 @@ class Stage:
         """Start a query, again when it was started before."""
         handle = Handle()
         spec = SinkSpec(SinkKind.OTHER, "noop")
-        self.registry.add(StartedQuery(name, handle, spec, self.directory / name))
+        self.registry.add(StartedQuery(name, handle, spec, LocalTree(self.directory / name)))
         return handle
 
     def trigger(self, handle: Handle, batch: int) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.model import SinkKind
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
@@ -49,15 +50,15 @@ def died(job: Job, tmp_path: Path) -> Iterator[list[BaseException]]:
     """Have the operations of the job done; the errors that ended one of the loop's threads."""
     registry = QueryRegistry(SystemClock())
     directory = checkpoint(tmp_path / "live" / QUERY)
-    registry.add(StartedQuery(QUERY, None, SinkSpec(SinkKind.OTHER, "noop"), directory))
+    registry.add(StartedQuery(QUERY, None, SinkSpec(SinkKind.OTHER, "noop"), LocalTree(directory)))
     registry.script_waits()
     maker = SavepointJob(
         job.savepoints,
         job.leadership,
         registry,
         Provenance(job.paths.job_id, 1, "g", "4.2.0"),
-        directory.parent,
-        job.savepoints.directory,
+        LocalTree(directory.parent),
+        job.savepoints.tree,
     )
     errors: list[BaseException] = []
 

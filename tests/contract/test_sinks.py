@@ -10,6 +10,7 @@ from airflow_provider_ha.checkpoints.connectors.sink_connector import SinkCase, 
 from airflow_provider_ha.checkpoints.connectors.sinks import CONNECTORS, sink_connector
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.restore.judgement import Judgement
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.errors import CheckpointCorruptError, ObjectExistsError, RestoreRefusedError
 from tests.contract.sinks import OUTPUTS, Output, connect, keep
 
@@ -60,7 +61,7 @@ def test_a_digest_is_that_of_one_batch_and_of_its_content(kind: str, output: Out
 def test_the_state_of_an_output_has_the_batches_above_the_cut(output: Output, tmp_path: Path) -> None:
     kept = keep(output, CUT, tmp_path / "kept")
 
-    state = connect(output).state(CUT, kept)
+    state = connect(output).state(CUT, LocalTree(kept))
 
     above = {batch: digest_of(output, batch) for batch in (11, 12)}
     assert state == SinkState(reached=LAST, digests=above, gone=False, log_kept=True)
@@ -70,14 +71,16 @@ def test_an_output_that_was_removed_is_gone_unless_the_cut_has_no_batch(output: 
     kept = keep(output, CUT, tmp_path / "kept")
     output.remove()
 
-    assert connect(output).state(CUT, kept) == SinkState(gone=True, log_kept=True)
+    assert connect(output).state(CUT, LocalTree(kept)) == SinkState(gone=True, log_kept=True)
     assert not connect(output).state(-1, None).gone
 
 
 def test_a_record_that_is_not_kept_is_missed(output: Output, tmp_path: Path) -> None:
     kept = keep(output, CUT, tmp_path / "kept")
 
-    kept_to = [connect(output).state(batch, place).log_kept for batch, place in ((CUT, None), (CUT + 1, kept))]
+    kept_to = [
+        connect(output).state(batch, place).log_kept for batch, place in ((CUT, None), (CUT + 1, LocalTree(kept)))
+    ]
 
     assert kept_to == [False, False]
 
@@ -110,12 +113,12 @@ def test_no_other_batch_is_set_aside(output: Output, batch: int, digest_from: in
 def test_a_seeded_output_goes_on_after_the_cut(output: Output, empty: Output, tmp_path: Path, mode: str) -> None:
     kept = keep(output, CUT, tmp_path / "kept")
 
-    connect(empty).seed(CUT, mode, output.record(kept))
+    connect(empty).seed(CUT, mode, LocalTree(output.record(kept)))
 
     assert connect(empty).reached() == CUT
     assert connect(empty).state(CUT, None) == SinkState(reached=CUT, log_kept=False)
     with pytest.raises(ObjectExistsError):
-        connect(empty).seed(CUT, mode, output.record(kept))
+        connect(empty).seed(CUT, mode, LocalTree(output.record(kept)))
 
 
 def judged(output: Output, case: SinkCase) -> tuple[list[Verdict], dict[int, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,15 @@ class WorkAreaContract:
 
     @pytest.mark.parametrize("key", LEADING_OUT)
     def test_a_key_never_leads_out(self, area: WorkArea, key: str) -> None:
-        actions = [area.tree, area.create, area.remove, area.fence, area.current, area.uri, area.contains]
+        actions: list[Callable[[str], object]] = [
+            area.tree,
+            area.create,
+            area.remove,
+            area.fence,
+            area.current,
+            area.uri,
+            area.contains,
+        ]
 
         for act in actions:
             with pytest.raises(HaError):

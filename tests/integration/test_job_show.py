@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.driver.resting import RestingQuery
@@ -21,7 +22,7 @@ def test_a_query_that_is_not_started_yet_is_named_with_where_it_rests(
     context = job(config, coordinator, "flights")
     driver = drive(context, submit(context, tmp_path))
     directory = checkpoint(tmp_path / "live" / "late")
-    late = RestingQuery("late", directory, QuerySink(kind=SinkKind.FILE, path="/data/late"))
+    late = RestingQuery("late", LocalTree(directory), QuerySink(kind=SinkKind.FILE, path="/data/late"))
     driver.writer._registry.expect([late], complete=True)
 
     driver.writer.publish_status(None)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from airflow_provider_ha.checkpoints.proof.report import Outcome, Proof, Step
@@ -25,7 +23,7 @@ def proof(loading: Step = PROVEN, starting: Step = PROVEN, *, lacks: str = "") -
     report = Report(
         startable=not lacks, restorable=[] if lacks else [8], findings=(), batches=(BatchVerdict(8, reasons),)
     )
-    return Proof(Path("/data/counts"), 8, report, loading, starting)
+    return Proof("/data/counts", 8, report, loading, starting)
 
 
 def test_what_spark_goes_on_from_within_the_limits_has_passed() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.proof.answers import Answer, Event
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.findings import Code
 from airflow_provider_ha.control.drills import drill
 from airflow_provider_ha.control.verification import proof_child, prove
@@ -68,7 +69,7 @@ def test_a_batch_that_is_purged_before_its_copy_gives_way_to_a_newer_one(
 ) -> None:
     checkpoint = Verified(monkeypatch, 5, 6)
 
-    _, chosen, copy = prove._copied(tmp_path, None, None, tmp_path, lambda _: None)
+    _, chosen, copy = prove._copied(LocalTree(tmp_path), None, None, tmp_path, lambda _: None)
 
     assert (chosen, checkpoint.copied) == (6, [5, 6])
     assert copy is not None
@@ -83,7 +84,7 @@ def test_a_batch_that_cannot_be_copied_is_an_error(
     checkpoint = Verified(monkeypatch, *purged, 99)
 
     with pytest.raises(CheckpointMissingError, match=f"batch {purged[-1]} is gone"):
-        prove._copied(tmp_path, batch, None, tmp_path, lambda _: None)
+        prove._copied(LocalTree(tmp_path), batch, None, tmp_path, lambda _: None)
 
     assert checkpoint.copied == purged
 
@@ -92,7 +93,7 @@ def test_a_checkpoint_that_cannot_be_read_has_no_batch_to_prove_and_is_not_calle
     unreadable: Any = SimpleNamespace(code=Code.UNREADABLE)
     report: Any = SimpleNamespace(findings=[unreadable], batches=[], provable=[], committed=-1)
 
-    assert prove._choose(tmp_path, report, None) is None
+    assert prove._choose(LocalTree(tmp_path), report, None) is None
 
 
 def test_a_place_that_cannot_be_made_is_named(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from airflow_provider_ha.checkpoints.proof.request import ProofRequest
 from airflow_provider_ha.checkpoints.restore import plan_of_directory
 from airflow_provider_ha.checkpoints.restore.external_state import Surroundings, _with_table
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.working.unfinished_drain import drain_directory, newest_drain
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.control.job.requests import RestoreRequest, SubmitRequest
@@ -90,7 +91,9 @@ def test_a_query_that_has_committed_its_first_batch_is_proven_and_one_without_a_
         name: QueryCut(batch=batch, sink=QuerySink(kind=SinkKind.OTHER)) for name, batch in (("first", 0), ("none", -1))
     }
 
-    proofs: Any = cut_proof.prove_cut(tmp_path, cut, tmp_path, application=None, options=cut_proof.ProofOptions())
+    proofs: Any = cut_proof.prove_cut(
+        LocalTree(tmp_path), cut, tmp_path, application=None, options=cut_proof.ProofOptions()
+    )
 
     assert proofs == {"first": "first"}
 
@@ -170,12 +173,12 @@ def test_the_batch_that_was_asked_for_is_named_when_it_is_not_there(batch: int |
 
 
 def test_the_newest_fork_of_a_drain_is_the_one_that_was_made_last(tmp_path: Path) -> None:
-    older, newer = drain_directory(tmp_path / "e2"), drain_directory(tmp_path / "e1")
+    older, newer = drain_directory(tmp_path / "live" / "e2"), drain_directory(tmp_path / "live" / "e1")
     for made_at, fork in enumerate((older, newer), start=1):
-        fork.mkdir()
+        fork.mkdir(parents=True)
         os.utime(fork, (made_at, made_at))
 
-    assert newest_drain(tmp_path / "e3") == newer
+    assert newest_drain(LinkedWorkArea(tmp_path), "live/e3") == f"live/{newer.name}"
 
 
 @pytest.mark.parametrize(("newest", "chosen"), [(5, 5), (None, 7)])
@@ -186,7 +189,7 @@ def test_the_newest_batch_that_may_be_restorable_is_proven_else_the_last_committ
     provable = [newest] if newest is not None else []
     report: Any = SimpleNamespace(findings=(), batches=batches, provable=provable, committed=7)
 
-    assert prove._choose(tmp_path, report, None) == chosen
+    assert prove._choose(LocalTree(tmp_path), report, None) == chosen
 
 
 def test_a_child_that_says_that_it_is_done_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog, local_path
+from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG, FileSinkLog, local_path
 from airflow_provider_ha.checkpoints.connectors.places import sink_log
 from airflow_provider_ha.checkpoints.connectors.sink_connector import Findings, SinkCase, SinkState
-from airflow_provider_ha.checkpoints.format.compactible_log import entry_names
+from airflow_provider_ha.checkpoints.format.compactible_log import CompactibleLog, entry_names
 from airflow_provider_ha.checkpoints.model import Verdict
 from airflow_provider_ha.checkpoints.trees.files import names, read
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.errors import CheckpointCorruptError, ConfigurationError
 
 
@@ -43,7 +44,7 @@ class FileSink:
         name = self._entries().get(batch)
         return None if name is None else self._digest(name)
 
-    def state(self, batch: int, kept: Path | None) -> SinkState:
+    def state(self, batch: int, kept: Tree | None) -> SinkState:
         """Return what the log has."""
         if self.output is None:
             return SinkState()
@@ -65,7 +66,7 @@ class FileSink:
         """Rename an entry, so that readers no longer see its files."""
         return self._log().set_aside(batch, digest)
 
-    def seed(self, batch: int, mode: str, source: Path) -> None:
+    def seed(self, batch: int, mode: str, source: Tree) -> None:
         """Make the log that Spark looks for at its next compaction."""
         FileSinkLog.seed(self._log().path, batch, mode, source)
 
@@ -156,9 +157,9 @@ def _judge_log(case: SinkCase, top: int, findings: Findings) -> dict[int, str]:
     return set_aside
 
 
-def _is_whole(directory: Path, batch: int) -> bool:
+def _is_whole(directory: Tree, batch: int) -> bool:
     try:
-        FileSinkLog(directory).closure_names(batch)
+        CompactibleLog(directory, LOG).closure(batch)
     except CheckpointCorruptError:
         return False
     return True

@@ -124,7 +124,7 @@ class FileSinkLog:
         return True
 
     @staticmethod
-    def seed(target: Path, batch: int, mode: str, source: Path) -> None:
+    def seed(target: Path, batch: int, mode: str, source: Tree) -> None:
         """Make the log of a new output directory that goes on after *batch*.
 
         :param target: The new output directory; must not have a log.
@@ -140,11 +140,10 @@ class FileSinkLog:
             raise ConfigurationError(f"output mode {mode!r} is not known", next_step="Use 'continue' or 'fresh'")
         if batch < 0:
             return
-        names = CompactibleLog(LocalTree(source.parent), source.name).closure(batch)
+        entries = [name for name in log_files(source, batch) if not name.startswith(".")]
         with building(target / LOG, private=False) as log:
-            for name in names:
-                data = read(LocalTree(source.parent), name) if mode == "continue" else EMPTY_ENTRY
-                write_aside(log / Path(name).name, data)
+            for name in entries:
+                write_aside(log / name, read(source, name) if mode == "continue" else EMPTY_ENTRY)
 
     def _log(self) -> CompactibleLog:
         return CompactibleLog(LocalTree(self.path), LOG)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from airflow_provider_ha.checkpoints.model import Verdict
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class SinkConnector(Protocol):
     def digest(self, batch: int) -> str | None:
         """Return the sha256 of the output's own record of *batch*; ``None`` when it has none."""
 
-    def state(self, batch: int, kept: Path | None) -> SinkState:
+    def state(self, batch: int, kept: Tree | None) -> SinkState:
         """Return what the output has, for a cut at *batch*.
 
         :param kept: Where the cut keeps the record of the output; ``None`` when nowhere.
@@ -85,7 +86,7 @@ class SinkConnector(Protocol):
         :raises RestoreRefusedError: Another record has that number, or the output goes on behind it.
         """
 
-    def seed(self, batch: int, mode: str, source: Path) -> None:
+    def seed(self, batch: int, mode: str, source: Tree) -> None:
         """Give a new output the record that its query looks for when it goes on after *batch*.
 
         :param mode: ``"continue"`` keeps what the old record names, ``"fresh"`` begins without it.

@@ -79,7 +79,7 @@ def needed_files(
 ) -> tuple[list[str], int | None]:
     """Return the paths of a closure without its checksum files, and the planned batch; raises as :func:`closure`."""
     read_query_id(directory)
-    planned = batch + 1 if with_planned and files.exists(directory, f"{OFFSETS}/{batch + 1}") else None
+    planned = batch + 1 if with_planned and batch + 1 in batches(directory, OFFSETS) else None
     last = batch if planned is None else planned
     needed = [METADATA]
     state: list[str] = []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from airflow_provider_ha.checkpoints.format.fence_record import fence_at
 from airflow_provider_ha.checkpoints.trees.files import names
 from airflow_provider_ha.checkpoints.trees.tree import Tree
 
@@ -46,18 +47,32 @@ def numbers(directory: Tree, place: str = "") -> list[int]:
 
 
 def batches(directory: Tree, log: str) -> list[int]:
-    """Return the batch ids in a log of the checkpoint, ascending.
+    """Return the batch ids in a log of the checkpoint, ascending, without the record of a takeover at its end.
 
     :param directory: The checkpoint.
     :param log: ``"offsets"`` or ``"commits"``.
     """
-    return numbers(directory, log)
+    return _of_spark(numbers(directory, log), directory / log)
 
 
 def progress(directory: Tree) -> Progress:
-    """Return how far the query of this checkpoint is at this moment. Reads names only."""
-    planned, committed = (max(numbers((directory / log).fresh()), default=-1) for log in (OFFSETS, COMMITS))
+    """Return how far the query of this checkpoint is at this moment.
+
+    Reads names, and where a log may end with the record of a takeover its last entry.
+    """
+    planned, committed = (_last((directory / log).fresh()) for log in (OFFSETS, COMMITS))
     return Progress(planned, committed)
+
+
+def _last(log: Tree) -> int:
+    return max(_of_spark(numbers(log), log), default=-1)
+
+
+def _of_spark(found: list[int], log: Tree) -> list[int]:
+    # guard: fences-count-as-batches
+    if found and log.may_be_fenced and fence_at(log, str(found[-1])) is not None:
+        return found[:-1]
+    return found
 
 
 def queries(root: Tree) -> list[str]:

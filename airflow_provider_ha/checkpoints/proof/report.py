@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
 
 from airflow_provider_ha.checkpoints.proof.request import StateReading
 from airflow_provider_ha.checkpoints.verify.findings import Finding
@@ -79,7 +78,7 @@ class Proof:
     :param seconds: How long it took.
     """
 
-    directory: Path
+    directory: str
     batch: int | None
     verification: Report
     loading: Step

@@ -26,10 +26,11 @@ _TIMES = 3
 
 
 @contextmanager
-def scratch(beside: Path, chosen: Path | None) -> Iterator[Path]:
+def scratch(beside: Path | None, chosen: Path | None) -> Iterator[Path]:
     """Yield an empty private directory; it is always removed at the end.
 
-    :param beside: The checkpoint: on its disk a copy can share blocks, so its parent is tried first.
+    :param beside: The checkpoint: on its disk a copy can share blocks, so its parent is tried first; ``None`` for one
+        that is on no disk of this host.
     :param chosen: Where it has to be instead; must exist.
     :raises ConfigurationError: *chosen* is not a directory that can be written to.
     """
@@ -64,13 +65,15 @@ def check_space(place: Path, size: int) -> None:
         )
 
 
-def _parent(beside: Path, chosen: Path | None) -> Path:
+def _parent(beside: Path | None, chosen: Path | None) -> Path:
     if chosen is not None:
         if not chosen.is_dir():
             raise ConfigurationError(
                 f"the scratch directory {chosen} is not a directory", next_step="Make it first, or name another"
             )
         return chosen.resolve()
+    if beside is None:
+        return Path(tempfile.gettempdir())
     parent = beside.resolve().parent
     return parent if os.access(parent, os.W_OK | os.X_OK) else Path(tempfile.gettempdir())
 

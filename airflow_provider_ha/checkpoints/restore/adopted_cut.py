@@ -60,7 +60,7 @@ def look(query: str, directory: Path, sink: QuerySink, verify: Verify) -> Direct
             f"query {query!r} has not committed a batch in {directory}",
             next_step="There is nothing to adopt: submit the job with start_from='fresh'",
         )
-    identity = query_id(directory)
+    identity = query_id(LocalTree(directory))
     damage = query_damage(LocalTree(directory), query, before.committed, verify)
     if damage is not None:
         raise CheckpointCorruptError(

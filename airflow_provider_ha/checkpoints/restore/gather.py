@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import Path
 
 from airflow_provider_ha.checkpoints.connectors.sink_connector import SinkState
 from airflow_provider_ha.checkpoints.connectors.sinks import sink_connector
@@ -17,7 +16,6 @@ from airflow_provider_ha.checkpoints.restore.external_state import ExternalQueri
 from airflow_provider_ha.checkpoints.restore.facts import QueryFacts, RestoreFacts
 from airflow_provider_ha.checkpoints.restore.recorded import LastDirectory, QueryRecords, read_records
 from airflow_provider_ha.checkpoints.restore.select import Chosen
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.working.pins import sink_directory
 from airflow_provider_ha.checkpoints.working.unfinished_drain import Drained, UnfinishedDrain
@@ -45,7 +43,7 @@ class RestoreCase:
 
     chosen: Chosen
     at: datetime
-    root: Path | None = None
+    root: Tree | None = None
     directories: Mapping[str, Tree] = field(default_factory=dict)
     payloads: Iterable[Checkpoint] = ()
     last: LastDirectory | None = None
@@ -58,7 +56,7 @@ class RestoreCase:
 
     def directory(self, query: str) -> Tree:
         """Return the directory of a query in the cut."""
-        return LocalTree(self.root / query) if self.root is not None else self.directories[query]
+        return self.root / query if self.root is not None else self.directories[query]
 
 
 def gather_facts(case: RestoreCase) -> RestoreFacts:

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from airflow_provider_ha.checkpoints.format.layout import OFFSETS, batches
 from airflow_provider_ha.checkpoints.model import BatchEntry, Checkpoint, CheckpointKind, QueryCut
 from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.checkpoints.restore.timeline import merge
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.working.batch_log import readable
-from airflow_provider_ha.checkpoints.working.fence import resolve
 from airflow_provider_ha.checkpoints.working.unfinished_drain import newest_drain, unfinished_batch
 from airflow_provider_ha.checkpoints.working.unpublished_batches import read_carried
+from airflow_provider_ha.checkpoints.working.work_area import WorkArea
 
 
 # Epoch -> batch -> number of the payload that records it, and what it records.
@@ -30,11 +29,13 @@ _Recorded = dict[int, dict[int, tuple[int, BatchEntry]]]
 class LastDirectory:
     """The working directory of the job's last epoch.
 
-    :param path: Under its first name; it may have been fenced since.
+    :param area: Holds it.
+    :param key: Under its first name; it may have been fenced since.
     :param epoch: Epoch that made it.
     """
 
-    path: Path
+    area: WorkArea
+    key: str
     epoch: int
 
 
@@ -85,21 +86,21 @@ class _LastEpoch:
     """
 
     epoch: int
-    directory: Path
+    directory: Tree
     carried: Mapping[str, tuple[BatchEntry, ...]]
-    drain: Path | None
+    drain: Tree | None
 
     @classmethod
     def read(cls, last: LastDirectory) -> _LastEpoch:
-        directory = resolve(last.path)
-        return cls(last.epoch, directory, read_carried(directory), newest_drain(last.path))
+        directory, drain = last.area.tree(last.area.current(last.key)), newest_drain(last.area, last.key)
+        return cls(last.epoch, directory, read_carried(directory), last.area.tree(drain) if drain else None)
 
     @property
     def exists(self) -> bool:
-        return self.directory.is_dir()
+        return self.directory.is_directory()
 
     def entries(self, query: str) -> dict[int, BatchEntry]:
-        found = {entry.batch: entry for entry in readable(LocalTree(self.directory / query))}
+        found = {entry.batch: entry for entry in readable(self.directory / query)}
         return found | {entry.batch: entry for entry in self.carried.get(query, ()) if entry.commits is not None}
 
     def drained(self, query: str, history: Mapping[int, BatchEntry]) -> int | None:
@@ -119,7 +120,7 @@ def _query_records(
     planned = [batch for entries in recordings.values() for batch in entries]
     if shown is not None and shown.exists:
         recordings.setdefault(shown.epoch, {}).update(shown.entries(query))
-        planned += batches(LocalTree(shown.directory / query), OFFSETS)
+        planned += batches(shown.directory / query, OFFSETS)
     epochs = {epoch for epoch, entries in recordings.items() if any(batch > cut.batch for batch in entries)}
     history = merge({epoch: entries.values() for epoch, entries in recordings.items()})
     return QueryRecords(

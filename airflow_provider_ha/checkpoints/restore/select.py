@@ -23,7 +23,6 @@ from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.checkpoints.savepoints.named import named_savepoint
 from airflow_provider_ha.checkpoints.savepoints.savepoint_files import check_files
 from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
-from airflow_provider_ha.checkpoints.trees.local_tree import path_on_this_host
 from airflow_provider_ha.checkpoints.verify.restorable import Verify, damage, verifier
 from airflow_provider_ha.checkpoints.verify.verify import Depth
 from airflow_provider_ha.checkpoints.working.work_area import WorkArea
@@ -202,7 +201,7 @@ class _Selector:
         )
         try:
             payload = self._checkpoints.load(pointer)
-            directory = path_on_this_host(self._area.tree(self._checkpoints.directory(payload)))
+            directory = self._area.tree(self._checkpoints.directory(payload))
         except (RecordCorruptError, ObjectMissingError) as error:
             return _rejected(seen, pointer.payload, error.message), None
         problem = damage(directory, pointer.cut, self._verify)
@@ -224,7 +223,7 @@ class _Selector:
             return _rejected(seen, error.path, error.reason), None
         except (CheckpointMissingError, RecordCorruptError) as error:
             return _rejected(seen, None, error.message), None
-        root = path_on_this_host(self._area.tree(pointer.directory))
+        root = self._area.tree(pointer.directory)
         bad = check_files(root, savepoint, digests=self._depth == "full")
         problem = bad[0] if bad else damage(root, pointer.cut, self._verify)
         if problem is not None:

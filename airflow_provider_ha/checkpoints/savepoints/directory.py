@@ -57,7 +57,7 @@ class SavepointDirectory:
 
     def wrong_files(self, *, only: Container[str] | None = None) -> list[CheckpointCorruptError]:
         """Compare every file with the manifest; return what is wrong, in its order."""
-        return check_files(self.directory, self.savepoint, digests=True, only=only)
+        return check_files(LocalTree(self.directory), self.savepoint, digests=True, only=only)
 
     def strangers(self) -> list[CheckpointCorruptError]:
         """Return what lies in it and is not in the manifest."""
@@ -101,7 +101,8 @@ def read_savepoint(directory: Path) -> SavepointDirectory:
                 f"{directory} is not a directory of this host",
                 next_step="Check its path, and that its file system is mounted",
             )
-    return SavepointDirectory(directory, check_manifest(parse_manifest(directory, manifest_bytes(directory))))
+    tree = LocalTree(directory)
+    return SavepointDirectory(directory, check_manifest(parse_manifest(tree, manifest_bytes(tree))))
 
 
 class DirectoryDraft:

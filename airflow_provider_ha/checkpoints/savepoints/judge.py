@@ -9,8 +9,12 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
+from airflow_provider_ha.checkpoints.model import Savepoint
 from airflow_provider_ha.checkpoints.savepoints.layout import StoredSavepoint
+from airflow_provider_ha.checkpoints.savepoints.savepoint_files import check_files
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.verify.report import Report
 from airflow_provider_ha.checkpoints.verify.restorable import (
     RestorableAt,
@@ -21,6 +25,40 @@ from airflow_provider_ha.checkpoints.verify.restorable import (
 )
 from airflow_provider_ha.checkpoints.verify.verify import Depth, verify
 from airflow_provider_ha.errors import CheckpointCorruptError
+
+
+class ReadableSavepoint(Protocol):
+    """What is needed of a savepoint to see that it is whole."""
+
+    @property
+    def savepoint(self) -> Savepoint:
+        """Its manifest."""
+
+    def tree(self, query: str) -> Tree:
+        """Return the part of one query."""
+
+    def wrong_files(self, *, only: Container[str] | None = None) -> list[CheckpointCorruptError]:
+        """Compare every file with the manifest, as every stored savepoint does."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointTree:
+    """A savepoint of a work area, wherever that lies (:class:`ReadableSavepoint`).
+
+    :param place: One directory per query.
+    :param savepoint: Its manifest.
+    """
+
+    place: Tree
+    savepoint: Savepoint
+
+    def tree(self, query: str) -> Tree:
+        """Return the directory of one query."""
+        return self.place / query
+
+    def wrong_files(self, *, only: Container[str] | None = None) -> list[CheckpointCorruptError]:
+        """Compare every file with the manifest; return what is wrong, in its order."""
+        return check_files(self.place, self.savepoint, digests=True, only=only)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +120,7 @@ def judge(
 
 
 def problems(
-    stored: StoredSavepoint, *, spark_version: str | None = None, only: Container[str] | None = None
+    stored: ReadableSavepoint, *, spark_version: str | None = None, only: Container[str] | None = None
 ) -> list[CheckpointCorruptError]:
     """Compare a savepoint with its manifest, then look for the first query that cannot be restored from it.
 
@@ -99,7 +137,7 @@ def problems(
     return [] if first is None else [first]
 
 
-def check(stored: StoredSavepoint, *, spark_version: str | None = None, only: Container[str] | None = None) -> None:
+def check(stored: ReadableSavepoint, *, spark_version: str | None = None, only: Container[str] | None = None) -> None:
     """See that a savepoint is what its manifest says, and that each query can be restored from it.
 
     :raises CheckpointCorruptError: The first thing that is wrong.

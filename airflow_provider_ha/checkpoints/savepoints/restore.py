@@ -14,6 +14,7 @@ from airflow_provider_ha.checkpoints.model import Savepoint
 from airflow_provider_ha.checkpoints.savepoints.layout import Bring, StoredSavepoint
 from airflow_provider_ha.checkpoints.savepoints.savepoint_files import write_manifest
 from airflow_provider_ha.checkpoints.trees.attempts import directory_attempt
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.restorable import damage, verifier
 from airflow_provider_ha.checkpoints.working.relocation import relocate
 
@@ -59,6 +60,6 @@ def _attempt(stored: StoredSavepoint, target: Path, spark_version: str | None) -
     with directory_attempt(target) as hidden, stored.reader() as bring:
         yield hidden, bring
         look = verifier("quick", spark_version or stored.savepoint.spark_version)
-        bad = damage(hidden, stored.savepoint.cut, look)
+        bad = damage(LocalTree(hidden), stored.savepoint.cut, look)
         if bad is not None:
             raise bad

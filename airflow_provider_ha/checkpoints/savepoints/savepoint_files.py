@@ -8,21 +8,19 @@ disk is found when the savepoint is read again.
 from __future__ import annotations
 
 import hashlib
-import os
-import stat
 from collections.abc import Container
+from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.model import ManifestFile, Savepoint, SavepointPointer
 from airflow_provider_ha.checkpoints.trees.digests import difference, digest_of
-from airflow_provider_ha.checkpoints.trees.files import FileGoneError, read
+from airflow_provider_ha.checkpoints.trees.files import FileGoneError, NotAFileError, read
 from airflow_provider_ha.checkpoints.trees.links import write_aside
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.trees.tree import OpenFile, Tree
 from airflow_provider_ha.errors import (
     CheckpointCorruptError,
     CheckpointMissingError,
     RecordCorruptError,
-    StorageUnavailableError,
 )
 
 
@@ -34,7 +32,7 @@ def write_manifest(directory: Path, savepoint: Savepoint) -> None:
     write_aside(directory / MANIFEST, savepoint.to_bytes())
 
 
-def manifest_bytes(directory: Path) -> bytes:
+def manifest_bytes(directory: Tree) -> bytes:
     """Return the bytes of the manifest; it is written last.
 
     :raises CheckpointMissingError: There is none: it is not a savepoint.
@@ -42,7 +40,7 @@ def manifest_bytes(directory: Path) -> bytes:
     :raises StorageUnavailableError: It could not be read.
     """
     try:
-        return read(LocalTree(directory), MANIFEST)
+        return read(directory, MANIFEST)
     except FileGoneError:
         raise CheckpointMissingError(
             f"{directory} is not a savepoint: it has no {MANIFEST}",
@@ -50,13 +48,13 @@ def manifest_bytes(directory: Path) -> bytes:
         ) from None
 
 
-def parse_manifest(directory: Path, data: bytes) -> Savepoint:
+def parse_manifest(directory: Tree, data: bytes) -> Savepoint:
     """Read the bytes of a manifest.
 
     :raises CheckpointCorruptError: They are not what was written.
     """
     try:
-        return Savepoint.from_bytes(data, source=str(directory / MANIFEST))
+        return Savepoint.from_bytes(data, source=f"{directory}/{MANIFEST}")
     except RecordCorruptError as error:
         raise CheckpointCorruptError(MANIFEST, error.message) from error
 
@@ -80,7 +78,7 @@ def pointer_to(key: str, savepoint: Savepoint, data: bytes) -> SavepointPointer:
 
 
 def check_files(
-    directory: Path, savepoint: Savepoint, *, digests: bool, only: Container[str] | None = None
+    directory: Tree, savepoint: Savepoint, *, digests: bool, only: Container[str] | None = None
 ) -> list[CheckpointCorruptError]:
     """Compare every file with the manifest and return what is wrong, in the order of the manifest.
 
@@ -91,26 +89,34 @@ def check_files(
     return [
         CheckpointCorruptError(name, problem)
         for name, expected in savepoint.files.items()
-        if (problem := _problem(f"{directory}/{name}", expected, digests=digests and (only is None or name in only)))
+        if (problem := _problem(directory, name, expected, digests=digests and (only is None or name in only)))
     ]
 
 
-def _problem(path: str, expected: ManifestFile, *, digests: bool) -> str:
+@dataclass(slots=True)
+class _InOrder:
+    """A file of a savepoint that is read from its beginning to its end."""
+
+    file: OpenFile
+    offset: int = 0
+
+    def read(self, size: int, /) -> bytes:
+        """Return the next bytes; nothing at the end."""
+        found = self.file.read_at(self.offset, size)
+        self.offset += len(found)
+        return found
+
+
+def _problem(directory: Tree, name: str, expected: ManifestFile, *, digests: bool) -> str:
     try:
-        status = os.lstat(path)
-        if not stat.S_ISREG(status.st_mode):  # guard: links-pass-for-files
-            return "it is not a regular file"
-        if status.st_size != expected.size:  # guard: sizes-are-not-compared
-            return f"it has {status.st_size} bytes, the manifest says {expected.size}"
+        size = directory.file_size(name)
+        if size != expected.size:  # guard: sizes-are-not-compared
+            return f"it has {size} bytes, the manifest says {expected.size}"
         if digests and expected.digested_by:
-            return _difference(Path(path), expected)
-    except (FileNotFoundError, NotADirectoryError):
+            with directory.opened(name) as file:
+                return difference(digest_of(_InOrder(file), algorithm=expected.digested_by), expected)
+    except NotAFileError:
+        return "it is not a regular file"
+    except FileGoneError:
         return "it is in the manifest and not there"
-    except OSError as error:
-        raise StorageUnavailableError(f"cannot read {path}: {error}") from error
     return ""
-
-
-def _difference(path: Path, expected: ManifestFile) -> str:
-    with path.open("rb") as reader:
-        return difference(digest_of(reader, algorithm=expected.digested_by), expected)

@@ -18,8 +18,8 @@ from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG, local_
 from airflow_provider_ha.checkpoints.model import QuerySink, Savepoint, SavepointPointer, SinkKind
 from airflow_provider_ha.checkpoints.retention.listing import Listing, read_listing
 from airflow_provider_ha.checkpoints.retention.policy import SavepointRetention, superfluous_savepoints
-from airflow_provider_ha.checkpoints.savepoints.directory import DirectoryDraft, SavepointDirectory
-from airflow_provider_ha.checkpoints.savepoints.judge import check, problems
+from airflow_provider_ha.checkpoints.savepoints.directory import DirectoryDraft
+from airflow_provider_ha.checkpoints.savepoints.judge import SavepointTree, check, problems
 from airflow_provider_ha.checkpoints.savepoints.savepoint_files import (
     MANIFEST,
     manifest_bytes,
@@ -30,6 +30,7 @@ from airflow_provider_ha.checkpoints.savepoints.take import CutPart, gather
 from airflow_provider_ha.checkpoints.savepoints.transfer import Transfer
 from airflow_provider_ha.checkpoints.trees.links import building
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree, path_on_this_host
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.working.work_area import WorkArea
 from airflow_provider_ha.clock import Clock, SystemClock
 from airflow_provider_ha.coordination.coordinator import Coordinator
@@ -107,8 +108,19 @@ class SavepointStore:
         return self._paths.job_id
 
     def directory(self, savepoint_id: str) -> Path:
-        """Return the directory of a savepoint, whether it exists or not."""
-        return path_on_this_host(self._area.tree(self._keys.savepoint(savepoint_id)))
+        """Return the directory of a savepoint on this host, whether it exists or not.
+
+        :raises ConfigurationError: Savepoints of this storage have none: see :meth:`tree`.
+        """
+        return path_on_this_host(self.tree(savepoint_id))
+
+    def tree(self, savepoint_id: str) -> Tree:
+        """Return the place of a savepoint, whether it exists or not."""
+        return self._area.tree(self._keys.savepoint(savepoint_id))
+
+    def uri(self, savepoint_id: str) -> str:
+        """Return the place of a savepoint as people and other tools name it."""
+        return self._area.uri(self._keys.savepoint(savepoint_id))
 
     def create(self, commit: Commit, request: SavepointRequest, live: Path) -> Savepoint:
         """Copy a cut out of a working directory that Spark goes on with, verify the copy, and make it known.
@@ -158,8 +170,8 @@ class SavepointStore:
 
         :raises CheckpointCorruptError: The first file that is bad; no pointer was written.
         """
-        directory = self.directory(savepoint.savepoint_id)
-        check(SavepointDirectory(directory, savepoint))
+        directory = self.tree(savepoint.savepoint_id)
+        check(SavepointTree(directory, savepoint))
         data = manifest_bytes(directory)
         if parse_manifest(directory, data) != savepoint:
             raise CheckpointCorruptError(MANIFEST, "it is not the one that was written")
@@ -178,7 +190,7 @@ class SavepointStore:
             savepoint = self.load(pointer)
         except CheckpointCorruptError as error:
             return [f"{error.path}: {error.reason}"]
-        found = problems(SavepointDirectory(self._place(pointer), savepoint))
+        found = problems(SavepointTree(self._place(pointer), savepoint))
         return [f"{problem.path}: {problem.reason}" for problem in found]
 
     def list(self) -> Listing[SavepointPointer]:
@@ -259,7 +271,7 @@ class SavepointStore:
             pointer.savepoint_id for pointer in superfluous if self._disposed_unless_read(commit, pointer.savepoint_id)
         )
 
-    def _place(self, pointer: SavepointPointer) -> Path:
+    def _place(self, pointer: SavepointPointer) -> Tree:
         """Return the directory of a savepoint, when its pointer names that one."""
         source = f"znode {self._paths.savepoints}/{pointer.savepoint_id}"
         # guard: a-savepoint-lies-anywhere
@@ -269,7 +281,7 @@ class SavepointStore:
                 f"{source} is refused: {pointer.directory!r} is the directory of another savepoint",
                 next_step="Choose another savepoint; nothing was read or changed",
             )
-        return self.directory(pointer.savepoint_id)
+        return self.tree(pointer.savepoint_id)
 
     def _disposed_unless_read(self, commit: Commit, savepoint_id: str) -> bool:
         try:

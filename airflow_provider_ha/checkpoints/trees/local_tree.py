@@ -26,7 +26,7 @@ from airflow_provider_ha.checkpoints.trees.files import (
 from airflow_provider_ha.checkpoints.trees.links import write_aside
 from airflow_provider_ha.checkpoints.trees.memory_bounds import check_size, first_names
 from airflow_provider_ha.checkpoints.trees.tree import OpenFile, Tree
-from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.errors import ConfigurationError, StorageUnavailableError
 
 
 # What is read in large pieces is read to its end: the disk works on what follows while a piece is decoded.
@@ -71,6 +71,7 @@ class LocalTree:
     at_once = 1
     keeps_times = True
     has_hidden_checksums = True
+    may_be_fenced = False
 
     def __init__(self, path: Path) -> None:
         self._text = os.fspath(path)
@@ -94,6 +95,11 @@ class LocalTree:
         return below
 
     @property
+    def name(self) -> str:
+        """The last part of its path."""
+        return self.path.name
+
+    @property
     def path(self) -> Path:
         """Where it lies."""
         return Path(self._text)
@@ -110,6 +116,16 @@ class LocalTree:
     def fresh(self) -> LocalTree:
         """Return the same directory as it is now: it always is."""
         return self
+
+    def require(self) -> None:
+        """Assert that the directory is there that would hold it.
+
+        :raises StorageUnavailableError: It is not.
+        """
+        if not self.path.parent.is_dir():  # guard: missing-mount-counts-as-damage
+            raise StorageUnavailableError(
+                f"{self.path.parent} is not there", next_step="Mount the file system that holds the checkpoints"
+            )
 
     def expect(self, names: Iterable[str]) -> None:
         """Announce the files that are read next; of no effect here."""
@@ -174,7 +190,7 @@ class LocalTree:
             raise FileGoneError(name, "it is needed and not there") from None
         except OSError as error:
             raise UnreadableError(name, error) from error
-        if not stat.S_ISREG(status.st_mode):
+        if not stat.S_ISREG(status.st_mode):  # guard: links-pass-for-files
             raise NotAFileError(name, "it is not a regular file")
         return status.st_size
 

@@ -56,6 +56,12 @@ class _Listing:
         with self._lock:
             return self._listed[1]
 
+    def forget(self) -> None:
+        """Have it listed again when it is needed next, and believe nothing that was read."""
+        with self._lock:
+            self.__dict__.pop("_listed", None)
+            self.recent = RecentBytes(_RECENT)
+
     @cached_property
     def _listed(self) -> tuple[dict[str, Listed], dict[str, set[str]]]:
         files: dict[str, Listed] = {}
@@ -113,6 +119,11 @@ class ObjectTree:
         return below
 
     @property
+    def name(self) -> str:
+        """The last part of its URI."""
+        return str(self).rpartition("/")[2]
+
+    @property
     def at_once(self) -> int:
         """How many requests are under way at a time."""
         return AT_ONCE
@@ -120,6 +131,11 @@ class ObjectTree:
     @property
     def keeps_times(self) -> bool:
         """Whether directories have times: here, there are none."""
+        return False
+
+    @property
+    def may_be_fenced(self) -> bool:
+        """Whether a log may end with the record of a takeover: not where none of our drivers works."""
         return False
 
     @property
@@ -138,6 +154,9 @@ class ObjectTree:
     def absence(self) -> tuple[str, str]:
         """Return what is the case when it is no directory, and what to do: a wrong name and an empty one are alike."""
         return "is not there: nothing lies below it", "Check bucket and prefix"
+
+    def require(self) -> None:
+        """Assert that the storage is there: a listing that could not be made is an error, never an empty one."""
 
     def expect(self, names: Iterable[str]) -> None:
         """Fetch small files together, as many as are kept until they are read; raises as :meth:`names` does."""

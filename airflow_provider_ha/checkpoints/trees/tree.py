@@ -37,6 +37,10 @@ class Tree(Protocol):
         """Return a directory below this one."""
 
     @property
+    def name(self) -> str:
+        """The last part of its place."""
+
+    @property
     def at_once(self) -> int:
         """How many files are to be read at a time: more would gain nothing."""
 
@@ -49,6 +53,10 @@ class Tree(Protocol):
         """Whether it is written through Hadoop's local file system, which hides a checksum beside every file."""
 
     @property
+    def may_be_fenced(self) -> bool:
+        """Whether a log in it may end with the record of a takeover, and not with an entry of Spark."""
+
+    @property
     def local_path(self) -> Path | None:
         """Where it lies on this host, for what only works on files of this host; ``None`` when it does not."""
 
@@ -57,6 +65,12 @@ class Tree(Protocol):
 
     def absence(self) -> tuple[str, str]:
         """Return what is the case when it is no directory, as the end of a sentence, and what to do about it."""
+
+    def require(self) -> None:
+        """Assert that the storage is there that would hold it: one that is not mounted is no missing directory.
+
+        :raises StorageUnavailableError: It is not.
+        """
 
     def expect(self, names: Iterable[str]) -> None:
         """Announce the files that are read next: they may be fetched together. A failed fetch is met again later."""

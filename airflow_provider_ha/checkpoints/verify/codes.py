@@ -21,6 +21,8 @@ class Code(str, Enum):
     COMMITS_MISSING = "COMMITS_MISSING"  # an entry of the commit log is needed and not there
     COMMITS_AHEAD = "COMMITS_AHEAD"  # a batch is committed that was never planned
     COMMITS_BEHIND = "COMMITS_BEHIND"  # more than one planned batch is not committed
+    FENCED = "FENCED"  # a takeover has ended this directory: the batches before it are whole
+    BASE_CORRUPT = "BASE_CORRUPT"  # the names of what the directory inherits cannot be read
     SOURCE_LOG_CORRUPT = "SOURCE_LOG_CORRUPT"  # an entry of a file source's log cannot be read
     SOURCE_LOG_MISSING = "SOURCE_LOG_MISSING"  # an entry of a file source's log is needed and not there
     STATE_MISSING = "STATE_MISSING"  # a state file is needed and not there

@@ -23,6 +23,7 @@ from airflow_provider_ha.checkpoints.verify.subject import Subject
 
 
 _OFFSETS_ENTRY = "a version line, the metadata of the batch, and one JSON offset per source, as Spark wrote them"
+_SPARKS_OWN = "an entry of Spark, or none"
 _COMMITS_ENTRY = "a version line and the JSON of the commit"
 
 
@@ -34,6 +35,9 @@ def check_logs(subject: Subject, findings: Findings) -> None:
     logs, kind, release = subject.logs, subject.kind, subject.release
     reached, before = logs.progress, previous(logs, logs.progress.planned, kind)
     _check_query_id(logs, release, findings)
+    if logs.fence:
+        found = "it is the record of a takeover: another driver goes on in another directory"
+        findings.add(Finding(Code.FENCED, logs.fence, None, found, _SPARKS_OWN, blocks=True))
     for batch, bad in logs.offset_log.bad.items():
         needed = batch in {before, reached.planned}
         findings.add(Finding(bad.code, bad.path, batch, bad.found, _OFFSETS_ENTRY, blocks=needed))

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
-from airflow_provider_ha.checkpoints.format.layout import COMMITS, METADATA, OFFSETS, Progress, batches
+from airflow_provider_ha.checkpoints.format.fence_record import fence_at
+from airflow_provider_ha.checkpoints.format.layout import COMMITS, METADATA, OFFSETS, Progress, batches, numbers
 from airflow_provider_ha.checkpoints.format.log_entries import LogEntries
 from airflow_provider_ha.checkpoints.format.metadata_log import (
     CommitsEntry,
@@ -56,6 +58,7 @@ class Logs:
     :param query_id: What is wrong with the query id; ``None`` when it is there.
     :param behind_id: Whether something follows the query id in its file, which Spark does not read.
     :param entries: Which batches have an entry, readable or not.
+    :param fence: The entry that holds the record of a takeover; empty when there is none.
     """
 
     offsets: Mapping[int, OffsetsEntry]
@@ -65,6 +68,7 @@ class Logs:
     query_id: Reason | None
     behind_id: bool
     entries: LogEntries
+    fence: str = ""
 
     @property
     def progress(self) -> Progress:
@@ -90,7 +94,14 @@ def read_logs(directory: Tree) -> Logs:
     offsets, offset_log = read_log(directory, OFFSETS, Code.OFFSETS_MISSING, Code.OFFSETS_CORRUPT, _checked_offsets)
     commits, commit_log = read_log(directory, COMMITS, Code.COMMITS_MISSING, Code.COMMITS_CORRUPT, read_commits)
     entries = LogEntries.of(offset_log.present, commit_log.present)
-    return Logs(offsets, commits, offset_log, commit_log, *_query_id_problem(directory), entries)
+    fence = next((name for name in map(partial(_fence, directory), (OFFSETS, COMMITS)) if name), "")
+    return Logs(offsets, commits, offset_log, commit_log, *_query_id_problem(directory), entries, fence)
+
+
+def _fence(directory: Tree, log: str) -> str:
+    """Return the entry of *log* that holds the record of a takeover; empty when none does. It is the last one."""
+    name = f"{log}/{max(numbers(directory, log), default=-1)}"
+    return name if fence_at(directory, name) is not None else ""
 
 
 def read_log(
@@ -112,6 +123,8 @@ def read_log(
         except (CheckpointMissingError, FileGoneError):  # noqa: PERF203  # each entry for itself
             continue  # purged between the look at the names and the look into it
         except CheckpointCorruptError as error:
+            if fence_at(directory, f"{log}/{batch}") is not None:  # guard: fences-look-damaged
+                continue
             bad[batch] = Reason(corrupt, f"{log}/{batch}", error.reason)
     return entries, Log(missing, log, bad, frozenset(entries) | frozenset(bad))
 

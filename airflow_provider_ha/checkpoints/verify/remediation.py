@@ -100,6 +100,18 @@ MEANINGS: Mapping[Code, Meaning] = {
         "Find out which other process writes to this directory: two drivers on one checkpoint leave this. "
         "If Spark cannot start, restore to the newest restorable batch.",
     ),
+    Code.FENCED: Meaning(
+        "Another driver has taken over and goes on in another directory: the entry that this one needs next is "
+        "its record, which no release of Spark parses. It is the fence of storage without renames, and no damage: the "
+        "batches before it are what they were.",
+        "Nothing, for a directory of an earlier epoch. To start Spark without this package, export a savepoint, and "
+        "never this directory.",
+    ),
+    Code.BASE_CORRUPT: Meaning(
+        "The directory names files of earlier epochs in _ha_base, and that file is damaged or of another release. "
+        "Without it nothing that was inherited can be found, and nothing of it is guessed.",
+        "Restore the job from its latest checkpoint; of another release, use that release.",
+    ),
     Code.SOURCE_LOG_CORRUPT: Meaning(
         "Spark does not notice it. Input files that the log no longer names are read again and counted twice, or "
         "new ones are never read.",

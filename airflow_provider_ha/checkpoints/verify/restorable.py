@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.verify.findings import Code, Finding
 from airflow_provider_ha.checkpoints.verify.report import BatchVerdict, Reason, Report
@@ -100,20 +98,17 @@ def verifier(depth: Depth, spark_version: str | None) -> Callable[[Tree], Report
     return lambda directory: verify(directory, depth=depth, spark_version=spark_version)
 
 
-def damage(root: Path, cut: Mapping[str, int], check: Verify) -> CheckpointCorruptError | None:
+def damage(root: Tree, cut: Mapping[str, int], check: Verify) -> CheckpointCorruptError | None:
     """Return the first thing that keeps *root* from being restored at *cut*; ``None`` when it can be.
 
     :param root: One directory per query.
     :param cut: Query -> N.
     :raises StorageUnavailableError: It could not be found out.
     """
-    if not root.is_dir():
-        if not root.parent.is_dir():  # guard: missing-mount-counts-as-damage
-            raise StorageUnavailableError(
-                f"{root.parent} is not there", next_step="Mount the file system that holds the checkpoints"
-            )
+    if not root.is_directory():
+        root.require()
         return CheckpointCorruptError(".", f"its directory {root} is gone")
-    problems = (query_damage(LocalTree(root / query), query, batch, check) for query, batch in cut.items())
+    problems = (query_damage(root / query, query, batch, check) for query, batch in cut.items())
     return next((problem for problem in problems if problem is not None), None)
 
 

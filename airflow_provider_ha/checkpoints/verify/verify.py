@@ -54,7 +54,8 @@ from airflow_provider_ha.checkpoints.verify.state_checks import (
 )
 from airflow_provider_ha.checkpoints.verify.statefulness import statefulness
 from airflow_provider_ha.checkpoints.verify.subject import Subject
-from airflow_provider_ha.errors import StorageUnavailableError
+from airflow_provider_ha.checkpoints.working.layered.base import FILE as BASE
+from airflow_provider_ha.errors import CheckpointCorruptError, StorageUnavailableError
 
 
 Depth = Literal["quick", "full"]
@@ -121,12 +122,17 @@ def _look(directory: Tree, asked: _Question) -> Report:
     except StorageUnavailableError as error:
         _add_unreadable(error, findings)
         return Report(startable=None, restorable=[], findings=findings.all())
+    except CheckpointCorruptError as error:
+        if error.path != BASE:
+            raise  # what else is damaged is judged where it is read
+        findings.add(Finding(Code.BASE_CORRUPT, BASE, None, error.reason, "a whole base of this release", blocks=True))
+        return Report(startable=False, restorable=[], findings=findings.all())
 
 
 def _went_on(directory: Tree, report: Report) -> bool:
     try:
         return progress(directory) != Progress(report.planned, report.committed)
-    except StorageUnavailableError:
+    except (StorageUnavailableError, CheckpointCorruptError):
         return False
 
 

@@ -17,6 +17,7 @@ from airflow_provider_ha.checkpoints.format.layout import COMMITS, METADATA, OFF
 from airflow_provider_ha.checkpoints.trees.files import names, read_text
 from airflow_provider_ha.checkpoints.trees.links import hidden_checksum
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.errors import CheckpointCorruptError, StorageUnavailableError
 from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint
 from airflow_provider_ha.storage.durable import flush_directory
@@ -25,7 +26,7 @@ from airflow_provider_ha.storage.durable import flush_directory
 log = logging.getLogger(__name__)
 
 
-def query_id(directory: Path) -> str:
+def query_id(directory: Tree) -> str:
     """Return Spark's own id of the query of a checkpoint directory.
 
     :raises CheckpointCorruptError: It has none. Spark would make a new one, and sinks that go by it would take every
@@ -33,7 +34,7 @@ def query_id(directory: Path) -> str:
     :raises StorageUnavailableError: It could not be read.
     """
     try:
-        found = json.loads(read_text(LocalTree(directory), METADATA))["id"]
+        found = json.loads(read_text(directory, METADATA))["id"]
     except CheckpointCorruptError as error:
         raise _without_id(error.reason) from None
     except (ValueError, KeyError, TypeError):
@@ -77,7 +78,7 @@ def _changed(directory: Path, claimed: AdoptedCheckpoint) -> str:
     A removal that was interrupted at its last step leaves an empty one.
     """
     try:
-        found = query_id(directory)
+        found = query_id(LocalTree(directory))
     except CheckpointCorruptError as error:
         return f"it is no checkpoint of query {claimed.query_id} any more ({error.reason})"
     if found != claimed.query_id:

@@ -17,7 +17,7 @@ from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.working.fence import fence_directory, fenced_name, resolve
 from airflow_provider_ha.checkpoints.working.fork import fork
 from airflow_provider_ha.checkpoints.working.pins import pin
-from airflow_provider_ha.checkpoints.working.work_area import Capabilities, Retained
+from airflow_provider_ha.checkpoints.working.work_area import Capabilities, Retained, Successor
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.errors import ObjectExistsError, StorageUnavailableError
 from airflow_provider_ha.storage.durable import PRIVATE_DIRECTORY, REMOVED, private_directories, remove_tree
@@ -160,7 +160,7 @@ class LinkedWorkArea:
         """Link the closure of every query, and of the log of its file sink; raises as ``pins.pin`` does."""
         return Retained(target, pin(self._path(source), self._path(target), cut, sinks=sinks))
 
-    def fence(self, key: str) -> str:
+    def fence(self, key: str, *, by: Successor | None = None) -> str:  # noqa: ARG002  # a name leaves no record
         """Rename a working directory; return the key that it has from then on.
 
         :raises CheckpointMissingError: It is there under neither name.

@@ -10,16 +10,17 @@ that it was restored from goes with the checkpoints of the job that owns it, per
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from airflow_provider_ha.checkpoints.connectors.file_sink import FileSink
+from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG
 from airflow_provider_ha.checkpoints.format.closure import closure
-from airflow_provider_ha.checkpoints.trees.files import FileGoneError, exists
+from airflow_provider_ha.checkpoints.trees.files import FileGoneError, exists, names, read
 from airflow_provider_ha.checkpoints.trees.links import building, link
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.trees.tree import Tree
+from airflow_provider_ha.checkpoints.trees.tree import Tree, WritableTree
 from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError
 
 
@@ -30,8 +31,11 @@ KEPT = ".restored"  # hidden: no query can have this name
 SINKS = "sinks"
 
 
-def sink_directory(root: Path, query: str) -> Path:
-    """Return where the pin or savepoint *root* keeps the log of a query's file sink (for ``FileSinkLog``)."""
+AnyPlace = TypeVar("AnyPlace", Path, Tree, WritableTree)
+
+
+def sink_directory(root: AnyPlace, query: str) -> AnyPlace:
+    """Return where the pin or savepoint *root* keeps the log of a query's file sink."""
     return root / SINKS / query
 
 
@@ -110,13 +114,15 @@ def purged(path: str | Path) -> CheckpointMissingError:
     )
 
 
-def kept_in(working: Path) -> Path | None:
+def kept_in(working: Tree) -> Tree | None:
     """Return where a working directory keeps them, as a pin does; ``None`` when it keeps none."""
-    kept = working / KEPT
-    return kept if kept.is_dir() else None
+    kept = working.fresh() / KEPT
+    return kept if kept.is_directory() else None
 
 
-def keep_sink_logs(source: Path, working: Path) -> None:
+def keep_sink_logs(source: Tree, working: WritableTree) -> None:
     """Copy the logs of the pin, savepoint or earlier copy *source* into a new working directory; none is no error."""
-    if (source / SINKS).is_dir():
-        shutil.copytree(source / SINKS, working / KEPT / SINKS)
+    for query in names(source, SINKS):
+        place = f"{SINKS}/{query}/{LOG}"
+        for name in names(source, place):
+            working.write(f"{KEPT}/{place}/{name}", read(source, f"{place}/{name}"))

@@ -6,12 +6,11 @@ epoch knows where each query writes, also while its script has not started it ag
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import ClassVar
 
 from airflow_provider_ha.checkpoints.model import QuerySink
-from airflow_provider_ha.checkpoints.trees.links import write_aside
-from airflow_provider_ha.errors import StorageUnavailableError
+from airflow_provider_ha.checkpoints.trees.files import FileGoneError, read
+from airflow_provider_ha.checkpoints.trees.tree import Tree, WritableTree
 from airflow_provider_ha.records import Model, Record
 
 
@@ -52,29 +51,22 @@ class StartedQueries(Record):
         return self.model_copy(update={"queries": queries})
 
 
-def read_started(directory: Path) -> StartedQueries | None:
+def read_started(directory: Tree) -> StartedQueries | None:
     """Return what a working directory says; ``None`` for one of an older release, or one without a query yet.
 
     :raises RecordCorruptError: The file is not what was written.
     :raises StorageUnavailableError: It could not be read.
     """
-    path = directory / FILE
     try:
-        data = path.read_bytes()
-    except FileNotFoundError:
+        data = read(directory, FILE)
+    except FileGoneError:
         return None
-    except OSError as error:
-        raise StorageUnavailableError(f"cannot read {path}: {error}") from error
-    return StartedQueries.from_bytes(data, source=str(path))
+    return StartedQueries.from_bytes(data, source=f"{directory}/{FILE}")
 
 
-def write_started(directory: Path, started: StartedQueries) -> None:
+def write_started(directory: WritableTree, started: StartedQueries) -> None:
     """Write it into a working directory, durably.
 
     :raises StorageUnavailableError: It could not be written.
     """
-    path = directory / FILE
-    try:
-        write_aside(path, started.to_bytes())
-    except OSError as error:
-        raise StorageUnavailableError(f"cannot write {path}: {error}") from error
+    directory.write(FILE, started.to_bytes())

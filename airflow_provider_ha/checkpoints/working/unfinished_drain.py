@@ -19,8 +19,9 @@ from typing import Protocol
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.format.metadata_log import parse_offsets
 from airflow_provider_ha.checkpoints.model import BatchEntry
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.working.drain import MAXIMUM_WATERMARK
+from airflow_provider_ha.checkpoints.working.work_area import WorkArea
 from airflow_provider_ha.errors import CheckpointCorruptError
 
 
@@ -65,23 +66,27 @@ def drain_directory(working: Path) -> Path:
     return working.with_name(working.name + _DRAIN)
 
 
-def newest_drain(working: Path) -> Path | None:
-    """Return the newest fork of a drain among the working directories of a job; ``None`` when there is none.
+def newest_drain(area: WorkArea, working: str) -> str | None:
+    """Return the key of the newest fork of a drain among the working directories of a job; ``None`` for none.
 
     Not only that of *working*: the epoch that should have cleaned up after a drain may have died before it could.
+
+    :param working: Key of one of the working directories.
     """
-    forks = sorted(working.parent.glob(f"*{_DRAIN}"), key=lambda path: path.stat().st_mtime)
-    return forks[-1] if forks else None
+    place, slash, _ = working.rpartition("/")
+    forks = [f"{place}{slash}{name}" for name in area.list(f"{place}{slash}") if name.endswith(_DRAIN)]
+    made = {key: area.tree(key).changed() or 0 for key in forks if area.contains(key)}
+    return max(made, key=made.__getitem__, default=None)
 
 
-def unfinished_batch(directory: Path, fork: Path, recorded: Collection[int]) -> int | None:
+def unfinished_batch(directory: Tree, fork: Tree, recorded: Collection[int]) -> int | None:
     """Return the batch that only the drain can have given to a query's sink; ``None`` when there is none.
 
     :param directory: The query in the last working directory of the job.
     :param fork: The query in the fork of the drain.
     :param recorded: Batches that are recorded as ordinary ones.
     """
-    last, drained = progress(LocalTree(directory)).planned, progress(LocalTree(fork)).planned
+    last, drained = progress(directory).planned, progress(fork).planned
     return drained if drained == last + 1 and drained not in recorded else None
 
 

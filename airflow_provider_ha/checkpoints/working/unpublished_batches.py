@@ -8,14 +8,12 @@ the last payload of the lost epoch and the first one of the next.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import ClassVar
 
 from airflow_provider_ha.checkpoints.format.layout import progress, queries
 from airflow_provider_ha.checkpoints.model import BatchEntry
 from airflow_provider_ha.checkpoints.trees.files import FileGoneError, read
-from airflow_provider_ha.checkpoints.trees.links import write_aside
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.trees.tree import Tree, WritableTree
 from airflow_provider_ha.checkpoints.working.batch_log import readable
 from airflow_provider_ha.records import Record
 
@@ -34,32 +32,32 @@ class UnpublishedBatches(Record):
     queries: dict[str, tuple[BatchEntry, ...]] = {}
 
 
-def carry(fenced: Path, target: Path, published: Mapping[str, int]) -> None:
+def carry(fenced: Tree, target: WritableTree, published: Mapping[str, int]) -> None:
     """Write into *target* what is recorded in *fenced*, the directory that it was forked from.
 
     :param published: Query -> last batch that a payload of this run holds.
     """
     before = read_carried(fenced)
     found = {}
-    for query in queries(LocalTree(target)):
-        last, first = progress(LocalTree(target / query)).planned, published.get(query, 0)
+    for query in queries(target):
+        last, first = progress(target / query).planned, published.get(query, 0)
         entries = {entry.batch: entry for entry in before.get(query, ())}
-        for entry in readable(LocalTree(fenced / query), after=first - 1):
+        for entry in readable(fenced / query, after=first - 1):
             # The lower end of the oldest batch in a fork is not known there; the record made before knows it.
             if entry.batch not in entries or entries[entry.batch].commits is None:
                 entries[entry.batch] = entry
         found[query] = tuple(entries[batch] for batch in sorted(entries) if first <= batch <= last)
-    write_aside(target / FILE, UnpublishedBatches(queries=found).to_bytes())
+    target.write(FILE, UnpublishedBatches(queries=found).to_bytes())
 
 
-def read_carried(directory: Path) -> Mapping[str, tuple[BatchEntry, ...]]:
+def read_carried(directory: Tree) -> Mapping[str, tuple[BatchEntry, ...]]:
     """Return query -> entries that a working directory was given; nothing for one that was not forked.
 
     :raises RecordCorruptError: The file is not what was written.
     :raises StorageUnavailableError: The file system does not answer.
     """
     try:
-        data = read(LocalTree(directory), FILE)
+        data = read(directory, FILE)
     except FileGoneError:
         return {}
-    return UnpublishedBatches.from_bytes(data, source=str(directory / FILE)).queries
+    return UnpublishedBatches.from_bytes(data, source=f"{directory}/{FILE}").queries

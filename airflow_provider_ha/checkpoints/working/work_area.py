@@ -22,6 +22,7 @@ class Capabilities:
     """What a storage can do, as measured.
 
     :param links: Whether a file can have a second name; without it, what is retained or forked is copied.
+    :param names_suffice: Whether a directory can name files of another one: nothing is linked or copied.
     :param refusal: What the storage answered when it was asked for a second name; empty when it gave one.
     :param atomic_rename: Whether a directory gets its name in one step.
     :param cheap_listing: Whether the names of a directory can be asked for several times a second.
@@ -31,6 +32,19 @@ class Capabilities:
     atomic_rename: bool
     cheap_listing: bool
     refusal: str = ""
+    names_suffice: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Successor:
+    """Who fences a working directory, for the record that a fence may leave.
+
+    :param epoch: Of the new leader.
+    :param submission: Of the new leader, for people.
+    """
+
+    epoch: int = 0
+    submission: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +52,8 @@ class Retained:
     """A cut that Spark's purge cannot take away.
 
     :param key: Directory in which it lies: its own, or the one that it was cut from.
-    :param files: Query -> relative path -> bytes of every file of the closure.
+    :param files: Query -> relative path -> bytes of every file of the closure; empty where no file was looked up,
+        because the directory itself is kept.
     """
 
     key: str
@@ -99,10 +114,11 @@ class WorkArea(Directories, Protocol):
         :raises ObjectExistsError: The target exists.
         """
 
-    def fence(self, key: str) -> str:
+    def fence(self, key: str, *, by: Successor | None = None) -> str:
         """Make every later commit of a zombie in a working directory fail; return the key of what it had until then.
 
         :param key: Working directory of an epoch that is over, under its first name. Repeatable.
+        :param by: Who does it.
         :raises CheckpointMissingError: It is not there.
         :raises StorageUnavailableError: Whether it is fenced is not known.
         """
@@ -120,7 +136,7 @@ def costs(area: WorkArea) -> tuple[str, ...]:
     :raises StorageUnavailableError: It cannot be written, with the reason.
     """
     found = area.capabilities()
-    if found.links:
+    if found.links or found.names_suffice:
         return ()
     cost = (
         f"the work root {area.place} has no hard links ({found.refusal}), so files are copied: every checkpoint, every "

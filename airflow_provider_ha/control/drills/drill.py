@@ -19,7 +19,7 @@ from airflow_provider_ha.checkpoints.proof.report import Proof
 from airflow_provider_ha.checkpoints.restore.select import Chosen, Selection
 from airflow_provider_ha.checkpoints.restore.wanted import SAVEPOINT
 from airflow_provider_ha.checkpoints.savepoints.savepoint_files import check_files
-from airflow_provider_ha.checkpoints.trees.local_tree import path_on_this_host
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.control.drills.drill_verdict import Limits, decide
 from airflow_provider_ha.control.drills.stopwatch import Stopwatch
 from airflow_provider_ha.control.job.context import JobContext
@@ -127,7 +127,7 @@ def _prove(job: JobContext, request: DrillRequest, selection: Selection, place: 
     if chosen is None:
         last = selection.candidates[-1]
         return _Found((f"{last.file or last.source}: {last.reason}",))
-    directory = path_on_this_host(job.area.tree(chosen.directory))
+    directory = job.area.tree(chosen.directory)
     try:
         phases.begin("verify", "every byte is compared with the manifest")
         damaged = _damaged(job, chosen, directory)
@@ -150,7 +150,7 @@ def _prove(job: JobContext, request: DrillRequest, selection: Selection, place: 
     return _Found(proofs=proofs)
 
 
-def _damaged(job: JobContext, chosen: Chosen, directory: Path) -> tuple[str, ...]:
+def _damaged(job: JobContext, chosen: Chosen, directory: Tree) -> tuple[str, ...]:
     """Compare every byte of a savepoint with its manifest; a pin has none."""
     if chosen.source != SAVEPOINT:
         return ()

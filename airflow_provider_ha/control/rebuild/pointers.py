@@ -19,7 +19,6 @@ from airflow_provider_ha.checkpoints.savepoints.savepoint_files import (
     parse_manifest,
     pointer_to,
 )
-from airflow_provider_ha.checkpoints.trees.local_tree import path_on_this_host
 from airflow_provider_ha.checkpoints.working.work_area import WorkArea
 from airflow_provider_ha.errors import (
     CheckpointCorruptError,
@@ -28,7 +27,6 @@ from airflow_provider_ha.errors import (
     ObjectMissingError,
     RecordCorruptError,
 )
-from airflow_provider_ha.storage.directories import Directories
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.store import ObjectStore
 
@@ -82,7 +80,7 @@ def checkpoint_pointer(key: str, data: bytes) -> tuple[CheckpointPointer, Checkp
 
 
 def find_checkpoints(
-    store: ObjectStore, keys: JobKeys, directories: Directories, problems: list[str]
+    store: ObjectStore, keys: JobKeys, area: WorkArea, problems: list[str]
 ) -> Iterator[FoundCheckpoint]:
     """Yield every payload that can be read, ascending by number and epoch, then what is known of the archived ones.
 
@@ -98,7 +96,7 @@ def find_checkpoints(
             problems.append(error.message)
             continue
         try:
-            pinned = checkpoint.pin is None or _has_pin(directories, keys, checkpoint.pin, info.key)
+            pinned = _is_kept(area, keys, checkpoint, info.key)
         except RecordCorruptError as error:
             problems.append(error.message)
             continue
@@ -132,8 +130,13 @@ def _archived(history: PayloadHistory, keys: JobKeys, problems: list[str]) -> It
                 yield FoundCheckpoint(pointer, span.graph, pinned=False)
 
 
-def _has_pin(directories: Directories, keys: JobKeys, key: str, payload: str) -> bool:
-    return directories.contains(directories.admit(key, inside=(keys.pins,), source=f"payload {payload}"))
+def _is_kept(area: WorkArea, keys: JobKeys, checkpoint: Checkpoint, payload: str) -> bool:
+    """Whether the directory of a checkpoint is there: its pin, or the working directory that it was left in."""
+    source = f"payload {payload}"
+    if checkpoint.pin is not None:
+        return area.contains(area.admit(checkpoint.pin, inside=(keys.pins,), source=source))
+    # guard: rebuilt-without-a-directory
+    return area.contains(area.current(area.admit(checkpoint.directory, inside=(keys.live,), source=source)))
 
 
 def find_savepoints(keys: JobKeys, area: WorkArea, problems: list[str]) -> Iterator[FoundSavepoint]:
@@ -145,7 +148,7 @@ def find_savepoints(keys: JobKeys, area: WorkArea, problems: list[str]) -> Itera
     for name in area.list(keys.savepoints):
         if not area.contains(f"{keys.savepoints}{name}"):
             continue  # the remains of a copy that was never finished
-        directory = path_on_this_host(area.tree(f"{keys.savepoints}{name}"))
+        directory = area.tree(f"{keys.savepoints}{name}")
         try:
             key = keys.savepoint(name)
             data = manifest_bytes(directory)

@@ -21,7 +21,6 @@ from airflow_provider_ha.checkpoints.restore.judgement import not_accepted
 from airflow_provider_ha.checkpoints.restore.plan import plan_restore
 from airflow_provider_ha.checkpoints.restore.recorded import LastDirectory
 from airflow_provider_ha.checkpoints.restore.select import Chosen, Selection
-from airflow_provider_ha.checkpoints.trees.local_tree import path_on_this_host
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.job_owner import owner_of_job
 from airflow_provider_ha.control.job.reader_lease import pointer_path
@@ -110,7 +109,7 @@ def _plan(job: JobContext, request: RestoreRequest, reading: RestoreLeases) -> t
         RestoreCase(
             chosen=chosen,
             at=job.clock.now(),
-            root=path_on_this_host(job.area.tree(chosen.directory)),
+            root=job.area.tree(chosen.directory),
             payloads=checkpoint_store(source).payloads(),
             last=_last_directory(source, generation) if generation else None,
             drained=_drained(source, generation.run) if generation else {},
@@ -128,8 +127,8 @@ def _plan(job: JobContext, request: RestoreRequest, reading: RestoreLeases) -> t
 
 def _last_directory(source: JobContext, generation: Generation) -> LastDirectory:
     # guard: a-restore-reads-any-generation
-    tree = source.area.tree(working_directory(source.area, source.paths, generation))
-    return LastDirectory(path_on_this_host(tree), generation.epoch)
+    key = working_directory(source.area, source.paths, generation)
+    return LastDirectory(source.area, key, generation.epoch)
 
 
 def _choose(

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from airflow_provider_ha.checkpoints.model import QueryCut
 from airflow_provider_ha.checkpoints.proof.scratch import scratch
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.verification.prove import (
     DEFAULT_DEADLINE,
@@ -83,7 +84,7 @@ def fetch(job: JobContext, graph: str, place: Path) -> Application:
 
 
 def prove_cut(
-    directory: Path,
+    directory: Tree,
     queries: Mapping[str, QueryCut],
     place: Path,
     *,

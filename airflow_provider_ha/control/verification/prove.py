@@ -80,7 +80,7 @@ class _Copy:
 
 
 def prove(
-    directory: Path,
+    directory: Tree,
     *,
     batch: int | None = None,
     application: Application | None = None,
@@ -104,7 +104,8 @@ def prove(
     :param query: Which query of the application; by default the one whose checkpoint location is *directory*, else the
         one that is named as the directory.
     :param sink: Output directory of the query's file sink, to be judged by the verification.
-    :param scratch_directory: Where the copy is made, and removed; beside *directory* by default.
+    :param scratch_directory: Where the copy is made, and removed; by default beside *directory* when that is on this
+        host, else where temporary files are.
     :param heap: Memory of the child's JVM, as ``1g``.
     :param deadline: Seconds that Spark may take; the verification and the copy are not counted.
     :param env: Environment of the child, over what a driver on this host gets.
@@ -116,13 +117,13 @@ def prove(
     """
     _check(heap, deadline, application)
     began = time.monotonic()
-    with scratch(directory, scratch_directory) as place:
+    with scratch(directory.local_path, scratch_directory) as place:
         report, chosen, copied = _copied(directory, batch, sink, place, progress_to)
         if chosen is None or copied is None:
             return _not_asked(directory, chosen, report, time.monotonic() - began)
         request = ProofRequest(
             copy_directory=copied.directory,
-            original=directory.absolute(),
+            original=Path(str(directory.absolute())),
             batch=chosen,
             state_by_id=state_by_id(LocalTree(copied.directory), chosen),
             readings=readings(LocalTree(copied.directory), chosen),
@@ -134,7 +135,7 @@ def prove(
         )
         decision = _ask(request, deadline, env or {}, progress_to)
     return Proof(
-        directory=directory,
+        directory=str(directory),
         batch=chosen,
         verification=report,
         loading=decision.loading,
@@ -148,7 +149,7 @@ def prove(
 
 
 def _copied(
-    directory: Path,
+    directory: Tree,
     batch: int | None,
     sink: Tree | None,
     place: Path,
@@ -164,14 +165,14 @@ def _copied(
 
     for attempt in range(1, ATTEMPTS + 1):
         progress_to(ProofProgress("verifying in full depth"))
-        report = verify(LocalTree(directory), depth="full", sink=sink, tell=tell)
+        report = verify(directory.fresh(), depth="full", sink=sink, tell=tell)
         chosen = _choose(directory, report, batch)
         if chosen is None or chosen not in report.provable:
             return report, chosen, None
         progress_to(ProofProgress(f"copying batch {chosen}", step=ProofStep.COPY))
         try:
             copied = place / f"copy-{attempt}"
-            size = copy_closure(directory, chosen, copied)
+            size = copy_closure(directory.fresh(), chosen, copied)
         except CheckpointMissingError:
             if batch is not None or attempt == ATTEMPTS:
                 raise
@@ -204,7 +205,7 @@ def after(request: ProofRequest, answers: Sequence[Answer]) -> ProofProgress:
     return ProofProgress("loading the state", done, of, ProofStep.LOAD)
 
 
-def _choose(directory: Path, report: Report, batch: int | None) -> int | None:
+def _choose(directory: Tree, report: Report, batch: int | None) -> int | None:
     """Return the batch to prove; ``None`` when the checkpoint could not be read."""
     unread = any(finding.code is Code.UNREADABLE for finding in report.findings)
     known = {verdict.batch for verdict in report.batches}
@@ -218,15 +219,15 @@ def _choose(directory: Path, report: Report, batch: int | None) -> int | None:
         return None
     asked = "any batch" if batch is None else f"batch {batch}"
     raise CheckpointMissingError(
-        f"{directory} has no entry of {asked} in its logs ({progress(LocalTree(directory))})",
+        f"{directory} has no entry of {asked} in its logs ({progress(directory)})",
         next_step="See `spark-ha checkpoint verify` for the batches that it has",
     )
 
 
-def _not_asked(directory: Path, batch: int | None, report: Report, seconds: float) -> Proof:
+def _not_asked(directory: Tree, batch: int | None, report: Report, seconds: float) -> Proof:
     reason = "the checkpoint could not be read" if batch is None else "the verification says that it is not restorable"
     step = Step(Outcome.NOT_ASKED, reason)
-    return Proof(directory, batch, report, step, step, spark_version=installed_version(), seconds=seconds)
+    return Proof(str(directory), batch, report, step, step, spark_version=installed_version(), seconds=seconds)
 
 
 def _check(heap: str, deadline: float, application: Application | None) -> None:

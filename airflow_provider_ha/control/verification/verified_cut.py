@@ -10,7 +10,6 @@ from typing import Literal
 
 from airflow_provider_ha.checkpoints.proof.report import Proof
 from airflow_provider_ha.checkpoints.restore.select import Chosen, select
-from airflow_provider_ha.checkpoints.trees.local_tree import path_on_this_host
 from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.verify.report import Report
 from airflow_provider_ha.checkpoints.verify.restorable import all_of
@@ -82,7 +81,7 @@ def verify_cut(
     reports: dict[str, Report] = {}
 
     def look(directory: Tree) -> Report:
-        name = path_on_this_host(directory).name
+        name = directory.name
         reports[name] = verify(directory, depth=read_depth, spark_version=spark_version)
         return reports[name]
 
@@ -111,5 +110,5 @@ def verify_cut(
 def _proofs(job: JobContext, chosen: Chosen, options: ProofOptions) -> dict[str, Proof]:
     with proof_place(job) as place:
         application = fetch(job, chosen.graph, place / "application") if options.start else None
-        directory = path_on_this_host(job.area.tree(chosen.directory))
+        directory = job.area.tree(chosen.directory)
         return prove_cut(directory, chosen.queries, place, application=application, options=options)

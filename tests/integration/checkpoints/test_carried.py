@@ -30,12 +30,12 @@ pytestmark = pytest.mark.timeout(300)
 def recover(fenced: Path, target: Path, published: int) -> Path:
     target.mkdir()
     prepare_recovery(LinkedWorkArea(target.parent), fenced.name, target.name)
-    carry(fenced, target, {QUERY: published})
+    carry(LocalTree(fenced), LocalTree(target), {QUERY: published})
     return target
 
 
 def batches(directory: Path) -> list[int]:
-    return [entry.batch for entry in read_carried(directory)[QUERY]]
+    return [entry.batch for entry in read_carried(LocalTree(directory))[QUERY]]
 
 
 def test_batches_since_the_newest_checkpoint_survive_two_losses(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_batches_since_the_newest_checkpoint_survive_two_losses(tmp_path: Path) 
 
     assert [entry.batch for entry in record(LocalTree(third / QUERY), after=-1)] == [LAST - 1, LAST]
     assert batches(second) == batches(third) == list(range(6, LAST + 1))
-    assert read_carried(third)[QUERY] == tuple(written[batch] for batch in range(6, LAST + 1))
+    assert read_carried(LocalTree(third))[QUERY] == tuple(written[batch] for batch in range(6, LAST + 1))
 
 
 def test_what_a_checkpoint_holds_is_not_carried_on(tmp_path: Path) -> None:
@@ -68,8 +68,8 @@ def test_restore_to_before_a_loss_knows_every_batch_although_the_lost_directory_
     cut = QueryCut(batch=6, sink=QuerySink(kind=SinkKind.FOREACH_BATCH))
     chosen = Chosen("checkpoint", "1", "pin", {QUERY: cut}, 1, 1, "g", "4.2.0", now)
 
-    last = LastDirectory(second, epoch=2)
-    facts = gather_facts(RestoreCase(chosen=chosen, at=now, root=tmp_path / "pin", last=last))
+    last = LastDirectory(LinkedWorkArea(tmp_path.parent), f"{tmp_path.name}/{second.name}", epoch=2)
+    facts = gather_facts(RestoreCase(chosen=chosen, at=now, root=LocalTree(tmp_path / "pin"), last=last))
 
     replayed = [entry.batch for entry in following(facts.queries[QUERY].history, 6)]
     assert replayed == list(range(7, LAST + 1))
@@ -78,10 +78,10 @@ def test_restore_to_before_a_loss_knows_every_batch_although_the_lost_directory_
 
 def test_recorder_of_the_next_epoch_publishes_what_was_carried(tmp_path: Path) -> None:
     second = recover(copy_live(tmp_path / "e1"), tmp_path / "e2", published=6)
-    recorder = BatchRecorder(second / QUERY, read_carried(second)[QUERY])
+    recorder = BatchRecorder(LocalTree(second / QUERY), read_carried(LocalTree(second))[QUERY])
 
     recorder.poll()
 
-    assert recorder.entries() == read_carried(second)[QUERY]
+    assert recorder.entries() == read_carried(LocalTree(second))[QUERY]
     recorder.published(recorder.entries())
     assert recorder.entries() == ()

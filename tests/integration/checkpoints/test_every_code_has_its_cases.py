@@ -44,6 +44,8 @@ ELSEWHERE: dict[Code, str] = {
     Code.OFFSETS_SPARSE: "test_verify_sparse: may leave the answer open; Spark is asked with and without the option",
     Code.CONF_REFUSED: "unit test_verification_rules_logs: blocks in the newest entry only",
     Code.COMMITS_MISSING: "test_verify: a reason of a batch, never a finding about the start",
+    Code.BASE_CORRUPT: "unit test_layered_tree: only storage without links has such a file",
+    Code.FENCED: "unit test_fence_record: no damage, and never a start: no release parses the record",
     Code.STATE_STALE: "test_verify, and the releases: wrong a few starts later, not at the next one",
     Code.STATE_UNKNOWN: "test_verify: leaves the answer open; only who knows the query can tell",
     Code.SINK_FILE_MISSING: "unit test_verification_sinks: never blocks, Spark does not look at its output again",

@@ -53,7 +53,7 @@ WRITES: dict[str, Callable[[Path], object]] = {
     "fork by copy": fork_elsewhere,
     "copy of a file": copy_within_a_directory,
     "file written aside": lambda live: links.write_aside(live / QUERY / "offsets" / "3", b"x" * 8192),
-    "carried batches": lambda live: carry(live, live, {}),
+    "carried batches": lambda live: carry(LocalTree(live), LocalTree(live), {}),
     "note of a function": lambda live: GivenLog(LocalTree(live.parent / "given")).open(1),
     "object": lambda live: LocalStore(live.parent / "store").create("a/b", b"x" * 8192),
     "room of a launch": lambda live: require_room(live),

@@ -75,7 +75,7 @@ def checkpoint(tmp_path: Path) -> Iterator[Path]:
 def test_spark_loads_a_batch_and_starts_the_query_on_it_without_its_sink(checkpoint: Path, tmp_path: Path) -> None:
     trace, told = tmp_path / "trace", []
     proof = prove(
-        checkpoint,
+        LocalTree(checkpoint),
         application=application("hdfs", checkpoint, trace, "foreach"),
         env=os.environ,
         progress_to=lambda now: told.append((now.doing, now.done, now.of)),
@@ -91,7 +91,7 @@ def test_spark_loads_a_batch_and_starts_the_query_on_it_without_its_sink(checkpo
 
 def test_a_killed_child_leaves_the_question_open_and_nothing_behind(checkpoint: Path) -> None:
     proofs: list[Proof] = []
-    thread = threading.Thread(target=lambda: proofs.append(prove(checkpoint, env=os.environ)))
+    thread = threading.Thread(target=lambda: proofs.append(prove(LocalTree(checkpoint), env=os.environ)))
     thread.start()
     wait_until(children, timeout=60, what="the child")
     children()[0].kill()
@@ -104,7 +104,7 @@ def test_a_killed_child_leaves_the_question_open_and_nothing_behind(checkpoint: 
 
 
 def test_a_child_that_is_not_done_in_time_leaves_the_question_open(checkpoint: Path) -> None:
-    proof = prove(checkpoint, deadline=0.2)
+    proof = prove(LocalTree(checkpoint), deadline=0.2)
 
     assert proof.proven is None
     assert proof.loading.reason == "Spark was not done after 0.2 seconds"
@@ -112,7 +112,7 @@ def test_a_child_that_is_not_done_in_time_leaves_the_question_open(checkpoint: P
 
 def test_without_java_the_question_is_left_open(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
-    proof = prove(checkpoint)
+    proof = prove(LocalTree(checkpoint))
 
     assert proof.proven is None
     assert "no Java was found" in proof.loading.reason
@@ -121,7 +121,7 @@ def test_without_java_the_question_is_left_open(checkpoint: Path, monkeypatch: p
 def test_a_batch_that_is_not_restorable_is_refuted_without_asking_spark(tmp_path: Path) -> None:
     damaged = checkpoint_copy("rocksdb1", tmp_path / "counts")
     halve("state/0/0/9.zip")(damaged)
-    proof = prove(damaged, batch=8, deadline=0.001)
+    proof = prove(LocalTree(damaged), batch=8, deadline=0.001)
 
     assert proof.proven is False
     assert proof.verdict is not None
@@ -135,7 +135,7 @@ def test_a_batch_that_is_not_restorable_is_refuted_without_asking_spark(tmp_path
 def test_where_spark_goes_on_from_an_older_snapshot_the_copy_has_that_one(shape: str, bad: str, tmp_path: Path) -> None:
     damaged = checkpoint_copy(shape, tmp_path / "counts")
     halve(bad)(damaged)
-    copy_closure(damaged, 8, tmp_path / "copy")
+    copy_closure(LocalTree(damaged), 8, tmp_path / "copy")
 
     assert verify(LocalTree(damaged)).startable is True
     assert not (tmp_path / "copy" / bad).exists()
@@ -144,10 +144,10 @@ def test_where_spark_goes_on_from_an_older_snapshot_the_copy_has_that_one(shape:
 
 def test_a_batch_that_is_not_there_is_an_error(checkpoint: Path, tmp_path: Path) -> None:
     with pytest.raises(CheckpointMissingError, match="no entry of batch 77"):
-        prove(checkpoint, batch=77)
+        prove(LocalTree(checkpoint), batch=77)
     (tmp_path / "empty").mkdir()
     with pytest.raises(CheckpointMissingError, match="no entry of any batch"):
-        prove(tmp_path / "empty")
+        prove(LocalTree(tmp_path / "empty"))
 
 
 @pytest.mark.parametrize(
@@ -161,11 +161,11 @@ def test_a_batch_that_is_not_there_is_an_error(checkpoint: Path, tmp_path: Path)
 )
 def test_what_cannot_be_used_is_refused_at_once(checkpoint: Path, wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
-        prove(checkpoint, **wrong)
+        prove(LocalTree(checkpoint), **wrong)
 
 
 def test_a_query_without_state_has_nothing_to_load(tmp_path: Path) -> None:
-    proof = prove(checkpoint_copy("stateless", tmp_path / "plain"), deadline=0.001)
+    proof = prove(LocalTree(checkpoint_copy("stateless", tmp_path / "plain")), deadline=0.001)
 
     assert proof.proven is True
     assert (proof.loading.outcome, proof.starting.outcome) == (Outcome.NOTHING, Outcome.NOT_ASKED)
@@ -174,7 +174,9 @@ def test_a_query_without_state_has_nothing_to_load(tmp_path: Path) -> None:
 def test_nothing_of_the_user_is_on_a_command_line(checkpoint: Path, tmp_path: Path) -> None:
     secret = application("hdfs", checkpoint, tmp_path / "trace", "secret-argument")
     thread = threading.Thread(
-        target=lambda: prove(checkpoint, application=secret.model_copy(update={"conf": {"spark.x.y": "secret-conf"}}))
+        target=lambda: prove(
+            LocalTree(checkpoint), application=secret.model_copy(update={"conf": {"spark.x.y": "secret-conf"}})
+        )
     )
     thread.start()
     wait_until(children, timeout=60, what="the child")

@@ -42,7 +42,7 @@ ROWS = {
 def proven(directory: Path, **wanted: object) -> Proof:
     """Prove with what a test's Spark needs, and see that nothing was written."""
     before = fingerprint(directory.parent)
-    proof = prove(directory, env=os.environ, deadline=800, **wanted)  # type: ignore[arg-type]
+    proof = prove(LocalTree(directory), env=os.environ, deadline=800, **wanted)  # type: ignore[arg-type]
     assert fingerprint(directory.parent) == before
     return proof
 
@@ -170,7 +170,7 @@ def test_a_state_file_of_another_batch_is_loaded_and_its_rows_tell(tmp_path: Pat
 
 def test_every_variable_of_transform_with_state_is_loaded(tmp_path: Path) -> None:
     checkpoint = tws_job.make(tmp_path)
-    proof = prove(checkpoint, env=os.environ, deadline=800)
+    proof = prove(LocalTree(checkpoint), env=os.environ, deadline=800)
 
     assert proof.proven is True
     assert [(s.reading.kind, s.reading.variable, sum(s.rows)) for s in proof.state] == [("variable", "count", 4)]
@@ -180,7 +180,7 @@ def test_a_running_query_is_proven_from_a_copy(tmp_path: Path) -> None:
     with running_queries.running(tmp_path) as place:
         commits = place / "live" / "down" / "commits"
         wait_until(lambda: len(list(commits.glob("[0-9]*"))) > 4, timeout=600, what="some batches")
-        proof = prove(place / "live" / "down", env=os.environ, deadline=800)
+        proof = prove(LocalTree(place / "live" / "down"), env=os.environ, deadline=800)
 
     assert proof.proven is True, proof.findings
     assert sum(proof.state[0].rows) == 5

@@ -14,6 +14,7 @@ from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices, plan_re
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_recovery, prepare_restore
 from airflow_provider_ha.checkpoints.restore.recorded import LastDirectory
 from airflow_provider_ha.checkpoints.restore.select import Chosen
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.drain import write_drain_entry
 from airflow_provider_ha.checkpoints.working.fork import fork
 from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
@@ -45,8 +46,8 @@ def plan_for(
     now = datetime.now(timezone.utc)
     chosen = Chosen("checkpoint", "1", "pin", {QUERY: QueryCut(batch=batch, sink=sink)}, 1, 1, "g", "4.2.0", now)
     told = {QUERY: drained} if drained else {}
-    last = LastDirectory(live, epoch=1)
-    facts = gather_facts(RestoreCase(chosen=chosen, at=now, root=pinned, last=last, drained=told))
+    last = LastDirectory(LinkedWorkArea(live.parent.parent), f"{live.parent.name}/{live.name}", epoch=1)
+    facts = gather_facts(RestoreCase(chosen=chosen, at=now, root=LocalTree(pinned), last=last, drained=told))
     return plan_restore(facts, RestoreChoices(job_id="j", source_job="j", same_output=same))
 
 
@@ -130,7 +131,8 @@ def test_another_job_goes_on_with_the_old_output_or_with_an_empty_one(tmp_path: 
         assert plan.verdict is Verdict.SAFE
         prepare_restore(LinkedWorkArea(tmp_path / mode), "pin", plan, "e2")
         outputs[mode] = tmp_path / mode / "new"
-        FileSinkLog.seed(outputs[mode], CUT, mode, sink_directory(tmp_path / mode / "pin", QUERY) / LOG)
+        kept = sink_directory(tmp_path / mode / "pin", QUERY) / LOG
+        FileSinkLog.seed(outputs[mode], CUT, mode, LocalTree(kept))
         spec.append({"checkpoint": tmp_path / mode / "e2" / QUERY, "out": outputs[mode]})
 
     continue_query(spec, tmp_path)

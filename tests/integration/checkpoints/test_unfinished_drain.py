@@ -69,9 +69,11 @@ class GivenUp:
         now = datetime.now(timezone.utc)
         chosen = Chosen("checkpoint", "1", "pin", {QUERY: cut}, 1, 1, "g", "4.2.0", now)
         fence_directory(self.working)
-        last = LastDirectory(self.working, epoch=2)
+        last = LastDirectory(LinkedWorkArea(self.root.parent), f"{self.root.name}/{self.working.name}", epoch=2)
         drained = {QUERY: told} if told else {}
-        facts = gather_facts(RestoreCase(chosen=chosen, at=now, root=self.root / "pin", last=last, drained=drained))
+        facts = gather_facts(
+            RestoreCase(chosen=chosen, at=now, root=LocalTree(self.root / "pin"), last=last, drained=drained)
+        )
         return plan_restore(facts, RestoreChoices(job_id="j", source_job="j"))
 
 

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from airflow_provider_ha.checkpoints.model import SinkKind
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
@@ -53,13 +54,13 @@ def loop_of(job: Job, disk: SmallDisk, died: list[BaseException]) -> PublishLoop
     """Return the loop of a driver with one query that has committed three batches."""
     clock, registry = SystemClock(), QueryRegistry(SystemClock())
     live = checkpoint(job.config.work_path / JobKeys(JOB).working_directory(1, "a") / QUERY).parent
-    registry.add(StartedQuery(QUERY, SimpleNamespace(), SinkSpec(SinkKind.OTHER, "noop"), live / QUERY))
+    registry.add(StartedQuery(QUERY, SimpleNamespace(), SinkSpec(SinkKind.OTHER, "noop"), LocalTree(live / QUERY)))
     registry.script_waits()
     publisher = Publisher(
         store=job.checkpoints,
         leadership=job.leadership,
         registry=registry,
-        origin=Origin(OriginKind.FRESH, JobKeys(JOB).working_directory(1, "a"), live),
+        origin=Origin(OriginKind.FRESH, JobKeys(JOB).working_directory(1, "a"), LocalTree(live)),
         provenance=Provenance(JOB, 1, "g", "4.2.0"),
         options=HaOptions(checkpoint_interval=0.0),
         area=LinkedWorkArea(job.config.work_path),

@@ -15,6 +15,7 @@ from airflow_provider_ha.checkpoints.restore.prepare import prepare_recovery
 from airflow_provider_ha.checkpoints.restore.recorded import LastDirectory
 from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.checkpoints.restore.timeline import following
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.fence import fence_directory
 from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.working.pins import pin
@@ -161,13 +162,13 @@ def test_after_three_losses_a_restore_to_before_the_first_one_misses_no_removed_
         fenced = fence_directory(live / before)
         (live / after).mkdir()
         prepare_recovery(LinkedWorkArea(live), fenced.name, after)
-        carry(fenced, live / after, {QUERY: 6})
+        carry(LocalTree(fenced), LocalTree(live / after), {QUERY: 6})
         housekeeping(job, after).finish_earlier(1)
     cut = QueryCut(batch=6, sink=QuerySink(kind=SinkKind.FOREACH_BATCH))
     chosen = Chosen("checkpoint", "1", "pin", {QUERY: cut}, 1, 1, "g", "4.2.0", NOON)
 
-    last = LastDirectory(live / "e4-new", epoch=4)
-    facts = gather_facts(RestoreCase(chosen=chosen, at=NOON, root=job.pin_path(1), last=last))
+    last = LastDirectory(LinkedWorkArea(live.parent), "live/e4-new", epoch=4)
+    facts = gather_facts(RestoreCase(chosen=chosen, at=NOON, root=LocalTree(job.pin_path(1)), last=last))
 
     assert names(live) == ["e3-c.dead", "e4-new"]
     assert [entry.batch for entry in following(facts.queries[QUERY].history, 6)] == list(range(7, 14))

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from airflow_provider_ha.checkpoints.model import SinkKind
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
@@ -74,13 +75,13 @@ def live(config: HaConfig) -> Path:
 @pytest.fixture
 def publisher(job: Job, live: Path, clock: AheadClock) -> Publisher:
     registry = QueryRegistry(clock)
-    registry.add(StartedQuery(QUERY, SimpleNamespace(), SinkSpec(SinkKind.OTHER, "noop"), live / QUERY))
+    registry.add(StartedQuery(QUERY, SimpleNamespace(), SinkSpec(SinkKind.OTHER, "noop"), LocalTree(live / QUERY)))
     registry.script_waits()
     return Publisher(
         store=job.checkpoints,
         leadership=job.leadership,
         registry=registry,
-        origin=Origin(OriginKind.FRESH, LIVE, live),
+        origin=Origin(OriginKind.FRESH, LIVE, LocalTree(live)),
         provenance=Provenance(JOB, 1, "g", "4.2.0"),
         options=HaOptions(checkpoint_interval=INTERVAL),
         area=LinkedWorkArea(job.config.work_path),

@@ -13,6 +13,7 @@ import pytest
 
 from airflow_provider_ha.checkpoints.retention import payload_archives
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
@@ -100,7 +101,7 @@ class Recovered:
             store=self.checkpoints,
             leadership=self.job.leadership,
             registry=registry,
-            origin=Origin(OriginKind.RECOVERY, LIVE, self.query.live),
+            origin=Origin(OriginKind.RECOVERY, LIVE, LocalTree(self.query.live)),
             provenance=Provenance(JOB, 1, "g", "4.2.0"),
             options=HaOptions(checkpoint_interval=self.interval, retained_checkpoints=1),
             area=LinkedWorkArea(self.job.config.work_path),

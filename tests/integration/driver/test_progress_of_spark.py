@@ -11,6 +11,7 @@ import pytest
 
 from airflow_provider_ha.checkpoints.format.layout import COMMITS
 from airflow_provider_ha.checkpoints.model import SinkKind
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
@@ -69,7 +70,7 @@ def job(config: HaConfig, coordinator: Coordinator) -> Iterator[Job]:
 
 def registry_of(live: Path, handle: Any) -> QueryRegistry:
     registry = QueryRegistry(SystemClock())
-    registry.add(StartedQuery(QUERY, handle, SinkSpec(SinkKind.OTHER, "noop"), live / QUERY))
+    registry.add(StartedQuery(QUERY, handle, SinkSpec(SinkKind.OTHER, "noop"), LocalTree(live / QUERY)))
     registry.script_waits()
     return registry
 
@@ -79,7 +80,7 @@ def publisher_of(job: Job, live: Path, registry: QueryRegistry, source: Progress
         store=job.checkpoints,
         leadership=job.leadership,
         registry=registry,
-        origin=Origin(OriginKind.FRESH, LIVE, live),
+        origin=Origin(OriginKind.FRESH, LIVE, LocalTree(live)),
         provenance=Provenance(JOB, 1, "g", "4.2.0"),
         options=HaOptions(checkpoint_interval=0.0),
         area=LinkedWorkArea(job.config.work_path),

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.model import CheckpointKind, RestorePlan, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
@@ -53,13 +54,13 @@ def publisher(job: Job) -> Publisher:
 def publisher_of(job: Job, live: Path, plan: RestorePlan | None = None) -> Publisher:
     registry = QueryRegistry(SystemClock())
     sink = SinkSpec(SinkKind.FOREACH_BATCH, "foreachBatch")
-    registry.add(StartedQuery(QUERY, SimpleNamespace(), sink, live / QUERY))
+    registry.add(StartedQuery(QUERY, SimpleNamespace(), sink, LocalTree(live / QUERY)))
     registry.script_waits()
     return Publisher(
         store=job.checkpoints,
         leadership=job.leadership,
         registry=registry,
-        origin=Origin(OriginKind.RESTORE if plan else OriginKind.FRESH, LIVE, live, plan=plan),
+        origin=Origin(OriginKind.RESTORE if plan else OriginKind.FRESH, LIVE, LocalTree(live), plan=plan),
         provenance=Provenance(JOB, 1, "g", "4.2.0"),
         options=HaOptions(checkpoint_interval=0.0, retained_checkpoints=1),
         area=LinkedWorkArea(job.config.work_path),

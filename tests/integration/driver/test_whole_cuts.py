@@ -66,9 +66,9 @@ def registry(live: Path, output: Path) -> QueryRegistry:
     """What a recovered driver knows while its script waits on the first query."""
     registry = QueryRegistry(SystemClock())
     sink = QuerySink(kind=SinkKind.FILE, format="json", path=str(output))
-    registry.expect([RestingQuery(LATE, live / LATE, sink, output)], complete=True)
+    registry.expect([RestingQuery(LATE, LocalTree(live / LATE), sink, output)], complete=True)
     running = SinkSpec(SinkKind.FOREACH_BATCH, "foreachBatch")
-    registry.add(StartedQuery(QUERY, SimpleNamespace(), running, live / QUERY))
+    registry.add(StartedQuery(QUERY, SimpleNamespace(), running, LocalTree(live / QUERY)))
     return registry
 
 
@@ -78,7 +78,7 @@ def publisher(job: Job, live: Path, registry: QueryRegistry) -> Publisher:
         store=job.checkpoints,
         leadership=job.leadership,
         registry=registry,
-        origin=Origin(OriginKind.RECOVERY, f"jobs/{JOB}/live/e2-a", live),
+        origin=Origin(OriginKind.RECOVERY, f"jobs/{JOB}/live/e2-a", LocalTree(live)),
         provenance=PROVENANCE,
         options=HaOptions(checkpoint_interval=0.0),
         area=LinkedWorkArea(job.config.work_path),
@@ -94,7 +94,7 @@ def stop_job(publisher: Publisher, registry: QueryRegistry, live: Path, ended: d
         set_message=lambda _: None,
         end=lambda state, **said: ended.update(said, state=state),
     )
-    return StopJob(writer, publisher, registry, lifecycle, MainThread(), live, lambda _: {}, lambda _: {})
+    return StopJob(writer, publisher, registry, lifecycle, MainThread(), LocalTree(live), lambda _: {}, lambda _: {})
 
 
 def asked(mode: str) -> Operation:
@@ -126,7 +126,7 @@ def test_a_checkpoint_holds_a_query_that_is_not_started_with_the_record_of_its_p
 
 def test_a_savepoint_holds_a_query_that_is_not_started(job: Job, registry: QueryRegistry, live: Path) -> None:
     maker = SavepointJob(
-        job.savepoints, job.leadership, registry, PROVENANCE, live, lambda name: job.savepoints.directory(name)
+        job.savepoints, job.leadership, registry, PROVENANCE, LocalTree(live), lambda name: job.savepoints.tree(name)
     )
 
     maker.create(asked("suspend").model_copy(update={"operation": OperationKind.SAVEPOINT}))
@@ -144,7 +144,7 @@ def test_a_savepoint_has_a_short_id_unless_an_older_release_made_it_for_the_same
     job: Job, registry: QueryRegistry, live: Path, made_before: bool
 ) -> None:
     maker = SavepointJob(
-        job.savepoints, job.leadership, registry, PROVENANCE, live, lambda name: job.savepoints.directory(name)
+        job.savepoints, job.leadership, registry, PROVENANCE, LocalTree(live), lambda name: job.savepoints.tree(name)
     )
     operation = asked("suspend").model_copy(update={"operation": OperationKind.SAVEPOINT, "operation_id": LONG})
     if made_before:
@@ -168,7 +168,7 @@ def test_a_cut_is_taken_again_when_a_query_begins_to_be_started_meanwhile(
         if LATE not in registry.begun:
             original = vars(QueryRegistry)["members"].fget
             seen = original(registry)
-            registry.begin(RestingQuery(LATE, live / LATE, elsewhere))
+            registry.begin(RestingQuery(LATE, LocalTree(live / LATE), elsewhere))
             answers = iter([seen])
             monkeypatch.setattr(
                 registry.__class__, "members", property(lambda self: next(answers, None) or original(self))
@@ -209,13 +209,13 @@ def test_a_job_is_not_drained_while_the_sink_of_a_query_at_rest_may_be_ahead_of_
 def test_no_checkpoint_is_without_a_query_of_which_nothing_tells_where_it_writes(
     job: Job, publisher: Publisher, registry: QueryRegistry, live: Path
 ) -> None:
-    registry.expect([RestingQuery(LATE, live / LATE, None)], complete=True)
+    registry.expect([RestingQuery(LATE, LocalTree(live / LATE), None)], complete=True)
     registry.script_waits()
 
     with pytest.raises(CheckpointError, match="did not record where it writes"):
         publisher.tick()
 
-    registry.add(StartedQuery(LATE, SimpleNamespace(), SinkSpec(SinkKind.OTHER, "noop"), live / LATE))
+    registry.add(StartedQuery(LATE, SimpleNamespace(), SinkSpec(SinkKind.OTHER, "noop"), LocalTree(live / LATE)))
     made = publisher.tick()
     assert made is not None
     assert (made.number, set(made.queries)) == (1, {QUERY, LATE})

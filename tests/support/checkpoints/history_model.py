@@ -27,6 +27,7 @@ from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.checkpoints.retention.collection import Bounds, Collection
 from airflow_provider_ha.checkpoints.retention.history import PayloadHistory
 from airflow_provider_ha.checkpoints.retention.policy import floors
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.storage.keys import JobKeys
 from tests.fake.memory_store import MemoryStore
@@ -202,7 +203,7 @@ class RecordedJob:
 
     def plan(self, chosen: Chosen, payloads: Any) -> RestorePlan:
         """Return the plan that restores *chosen* with what *payloads* record."""
-        facts = gather_facts(RestoreCase(chosen=chosen, at=AT, root=Path("/nowhere"), payloads=payloads))
+        facts = gather_facts(RestoreCase(chosen=chosen, at=AT, root=LocalTree(Path("/nowhere")), payloads=payloads))
         return plan_restore(facts, RestoreChoices(job_id=JOB, source_job=JOB))
 
     def objects(self, prefix: str) -> list[str]:

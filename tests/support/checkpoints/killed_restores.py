@@ -46,7 +46,7 @@ def _plan(what: str, directory: Path, batch: int) -> RestorePlan:
         source = directory / QUERY
         at = progress(LocalTree(source))
         adopted[QUERY] = AdoptedCheckpoint(
-            path=str(source), query_id=query_id(source), planned=at.planned, committed=at.committed
+            path=str(source), query_id=query_id(LocalTree(source)), planned=at.planned, committed=at.committed
         )
     return RestorePlan(
         job_id="j",

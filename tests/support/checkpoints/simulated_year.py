@@ -21,6 +21,7 @@ from pydantic import BaseModel, Field
 from airflow_provider_ha.checkpoints.model import CheckpointKind
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.checkpoints.savepoints.store import SavepointRequest, SavepointStore
+from airflow_provider_ha.checkpoints.trees.local_tree import path_on_this_host
 from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
@@ -244,7 +245,7 @@ class Driver:
         of.note()
         housekeeping = Housekeeping(of.runs, self.leadership, checkpoints, LinkedWorkArea(of.config.work_path), key)
         housekeeping.finish_earlier(1)
-        self.query = WrittenQuery(self.origin.directory, batch=of.progress.batch)
+        self.query = WrittenQuery(path_on_this_host(self.origin.directory), batch=of.progress.batch)
         self.publisher = self.make_publisher()
         past = PastAttempts(
             coordinator=of.coordinator,
@@ -337,7 +338,7 @@ class Driver:
             spark_version="4.2.0",
             schedule="nightly",
         )
-        self.savepoints.create(self.leadership.commit, request, self.origin.directory)
+        self.savepoints.create(self.leadership.commit, request, path_on_this_host(self.origin.directory))
         names = sorted(of.coordinator.children(of.paths.savepoints))
         for name in names[1:-KEPT]:
             self.savepoints.dispose(self.leadership.commit, name)

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from airflow_provider_ha.checkpoints.model import BatchEntry, Checkpoint, SinkKind
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
 from airflow_provider_ha.driver.writer_notes import SinkSpec
@@ -60,7 +61,7 @@ class WrittenQuery:
         """Return a registry with this query, started by a script that waits."""
         registry = QueryRegistry(clock)
         sink = SinkSpec(SinkKind.FOREACH_BATCH, "foreachBatch")
-        registry.add(StartedQuery(QUERY, SimpleNamespace(), sink, self.live / QUERY))
+        registry.add(StartedQuery(QUERY, SimpleNamespace(), sink, LocalTree(self.live / QUERY)))
         registry.script_waits()
         return registry
 

@@ -15,6 +15,7 @@ from airflow_provider_ha.checkpoints.model import BatchEntry, Checkpoint, Checkp
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.checkpoints.savepoints.savepoint_files import write_manifest
 from airflow_provider_ha.checkpoints.savepoints.store import SavepointRequest, SavepointStore
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
@@ -164,7 +165,7 @@ def drive(context: JobContext, run: int) -> Driver:
         run=run,
         clock=context.clock,
     )
-    writer.begin(Origin(OriginKind.FRESH, key, context.config.work_path / key))
+    writer.begin(Origin(OriginKind.FRESH, key, LocalTree(context.config.work_path / key)))
     work_path = context.config.work_path
     return Driver(
         context,

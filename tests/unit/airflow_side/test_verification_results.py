@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,7 +26,7 @@ def report(*, startable: bool | None, restorable: tuple[int, ...] = (), findings
 
 
 def spark_said(outcome: Outcome, of: Report) -> Proof:
-    return Proof(Path("/data/counts"), 8, of, Step(outcome, "so it is"), Step(Outcome.NOT_ASKED))
+    return Proof("/data/counts", 8, of, Step(outcome, "so it is"), Step(Outcome.NOT_ASKED))
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def proof(decision: Decision, *, restorable: bool = True) -> Proof:
         committed=8,
         batches=(BatchVerdict(8, reasons),),
     )
-    return Proof(Path("/data/counts"), 8, report, decision.loading, decision.starting, findings=decision.findings)
+    return Proof("/data/counts", 8, report, decision.loading, decision.starting, findings=decision.findings)
 
 
 def test_what_loaded_every_store_and_started_is_proven() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.findings import Code, Finding
 from airflow_provider_ha.checkpoints.verify.report import BatchVerdict, Reason, Report
 from airflow_provider_ha.checkpoints.verify.restorable import all_of, damage, restorable_at
@@ -28,14 +29,14 @@ def root(tmp_path: Path) -> Path:
 def test_a_file_of_a_pin_that_cannot_be_read_stops_whoever_asks(root: Path) -> None:
     """Also when it comes after damage: the damage may be an answer of the same failing disk."""
     with pytest.raises(StorageUnavailableError, match="offsets/7"):
-        damage(root, {"counts": 7}, lambda directory: found(Code.STATE_MISSING, Code.UNREADABLE))
+        damage(LocalTree(root), {"counts": 7}, lambda directory: found(Code.STATE_MISSING, Code.UNREADABLE))
 
 
 def test_what_the_batch_itself_lacks_is_told_before_what_another_one_lacks(root: Path) -> None:
     lacks = BatchVerdict(7, (Reason(Code.STATE_MISSING, "state/0/0/8.delta", "it is not there"),))
     report = replace(found(Code.OFFSETS_CORRUPT), batches=(BatchVerdict(6, ()), lacks))
 
-    problem = damage(root, {"counts": 7}, lambda directory: report)
+    problem = damage(LocalTree(root), {"counts": 7}, lambda directory: report)
 
     assert problem is not None
     assert (problem.path, problem.reason) == ("counts/state/0/0/8.delta", "it is not there")
@@ -57,7 +58,7 @@ def test_what_could_not_be_read_is_all_that_an_unknown_answer_names() -> None:
 
 def test_a_query_that_has_committed_nothing_can_be_restored_to_that(root: Path) -> None:
     assert restorable_at(found(Code.UNREADABLE), -1).answer is True
-    assert damage(root, {"counts": -1}, lambda directory: found(Code.UNREADABLE)) is None
+    assert damage(LocalTree(root), {"counts": -1}, lambda directory: found(Code.UNREADABLE)) is None
 
 
 @pytest.mark.parametrize(
@@ -70,7 +71,7 @@ def test_one_no_is_a_no_and_an_open_question_leaves_the_rest_open(
 
 
 def test_damage_is_told_with_its_file(root: Path) -> None:
-    problem = damage(root, {"counts": 7}, lambda directory: found(Code.OFFSETS_CORRUPT))
+    problem = damage(LocalTree(root), {"counts": 7}, lambda directory: found(Code.OFFSETS_CORRUPT))
 
     assert problem is not None
     assert problem.path == "counts/offsets/7"

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from airflow_provider_ha.checkpoints.model import QueryPlan, QuerySink, RestorePlan, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.driver.lead import check_admission
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.operations_loop import abandoned
@@ -137,7 +138,7 @@ def test_conf_of_the_job_may_not_set_the_checkpoint_location() -> None:
     properties = Properties(**{CHECKPOINT_LOCATION: "/own"})
 
     with pytest.raises(ApplicationRefusedError, match="Remove it"):
-        prepare_conf(properties, Path("/managed"), 100)
+        prepare_conf(properties, "file:///managed", 100)
 
     assert properties.values == {CHECKPOINT_LOCATION: "/own"}
 
@@ -145,7 +146,7 @@ def test_conf_of_the_job_may_not_set_the_checkpoint_location() -> None:
 def test_conf_of_the_user_is_never_replaced() -> None:
     properties = Properties(**{MIN_BATCHES: "20", PROVIDER: "org.example.Provider"})
 
-    prepare_conf(properties, Path("/managed"), 100)
+    prepare_conf(properties, "file:///managed", 100)
 
     assert properties.values == {
         MIN_BATCHES: "20",
@@ -184,7 +185,7 @@ LOG4J = "org.apache.logging.log4j.core.config"
 def test_level_of_spark_is_warn_where_nobody_has_chosen_one(kind: str, source: str) -> None:
     jvm = logging_by(kind, source)
 
-    prepare_conf(jvm, Path("/managed"), 100)
+    prepare_conf(jvm, "file:///managed", 100)
 
     assert jvm.values[LOG_LEVEL] == "WARN"
 
@@ -193,7 +194,7 @@ def test_level_of_the_users_conf_is_left_alone() -> None:
     jvm = logging_by(f"{LOG4J}.DefaultConfiguration", "None")
     jvm.values[LOG_LEVEL] = "INFO"
 
-    prepare_conf(jvm, Path("/managed"), 100)
+    prepare_conf(jvm, "file:///managed", 100)
 
     assert jvm.values[LOG_LEVEL] == "INFO"
 
@@ -201,7 +202,7 @@ def test_level_of_the_users_conf_is_left_alone() -> None:
 def test_level_of_an_own_log4j_configuration_is_left_alone() -> None:
     jvm = logging_by(f"{LOG4J}.properties.PropertiesConfiguration", "/opt/spark/conf/log4j2.properties")
 
-    prepare_conf(jvm, Path("/managed"), 100)
+    prepare_conf(jvm, "file:///managed", 100)
 
     assert LOG_LEVEL not in jvm.values
 
@@ -243,9 +244,9 @@ def test_restore_is_refused_when_an_output_changed_since_the_plan(
     )
     if refused:
         with pytest.raises(RestoreRefusedError):
-            check_facts(plan, tmp_path)
+            check_facts(plan, LocalTree(tmp_path))
     else:
-        check_facts(plan, tmp_path)
+        check_facts(plan, LocalTree(tmp_path))
 
 
 def test_only_one_ends_the_run() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.driver.evidence import failure_of_driver, failure_of_run, own_modules, text_of
 from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
@@ -48,7 +49,7 @@ class Run:
     def query(self, name: str, error: Exception | None) -> None:
         directory = checkpoint(self.folder / name)
         handle: Any = SimpleNamespace(runId=name, exception=lambda: error)
-        self.registry.add(StartedQuery(name, handle, SinkSpec(SinkKind.OTHER, "noop"), directory))
+        self.registry.add(StartedQuery(name, handle, SinkSpec(SinkKind.OTHER, "noop"), LocalTree(directory)))
 
     def script(self, code: str) -> BaseException | None:
         path = self.folder / "main.py"
@@ -89,7 +90,8 @@ def test_script_that_only_waited_for_a_query_is_not_what_failed(run: Run) -> Non
 def test_script_that_fails_by_itself_is_told_with_every_query_of_the_run(run: Run) -> None:
     run.query("rows", None)
     run.registry.expect(
-        [RestingQuery("late", checkpoint(run.folder / "late"), QuerySink(kind=SinkKind.OTHER))], complete=True
+        [RestingQuery("late", LocalTree(checkpoint(run.folder / "late")), QuerySink(kind=SinkKind.OTHER))],
+        complete=True,
     )
 
     failure = run.failure(run.script("def load():\n    return {}['price']\n\nload()\n"))
@@ -139,7 +141,7 @@ def test_query_that_cannot_be_read_any_more_leaves_the_failure_unknown(run: Run)
         raise ConnectionError("the JVM is gone")
 
     handle: Any = SimpleNamespace(runId="rows", exception=gone)
-    run.registry.add(StartedQuery("rows", handle, SinkSpec(SinkKind.OTHER, "noop"), run.folder))
+    run.registry.add(StartedQuery("rows", handle, SinkSpec(SinkKind.OTHER, "noop"), LocalTree(run.folder)))
 
     assert run.failure(KeyError("price")) == Failure(error_class="KeyError")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.model import QueryPlan, QuerySink, RestorePlan, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.driver.origin import Origin, OriginKind
 from airflow_provider_ha.errors import RestoreRefusedError
 from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint
@@ -29,7 +30,13 @@ def origin(*, adopted: bool, sink: QuerySink) -> Origin:
         created_at=datetime(2026, 1, 1, tzinfo=timezone.utc),
         adopted={"windows": ADOPTED} if adopted else {},
     )
-    return Origin(OriginKind.RESTORE, "live/e1-a", Path("/ha/live/e1-a"), plan=plan, sinks=Path("/ha/savepoint"))
+    return Origin(
+        OriginKind.RESTORE,
+        "live/e1-a",
+        LocalTree(Path("/ha/live/e1-a")),
+        plan=plan,
+        sinks=LocalTree(Path("/ha/savepoint")),
+    )
 
 
 NAMED = QuerySink(kind=SinkKind.FILE, path="/data/out")
@@ -58,8 +65,9 @@ def test_a_query_that_is_new_in_a_restored_run_begins_from_nothing() -> None:
     ],
 )
 def test_a_new_output_is_seeded_from_where_the_old_log_lies(adopted: bool, sink: QuerySink, log: Path | None) -> None:
-    assert origin(adopted=adopted, sink=sink).sink_log("windows") == log
+    assert origin(adopted=adopted, sink=sink).sink_log("windows") == (LocalTree(log) if log is not None else None)
 
 
 def test_a_working_directory_that_nothing_was_restored_into_has_no_log_of_a_sink() -> None:
-    assert Origin(OriginKind.FRESH, "live/e1-a", Path("/ha/live/e1-a")).sink_log("windows") is None
+    directory = Path("/ha/live/e1-a")
+    assert Origin(OriginKind.FRESH, "live/e1-a", LocalTree(directory), directory.as_uri()).sink_log("windows") is None

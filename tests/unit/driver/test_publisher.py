@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind, SinkKind
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.work_area import Retained
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.driver.origin import Origin, OriginKind
@@ -85,7 +86,7 @@ def area() -> Area:
 def registry(tmp_path: Path) -> QueryRegistry:
     registry = QueryRegistry(SystemClock())
     directory = checkpoint(tmp_path / "live" / QUERY)
-    registry.add(StartedQuery(QUERY, None, SinkSpec(SinkKind.OTHER, "noop"), directory))
+    registry.add(StartedQuery(QUERY, None, SinkSpec(SinkKind.OTHER, "noop"), LocalTree(directory)))
     registry.script_waits()
     return registry
 
@@ -99,7 +100,7 @@ def publisher(store: Store, area: Area, registry: QueryRegistry, tmp_path: Path)
         store=stores,
         leadership=anything,
         registry=registry,
-        origin=Origin(OriginKind.FRESH, "live/e1-a", tmp_path / "live"),
+        origin=Origin(OriginKind.FRESH, "live/e1-a", LocalTree(tmp_path / "live"), (tmp_path / "live").as_uri()),
         provenance=PROVENANCE,
         options=HaOptions(),
         area=areas,
@@ -190,7 +191,9 @@ def savepoints(registry: QueryRegistry, live: Path, purged: int) -> tuple[Savepo
 
     store: Any = SimpleNamespace(has=lambda _: False, create=create)
     leadership: Any = SimpleNamespace(epoch=1, commit=None)
-    return SavepointJob(store, leadership, registry, PROVENANCE, live, lambda name: live / name), cuts
+    return SavepointJob(
+        store, leadership, registry, PROVENANCE, LocalTree(live), lambda name: LocalTree(live / name)
+    ), cuts
 
 
 ASKED: Any = SimpleNamespace(operation_id="s1", operation="savepoint", arguments={"label": "", "schedule": None})

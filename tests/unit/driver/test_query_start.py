@@ -79,9 +79,9 @@ def starter_of(
     spark: Started, directory: Path, lifecycle: Lifecycle, plan: RestorePlan | None = None, **more: Any
 ) -> QueryStarter:
     kind = OriginKind.RESTORE if plan else OriginKind.FRESH
-    origin = Origin(kind, "live/e1-a", directory, plan=plan)
+    origin = Origin(kind, "live/e1-a", LocalTree(directory), directory.as_uri(), plan=plan)
     registry = QueryRegistry(SystemClock())
-    ledger = StartLedger(directory)
+    ledger = StartLedger(LocalTree(directory))
     return QueryStarter(origin, registry, lifecycle, spark.calls(directory), ledger, **more)
 
 
@@ -198,7 +198,7 @@ def test_a_query_is_not_started_again_while_its_last_batch_still_runs(
 
 
 def test_a_name_that_changes_with_every_start_is_refused_unless_it_is_allowed(spark: Started, tmp_path: Path) -> None:
-    ledger = StartLedger(tmp_path)
+    ledger = StartLedger(LocalTree(tmp_path))
     ledger.note("q_1", QuerySink(kind=SinkKind.OTHER))
     ledger.complete()
 
@@ -213,7 +213,7 @@ def test_a_name_that_changes_with_every_start_is_refused_unless_it_is_allowed(sp
 def test_where_a_query_writes_is_noted_before_it_is_started(spark: Started, tmp_path: Path) -> None:
     starter = starter_of(spark, tmp_path, Lifecycle(), plan_of("q", replay=1))
     noted: list[Any] = []
-    spark.during_replay = lambda: noted.append(StartLedger(tmp_path).before.sinks["q"].format)
+    spark.during_replay = lambda: noted.append(StartLedger(LocalTree(tmp_path)).before.sinks["q"].format)
 
     starter.start(writer_of("q", tmp_path), None)
 
@@ -231,7 +231,7 @@ def test_no_query_is_started_once_a_stop_is_under_way_and_the_script_is_over(spa
         starter.start(writer_of("q", tmp_path), None)
 
     assert (over.value.code, spark.handles) == (0, [])
-    assert StartLedger(tmp_path).names == frozenset()
+    assert StartLedger(LocalTree(tmp_path)).names == frozenset()
 
 
 @pytest.mark.parametrize("replay", [1, 3])

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryPlan, QuerySink, RestorePlan, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.started_queries import StartedBefore, StartedQueries
 from airflow_provider_ha.driver.origin import Origin, OriginKind
 from airflow_provider_ha.driver.resting import RestingQuery, expected_queries
@@ -44,7 +45,7 @@ def origin_of(
         created_at=datetime(2026, 1, 1, tzinfo=timezone.utc),
         same_output=same_output,
     )
-    return Origin(kind, "live/e2", root, plan=plan if planned else None, sinks=root / "pin")
+    return Origin(kind, "live/e2", LocalTree(root), plan=plan if planned else None, sinks=LocalTree(root / "pin"))
 
 
 def not_asked() -> Mapping[str, QuerySink]:
@@ -116,7 +117,7 @@ def test_a_query_whose_sink_may_be_ahead_of_it_is_not_drained(
 ) -> None:
     directory = directory_of(tmp_path, "late", planned, committed)
 
-    assert bool(undrainable([RestingQuery("late", directory, OLD, None, recorded_to)])) is pending
+    assert bool(undrainable([RestingQuery("late", LocalTree(directory), OLD, None, recorded_to)])) is pending
 
 
 def test_the_replay_of_a_restore_is_pending(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.publish_loop import PublishLoop
@@ -47,7 +48,9 @@ def registry() -> QueryRegistry:
 
 
 def started(directory: Path, name: str = "first", *, before: int = -1) -> StartedQuery:
-    return StartedQuery(name, Handle(name), SinkSpec(SinkKind.OTHER, "noop"), directory / name, committed_before=before)
+    return StartedQuery(
+        name, Handle(name), SinkSpec(SinkKind.OTHER, "noop"), LocalTree(directory / name), committed_before=before
+    )
 
 
 def commit(directory: Path, batch: int) -> None:
@@ -143,7 +146,7 @@ def test_a_jvm_that_does_not_answer_says_nothing(tmp_path: Path) -> None:
 def test_a_query_that_the_script_starts_later_is_named_and_not_waited_for(
     registry: QueryRegistry, tmp_path: Path
 ) -> None:
-    registry.expect([RestingQuery("later", tmp_path / "later", SINK)], complete=True)
+    registry.expect([RestingQuery("later", LocalTree(tmp_path / "later"), SINK)], complete=True)
     registry.add(started(tmp_path))
     commit(tmp_path / "first", 0)
     said: Said = []
@@ -154,7 +157,7 @@ def test_a_query_that_the_script_starts_later_is_named_and_not_waited_for(
 
 
 def test_a_script_that_waits_without_a_query_does_not_run(registry: QueryRegistry, tmp_path: Path) -> None:
-    registry.expect([RestingQuery("later", tmp_path / "later", SINK)], complete=True)
+    registry.expect([RestingQuery("later", LocalTree(tmp_path / "later"), SINK)], complete=True)
     said: Said = []
 
     loop_of(registry, said).tick()

@@ -10,6 +10,7 @@ from unittest.mock import MagicMock
 import pytest
 
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.driver import ending
 from airflow_provider_ha.driver.lifecycle import Lifecycle
@@ -28,7 +29,7 @@ SINK = QuerySink(kind=SinkKind.FOREACH_BATCH)
 def registry(tmp_path: Path) -> QueryRegistry:
     """Two queries that lie at rest."""
     registry = QueryRegistry(SystemClock())
-    resting = [RestingQuery(name, tmp_path / name, SINK) for name in ("started-before", "never-started")]
+    resting = [RestingQuery(name, LocalTree(tmp_path / name), SINK) for name in ("started-before", "never-started")]
     registry.expect(resting, complete=True)
     return registry
 
@@ -36,7 +37,7 @@ def registry(tmp_path: Path) -> QueryRegistry:
 def test_the_end_of_a_script_drops_only_what_the_run_never_started_and_says_so(
     registry: QueryRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ledger = StartLedger(tmp_path)
+    ledger = StartLedger(LocalTree(tmp_path))
     ledger.note("started-before", SINK)
     cut: list[str] = []
 

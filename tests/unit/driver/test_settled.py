@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.driver.queries import SETTLE_SECONDS, QueryRegistry, StartedQuery
 from airflow_provider_ha.driver.query_start import WriterCalls
@@ -40,12 +41,12 @@ def registry(clock: HeldClock) -> QueryRegistry:
 
 
 def resting(name: str) -> RestingQuery:
-    return RestingQuery(name, Path(name), QuerySink(kind=SinkKind.OTHER))
+    return RestingQuery(name, LocalTree(Path(name)), QuerySink(kind=SinkKind.OTHER))
 
 
 def query(name: str, error: str | None = None) -> StartedQuery:
     handle = SimpleNamespace(runId=name, exception=lambda: error)
-    return StartedQuery(name, handle, SinkSpec(SinkKind.OTHER, "noop"), Path(name))
+    return StartedQuery(name, handle, SinkSpec(SinkKind.OTHER, "noop"), LocalTree(Path(name)))
 
 
 def names(queries: Any) -> list[str]:
@@ -109,7 +110,7 @@ def test_what_is_not_started_yet_is_a_member_behind_all_that_run(registry: Query
 def test_a_query_that_is_being_started_stays_a_member_with_the_sink_that_the_script_gives_it(
     registry: QueryRegistry,
 ) -> None:
-    moved = RestingQuery("first", Path("first"), QuerySink(kind=SinkKind.FILE, path="/elsewhere"))
+    moved = RestingQuery("first", LocalTree(Path("first")), QuerySink(kind=SinkKind.FILE, path="/elsewhere"))
 
     registry.begin(moved)
 

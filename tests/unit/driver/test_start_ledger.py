@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.started_queries import StartedBefore, StartedQueries
 from airflow_provider_ha.driver.start_ledger import StartLedger, check_new_name
 from airflow_provider_ha.errors import ApplicationRefusedError
@@ -45,12 +46,12 @@ def test_a_query_that_only_comes_later_is_not_refused(
 
 
 def test_the_next_epoch_reads_what_this_one_noted(tmp_path: Path) -> None:
-    ledger = StartLedger(tmp_path)
+    ledger = StartLedger(LocalTree(tmp_path))
     ledger.note("z", SINK)
     ledger.note("a", SINK)
-    assert not StartLedger(tmp_path).before.complete
+    assert not StartLedger(LocalTree(tmp_path)).before.complete
 
     ledger.complete()
 
-    assert StartLedger(tmp_path).before == before("z", "a")
+    assert StartLedger(LocalTree(tmp_path)).before == before("z", "a")
     assert ledger.before == StartedQueries()

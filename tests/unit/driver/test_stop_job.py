@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.model import SinkKind
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.unfinished_drain import drain_directory
 from airflow_provider_ha.driver import stop_job
 from airflow_provider_ha.driver.lifecycle import Lifecycle
@@ -50,7 +51,7 @@ class Stage:
         self.main_thread = MainThread()
         self.drained: list[Path] = []
         self.working = directory
-        started = StartedQuery("q", None, SinkSpec(SinkKind.OTHER, "noop"), directory / "q")
+        started = StartedQuery("q", None, SinkSpec(SinkKind.OTHER, "noop"), LocalTree(directory / "q"))
         self.registry: Any = SimpleNamespace(whole=True, started=[started], resting=self.resting)
         monkeypatch.setattr(stop_job, "stop_together", self._stopped)
         monkeypatch.setattr(stop_job, "SCRIPT_END_SECONDS", 0.0)
@@ -84,7 +85,7 @@ class Stage:
             self.registry,
             self.lifecycle,
             self.main_thread,
-            self.working,
+            LocalTree(self.working),
             self._savepoint,
             self._drain,
         ).run(operation(**arguments))

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.model import SinkKind
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.driver import stopper
 from airflow_provider_ha.driver.queries import StartedQuery
 from airflow_provider_ha.driver.stopper import GracefulStop, has_ended, stop_together
@@ -74,7 +75,7 @@ def _states(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def query(spark: Spark, name: str = "q") -> StartedQuery:
-    return StartedQuery(name, spark.handle, SinkSpec(SinkKind.OTHER, "noop"), Path(name))
+    return StartedQuery(name, spark.handle, SinkSpec(SinkKind.OTHER, "noop"), LocalTree(Path(name)))
 
 
 @pytest.mark.parametrize(
@@ -114,7 +115,7 @@ def test_a_query_whose_last_batch_still_runs_has_not_ended_before_it_is_over() -
 
 def test_a_query_that_cannot_be_asked_is_reported_and_the_others_are_stopped() -> None:
     spark = Spark(EXECUTING)
-    lost = StartedQuery("lost", SimpleNamespace(), SinkSpec(SinkKind.OTHER, "noop"), Path("lost"))
+    lost = StartedQuery("lost", SimpleNamespace(), SinkSpec(SinkKind.OTHER, "noop"), LocalTree(Path("lost")))
 
     reports = {report.name: report for report in stop_together([lost, query(spark, "other")], 10)}
 

@@ -8,6 +8,7 @@ import pytest
 
 from airflow_provider_ha.checkpoints.connectors.file_sink import FileSink
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.driver.origin import Origin, OriginKind
 from airflow_provider_ha.driver.resting import RestingQuery
 from airflow_provider_ha.driver.undo_drain import undo_drain, undo_drains
@@ -32,7 +33,7 @@ def test_it_is_taken_back_for_queries_that_the_script_has_not_started_yet(tmp_pa
     """A stop that comes first would drain into a sink that has the batch already."""
     origin = after_a_drain(tmp_path, planned=2)
 
-    undo_drains(origin, [RestingQuery("q", tmp_path / "e2" / "q", sink=None, sink_log=tmp_path / "out")])
+    undo_drains(origin, [RestingQuery("q", LocalTree(tmp_path / "e2" / "q"), sink=None, sink_log=tmp_path / "out")])
 
     assert FileSinkLog(tmp_path / "out").max_batch() == 2
 
@@ -46,4 +47,4 @@ def after_a_drain(tmp_path: Path, planned: int) -> Origin:
     for batch in range(4):
         (log / str(batch)).write_text("v1")
 
-    return Origin(OriginKind.RECOVERY, "e2", tmp_path / "e2", drain=tmp_path / "e1.drain")
+    return Origin(OriginKind.RECOVERY, "e2", LocalTree(tmp_path / "e2"), drain=LocalTree(tmp_path / "e1.drain"))

@@ -89,7 +89,7 @@ def test_a_conf_that_moves_all_checkpoints_is_refused_with_all_that_are_there(ow
     properties = Properties(**{CHECKPOINT_LOCATION: str(own.parent)})
 
     with pytest.raises(ApplicationRefusedError) as refused:
-        prepare_conf(properties, Path("/managed"), 100)
+        prepare_conf(properties, "file:///managed", 100)
 
     assert offered(refused.value.next_step) == {
         "start_from": {"daily": str(own.parent / "daily"), "hourly": str(own)},

@@ -94,7 +94,7 @@ def test_a_verification_has_one_json_form_also_inside_a_savepoint() -> None:
 def test_a_proof_is_one_key_beside_its_verification() -> None:
     reading = StateReading(operator=0, operator_name="stateStoreSave", store="default", partitions=2)
     proof = Proof(
-        Path("/data"),
+        "/data",
         1,
         REPORT,
         Step(Outcome.PROVEN),

@@ -1,0 +1,321 @@
+"""A work area on storage without links and renames: S3, HDFS, or a directory.
+
+A new epoch's directory names what it inherits, and owns what it writes. The directory that it was made from stays where
+it is, fenced by a record in the slot that its driver needs next; so a retained cut is that directory and a batch.
+
+Invariant: a file that Spark wrote is removed by the collector alone, when no base names it. So nothing here removes a
+file of a working directory: ``remove`` only says that it is over.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG
+from airflow_provider_ha.checkpoints.format.closure import closure
+from airflow_provider_ha.checkpoints.format.fence_record import FenceRecord
+from airflow_provider_ha.checkpoints.format.layout import COMMITS, OFFSETS, progress, queries
+from airflow_provider_ha.checkpoints.trees.files import opened, read
+from airflow_provider_ha.checkpoints.trees.tree import Tree
+from airflow_provider_ha.checkpoints.working.layered.base import FILE, Base, BaseEntry
+from airflow_provider_ha.checkpoints.working.layered.inheritance import belongs, cut_of, is_own
+from airflow_provider_ha.checkpoints.working.layered.slot import occupy
+from airflow_provider_ha.checkpoints.working.layered.tree import (
+    MARKER,
+    OURS,
+    REMOVED,
+    Bases,
+    LayeredReader,
+    LayeredTree,
+)
+from airflow_provider_ha.checkpoints.working.layered.uris import spark_uri
+from airflow_provider_ha.checkpoints.working.pins import SINKS, purged, refuse_reserved, sink_files
+from airflow_provider_ha.checkpoints.working.relocation import checked_by, relocated
+from airflow_provider_ha.checkpoints.working.started_queries import read_started
+from airflow_provider_ha.checkpoints.working.work_area import Capabilities, Retained, Successor
+from airflow_provider_ha.clock import Clock, SystemClock, new_id
+from airflow_provider_ha.errors import (
+    CheckpointMissingError,
+    ConfigurationError,
+    ObjectExistsError,
+    ObjectMissingError,
+)
+from airflow_provider_ha.storage.file_store import FileStore, check_file_key
+from airflow_provider_ha.storage.key_names import check_key, check_prefix
+from airflow_provider_ha.storage.keys import query_directory_of, working_directory_of
+from airflow_provider_ha.storage.probe import probe_races
+from airflow_provider_ha.storage.resolve import check_inside
+
+
+_PIECE = 4 << 20
+
+
+class LayeredWorkArea:
+    """A :class:`~airflow_provider_ha.checkpoints.working.work_area.WorkArea` of files that are never moved.
+
+    :param files: The files below the root of one cluster.
+    :param clock: Gives a fence its time.
+    :raises ConfigurationError: Spark has no file system for this storage.
+    """
+
+    def __init__(self, files: FileStore, *, clock: Clock | None = None) -> None:
+        self._files = files
+        self._clock = clock or SystemClock()
+        self._bases = Bases(files)
+        self._spark_root = spark_uri(files.uri)
+
+    def __repr__(self) -> str:
+        return f"LayeredWorkArea({self._files.uri!r})"
+
+    @property
+    def place(self) -> str:
+        """URI of the root, as it is configured."""
+        return self._files.uri
+
+    def admit(self, key: str, *, inside: tuple[str, ...], source: str) -> str:
+        """Return a key that was read from a record when it names one directory in *inside*.
+
+        :raises RecordCorruptError: The key leads anywhere else.
+        """
+        return check_inside(key, inside=inside, source=source)
+
+    def touches(self, path: str) -> bool:
+        """Whether *path* lies in the area, or the area in it."""
+        if not self._files.uri.startswith("file:"):
+            return False
+        place, own = Path(path).resolve(), Path(self._files.uri.removeprefix("file://")).resolve()
+        return place.is_relative_to(own) or own.is_relative_to(place)
+
+    def uri(self, key: str) -> str:
+        """Return the place of a directory, as the component's file system is given it."""
+        return f"{self._spark_root}/{check_key(key)}"
+
+    def capabilities(self) -> Capabilities:
+        """Return what the storage can do, by trying it.
+
+        :raises StorageUnavailableError: It cannot be written, or lets two create one file, with the reason.
+        """
+        probe_races(self._files, f"probe/{new_id()}")
+        return Capabilities(links=False, atomic_rename=False, cheap_listing=False, names_suffice=True)
+
+    def require(self) -> None:
+        """Assert that the root answers.
+
+        :raises StorageUnavailableError: It does not.
+        """
+        self._files.names("")
+
+    def read(self, key: str, name: str) -> bytes | None:
+        """Return the bytes of an own file of a directory; ``None`` when it is not there.
+
+        :raises StorageUnavailableError: It could not be read.
+        """
+        try:
+            return self._files.read(f"{check_key(key)}/{check_file_key(name)}")
+        except ObjectMissingError:
+            return None
+
+    def contains(self, key: str) -> bool:
+        """Whether anything of the directory is there, and it is not over.
+
+        :raises StorageUnavailableError: It could not be found out.
+        """
+        names = self._files.names(f"{check_key(key)}/")
+        return bool(names) and REMOVED not in names
+
+    def list(self, prefix: str) -> Sequence[str]:
+        """Return the names of directories directly below *prefix* that are not over, sorted.
+
+        :raises StorageUnavailableError: They could not be listed.
+        """
+        found = (name for name in self._files.names(check_prefix(prefix)) if name not in OURS)
+        return [name for name in found if self._files.info(f"{prefix}{name}/{REMOVED}") is None]
+
+    def tree(self, key: str) -> LayeredTree:
+        """Return a directory, whether it is there or not."""
+        return LayeredTree(LayeredReader(self._files, self._bases, query_directory_of), f"{check_key(key)}/")
+
+    def create(self, key: str) -> LayeredTree:
+        """Make an empty directory.
+
+        :raises ObjectExistsError: It is there, or was.
+        :raises StorageUnavailableError: Whether it was made is not known.
+        """
+        self._files.create(f"{check_key(key)}/{MARKER}", b"", writer=new_id())
+        return self.tree(key)
+
+    def fork(self, source: str, target: str, *, batch: int | None = None, keep_planned: bool) -> int:
+        """Make a checkpoint that names the files of another one; return how many.
+
+        After a loss (no batch is named, the planned one is kept) a filtered listing is taken: no file of the state is
+        opened. Else it is the closure of the batch, which is looked into.
+
+        :raises CheckpointCorruptError: A file of the closure is damaged or gone.
+        :raises CheckpointMissingError: Batch N is not there.
+        :raises ObjectExistsError: The target exists.
+        """
+        origin = self.tree(source)
+        if working_directory_of(source) is None:  # guard: bases-name-what-is-removed
+            return self.bring_in(origin, target, batch=batch)  # a savepoint goes with its files
+        files = origin.entries()
+        at = progress(origin)
+        last = at.committed if batch is None else batch
+        if batch is None and keep_planned:
+            cut = cut_of(origin, at.planned, at.committed)
+            wanted: Iterable[str] = (name for name in files if belongs(name, cut))
+        else:
+            wanted = closure(origin, last, with_planned=keep_planned).files
+        try:
+            chosen = [files[name] for name in wanted]
+        except KeyError as error:
+            raise purged(f"{origin}/{error.args[0]}") from None
+        self._refuse_existing(target)
+        named = list(self._relocated(chosen, origin, target))
+        self._make_base(target, Base.of(named, epoch=_epoch_of(target), source=source, batch=last))
+        return len(chosen)
+
+    def bring_in(self, source: Tree, target: str, *, batch: int | None = None) -> int:
+        """Make a checkpoint whose files are all its own; raises as :meth:`fork` does."""
+        last = progress(source).committed if batch is None else batch
+        names = closure(source, last, with_planned=False).files
+        self._refuse_existing(target)
+        self._make_base(target, Base.of((), epoch=_epoch_of(target), source=str(source), batch=last))
+        moved = set()
+        for name in names:
+            if self._write_relocated(source, name, target):
+                moved.add(name)
+        for name in names:
+            if checked_by(name) not in moved:
+                self._copy(source, name, f"{target}/{name}")
+        return len(names)
+
+    def retain(self, source: str, target: str, cut: Mapping[str, int], *, sinks: Mapping[str, Path]) -> Retained:  # noqa: ARG002  # nothing is made
+        """Keep a cut where it is: only the collector removes files, and it knows what is retained.
+
+        The log of a file sink is purged by its query, so its entries are copied beside the queries.
+
+        :raises CheckpointMissingError: A batch of the cut is not there.
+        :raises CheckpointCorruptError: The log of a file sink is not whole.
+        """
+        tree = self.tree(source)
+        for query, batch in cut.items():
+            refuse_reserved(query)
+            if batch >= 0:
+                self._require_batch(tree / query, batch)
+        kept = {query: set(tree.names(f"{SINKS}/{query}/{LOG}")) for query in sinks}
+        for path, name in sink_files(cut, sinks):
+            query, entry = name.split("/")[1], name.rpartition("/")[2]
+            if entry not in kept[query]:
+                self._files.write(f"{source}/{name}", path.read_bytes())
+        return Retained(source, {query: {} for query in cut})
+
+    def fence(self, key: str, *, by: Successor | None = None) -> str:
+        """Take the next slot of every query's log, downstream queries first; return the same key.
+
+        Between two of them the old driver may finish batches of the second: it is ahead of nothing that it reads.
+
+        :raises CheckpointMissingError: The directory is not there.
+        :raises CheckpointCorruptError: A log cannot be fenced.
+        :raises StorageUnavailableError: Whether it is fenced is not known.
+        """
+        if not self.contains(key):
+            raise CheckpointMissingError(
+                f"working directory {key} is not there in {self.place}",
+                next_step="Restore the job from its latest checkpoint, which does not need it",
+            )
+        tree, now, by = self.tree(key), self._clock.now(), by or Successor()
+        for query in _downstream_first(tree):
+            record = FenceRecord(by.epoch, by.submission, new_id(), now.isoformat())
+            occupy(self._files, f"{key}/{query}", tree / query, record)
+        return key
+
+    def fenced(self, key: str) -> str:
+        """Return the same key: a fence does not move a directory."""
+        return check_key(key)
+
+    def current(self, key: str) -> str:
+        """Return the same key."""
+        return check_key(key)
+
+    def remove(self, key: str) -> None:
+        """Say that working directories are over, and remove what lies elsewhere. Repeatable.
+
+        :raises ConfigurationError: It is a part of a working directory: another one may name its files.
+        :raises StorageUnavailableError: It could not be removed: the next call goes on.
+        """
+        working = working_directory_of(check_key(key))
+        if working is not None and working != key:
+            raise ConfigurationError(f"{key} is a part of a working directory", next_step="Remove the directory")
+        if working is None and working_directory_of(f"{key}/any") is None:
+            for file in self._files.list(f"{key}/"):
+                self._files.delete(file.key)
+            return
+        for each in [key] if working is not None else [f"{key}/{name}" for name in self.list(f"{key}/")]:
+            if self._files.names(f"{each}/"):  # guard: removals-take-inherited-files
+                self._files.write(f"{each}/{REMOVED}", b"")
+
+    def _relocated(self, chosen: Sequence[BaseEntry], origin: Tree, target: str) -> Iterable[BaseEntry]:
+        """Write what holds absolute paths for its new place; return what can be named as it is."""
+        written = set()
+        for entry in chosen:  # guard: bases-name-absolute-paths
+            if self._write_relocated(origin, entry.name, target):
+                written.add(entry.name)
+        return [entry for entry in chosen if checked_by(entry.name) not in written]
+
+    def _write_relocated(self, origin: Tree, name: str, target: str) -> bool:
+        """Write a file for its new place when it holds absolute paths; whether it did."""
+        if not is_own(name) or name != checked_by(name):
+            return False
+        data = relocated(read(origin, name), name, self.uri(target))
+        if data is None:
+            return False
+        self._files.write(f"{target}/{name}", data)
+        return True
+
+    def _refuse_existing(self, target: str) -> None:
+        if self._files.names(f"{check_key(target)}/"):
+            raise ObjectExistsError(
+                f"directory {target} exists already in {self.place}",
+                next_step="Each epoch makes a new directory",
+            )
+
+    def _make_base(self, target: str, base: Base) -> None:
+        self._files.create(f"{target}/{FILE}", base.to_bytes(), writer=new_id())
+
+    def _require_batch(self, directory: Tree, batch: int) -> None:
+        for log, first in ((COMMITS, batch), (OFFSETS, max(batch - 1, 0))):
+            there = set((directory / log).fresh().names())
+            for entry in range(first, batch + 1):
+                if str(entry) not in there:  # guard: cuts-of-batches-that-are-gone
+                    raise purged(f"{directory}/{log}/{entry}")
+
+    def _copy(self, source: Tree, name: str, key: str) -> None:
+        with opened(source, name) as file:
+            if file.size <= _PIECE:
+                self._files.write(key, file.read_at(0, file.size))
+                return
+            with tempfile.NamedTemporaryFile() as held:
+                for offset in range(0, file.size, _PIECE):
+                    held.write(file.read_at(offset, _PIECE))
+                held.flush()
+                self._files.upload(key, Path(held.name))
+
+
+def _epoch_of(target: str) -> int:
+    """Return the epoch of a working directory, for people; 0 for another directory."""
+    found = re.search("/e([0-9]+)-", target)
+    return int(found[1]) if found else 0
+
+
+def _downstream_first(tree: LayeredTree) -> list[str]:
+    """Return the queries of a working directory, the one that was started last at first.
+
+    Also those that its script was about to start: nothing of such a one may appear once its successor reads.
+    """
+    started = read_started(tree)
+    noted = list(started.sinks) if started is not None else []
+    begun = [query for query in queries(tree) if query not in noted]
+    return [*reversed(noted), *reversed(begun)]

@@ -1,0 +1,206 @@
+"""A working directory as it is read: own files first, then the names of the base of each query.
+
+Invariant: a file that may have been replaced under its name is compared with what the base says of it before a byte of
+it is believed. What is written goes to the own directory, and into no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from threading import Lock
+
+from airflow_provider_ha.checkpoints.trees.files import check_name
+from airflow_provider_ha.checkpoints.trees.object_tree import ObjectTree
+from airflow_provider_ha.checkpoints.working.layered.base import FILE, Base, BaseEntry, parse_base
+from airflow_provider_ha.errors import CheckpointCorruptError, ObjectMissingError
+from airflow_provider_ha.storage.file_store import FileStore, StoredFile
+from airflow_provider_ha.storage.reading import Listed
+
+
+MARKER = "_ha_directory"
+"""An empty directory is one that holds this file."""
+REMOVED = "_ha_removed"
+"""A directory with this file is gone for its readers; its files go when no base names them."""
+OURS = frozenset({FILE, MARKER, REMOVED})
+
+
+class Bases:
+    """Reads bases, each once: they never change. Safe in several threads."""
+
+    def __init__(self, files: FileStore) -> None:
+        self._files = files
+        self._known: dict[str, Base] = {}
+        self._lock = Lock()
+
+    def of(self, directory: str) -> Base | None:
+        """Return the base of a query directory; ``None`` when it has none, which may change.
+
+        :raises CheckpointCorruptError: It is refused.
+        :raises StorageUnavailableError: It could not be read.
+        """
+        with self._lock:
+            known = self._known.get(directory)
+        if known is None:
+            try:
+                known = parse_base(self._files.read(f"{directory}/{FILE}"))
+            except ObjectMissingError:
+                return None
+            with self._lock:
+                self._known[directory] = known
+        return known
+
+
+class LayeredReader:
+    """An :class:`~airflow_provider_ha.storage.reading.ObjectReader` of the files of one directory, own and inherited.
+
+    :param files: Holds all of them.
+    :param bases: Reads the bases.
+    :param query_of: Returns the query directory that a key lies in, or is; ``None`` when it lies above them.
+    """
+
+    def __init__(self, files: FileStore, bases: Bases, query_of: Callable[[str], str | None]) -> None:
+        self.files = files
+        self.bases = bases
+        self.query_of = query_of
+        self._own: dict[str, StoredFile] = {}
+        self._inherited: dict[str, BaseEntry] = {}
+
+    @property
+    def uri(self) -> str:
+        """URI of the storage root."""
+        return self.files.uri
+
+    def list(self, prefix: str) -> Iterator[Listed]:
+        """Yield every file below *prefix*, own ones first.
+
+        :raises CheckpointCorruptError: A base is refused.
+        :raises StorageUnavailableError: The listing could not be completed.
+        """
+        owners = set()
+        self._own, self._inherited = {}, {}
+        for file in self.files.list(prefix):
+            place, _, name = file.key.rpartition("/")
+            if name == FILE and self.query_of(place) == place:  # guard: any-directory-has-a-base
+                owners.add(place)
+            if name in OURS:
+                yield Listed(f"{place}/", 0, "")
+                continue
+            self._own[file.key] = file
+            yield Listed(file.key, file.size, file.etag)
+        above = self.query_of(prefix.removesuffix("/"))
+        for owner in sorted(owners | ({above} if above is not None else set())):
+            yield from self._from_base(owner, prefix)
+
+    def _from_base(self, owner: str, prefix: str) -> Iterator[Listed]:
+        base = self.bases.of(owner)
+        for entry in base.entries if base is not None else ():
+            key = f"{owner}/{entry.name}"
+            if key.startswith(prefix) and key not in self._own:  # guard: bases-hide-own-files
+                self._inherited[key] = entry
+                yield Listed(key, entry.length, entry.etag)
+
+    def read(self, key: str) -> bytes:
+        """Return the bytes of a file.
+
+        :raises ObjectMissingError: It is not there.
+        :raises CheckpointCorruptError: It is another one than the base names.
+        :raises StorageUnavailableError: It could not be read.
+        """
+        entry = self._inherited.get(key)
+        if entry is None:
+            return self.files.read(key)
+        self._check(entry)
+        return self.files.read(entry.place)
+
+    def read_range(self, item: Listed, offset: int, length: int) -> bytes:
+        """Return *length* bytes from *offset* of a file as it was when it was listed; fewer at its end.
+
+        :raises ObjectMissingError: It is not there.
+        :raises CheckpointCorruptError: It is another one than the base names.
+        :raises StorageUnavailableError: It could not be read, or was replaced since.
+        """
+        entry = self._inherited.get(item.key)
+        file = self._check(entry) if entry is not None else self._own[item.key]
+        return self.files.read_range(file, offset, length)
+
+    def entry(self, key: str) -> BaseEntry | None:
+        """Return what the base says of a listed file; ``None`` for an own one."""
+        return self._inherited.get(key)
+
+    def entries(self, prefix: str) -> dict[str, BaseEntry]:
+        """Return path relative to *prefix* -> what a base says of every file of the last listing."""
+        own = (BaseEntry(key, key, file.size, file.mtime, file.etag) for key, file in self._own.items())
+        known = {**self._inherited, **{entry.name: entry for entry in own}}
+        return {key.removeprefix(prefix): replace(entry, name=key.removeprefix(prefix)) for key, entry in known.items()}
+
+    def _check(self, entry: BaseEntry) -> StoredFile:
+        """Return the file of an entry as it is now, when it is the one that the base names."""
+        found = self.files.info(entry.place)
+        if found is None:
+            raise ObjectMissingError(f"file {entry.place!r} is not in {self.uri}")
+        changed = found.etag != entry.etag if entry.etag else bool(entry.mtime) and found.mtime != entry.mtime
+        # guard: replaced-files-are-inherited
+        if entry.replaceable and (found.size != entry.length or changed):
+            raise CheckpointCorruptError(
+                entry.name,
+                f"{entry.place} is not the file that the base names: it has {found.size} bytes instead of "
+                f"{entry.length}, or was written again",
+                next_step="Restore the job from its latest checkpoint",
+            )
+        return found
+
+
+class LayeredTree(ObjectTree):
+    """A :class:`~airflow_provider_ha.checkpoints.trees.tree.WritableTree` of own and inherited files.
+
+    Names are those of one listing, made when the first of them is needed; what is written here is in it.
+
+    :param reader: Reads the files; no other tree uses it.
+    :param prefix: Of their keys; it ends with a slash.
+    """
+
+    def __init__(self, reader: LayeredReader, prefix: str) -> None:
+        super().__init__(reader, prefix)
+        self._reader = reader
+        self._prefix = prefix
+
+    def __truediv__(self, place: str) -> LayeredTree:
+        """Return a directory below this one, of the same listing."""
+        below = LayeredTree.__new__(LayeredTree)
+        below._listing, below._place = self._listing, self._path(place)
+        below._reader, below._prefix = self._reader, self._prefix
+        return below
+
+    @property
+    def may_be_fenced(self) -> bool:
+        """Whether a log may end with the record of a takeover: it is what fences where there is no rename."""
+        return True
+
+    def fresh(self) -> LayeredTree:
+        """Return the same directory with a new listing."""
+        place = f"{self._place}/" if self._place else ""
+        again = LayeredReader(self._reader.files, self._reader.bases, self._reader.query_of)
+        return LayeredTree(again, self._prefix + place)
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write an own file durably, replacing one that exists; an inherited one of this name is hidden by it.
+
+        :raises StorageUnavailableError: Whether it was written is not known.
+        """
+        path = self._path(check_name(name))
+        self._reader.files.write(f"{self._prefix}{path}", data)
+        self._listing.forget()
+
+    def entries(self) -> dict[str, BaseEntry]:
+        """Return name -> what a base would say of each file below it, own or inherited.
+
+        :raises CheckpointCorruptError: A base is refused.
+        :raises UnreadableError: It could not be listed.
+        """
+        self.names()  # lists it when that was not done yet
+        return self._reader.entries(f"{self._prefix}{self._place}/" if self._place else self._prefix)
+
+    def place_of(self, name: str) -> BaseEntry | None:
+        """Return what the base says of a file; ``None`` for an own one. The listing has to have been made."""
+        return self._reader.entry(f"{self._prefix}{self._path(name)}")

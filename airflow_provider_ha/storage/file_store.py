@@ -1,0 +1,124 @@
+"""The interface to files that another program writes as well: of any name, and replaced under it.
+
+An :class:`~airflow_provider_ha.storage.store.ObjectStore` holds whole objects of this package. Below a working
+directory Spark writes, so names may begin with a dot, and a file may be replaced by another one of the same name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from airflow_provider_ha.errors import ConfigurationError
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file as a listing has it.
+
+    :param key: Relative to the root, with ``/`` between segments.
+    :param size: Bytes.
+    :param mtime: Milliseconds since 1970, by the storage's clock.
+    :param etag: What the store calls this content, without quotes; empty where it has no such thing.
+    """
+
+    key: str
+    size: int
+    mtime: int
+    etag: str = ""
+
+
+class FileStore(Protocol):
+    """Files below a root. Safe in several threads. A file appears complete or not at all."""
+
+    @property
+    def uri(self) -> str:
+        """URI of the root, with the scheme of this package."""
+
+    def list(self, prefix: str) -> Iterator[StoredFile]:
+        """Yield every file whose key begins with *prefix*; what is in preparation is left out.
+
+        :param prefix: Empty, or with a final slash.
+        :raises StorageUnavailableError: The listing could not be completed: a part is never passed off as the whole.
+        """
+
+    def names(self, prefix: str) -> Sequence[str]:
+        """Return the names of files and directories directly below *prefix*, sorted; none when it is not there.
+
+        :raises StorageUnavailableError: They could not be listed.
+        """
+
+    def info(self, key: str) -> StoredFile | None:
+        """Return what is known of a file; ``None`` when it is not there.
+
+        :raises StorageUnavailableError: It could not be found out.
+        """
+
+    def read(self, key: str) -> bytes:
+        """Return the bytes of a file as it is now.
+
+        :raises ObjectMissingError: It is not there.
+        :raises StorageUnavailableError: It could not be read.
+        """
+
+    def read_range(self, file: StoredFile, offset: int, length: int) -> bytes:
+        """Return *length* bytes from *offset* of a file; fewer at its end.
+
+        :raises ObjectMissingError: It is not there.
+        :raises StorageUnavailableError: It could not be read, or was replaced since it was listed.
+        """
+
+    def create(self, key: str, data: bytes, *, writer: str = "") -> None:
+        """Write a file that must not exist yet.
+
+        :param writer: Unique for this attempt: kept with the file where the store can, so that an attempt whose answer
+            was lost is known again. Equal bytes say nothing: two leaders write the same.
+        :raises ObjectExistsError: It exists, and is not this attempt's.
+        :raises StorageUnavailableError: Whether it was written is not known.
+        """
+
+    def write(self, key: str, data: bytes) -> None:
+        """Write a file, replacing one that exists.
+
+        :raises StorageUnavailableError: Whether it was written is not known.
+        """
+
+    def upload(self, key: str, source: Path) -> None:
+        """Write a file from one of this host, replacing one that exists; of any size.
+
+        :raises StorageUnavailableError: Whether it was written is not known.
+        """
+
+    def delete(self, key: str) -> None:
+        """Remove a file; one that is not there is no error.
+
+        :raises StorageUnavailableError: Whether it was removed is not known.
+        """
+
+
+def check_file_key(key: str) -> str:
+    """Return *key* when it names a file below the root; its names may begin with a dot.
+
+    :raises ConfigurationError: It does not.
+    """
+    segments = key.split("/")
+    # guard: file-keys-lead-out
+    if not {"", ".", ".."}.isdisjoint(segments) or not key.isprintable():
+        raise ConfigurationError(
+            f"key {key!r} names no file below the root of a storage", next_step="Use names with single slashes between"
+        )
+    return key
+
+
+def check_file_prefix(prefix: str) -> str:
+    """Return *prefix* when it is empty, or names a directory below the root with a final slash.
+
+    :raises ConfigurationError: It does not.
+    """
+    if prefix and not prefix.endswith("/"):
+        raise ConfigurationError(f"prefix {prefix!r} has no final slash", next_step="Add it")
+    if prefix:
+        check_file_key(prefix.removesuffix("/"))
+    return prefix

@@ -1,0 +1,164 @@
+"""Objects of S3 as a :class:`~airflow_provider_ha.storage.file_store.FileStore`.
+
+Invariant: a conditional create is one request with ``If-None-Match: *``. A 412 is believed only when the object is
+another writer's: the answer to the request that won may have been lost. Whose it is stands in its metadata; its bytes
+say nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ha.config import S3Options
+from airflow_provider_ha.errors import ObjectExistsError, ObjectMissingError, StorageUnavailableError
+from airflow_provider_ha.storage._s3_bucket import Bucket
+from airflow_provider_ha.storage._s3_errors import REFUSED, code_of, is_conflict, is_cut
+from airflow_provider_ha.storage._s3_objects import whole
+from airflow_provider_ha.storage.file_store import StoredFile, check_file_key, check_file_prefix
+from airflow_provider_ha.storage.limits import S3Limits
+
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+WRITER = "spark-ha-writer"
+"""Name of the user metadata that says whose object it is; the component in the JVM writes it as well."""
+
+
+class S3FileStore:
+    """A :class:`~airflow_provider_ha.storage.file_store.FileStore` on S3. Safe in several threads; not across a fork.
+
+    :param uri: ``s3://bucket/prefix``.
+    :param options: Endpoint and credentials; what is left out comes from boto3's own chain.
+    :param limits: Bounds of every call.
+    :raises ConfigurationError: The options cannot be used.
+    """
+
+    def __init__(self, uri: str, options: S3Options, limits: S3Limits | None = None) -> None:
+        self._bucket = Bucket(uri, options, limits or S3Limits())
+
+    @property
+    def uri(self) -> str:
+        """URI of the root."""
+        return self._bucket.uri
+
+    def list(self, prefix: str) -> Iterator[StoredFile]:
+        """Yield every object below *prefix*, in the order of their keys, a page per request.
+
+        :raises StorageUnavailableError: The listing could not be completed.
+        """
+        for key, item in self._bucket.listed(check_file_prefix(prefix)):
+            if not key.endswith("/"):  # a marker of a directory, as S3A leaves it
+                yield StoredFile(key, item["Size"], _milliseconds(item["LastModified"]), item["ETag"].strip('"'))
+
+    def names(self, prefix: str) -> Sequence[str]:
+        """Return the names directly below *prefix*, sorted.
+
+        :raises StorageUnavailableError: They could not be listed.
+        """
+        return sorted(set(self._bucket.names(check_file_prefix(prefix))))
+
+    def info(self, key: str) -> StoredFile | None:
+        """Return what is known of an object; ``None`` when it is not there.
+
+        :raises StorageUnavailableError: It could not be found out.
+        """
+        try:
+            head = self._head(key)
+        except ObjectMissingError:
+            return None
+        return StoredFile(key, head["ContentLength"], _milliseconds(head["LastModified"]), head["ETag"].strip('"'))
+
+    def read(self, key: str) -> bytes:
+        """Return the bytes of an object.
+
+        :raises ObjectMissingError: It is not there.
+        :raises StorageUnavailableError: It could not be read.
+        """
+        return self._got(key)
+
+    def read_range(self, file: StoredFile, offset: int, length: int) -> bytes:
+        """Return *length* bytes from *offset*; fewer at the end of the object.
+
+        :raises ObjectMissingError: It is not there.
+        :raises StorageUnavailableError: It could not be read, or was replaced since it was listed.
+        """
+        end = min(offset + length, file.size)
+        if offset >= end:
+            return b""
+        try:
+            return self._got(file.key, Range=f"bytes={offset}-{end - 1}", IfMatch=f'"{file.etag}"')
+        except StorageUnavailableError as error:
+            if code_of(error) not in REFUSED:
+                raise
+            raise StorageUnavailableError(
+                f"object {file.key!r} in {self.uri} was replaced while it was read", next_step="Try again"
+            ) from error
+
+    def create(self, key: str, data: bytes, *, writer: str = "") -> None:
+        """Write an object that must not exist yet.
+
+        :raises ObjectExistsError: It exists, and is not that of this *writer*.
+        :raises StorageUnavailableError: Whether it was written is not known.
+        """
+        try:
+            with self._bucket.call(key, "created") as deadline:
+                deadline.repeat(lambda: self._put(key, data, writer), when=is_conflict)
+        except StorageUnavailableError as error:
+            if code_of(error) not in REFUSED:
+                raise
+            if not self._is_of(key, writer):  # guard: lost-answers-are-refusals
+                raise ObjectExistsError(f"object {key!r} exists already in {self.uri}") from error
+
+    def write(self, key: str, data: bytes) -> None:
+        """Write an object, replacing one that exists.
+
+        :raises StorageUnavailableError: Whether it was written is not known.
+        """
+        with self._bucket.call(key, "written"):
+            self._bucket.client.put_object(Bucket=self._bucket.name, Key=self._name(key), Body=data)
+
+    def upload(self, key: str, source: Path) -> None:
+        """Write an object from a file of this host, in parts when it is large.
+
+        :raises StorageUnavailableError: Whether it was written is not known.
+        """
+        with self._bucket.translated(key, f"uploaded from {source}"):
+            self._bucket.client.upload_file(str(source), self._bucket.name, self._name(key))
+
+    def delete(self, key: str) -> None:
+        """Remove an object; one that is not there is no error.
+
+        :raises StorageUnavailableError: Whether it was removed is not known.
+        """
+        with self._bucket.call(key, "removed"):
+            self._bucket.client.delete_object(Bucket=self._bucket.name, Key=self._name(key))
+
+    def _put(self, key: str, data: bytes, writer: str) -> None:
+        said = {WRITER: writer} if writer else {}
+        self._bucket.client.put_object(
+            Bucket=self._bucket.name, Key=self._name(key), Body=data, IfNoneMatch="*", Metadata=said
+        )
+
+    def _is_of(self, key: str, writer: str) -> bool:
+        return bool(writer) and self._head(key)["Metadata"].get(WRITER) == writer
+
+    def _head(self, key: str) -> Any:
+        with self._bucket.call(key, "looked up"):
+            return self._bucket.client.head_object(Bucket=self._bucket.name, Key=self._name(key))
+
+    def _got(self, key: str, **asked: str) -> bytes:
+        with self._bucket.call(key, "read") as deadline:
+            return deadline.repeat(lambda: whole(self._get(key, asked)["Body"], deadline), when=is_cut)
+
+    def _get(self, key: str, asked: dict[str, Any]) -> Any:
+        return self._bucket.client.get_object(Bucket=self._bucket.name, Key=self._name(key), **asked)
+
+    def _name(self, key: str) -> str:
+        return self._bucket.foreign_key(check_file_key(key))
+
+
+def _milliseconds(moment: datetime) -> int:
+    return int(moment.timestamp() * 1000)

@@ -1,0 +1,30 @@
+"""Work areas without links and renames against the contract of all, and what only they do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ha.checkpoints.working.layered.layered_work_area import LayeredWorkArea
+from airflow_provider_ha.checkpoints.working.work_area import WorkArea
+from airflow_provider_ha.storage.local_files import LocalFileStore
+from airflow_provider_ha.storage.s3_files import S3FileStore
+from tests.contract.work_areas import WorkAreaContract
+from tests.support.s3.s3_server import S3Access
+
+
+# The cached job is made by Spark when it is not there yet.
+pytestmark = pytest.mark.timeout(300)
+
+
+class TestLayeredOnADirectory(WorkAreaContract):
+    @pytest.fixture
+    def area(self, tmp_path: Path) -> WorkArea:
+        return LayeredWorkArea(LocalFileStore(tmp_path / "storage" / "cluster"))
+
+
+class TestLayeredOnS3(WorkAreaContract):
+    @pytest.fixture
+    def area(self, real: S3Access) -> WorkArea:
+        return LayeredWorkArea(S3FileStore(f"s3://{real.new_bucket()}/storage/cluster", real.options()))

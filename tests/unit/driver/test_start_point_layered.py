@@ -1,0 +1,100 @@
+"""What a driver makes its working directory of, on storage without links and renames. No Spark."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ha.checkpoints.format.fence_record import fence_at
+from airflow_provider_ha.checkpoints.format.layout import Progress, progress
+from airflow_provider_ha.checkpoints.model import QueryPlan, QuerySink, RestorePlan, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.working.work_area import Successor
+from airflow_provider_ha.coordination.paths import ClusterPaths
+from airflow_provider_ha.driver.origin import Origin, OriginKind
+from airflow_provider_ha.driver.start_ledger import StartLedger
+from airflow_provider_ha.driver.start_point import prepare_start
+from airflow_provider_ha.jobs.model import Blob, Generation, Run, StartKind, StartPoint
+from airflow_provider_ha.storage.blobs import put_blob
+from airflow_provider_ha.storage.local import LocalStore
+from tests.support.checkpoints.layered_files import FIRST, JOB, SECOND, THIRD, LayeredFiles
+from tests.support.checkpoints.portable_helpers import QUERY
+
+
+NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
+PATHS = ClusterPaths("spark-ha", "default").job(JOB.job_id)
+SINK = QuerySink(kind=SinkKind.FOREACH_BATCH)
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> LayeredFiles:
+    files = LayeredFiles(tmp_path / "work")
+    files.run(FIRST)
+    return files
+
+
+def start(
+    job: LayeredFiles, key: str, *, lost: str | None, plan: RestorePlan | None = None, before: int = 1, now: int = 1
+) -> Origin:
+    store = LocalStore(job.root.parent / "store")
+    begin = StartPoint()
+    if plan is not None:
+        sha256, size = put_blob(store, plan.to_bytes())
+        begin = StartPoint(kind=StartKind.CHECKPOINT, source_id="1", plan=Blob(sha256=sha256, size=size))
+    run = Run(number=now, graph=Blob(sha256="0" * 64, size=1), start=begin, request_id="r", created_at=NOW)
+    previous = Generation(run=before, epoch=1, directory=lost) if lost is not None else None
+    return prepare_start(store, job.area, PATHS, run, previous, key=key, by=Successor(2, "s-2"))
+
+
+def test_the_next_epoch_goes_on_with_the_planned_batch_and_the_old_driver_does_not(job: LayeredFiles) -> None:
+    job.plan(FIRST, 3)
+
+    origin = start(job, SECOND, lost=FIRST)
+
+    assert (origin.kind, origin.location) == (OriginKind.RECOVERY, job.area.uri(SECOND))
+    assert progress(origin.directory / QUERY) == Progress(3, 2)
+    record = fence_at(job.area.tree(FIRST) / QUERY, "commits/3")
+    assert record is not None
+    assert (record.epoch, record.submission) == (2, "s-2")
+
+
+def test_losses_in_a_row_lose_no_batch_and_no_record(job: LayeredFiles) -> None:
+    StartLedger(job.area.tree(FIRST)).note(QUERY, SINK)
+    second = start(job, SECOND, lost=FIRST)
+    job.commit(SECOND, 3)
+
+    third = start(job, THIRD, lost=SECOND)
+
+    assert progress(third.directory / QUERY) == Progress(3, 3)
+    assert [entry.batch for entry in third.carried[QUERY]] == [0, 1, 2, 3]
+    assert StartLedger(second.directory).names == StartLedger(third.directory).names == {QUERY}
+
+
+def test_a_takeover_that_died_half_way_is_made_again_elsewhere(job: LayeredFiles) -> None:
+    start(job, SECOND, lost=FIRST)  # made, and never current: its leader died before it had written that
+
+    origin = start(job, THIRD, lost=FIRST)
+
+    assert progress(origin.directory / QUERY) == Progress(2, 2)
+
+
+def test_a_restore_starts_at_a_cut_of_a_directory_that_went_on(job: LayeredFiles) -> None:
+    """A retained checkpoint is a directory and a batch: nothing was pinned."""
+    plan = RestorePlan(
+        job_id=JOB.job_id,
+        source_job=JOB.job_id,
+        source="checkpoint",
+        source_id="1",
+        directory=FIRST,
+        verdict=Verdict.SAFE,
+        queries={QUERY: QueryPlan(batch=1, sink=SINK)},
+        age_seconds=0,
+        created_at=NOW,
+        same_output=True,
+    )
+
+    origin = start(job, SECOND, lost=FIRST, plan=plan, now=2)
+
+    assert (origin.kind, progress(origin.directory / QUERY)) == (OriginKind.RESTORE, Progress(1, 1))
+    assert (origin.directory / QUERY).names("offsets") == ["0", "1"]
