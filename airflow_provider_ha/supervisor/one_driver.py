@@ -62,7 +62,7 @@ def _take_place(job: JobRecords, spec: DriverSpec) -> None:
             next_step="Nothing needs to be done: this one ends, and has started nothing",
         )
     if found[0] != own:  # by the submitter, which does not know the machine
-        job.coordinator.commit(SetData(path, own.to_bytes(), found[1]))
+        job.commit(SetData(path, own.to_bytes(), found[1]))
     job.journal.started(spec.run, submission, own)
 
 

@@ -35,8 +35,11 @@ from tests.support.clusters import rebuild_helpers, submit_helpers
 from tests.support.clusters.standalone_cluster import StandaloneCluster, can_make_hosts, standalone_cluster
 
 
-PATIENCE = 60.0
+PATIENCE = 180.0  # seconds: a worker starts two JVMs and two Pythons one after the other, on a busy machine as well
 NAMESPACE = ["unshare", "--pid", "--fork", "--mount-proc", "true"]
+
+
+STANDALONE = pytest.param("standalone", marks=[pytest.mark.long, pytest.mark.timeout(600)])
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +51,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneClus
         yield running
 
 
-@pytest.fixture(params=["local", "namespace", pytest.param("standalone", marks=pytest.mark.long)])
+@pytest.fixture(params=["local", "namespace", STANDALONE])
 def tested(request: pytest.FixtureRequest, config: HaConfig, tmp_path: Path) -> EngineUnderTest:
     """Each engine."""
     if request.param == "local":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +29,7 @@ from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters import submit_helpers
 from tests.support.clusters.standalone_cluster import (
     PATIENCE,
+    TERMINATE_SECONDS,
     StandaloneCluster,
     TestHost,
     can_make_hosts,
@@ -137,6 +139,20 @@ def test_a_supervisor_that_was_stopped_ends_with_its_jvm_all_the_same(submitted:
 
     await_end(submitted)
     assert submitted.await_exit().pids
+
+
+def test_a_jvm_that_is_asked_to_end_waits_for_its_supervisor(submitted: StandaloneJob) -> None:
+    submitted.submit()
+    host = submitted.await_driver()
+    host.supervisor_of(submitted.submission_id).send_signal(signal.SIGSTOP)
+
+    asked = time.monotonic()
+    submitted.engine.terminate(submitted.handle)
+    wait_until(lambda: not isinstance(submitted.observe(), Running), timeout=PATIENCE, what="the end of the JVM")
+
+    assert time.monotonic() - asked >= TERMINATE_SECONDS, "its worker had to kill it"
+    assert submitted.await_exit().pids
+    await_end(submitted)
 
 
 def test_a_frozen_worker_proves_nothing_and_ends_its_driver_when_it_thaws(submitted: StandaloneJob) -> None:

@@ -20,7 +20,8 @@ FACADE = {f"coordination/_kazoo{part}.py" for part in ("", "_acl", "_client", "_
 UNGUARDED = {
     "jobs/quarantine.py": "a note for people; a version guards its removal",
     "jobs/watchers.py": "an Airflow task's own node, by compare-and-set",
-    "jobs/job_records.py": "makes nodes that no other process may make under that name: runs, submissions, recoveries",
+    "jobs/job_records.py": "makes nodes that no other process may make under that name: runs, submissions, recoveries; "
+    "a driver's supervisor completes its own one by compare-and-set",
     "triggers/_announcements.py": "ephemeral nodes of waits, each under a unique name; only people read them",
     "control/rebuild/apply.py": "a job without a leader, whose epoch it raises first and checks in each transaction",
 }
