@@ -61,9 +61,9 @@ class JobRecords:
         return JobJournal(self.store, self.keys)
 
     def commit(self, *ops: Op) -> list[int]:
-        """Apply *ops* in one transaction, which create what no other process may create under that name, or complete it.
+        """Apply *ops* in one transaction, which create what no other process may create under that name.
 
-        A record is completed by compare-and-set, and only by the process that it describes.
+        They may complete such a record as well: by compare-and-set, in the process that it describes.
 
         :raises LeadershipError: A process that acts as the cluster's leader does not lead it any more; nothing was
             changed.
