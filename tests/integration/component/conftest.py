@@ -7,9 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import py4j.java_gateway
+import py4j.protocol
 import pytest
 
 from tests.support.spark.component_jvm import ComponentJvm, base, component_jvm
+
+
+@pytest.fixture(autouse=True)
+def errors_as_py4j_raises_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Undo PySpark's patch of py4j: a session of an earlier test asks *its* JVM about the errors of this one."""
+    monkeypatch.setattr(py4j.java_gateway, "get_return_value", py4j.protocol.get_return_value)
 
 
 @pytest.fixture(scope="session")
