@@ -17,10 +17,11 @@ from dataclasses import dataclass
 
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.checkpoints.retention.working_directories import superfluous_directories
+from airflow_provider_ha.checkpoints.working.unfinished_drain import is_drain
 from airflow_provider_ha.checkpoints.working.work_area import WorkArea
 from airflow_provider_ha.coordination.election import Leadership
 from airflow_provider_ha.errors import HaError, VersionConflictError
-from airflow_provider_ha.jobs.runs import RunStore
+from airflow_provider_ha.jobs.runs import RunStore, drains_after
 
 
 log = logging.getLogger(__name__)
@@ -76,13 +77,17 @@ class Housekeeping:
             self._remove(key)
 
     def _remove_fenced(self) -> None:
-        """Remove the fenced directories of earlier epochs, but the newest one."""
-        fenced = [key for key in self._superfluous() if self.area.fenced(key) == key]
-        for key in fenced[:-1]:
+        """Remove the fenced directories of earlier epochs, but the newest one, and the drains of earlier runs."""
+        superfluous = self._superfluous()
+        fenced = [key for key in superfluous if self.area.fenced(key) == key]
+        # guard: drains-of-earlier-runs-stay
+        for key in (*fenced[:-1], *filter(is_drain, superfluous)):
             self._remove(key)
 
     def _superfluous(self) -> list[str]:
-        return superfluous_directories(self.checkpoints, self.area, self.current)
+        numbers = self.runs.numbers()
+        after = drains_after(self.runs.results(), numbers[-1]) if numbers else None
+        return superfluous_directories(self.checkpoints, self.area, self.current, drains_after=after)
 
     def _remove(self, key: str) -> None:
         log.info("working directory %s is removed", key)

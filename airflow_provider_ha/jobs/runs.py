@@ -7,6 +7,7 @@ from DIRTY to CLEAN), so what was read of them stays true; only "not there" can 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -60,6 +61,17 @@ class RunView:
 def live(view: RunView) -> bool:
     """Whether the run has no result: it may be running, or wait to be recovered."""
     return view.result is None
+
+
+def drains_after(results: Mapping[int, RunResult], newest: int) -> int | None:
+    """Return the epoch after which an unfinished drain is one of run *newest*; ``None`` when that has finished one.
+
+    :param results: Those of all runs that have one.
+    """
+    own = results.get(newest)
+    if own is not None and own.drained:  # guard: finished-drains-stay-for-ever
+        return None
+    return max((result.epoch for number, result in results.items() if number < newest), default=0)
 
 
 class RunStore:

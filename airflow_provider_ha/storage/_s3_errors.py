@@ -64,6 +64,11 @@ def is_conflict(error: BaseException) -> bool:
     return code_of(error) in _IN_CONFLICT
 
 
+def is_absent(error: BaseException) -> bool:
+    """Whether the object is not there."""
+    return code_of(error) in ABSENT
+
+
 def code_of(error: BaseException | None) -> str:
     """Return S3's code of an error, or of what caused it; empty when S3 gave none."""
     from botocore.exceptions import ClientError

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ha.config import S3Options
 from airflow_provider_ha.errors import ObjectExistsError, ObjectMissingError, StorageUnavailableError
 from airflow_provider_ha.storage._s3_bucket import Bucket
-from airflow_provider_ha.storage._s3_errors import REFUSED, code_of, is_conflict, is_cut
+from airflow_provider_ha.storage._s3_errors import REFUSED, code_of, is_absent, is_conflict, is_cut
 from airflow_provider_ha.storage._s3_objects import whole
 from airflow_provider_ha.storage.file_store import StoredFile, check_file_key, check_file_prefix
 from airflow_provider_ha.storage.limits import S3Limits
@@ -143,11 +143,20 @@ class S3FileStore:
         )
 
     def _is_of(self, key: str, writer: str) -> bool:
-        return bool(writer) and self._head(key)["Metadata"].get(WRITER) == writer
+        """Whether an object that a conditional write found is that of *writer*. It may be shown a moment later only."""
+        if not writer:
+            return False
+        with self._bucket.call(key, "looked up") as deadline:
+            # guard: winners-are-shown-at-once
+            found = deadline.repeat(lambda: self._asked(key), when=is_absent)
+        return bool(found["Metadata"].get(WRITER) == writer)
 
     def _head(self, key: str) -> Any:
         with self._bucket.call(key, "looked up"):
-            return self._bucket.client.head_object(Bucket=self._bucket.name, Key=self._name(key))
+            return self._asked(key)
+
+    def _asked(self, key: str) -> Any:
+        return self._bucket.client.head_object(Bucket=self._bucket.name, Key=self._name(key))
 
     def _got(self, key: str, **asked: str) -> bytes:
         with self._bucket.call(key, "read") as deadline:

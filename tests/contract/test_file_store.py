@@ -16,7 +16,7 @@ from airflow_provider_ha.errors import (
 from airflow_provider_ha.storage.file_store import FileStore
 from airflow_provider_ha.storage.local_files import LocalFileStore
 from airflow_provider_ha.storage.s3_files import S3FileStore
-from tests.support.s3.s3_faults import Fault, lose_answer, s3_proxy
+from tests.support.s3.s3_faults import Fault, lose_answer, refuse, s3_proxy
 from tests.support.s3.s3_server import S3Access
 
 
@@ -113,6 +113,16 @@ def test_a_creation_whose_answer_was_lost_is_recognised_by_its_writer(real: S3Ac
         S3FileStore(f"s3://{bucket}/prefix", real.options(proxied)).create("a", b"v1", writer="8/s/5e1c")
 
     assert lost.hits == 1
+
+
+def test_a_writer_waits_until_the_store_shows_the_object_that_it_was_refused_for(real: S3Access) -> None:
+    bucket, late = real.new_bucket(), Fault(refuse(404, "NoSuchKey"), "HEAD", "/a", times=2)
+    S3FileStore(f"s3://{bucket}/prefix", real.options()).create("a", b"v1", writer="7/s/one")
+
+    with s3_proxy(real.endpoint, late) as proxied, pytest.raises(ObjectExistsError):
+        S3FileStore(f"s3://{bucket}/prefix", real.options(proxied)).create("a", b"v2", writer="8/s/two")
+
+    assert late.hits == 2
 
 
 def test_equal_bytes_of_another_writer_are_not_ones_own(real: S3Access) -> None:

@@ -220,7 +220,7 @@ def test_housekeeping_needs_to_know_where_every_unpinned_checkpoint_lies(
 
     error = refusal(
         lambda: superfluous_directories(
-            job.checkpoints, LinkedWorkArea(job.config.work_path), job.keys.working_directory(2, "new")
+            job.checkpoints, LinkedWorkArea(job.config.work_path), job.keys.working_directory(2, "new"), drains_after=0
         )
     )
 

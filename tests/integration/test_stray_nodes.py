@@ -124,7 +124,7 @@ def test_a_restore_chooses_among_what_is_ours(job: Job) -> None:
 def test_housekeeping_goes_on(job: Job) -> None:
     assert (
         superfluous_directories(
-            job.checkpoints, LinkedWorkArea(job.config.work_path), job.keys.working_directory(2, "new")
+            job.checkpoints, LinkedWorkArea(job.config.work_path), job.keys.working_directory(2, "new"), drains_after=0
         )
         == []
     )

@@ -1,7 +1,9 @@
 """Which working directories of a job that does not run are no longer needed.
 
 Invariant: the newest one stays, and so does one that a retained checkpoint without a pin lies in: a restore reads them,
-fenced or not. The others share with what was forked from them, so removing them takes nothing from that.
+fenced or not. So does the newest fork of a drain that its run did not finish: it alone says that the batch beyond the
+last one, which the sinks may have, is the drain's. The others share with what was forked from them, so removing them
+takes nothing from that.
 A directory of a later epoch than the newest known one is not ours to judge.
 """
 
@@ -10,6 +12,7 @@ from __future__ import annotations
 import re
 
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
+from airflow_provider_ha.checkpoints.working.unfinished_drain import newest_drain
 from airflow_provider_ha.checkpoints.working.work_area import WorkArea
 from airflow_provider_ha.errors import RecordCorruptError
 from airflow_provider_ha.storage.keys import JobKeys
@@ -18,11 +21,15 @@ from airflow_provider_ha.storage.keys import JobKeys
 _EPOCH = re.compile(r"e(\d+)-")
 
 
-def superfluous_directories(checkpoints: CheckpointStore, area: WorkArea, current: str) -> list[str]:
+def superfluous_directories(
+    checkpoints: CheckpointStore, area: WorkArea, current: str, *, drains_after: int | None
+) -> list[str]:
     """Return the keys of the directories beside *current* that can go, oldest first.
 
     :param area: Holds them.
     :param current: Key of the newest working directory.
+    :param drains_after: Epoch after which a fork is one of the newest run; ``None`` when that run has finished its
+        drain (``jobs.runs.drains_after``).
     :raises RecordCorruptError: A checkpoint cannot be read, so what it needs is not known; or *current* or a checkpoint
         names a directory that is none of the job's.
     :raises StorageUnavailableError: They could not be listed.
@@ -35,7 +42,14 @@ def superfluous_directories(checkpoints: CheckpointStore, area: WorkArea, curren
     unpinned = (found for found in map(checkpoints.load, listing.pointers) if not found.pin)
     needed = {here, *(checkpoints.directory(found) for found in unpinned)}  # guard: housekeeping-goes-by-any-directory
     kept = {key for name in needed for key in (name, area.fenced(name))}
-    newest = _EPOCH.match(here.removeprefix(live))
+    newest, drain = _EPOCH.match(here.removeprefix(live)), newest_drain(area, here)
+    if drain is not None and drains_after is not None and _epoch(drain.removeprefix(live)) > drains_after:
+        kept.add(drain)  # guard: unfinished-drains-are-cleaned-up
     found = [(int(match[1]), f"{live}{name}") for name in area.list(live) if (match := _EPOCH.match(name))]
     # guard: later-epoch-stays
     return [key for epoch, key in sorted(found) if newest and epoch <= int(newest[1]) and key not in kept]
+
+
+def _epoch(name: str) -> int:
+    match = _EPOCH.match(name)
+    return int(match[1]) if match else 0

@@ -1,7 +1,7 @@
 """An unfinished drain: where its fork lies, and which batch it may have given to the sinks.
 
-A finished drain is named in its run's result. One that died is known by its fork alone, which stays until the run has a
-result and is cleaned up after.
+A finished drain is named in its run's result. One that died is known by its fork alone, which stays until the driver of
+a later run has begun (``retention.working_directories``).
 
 Invariant: a batch is taken for the drain's only where it was planned in the drain's fork and nowhere else. The same
 number of an ordinary batch means other rows: set aside, they would be lost.
@@ -66,6 +66,11 @@ def drain_directory(working: Path) -> Path:
     return working.with_name(working.name + _DRAIN)
 
 
+def is_drain(key: str) -> bool:
+    """Whether a key names the fork of a drain."""
+    return key.endswith(_DRAIN)
+
+
 def newest_drain(area: WorkArea, working: str) -> str | None:
     """Return the key of the newest fork of a drain among the working directories of a job; ``None`` for none.
 
@@ -74,7 +79,7 @@ def newest_drain(area: WorkArea, working: str) -> str | None:
     :param working: Key of one of the working directories.
     """
     place, slash, _ = working.rpartition("/")
-    forks = [f"{place}{slash}{name}" for name in area.list(f"{place}{slash}") if name.endswith(_DRAIN)]
+    forks = [f"{place}{slash}{name}" for name in area.list(f"{place}{slash}") if is_drain(name)]
     made = {key: area.tree(key).changed() or 0 for key in forks if area.contains(key)}
     return max(made, key=made.__getitem__, default=None)
 

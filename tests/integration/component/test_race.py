@@ -166,6 +166,22 @@ def test_a_winner_whose_reply_was_lost_has_won_and_no_other(s3_jvm: ComponentJvm
     assert after["write_lost"] - before.get("write_lost", 0) == 3
 
 
+def test_a_loser_waits_until_the_store_shows_what_the_winner_wrote(s3_jvm: ComponentJvm, s3: S3Access) -> None:
+    """The server refuses a writer some milliseconds before a HEAD finds the object."""
+    late = Fault(refuse(404, "NoSuchKey"), "HEAD", "/offsets/0", times=3)  # S3A looks for the name with a slash as well
+    with s3_proxy(s3.endpoint, late) as proxied:
+        store = on_s3(s3_jvm, s3, proxied)
+        manager = s3_jvm.manager(store.conf, f"{store.uri}/offsets")
+        first, second = (manager.createAtomic(s3_jvm.path(f"{store.uri}/offsets/0"), False) for _ in range(2))
+        first.close()
+
+        with pytest.raises(Py4JJavaError) as error:
+            second.close()
+
+    assert java_class(error.value) == EXISTS
+    assert late.hits == 3
+
+
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_an_object_that_the_server_refuses_in_the_close_is_not_written(
     s3_jvm: ComponentJvm, s3: S3Access, overwrite: bool

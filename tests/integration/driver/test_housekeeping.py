@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import NoReturn
@@ -27,7 +27,7 @@ from airflow_provider_ha.driver.housekeeping import Housekeeping
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.operations_loop import Handlers, OperationsLoop
 from airflow_provider_ha.jobs import operations
-from airflow_provider_ha.jobs.model import JobState, OperationKind, OperationState, RunResult
+from airflow_provider_ha.jobs.model import DrainedQuery, JobState, OperationKind, OperationState, RunResult
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.storage.keys import JobKeys
 from tests.support.checkpoints.checkpoint_helpers import Job, led_job
@@ -56,13 +56,18 @@ def housekeeping(job: Job, current: str = "e3-new") -> Housekeeping:
     return Housekeeping(runs, job.leadership, job.checkpoints, LinkedWorkArea(job.config.work_path), key)
 
 
-def run_with_result(job: Job, number: int) -> None:
+def run_with_result(
+    job: Job, number: int, *, epoch: int = 1, drained: Mapping[str, DrainedQuery] | None = None
+) -> None:
+    create_run(job, number)
+    result = RunResult(state=JobState.FINISHED, epoch=epoch, drained=dict(drained or {}), at=NOON)
+    job.coordinator.commit(RunStore(job.coordinator, job.paths).result_op(number, result))
+
+
+def create_run(job: Job, number: int) -> None:
     runs = RunStore(job.coordinator, job.paths)
-    result = RunResult(state=JobState.FINISHED, epoch=1, at=NOON)
     job.coordinator.commit(
-        runs.create_op(a_run(number, request_id=f"r{number}")),
-        *runs.submission_ops(number, a_submission()),
-        runs.result_op(number, result),
+        runs.create_op(a_run(number, request_id=f"r{number}")), *runs.submission_ops(number, a_submission())
     )
 
 
@@ -78,12 +83,33 @@ def names(live: Path) -> list[str]:
 
 def test_end_of_a_run_removes_every_working_directory_but_the_newest(job: Job) -> None:
     live = directories(job, "e1-a.dead", "e2-b.dead", "e2-b.drain", ".e1-c.77.removed", "e3-new", "e4-later")
-    run_with_result(job, 1)
+    run_with_result(job, 1, epoch=3, drained={"query": DrainedQuery(batch=3)})
 
     housekeeping(job).finish(1)
 
     assert names(live) == ["e3-new", "e4-later"]
     assert cleanup(job, 1) == "CLEAN"
+
+
+def test_the_fork_of_a_drain_that_was_not_finished_stays_for_the_restore(job: Job) -> None:
+    """It alone says that a batch of the sinks is the drain's: without it the restore is LOSS_POSSIBLE."""
+    live = directories(job, "e1-a.dead", "e1-a.drain", "e2-b.dead", "e2-b.drain", "e3-new")
+    run_with_result(job, 1, epoch=4)
+
+    housekeeping(job).finish(1)
+
+    assert names(live) == ["e2-b.drain", "e3-new"]
+    assert cleanup(job, 1) == "CLEAN"
+
+
+def test_the_driver_of_the_next_run_removes_the_fork_of_a_drain(job: Job) -> None:
+    live = directories(job, "e1-a.dead", "e1-a.drain", "e3-new")
+    run_with_result(job, 1, epoch=2)
+    create_run(job, 2)
+
+    housekeeping(job).finish_earlier(2)
+
+    assert names(live) == ["e3-new"]
 
 
 def test_directory_that_a_checkpoint_without_a_pin_lies_in_stays(job: Job) -> None:
@@ -122,6 +148,7 @@ def test_result_that_a_crash_left_dirty_is_cleaned_by_the_next_runs_leader(job: 
 
 
 def test_driver_of_a_long_run_keeps_the_newest_fenced_directory_only(job: Job) -> None:
+    create_run(job, 1)
     live = directories(
         job, "e9-a.dead", "e10-b.dead", "e11-c.dead", "e11-c.drain", "e12-half", "e13-new", "e14-later", "e15-d.dead"
     )

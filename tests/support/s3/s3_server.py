@@ -27,7 +27,17 @@ from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.s3.versitygw import ROOT_ACCESS_KEY, ROOT_SECRET_KEY, versitygw
 
 
-_SERVE = "import sys; from moto.server import main; main(['-H', '127.0.0.1', '-p', sys.argv[1]])"
+# One request at a time: moto looks for the object of a conditional write, and writes it later.
+_SERVE = """
+import sys, threading
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import run_simple
+one, backend = threading.Lock(), DomainDispatcherApplication(create_backend_app)
+def application(environment, start_response):
+    with one:
+        return backend(environment, start_response)
+run_simple("127.0.0.1", int(sys.argv[1]), application, threaded=True)
+"""
 
 
 @dataclass(frozen=True)

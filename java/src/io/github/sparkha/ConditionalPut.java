@@ -1,5 +1,6 @@
 package io.github.sparkha;
 
+import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.util.UUID;
@@ -23,6 +24,10 @@ final class ConditionalPut extends Publication {
     private static final String METADATA = "spark-ha-writer";
     private static final Pattern REFUSED = Pattern.compile(
         "\\b412\\b|\\b409\\b|PreconditionFailed|ConditionalRequestConflict|At least one of the pre-conditions");
+
+    /** A store may refuse a writer before it shows what the other one wrote: looks, and milliseconds between two. */
+    private static final int LOOKS = 20;
+    private static final long PAUSE = 50;
 
     private final FileSystem files;
     private final Path path;
@@ -81,11 +86,29 @@ final class ConditionalPut extends Publication {
     }
 
     private String owner(IOException refusal) throws IOException {
+        for (int look = 1; ; look++) {
+            try {
+                byte[] value = files.getXAttr(path, "header." + METADATA);
+                return value == null ? "unknown" : new String(value, StandardCharsets.UTF_8);
+            } catch (FileNotFoundException e) {
+                // guard: winners-are-visible-at-once
+                if (look == LOOKS) {
+                    refusal.addSuppressed(e);
+                    throw refusal;
+                }
+                pause(refusal);
+            } catch (IOException e) {
+                refusal.addSuppressed(e);
+                throw refusal;
+            }
+        }
+    }
+
+    private static void pause(IOException refusal) throws IOException {
         try {
-            byte[] value = files.getXAttr(path, "header." + METADATA);
-            return value == null ? "unknown" : new String(value, StandardCharsets.UTF_8);
-        } catch (IOException e) {
-            refusal.addSuppressed(e);
+            Thread.sleep(PAUSE);
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
             throw refusal;
         }
     }
