@@ -91,7 +91,7 @@ def read_snapshot(coordinator: Coordinator, paths: JobPaths) -> JobSnapshot:
 
 
 def in_one_session(coordinator: Coordinator, paths: JobPaths, read: Callable[[], T]) -> T:
-    """Return what *read* returns, read anew when the session changed: the order of reads holds only in one.
+    """Return what *read* returns, read again when the session changed: the order of reads holds only in one.
 
     :raises NotConnectedError: It changed again and again.
     """

@@ -45,7 +45,7 @@ class SparkHaBaseOperator(PlainErrors, BaseOperator):
         self.poll_interval = poll_interval
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Any) -> Any:
-        """Go on after a deferral. A wait that took too long is not begun anew by the package's own tries.
+        """Go on after a deferral. A wait that took too long is not started again by the package's own tries.
 
         :raises airflow.sdk.exceptions.AirflowFailException: The longest wait is over.
         """

@@ -181,7 +181,7 @@ class SparkHaRunOperator(SparkHaWatchOperator):
         """Start the run or find it again.
 
         :raises JobStateError: A try before this one made the run, which FAILED, and Airflow then lost the task: what is
-            over is started anew by a person's clear, never by a retry.
+            over is started again by a person's clear, never by a retry.
         """
         from airflow_provider_ha.control.submission.submission import failed_run  # noqa: PLC0415  # brings the stores
 

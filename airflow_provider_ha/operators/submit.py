@@ -45,7 +45,7 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
     """Run a plain PySpark streaming script as a job that survives the loss of its driver.
 
     The script names its queries and sets no checkpoint location. The task holds no worker slot while it waits. A
-    retry or a clear of the task finds the run again; a clear submits one that FAILED anew.
+    retry or a clear of the task finds the run again; a clear submits one that FAILED again.
 
     Returns ``job_id``, ``run``, ``epoch`` and ``state``.
 

@@ -39,7 +39,7 @@ def baseline_of(snapshot: JobSnapshot) -> Baseline:
 def first(context: Any, now: Baseline) -> Baseline:
     """Return *now* with the checkpoint number of the first try, remembering it when this is the first.
 
-    Only the number is kept. Whether the newest run is over is judged anew: a user who clears a failed sensor after
+    Only the number is kept. Whether the newest run is over is judged again: a user who clears a failed sensor after
     a new submission wants it to watch the new run.
     """
     store = context.get("task_state_store")

@@ -64,7 +64,7 @@ class Deadlines:
         **_: object,
     ) -> None:
         if caught_exception is not None and attempts >= self._limits.attempts:
-            # A download in parts would begin with all attempts anew, each time with a new deadline.
+            # A download in parts would begin with all attempts again, each time with a new deadline.
             raise DeadlineError(f"no answer to {attempts} attempts; the last: {caught_exception}") from caught_exception
         status = 0 if response is None else response[0].status_code
         answered = 0 < status < _SERVER_ERROR and status != _TOO_MANY

@@ -6,7 +6,7 @@ the job is touched, each of them checked against what is true now:
 
 1. Airflow says that the task instance is over by a user's act. ``deferred`` is a move; a clear starts a new try,
    and that try attaches to the job.
-2. The claim that this trigger carries is still the watcher's current one: every try claims anew, and first.
+2. The claim that this trigger carries is still the watcher's current one: every try claims again, and first.
 3. The claim is given up by compare-and-set, so that of two triggers only one goes on.
 """
 

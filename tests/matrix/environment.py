@@ -26,6 +26,7 @@ _BESIDE = (
     "dags",
     "docs",
     "tests",
+    "java",
     "CHANGELOG.md",
     "Makefile",
     "README.md",
@@ -126,7 +127,12 @@ class Environment:
 def digest_of_tests(wheel: Path) -> str:
     """Return what a result belongs to: the wheel and the tests."""
     told = hashlib.sha256(wheel.read_bytes())
-    files = sorted(path for path in (ROOT / "tests").rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    files = sorted(
+        path
+        for part in ("tests", "java")
+        for path in (ROOT / part).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    )
     for file in (ROOT / "pyproject.toml", *files):
         told.update(f"{file.relative_to(ROOT)}\0".encode() + hashlib.sha256(file.read_bytes()).digest())
     return told.hexdigest()

@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     suites = {suite.name: suite for suite in SUITES}
     parser = argparse.ArgumentParser(prog="make proof", description="Run a proof of hours; it can be interrupted")
     parser.add_argument("suite", choices=sorted(suites), metavar="SUITE", help=", ".join(sorted(suites)))
-    parser.add_argument("--again", action="store_true", help="forget what was done and begin anew")
+    parser.add_argument("--again", action="store_true", help="forget what was done and start again")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "proofs", help="where to keep what was done")
     given = parser.parse_args(arguments)
     suite, folder = suites[given.suite], given.folder / given.suite

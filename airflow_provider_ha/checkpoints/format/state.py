@@ -51,7 +51,7 @@ class Need:
 
 
 class StateReader:
-    """Finds the state of any batch of one checkpoint; remembers names and zips, so it is made anew for a new look.
+    """Finds the state of any batch of one checkpoint; remembers names and zips, so it is made again for each look.
 
     :param directory: The checkpoint.
     :param accept: Looks at a state file and raises ``CheckpointCorruptError`` when it is bad; without it, only an empty

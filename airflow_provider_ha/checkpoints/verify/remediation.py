@@ -60,8 +60,8 @@ MEANINGS: Mapping[Code, Meaning] = {
     ),
     Code.OFFSETS_MISSING: Meaning(
         "Spark reads this entry at its start and refuses to go on without it, although the batch may be committed. "
-        "With no entry at all, releases before 4.1 begin anew: over the old state, and against the old commits.",
-        f"{_SAVEPOINT} An emptied log is no reset: begin anew in a new directory.",
+        "With no entry at all, releases before 4.1 start at batch 0: over the old state, and against the old commits.",
+        f"{_SAVEPOINT} An emptied log is no reset: start in a new directory.",
     ),
     Code.OFFSETS_SPARSE: Meaning(
         "Some batches have an entry in neither log, and no state is known: it is read as asynchronous progress "

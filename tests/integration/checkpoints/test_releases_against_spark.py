@@ -25,7 +25,7 @@ from tests.releases.shapes import BY_NAME, Shape
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(3600)]
 each_release = pytest.mark.parametrize("spark", SPARKS, ids=lambda spark: spark.version)
 NEWEST, MANAGED = SPARKS[-1], BY_VERSION["4.2.0"]
-# The verdict is no, and 3.0 goes on: it plans again what was planned and committed before, or begins anew over the old
+# The verdict is no, and 3.0 goes on: it plans again what was planned and committed before, or starts again over the old
 # state. It ends right here because nothing but the missing entries has changed.
 CAUTIOUS = {"3.0.3": ("offsets-removed of hdfs", "commits-ahead of hdfs")}
 # What a query asks for, only a proof tells: the key of a join was not nullable in 3.2 and is for 4.2, and a processor
