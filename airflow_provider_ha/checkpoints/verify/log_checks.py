@@ -102,7 +102,7 @@ def _check_never_planned(directory: Tree, findings: Findings) -> None:
         left.append(SOURCES)  # guard: read-input-is-forgotten
     if left:
         found = f"no batch is planned, but {' and '.join(left)} hold something: that is no fresh start"
-        # 4.1 and later refuse. Older releases start again, and die where the commit of a batch is already there (seen on
+        # 4.1 and later refuse. Older releases start again, and die where a batch has its commit already (seen on
         # 3.4 and 4.0), or write all rows once more.
         expected = "the entries of the planned batches"
         # guard: commits-alone-are-a-fresh-start
