@@ -1,4 +1,4 @@
-"""Makes the working directory of an epoch: empty, from the previous epoch, or from the run's restore plan.
+"""Makes the working directory of an epoch: empty, from the previous epoch, from the plan of a restore or a fallback.
 
 Order: fence, then look, then fork (``docs/explanation/spark-facts.md`` section 1, condition 3). The fence renames the
 directories of earlier epochs, so that a zombie dies at its next commit and adds nothing to what is read here.
@@ -7,7 +7,7 @@ directories of earlier epochs, so that a zombie dies at its next commit and adds
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from airflow_provider_ha.checkpoints.connectors.file_sink_log import local_path
 from airflow_provider_ha.checkpoints.connectors.sinks import sink_connector
 from airflow_provider_ha.checkpoints.format.layout import Progress, progress
 from airflow_provider_ha.checkpoints.model import QueryPlan, RestorePlan
+from airflow_provider_ha.checkpoints.restore.planned_replays import read_plan
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_recovery, prepare_restore
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.trees.tree import Tree
@@ -27,15 +28,23 @@ from airflow_provider_ha.checkpoints.working.unpublished_batches import carry, r
 from airflow_provider_ha.checkpoints.working.work_area import Successor, WorkArea
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.driver.origin import Origin, OriginKind
-from airflow_provider_ha.errors import CheckpointMissingError, RestoreRefusedError, RestoreUnknownError
+from airflow_provider_ha.errors import (
+    CheckpointCorruptError,
+    CheckpointMissingError,
+    HaError,
+    RecordCorruptError,
+    RestoreRefusedError,
+    RestoreUnknownError,
+)
 from airflow_provider_ha.jobs.directories import working_directory
-from airflow_provider_ha.jobs.model import Generation, Run, StartKind
-from airflow_provider_ha.storage.blobs import get_blob
+from airflow_provider_ha.jobs.model import Fallback, Generation, Run, StartKind
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.store import ObjectStore
 
 
 log = logging.getLogger(__name__)
+FallBack = Callable[[Generation, HaError], tuple[Fallback, RestorePlan]]
+"""Plans what a run goes on from, given its lost directory and why that cannot be continued."""
 
 
 def prepare_start(
@@ -48,6 +57,8 @@ def prepare_start(
     key: str,
     published: Mapping[str, int] | None = None,
     by: Successor | None = None,
+    refusal: str = "",
+    fall_back: FallBack | None = None,
 ) -> Origin:
     """Make the working directory *key* for *run* and say where it comes from.
 
@@ -59,12 +70,15 @@ def prepare_start(
     :param previous: The job's current generation; ``None`` when there never was one.
     :param published: Query -> last batch that a checkpoint of this run holds.
     :param by: The driver, for the record of the fence.
+    :param refusal: What Spark said when it refused the directory of *previous*; empty when it did not.
+    :param fall_back: Plans what the run goes on from when that directory cannot be continued; else its error is raised.
+    :raises DecisionNeededError: It cannot be continued, and the way on is a decision of the user.
     :raises RestoreRefusedError: The outputs have changed since the restore was planned.
     :raises RecordCorruptError: The generation or the plan names a directory that is none of the job's; nothing changed.
     :raises CheckpointError: What it starts from is damaged or gone.
     :raises StorageUnavailableError: The work root, or an output, does not answer.
     """
-    plan = _read_plan(store, run)
+    plan = _read_plan(store, run, previous)
     # guard: the-fence-comes-before-the-plan-is-checked
     chosen = _chosen(area, paths, run, plan)  # refused before the fence renames anything
     fenced = _fence(area, paths, previous, by)
@@ -73,13 +87,17 @@ def prepare_start(
     if plan is not None:
         origin = replace(origin, plan=plan, sinks=source, output=run.start.output, source=_name(run))
     if previous is not None and previous.run == run.number:
-        if fenced is None:
-            raise CheckpointMissingError(
-                f"the working directory of epoch {previous.epoch} ({previous.directory}) is gone",
-                next_step="Restore the job from its latest checkpoint",
-            )
-        area.create(key)
-        return _recover(area, origin, fenced, previous, published or {})
+        origin = replace(origin, fallback=previous.fallback)
+        try:
+            lost = _continuable(fenced, previous, refusal)
+            area.create(key)
+            return _recover(area, origin, lost, previous, published or {})
+        except (CheckpointCorruptError, CheckpointMissingError, RecordCorruptError) as error:
+            if fall_back is None:
+                raise
+            planned = fall_back(previous, error)
+            area.remove(key)  # what there is of it is half a directory
+        return _fall_back(area, paths, planned, previous, f"{key}-restored")
     if plan is not None:
         if plan.same_output:  # another output is seeded, and does not depend on the old one
             check_facts(plan, source)
@@ -163,11 +181,56 @@ def _fence(area: WorkArea, paths: JobPaths, previous: Generation | None, by: Suc
         return None
 
 
-def _read_plan(store: ObjectStore, run: Run) -> RestorePlan | None:
+def _read_plan(store: ObjectStore, run: Run, previous: Generation | None) -> RestorePlan | None:
+    """Return the plan that the run follows: that of its last fallback, else that of its start."""
+    if previous is not None and previous.run == run.number and previous.fallback is not None:
+        return read_plan(store, previous.fallback.plan.sha256)  # guard: recovery-forgets-the-fallback
     if run.start.kind is StartKind.FRESH or run.start.plan is None:
         return None
-    data = get_blob(store, run.start.plan.sha256)
-    return RestorePlan.from_bytes(data, source=f"restore plan {run.start.plan.sha256}")
+    return read_plan(store, run.start.plan.sha256)
+
+
+def _continuable(fenced: str | None, previous: Generation, refusal: str) -> str:
+    """Return the key of a lost directory that is there, and that Spark has not refused."""
+    name = f"the working directory of epoch {previous.epoch} ({previous.directory})"
+    if fenced is None:
+        raise CheckpointMissingError(f"{name} is gone", next_step="Restore the job from its latest checkpoint")
+    if refusal:  # guard: refused-directories-are-continued
+        raise CheckpointMissingError(f"Spark refused {name}: {refusal}", next_step="Restore the job from a checkpoint")
+    return fenced
+
+
+def _fall_back(
+    area: WorkArea, paths: JobPaths, planned: tuple[Fallback, RestorePlan], lost: Generation, key: str
+) -> Origin:
+    """Make the working directory from a checkpoint; what the run has started is taken from the lost one."""
+    fallback, plan = planned
+    chosen = area.admit(
+        plan.directory, inside=JobKeys(plan.source_job).restorable, source=f"the fallback of znode {paths.generation}"
+    )
+    source = area.tree(chosen)
+    check_facts(plan, source)
+    area.create(key)
+    prepare_restore(area, chosen, plan, key)
+    made = area.tree(key)
+    keep_sink_logs(source, made)
+    try:
+        started = read_started(area.tree(area.current(lost.directory)))
+    except RecordCorruptError as error:
+        log.warning("what the run has started is taken from its checkpoint alone: %s", error)
+        started = None
+    if started is not None:
+        write_started(made, started)
+    return Origin(
+        OriginKind.FALLBACK,
+        key,
+        made,
+        area.uri(key),
+        source=fallback.source,
+        plan=plan,
+        sinks=kept_in(made) or source,
+        fallback=fallback,
+    )
 
 
 def _recover(area: WorkArea, origin: Origin, lost: str, previous: Generation, published: Mapping[str, int]) -> Origin:
