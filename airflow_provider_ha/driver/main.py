@@ -43,6 +43,8 @@ from airflow_provider_ha.errors import (
     DecisionNeededError,
     HaError,
     JobStateError,
+    ObjectMissingError,
+    RecordCorruptError,
     RestoreRefusedError,
 )
 from airflow_provider_ha.jobs.driver_spec import SPEC_VARIABLE, DriverSpec, write_secrets
@@ -156,6 +158,7 @@ class Driver:
                 published=self._published(),
                 by=Successor(self._led.leadership.epoch, self._spec.submission_id),
                 refusal=refusal,
+                lengths=self._lengths_in(previous),
                 fall_back=lambda lost, error: self._fallback().plan(lost, error, refused=bool(refusal)),
             )
         except DecisionNeededError as error:
@@ -174,6 +177,19 @@ class Driver:
         views = RunStore(self._led.coordinator, self._led.paths).get(previous.run).submissions
         failures = [view.exit.failure for view in views if view.exit is not None and view.exit.failure is not None]
         return next((each.error for each in reversed(failures) if each.refused == previous.directory), "")
+
+    def _lengths_in(self, previous: Generation | None) -> Mapping[str, Mapping[str, int]]:
+        """Return the files of the newest checkpoint of this run that was taken in its last working directory."""
+        newest = self._newest()
+        if previous is None or previous.run != self._led.run.number or newest is None:
+            return {}
+        try:
+            checkpoint = self._checkpoints.load(newest)
+        except (RecordCorruptError, ObjectMissingError) as error:
+            log.warning("the lengths of the last working directory are not known: %s", error)
+            return {}
+        of_previous = checkpoint.directory == previous.directory
+        return {name: query.files for name, query in checkpoint.queries.items()} if of_previous else {}
 
     def _fallback(self) -> FallbackPlanner:
         led, status = self._led, read_record(self._led.coordinator, self._led.paths.status, Status)

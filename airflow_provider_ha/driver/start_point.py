@@ -21,6 +21,7 @@ from airflow_provider_ha.checkpoints.restore.prepare import prepare_recovery, pr
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.working.external_directory import query_id
+from airflow_provider_ha.checkpoints.working.lengths import check_lengths
 from airflow_provider_ha.checkpoints.working.pins import keep_sink_logs, kept_in
 from airflow_provider_ha.checkpoints.working.started_queries import read_started, write_started
 from airflow_provider_ha.checkpoints.working.unfinished_drain import newest_drain
@@ -31,6 +32,7 @@ from airflow_provider_ha.driver.origin import Origin, OriginKind
 from airflow_provider_ha.errors import (
     CheckpointCorruptError,
     CheckpointMissingError,
+    DecisionNeededError,
     HaError,
     RecordCorruptError,
     RestoreRefusedError,
@@ -58,6 +60,7 @@ def prepare_start(
     published: Mapping[str, int] | None = None,
     by: Successor | None = None,
     refusal: str = "",
+    lengths: Mapping[str, Mapping[str, int]] | None = None,
     fall_back: FallBack | None = None,
 ) -> Origin:
     """Make the working directory *key* for *run* and say where it comes from.
@@ -71,6 +74,7 @@ def prepare_start(
     :param published: Query -> last batch that a checkpoint of this run holds.
     :param by: The driver, for the record of the fence.
     :param refusal: What Spark said when it refused the directory of *previous*; empty when it did not.
+    :param lengths: Query -> relative path -> bytes of the files of the last checkpoint that was taken there.
     :param fall_back: Plans what the run goes on from when that directory cannot be continued; else its error is raised.
     :raises DecisionNeededError: It cannot be continued, and the way on is a decision of the user.
     :raises RestoreRefusedError: The outputs have changed since the restore was planned.
@@ -90,6 +94,7 @@ def prepare_start(
         origin = replace(origin, fallback=previous.fallback)
         try:
             lost = _continuable(fenced, previous, refusal)
+            check_lengths(area.tree(lost), lengths or {})
             area.create(key)
             return _recover(area, origin, lost, previous, published or {})
         except (CheckpointCorruptError, CheckpointMissingError, RecordCorruptError) as error:
@@ -209,7 +214,10 @@ def _fall_back(
         plan.directory, inside=JobKeys(plan.source_job).restorable, source=f"the fallback of znode {paths.generation}"
     )
     source = area.tree(chosen)
-    check_facts(plan, source)
+    try:
+        check_facts(plan, source)
+    except RestoreRefusedError as error:  # a plan of this moment: another driver is at work, and the run is not over
+        raise DecisionNeededError(error.message, next_step=error.next_step) from error
     area.create(key)
     prepare_restore(area, chosen, plan, key)
     made = area.tree(key)

@@ -111,8 +111,15 @@ class LostRun:
             self.previous,
             key=self.job.keys.working_directory(2, key),
             refusal=refusal,
+            lengths=self.lengths(),
             fall_back=lambda lost, error: planner.plan(lost, error, refused=bool(refusal)),
         )
+
+    def lengths(self) -> dict[str, dict[str, int]]:
+        """What the newest checkpoint has recorded, as the driver hands it on."""
+        newest = next(iter(self.job.checkpoints.list()), None)
+        queries = self.job.checkpoints.load(newest).queries if newest is not None else {}
+        return {name: query.files for name, query in queries.items()}
 
     def begin(self, origin: Origin) -> None:
         """Make a working directory current, and take it for the last one."""
@@ -171,6 +178,20 @@ def test_a_damaged_directory_is_replaced_by_the_newest_checkpoint(lost: LostRun)
     assert origin.fallback is not None
     assert "offsets/3" in origin.fallback.sentence
     assert origin.recorded(QUERY) == ()
+
+
+def test_a_file_that_has_another_length_is_damage(lost: LostRun) -> None:
+    """Nothing of its content is read: the batch before the last is only needed to be there."""
+    entry = lost.directory / QUERY / "commits" / "2"
+    content = entry.read_bytes()
+    entry.unlink()
+    entry.write_bytes(content + b" ")
+
+    origin = lost.start()
+
+    assert origin.kind is OriginKind.FALLBACK
+    assert origin.fallback is not None
+    assert "bytes, and had" in origin.fallback.reason
 
 
 def test_a_directory_that_is_gone_is_replaced_when_the_sink_can_have_nothing_more(job: Job) -> None:
