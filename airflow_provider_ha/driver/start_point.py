@@ -101,7 +101,8 @@ def prepare_start(
             if fall_back is None:
                 raise
             planned = fall_back(previous, error)
-            area.remove(key)  # what there is of it is half a directory
+            if area.contains(key):
+                area.remove(key)  # half of it was made
         return _fall_back(area, paths, planned, previous, f"{key}-restored")
     if plan is not None:
         if plan.same_output:  # another output is seeded, and does not depend on the old one
