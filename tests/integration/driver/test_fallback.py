@@ -13,7 +13,7 @@ import pytest
 
 from airflow_provider_ha.checkpoints.connectors.input_files import InputFiles
 from airflow_provider_ha.checkpoints.format.layout import Progress, progress
-from airflow_provider_ha.checkpoints.model import CheckpointKind, SinkKind
+from airflow_provider_ha.checkpoints.model import CheckpointKind, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.restore.external_state import ExternalQueries
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
@@ -216,6 +216,19 @@ def test_a_directory_that_is_gone_needs_a_decision_when_the_sink_may_have_more(l
     for word in (JOB, QUERY, "run 1", "is gone", "LOSS_POSSIBLE", "--accept-verdict LOSS_POSSIBLE", "checkpoint plan"):
         assert word in str(caught.value)
     assert list((lost.directory.parent).glob("e2-*")) == []
+
+
+def test_a_directory_that_was_put_back_needs_no_decision_any_more(lost: LostRun) -> None:
+    """It says itself what was planned: a restore of the run is SAFE then, whether the directory can be continued."""
+    lost.query.commit()
+    gone = lost.directory.rename(lost.directory.with_name("away"))
+    with pytest.raises(DecisionNeededError):
+        lost.start()
+
+    gone.rename(lost.directory)
+
+    _, plan = lost.planner().plan(lost.previous, DecisionNeededError("it was gone"), refused=False)
+    assert (plan.verdict, [entry.batch for entry in plan.queries[QUERY].replay]) == (Verdict.SAFE, [3])
 
 
 def test_a_planned_batch_whose_boundaries_are_lost_needs_a_decision(lost: LostRun) -> None:
