@@ -239,10 +239,10 @@ def test_a_planned_batch_whose_boundaries_are_lost_needs_a_decision(lost: LostRu
 
 
 def test_a_work_root_that_is_away_is_not_a_directory_that_is_gone(lost: LostRun) -> None:
-    root = lost.job.config.work_path
-    root.rename(root.with_name("unmounted"))
+    """Storage and ZooKeeper are there: taken for gone, its directory would stop the run until a person comes."""
+    lost.area = LinkedWorkArea(lost.job.config.work_path.with_name("not-mounted"))
 
-    with pytest.raises(StorageUnavailableError):
+    with pytest.raises(StorageUnavailableError, match=r"work root .* is not there"):
         lost.start()
 
 
