@@ -63,6 +63,7 @@ def _errors(script: BaseException | None, registry: QueryRegistry) -> Iterator[B
     for query, error in failed_queries(registry.started):
         if query.status().committed <= query.committed_before:  # guard: late-failures-refuse-the-directory
             yield error
-    # What is executed again before a query is started fails in the script's own call.
-    if script is not None and registry.begun - {query.name for query in registry.started}:
+    # What is looked at, or executed again, before a query is started fails in the script's own call.
+    pending = registry.begun - {query.name for query in registry.started}
+    if script is not None and (pending or isinstance(script, CheckpointCorruptError)):
         yield script

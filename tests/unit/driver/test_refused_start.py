@@ -83,6 +83,10 @@ def test_a_replay_that_fails_before_the_query_is_started_is_a_refusal() -> None:
     assert not refused_directory(script, registry(5), KEY)
 
 
+def test_a_directory_that_the_driver_cannot_start_from_is_refused_as_well() -> None:
+    assert refused_directory(REFUSALS["our own"], registry(5), KEY)
+
+
 def test_a_jvm_that_is_gone_has_refused_nothing() -> None:
     def fails() -> None:
         raise ConnectionError
