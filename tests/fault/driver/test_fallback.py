@@ -154,8 +154,8 @@ def test_a_directory_that_spark_refuses_is_replaced_by_the_next_attempt_and_coun
     goes_on_exactly(job, 3, 4)
 
 
-def test_a_fallback_that_may_lose_rows_waits_for_its_user(gated: Gated) -> None:
-    job = gated()
+def beyond_its_checkpoint(job: SupervisedJob) -> Path:
+    """Run the job for some batches after its only checkpoint, then kill it; returns the lost directory."""
     job.options = HaOptions(checkpoint_interval=3600, restart_delay=0, restart_attempts=ATTEMPTS)
     job.stream.feed(1)
     job.submit()
@@ -165,7 +165,26 @@ def test_a_fallback_that_may_lose_rows_waits_for_its_user(gated: Gated) -> None:
     working = job.working(1)
     assert working is not None
     job.kill()
-    damage_directory(working)
+    return working
+
+
+def test_what_came_after_the_checkpoint_is_executed_again_as_it_was(gated: Gated) -> None:
+    """A file sink has it already, a function is called again with the same rows."""
+    job = gated("windows", "rows")
+    damage_state(beyond_its_checkpoint(job))
+
+    job.recover()
+
+    found = fallback_of(job, 2)
+    assert found.source == "checkpoint-1"
+    assert all(found.again[query] > found.cut[query] for query in job.queries), found
+    goes_on_exactly(job, 2)
+    assert "is executed again into noop" in job.log()
+
+
+def test_a_fallback_that_may_lose_rows_waits_for_its_user(gated: Gated) -> None:
+    job = gated()
+    damage_directory(beyond_its_checkpoint(job))
 
     job.recover()
     await_exit(job, 2)
