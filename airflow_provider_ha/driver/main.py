@@ -28,6 +28,7 @@ from airflow_provider_ha.driver.ending import Ending
 from airflow_provider_ha.driver.exit_codes import ExitCode
 from airflow_provider_ha.driver.failure import reserve
 from airflow_provider_ha.driver.fallback import FallbackPlanner
+from airflow_provider_ha.driver.fallback_start import start_from_fallback
 from airflow_provider_ha.driver.job_writer import JobWriter
 from airflow_provider_ha.driver.lead import DriverSession, lead
 from airflow_provider_ha.driver.leaving import ProcessTerminator
@@ -159,7 +160,7 @@ class Driver:
                 by=Successor(self._led.leadership.epoch, self._spec.submission_id),
                 refusal=refusal,
                 lengths=self._lengths_in(previous),
-                fall_back=lambda lost, error: self._fallback().plan(lost, error, refused=bool(refusal)),
+                fall_back=lambda lost, error: self._fall_back(lost, error, f"{key}-restored", refused=bool(refusal)),
             )
         except DecisionNeededError as error:
             self._exit.leave(ExitCode.DECISION_NEEDED, str(error))  # guard: undecided-driver-goes-on
@@ -191,7 +192,11 @@ class Driver:
         of_previous = checkpoint.directory == previous.directory
         return {name: query.files for name, query in checkpoint.queries.items()} if of_previous else {}
 
-    def _fallback(self) -> FallbackPlanner:
+    def _fall_back(self, lost: Generation, because: HaError, key: str, *, refused: bool) -> Origin:
+        fallback, plan = self._fallback_planner().plan(lost, because, refused=refused)
+        return start_from_fallback(self._area, self._led.paths, fallback, plan, key=key)
+
+    def _fallback_planner(self) -> FallbackPlanner:
         led, status = self._led, read_record(self._led.coordinator, self._led.paths.status, Status)
         of_run = status[0] if status is not None and status[0].run == led.run.number else None
         return FallbackPlanner(

@@ -32,21 +32,20 @@ from airflow_provider_ha.driver.origin import Origin, OriginKind
 from airflow_provider_ha.errors import (
     CheckpointCorruptError,
     CheckpointMissingError,
-    DecisionNeededError,
     HaError,
     RecordCorruptError,
     RestoreRefusedError,
     RestoreUnknownError,
 )
 from airflow_provider_ha.jobs.directories import working_directory
-from airflow_provider_ha.jobs.model import Fallback, Generation, Run, StartKind
+from airflow_provider_ha.jobs.model import Generation, Run, StartKind
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.store import ObjectStore
 
 
 log = logging.getLogger(__name__)
-FallBack = Callable[[Generation, HaError], tuple[Fallback, RestorePlan]]
-"""Plans what a run goes on from, given its lost directory and why that cannot be continued."""
+FallBack = Callable[[Generation, HaError], Origin]
+"""Makes the directory that a run goes on in, given the lost one and why that cannot be continued."""
 
 
 def prepare_start(
@@ -75,7 +74,7 @@ def prepare_start(
     :param by: The driver, for the record of the fence.
     :param refusal: What Spark said when it refused the directory of *previous*; empty when it did not.
     :param lengths: Query -> relative path -> bytes of the files of the last checkpoint that was taken there.
-    :param fall_back: Plans what the run goes on from when that directory cannot be continued; else its error is raised.
+    :param fall_back: Makes another one when that directory cannot be continued; without it, its error is raised.
     :raises DecisionNeededError: It cannot be continued, and the way on is a decision of the user.
     :raises RestoreRefusedError: The outputs have changed since the restore was planned.
     :raises RecordCorruptError: The generation or the plan names a directory that is none of the job's; nothing changed.
@@ -100,10 +99,10 @@ def prepare_start(
         except (CheckpointCorruptError, CheckpointMissingError, RecordCorruptError) as error:
             if fall_back is None:
                 raise
-            planned = fall_back(previous, error)
+            made = fall_back(previous, error)
             if area.contains(key):
                 area.remove(key)  # half of it was made
-        return _fall_back(area, paths, planned, previous, f"{key}-restored")
+            return made
     if plan is not None:
         if plan.same_output:  # another output is seeded, and does not depend on the old one
             check_facts(plan, source)
@@ -204,42 +203,6 @@ def _continuable(fenced: str | None, previous: Generation, refusal: str) -> str:
     if refusal:  # guard: refused-directories-are-continued
         raise CheckpointMissingError(f"Spark refused {name}: {refusal}", next_step="Restore the job from a checkpoint")
     return fenced
-
-
-def _fall_back(
-    area: WorkArea, paths: JobPaths, planned: tuple[Fallback, RestorePlan], lost: Generation, key: str
-) -> Origin:
-    """Make the working directory from a checkpoint; what the run has started is taken from the lost one."""
-    fallback, plan = planned
-    chosen = area.admit(
-        plan.directory, inside=JobKeys(plan.source_job).restorable, source=f"the fallback of znode {paths.generation}"
-    )
-    source = area.tree(chosen)
-    try:
-        check_facts(plan, source)
-    except RestoreRefusedError as error:  # a plan of this moment: another driver is at work, and the run is not over
-        raise DecisionNeededError(error.message, next_step=error.next_step) from error
-    area.create(key)
-    prepare_restore(area, chosen, plan, key)
-    made = area.tree(key)
-    keep_sink_logs(source, made)
-    try:
-        started = read_started(area.tree(area.current(lost.directory)))
-    except RecordCorruptError as error:
-        log.warning("what the run has started is taken from its checkpoint alone: %s", error)
-        started = None
-    if started is not None:
-        write_started(made, started)
-    return Origin(
-        OriginKind.FALLBACK,
-        key,
-        made,
-        area.uri(key),
-        source=fallback.source,
-        plan=plan,
-        sinks=kept_in(made) or source,
-        fallback=fallback,
-    )
 
 
 def _recover(area: WorkArea, origin: Origin, lost: str, previous: Generation, published: Mapping[str, int]) -> Origin:

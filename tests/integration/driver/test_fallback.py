@@ -23,13 +23,14 @@ from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.records import read_record
 from airflow_provider_ha.driver import fallback
 from airflow_provider_ha.driver.fallback import FallbackPlanner
+from airflow_provider_ha.driver.fallback_start import start_from_fallback
 from airflow_provider_ha.driver.job_writer import JobWriter
 from airflow_provider_ha.driver.origin import Origin, OriginKind
 from airflow_provider_ha.driver.publisher import Provenance, Publisher
 from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
 from airflow_provider_ha.driver.start_point import prepare_start
 from airflow_provider_ha.driver.writer_notes import SinkSpec
-from airflow_provider_ha.errors import DecisionNeededError, RestoreUnknownError, StorageUnavailableError
+from airflow_provider_ha.errors import DecisionNeededError, HaError, RestoreUnknownError, StorageUnavailableError
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
 from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.jobs.model import Generation, HaOptions, Status
@@ -103,6 +104,12 @@ class LostRun:
     def start(self, key: str = "second", *, refusal: str = "", run: int = 1, **planned: Any) -> Origin:
         """Make the working directory of the next epoch, as its driver does."""
         planner = self.planner(run=run, **planned)
+        made = f"{self.job.keys.working_directory(2, key)}-restored"
+
+        def fall_back(lost: Generation, error: HaError) -> Origin:
+            found, plan = planner.plan(lost, error, refused=bool(refusal))
+            return start_from_fallback(self.area, self.job.paths, found, plan, key=made)
+
         return prepare_start(
             self.job.objects,
             self.area,
@@ -112,7 +119,7 @@ class LostRun:
             key=self.job.keys.working_directory(2, key),
             refusal=refusal,
             lengths=self.lengths(),
-            fall_back=lambda lost, error: planner.plan(lost, error, refused=bool(refusal)),
+            fall_back=fall_back,
         )
 
     def lengths(self) -> dict[str, dict[str, int]]:

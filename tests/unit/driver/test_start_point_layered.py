@@ -12,6 +12,7 @@ from airflow_provider_ha.checkpoints.format.layout import Progress, progress
 from airflow_provider_ha.checkpoints.model import QueryPlan, QuerySink, RestorePlan, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.working.work_area import Successor
 from airflow_provider_ha.coordination.paths import ClusterPaths
+from airflow_provider_ha.driver.fallback_start import start_from_fallback
 from airflow_provider_ha.driver.origin import Origin, OriginKind
 from airflow_provider_ha.driver.start_ledger import StartLedger
 from airflow_provider_ha.driver.start_point import FallBack, prepare_start
@@ -116,7 +117,10 @@ def test_a_directory_that_spark_refused_is_left_for_a_cut_of_it(job: LayeredFile
         at=NOW,
     )
 
-    origin = start(job, SECOND, lost=FIRST, refusal="EOFException", fall_back=lambda *_: (fallback, plan))
+    def fall_back(*_: object) -> Origin:
+        return start_from_fallback(job.area, PATHS, fallback, plan, key=THIRD)
+
+    origin = start(job, SECOND, lost=FIRST, refusal="EOFException", fall_back=fall_back)
 
     assert (origin.kind, progress(origin.directory / QUERY)) == (OriginKind.FALLBACK, Progress(1, 1))
     assert not job.files.names(f"{SECOND}/"), "no remains under the key that was not used"
