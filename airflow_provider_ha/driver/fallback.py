@@ -185,6 +185,7 @@ class FallbackPlanner:
             verdicts = verdicts or [Verdict.LOSS_POSSIBLE]
         if verdicts or plan.unknown:  # guard: fallback-follows-any-plan
             accepted = "".join(f" --accept-verdict {verdict.value}" for verdict in verdicts)
+            accepted += "".join(f" --accept-unverified {query}" for query in plan.unknown)
             possible = "" if Verdict.IMPOSSIBLE in verdicts else accepted
             raise self._undecided(because, f"restoring {chosen.name} is {'; '.join(reasons)}", possible)
 

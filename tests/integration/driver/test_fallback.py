@@ -276,6 +276,16 @@ def test_what_could_not_be_found_out_for_the_moment_is_asked_again(
         lost.start()
 
 
+def test_a_fact_that_can_never_be_known_is_named_with_what_accepts_it(lost: LostRun) -> None:
+    note = lost.job.config.work_path / lost.job.keys.given(QUERY) / "e1.json"
+    note.parent.mkdir(parents=True)
+    note.write_text("damaged")
+    lost.empty_newest_entry()
+
+    with pytest.raises(DecisionNeededError, match=f"--accept-verdict LOSS_POSSIBLE --accept-unverified {QUERY}"):
+        lost.start()
+
+
 def test_a_run_without_a_checkpoint_needs_a_decision(job: Job) -> None:
     lost = LostRun(job)
     lost.query.commit()
