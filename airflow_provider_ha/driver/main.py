@@ -193,8 +193,8 @@ class Driver:
         return {name: query.files for name, query in checkpoint.queries.items()} if of_previous else {}
 
     def _fall_back(self, lost: Generation, because: HaError, key: str, *, refused: bool) -> Origin:
-        fallback, plan = self._fallback_planner().plan(lost, because, refused=refused)
-        return start_from_fallback(self._area, self._led.paths, fallback, plan, key=key)
+        planned = self._fallback_planner().plan(lost, because, refused=refused)
+        return start_from_fallback(self._area, self._led.paths, self._led.run, planned, key=key)
 
     def _fallback_planner(self) -> FallbackPlanner:
         led, status = self._led, read_record(self._led.coordinator, self._led.paths.status, Status)

@@ -28,6 +28,7 @@ from airflow_provider_ha.driver.job_writer import JobWriter
 from airflow_provider_ha.driver.origin import Origin, OriginKind
 from airflow_provider_ha.driver.publisher import Provenance, Publisher
 from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
+from airflow_provider_ha.driver.start_ledger import StartLedger
 from airflow_provider_ha.driver.start_point import prepare_start
 from airflow_provider_ha.driver.writer_notes import SinkSpec
 from airflow_provider_ha.errors import DecisionNeededError, HaError, RestoreUnknownError, StorageUnavailableError
@@ -107,8 +108,8 @@ class LostRun:
         made = f"{self.job.keys.working_directory(2, key)}-restored"
 
         def fall_back(lost: Generation, error: HaError) -> Origin:
-            found, plan = planner.plan(lost, error, refused=bool(refusal))
-            return start_from_fallback(self.area, self.job.paths, found, plan, key=made)
+            found = planner.plan(lost, error, refused=bool(refusal))
+            return start_from_fallback(self.area, self.job.paths, a_run(run), found, key=made)
 
         return prepare_start(
             self.job.objects,
@@ -211,6 +212,17 @@ def test_a_directory_that_is_gone_is_replaced_when_the_sink_can_have_nothing_mor
     assert origin.kind is OriginKind.FALLBACK
     assert origin.fallback is not None
     assert "is gone" in origin.fallback.reason
+
+
+def test_what_the_run_had_started_outlives_its_directory(job: Job) -> None:
+    """Else the end of the script would drop a query that it did not start again."""
+    lost = LostRun(job, FORGETFUL)
+    lost.publish(3)
+    shutil.rmtree(lost.directory)
+
+    before = StartLedger(lost.start().directory).before
+
+    assert (list(before.sinks), before.complete) == ([QUERY], True)
 
 
 def test_a_directory_that_is_gone_needs_a_decision_when_the_sink_may_have_more(lost: LostRun) -> None:

@@ -118,7 +118,8 @@ def test_a_directory_that_spark_refused_is_left_for_a_cut_of_it(job: LayeredFile
     )
 
     def fall_back(*_: object) -> Origin:
-        return start_from_fallback(job.area, PATHS, fallback, plan, key=THIRD)
+        run = Run(number=1, graph=Blob(sha256="0" * 64, size=1), start=StartPoint(), request_id="r", created_at=NOW)
+        return start_from_fallback(job.area, PATHS, run, (fallback, plan), key=THIRD)
 
     origin = start(job, SECOND, lost=FIRST, refusal="EOFException", fall_back=fall_back)
 
