@@ -28,6 +28,7 @@ the Airflow layer, and exit codes only in ``driver/`` and ``cli/``::
     `- JobError
        |- UnknownJobError
        |- JobStateError                  the job is not in a state that allows this
+       |  `- DecisionNeededError         the run goes on only after a decision of its user, which the message names
        |- LogMissingError                the log of a driver is not on this host
        |- ApplicationRefusedError        the user's script cannot be made highly available as it is
        `- OperationFailedError           the driver was asked, and said why it could not
@@ -46,6 +47,7 @@ __all__ = [
     "CheckpointMissingError",
     "ConfigurationError",
     "CoordinationError",
+    "DecisionNeededError",
     "FencedError",
     "HaError",
     "JobError",
@@ -208,6 +210,10 @@ class UnknownJobError(JobError):
 
 class JobStateError(JobError):
     """The job is not in a state that allows what was asked."""
+
+
+class DecisionNeededError(JobStateError):
+    """A lost run cannot go on by itself without a risk for its output: its user has to decide what it goes on from."""
 
 
 class LogMissingError(JobError):

@@ -20,7 +20,14 @@ from airflow_provider_ha.errors import LeadershipUnavailableError
 from airflow_provider_ha.views.recovery import LeadingLineView, reconciled_line, recovery_view
 
 
-_NEEDS_A_PERSON = frozenset({ReconcileOutcome.QUARANTINED, ReconcileOutcome.IN_QUARANTINE, ReconcileOutcome.GIVEN_UP})
+_NEEDS_A_PERSON = frozenset(
+    {
+        ReconcileOutcome.QUARANTINED,
+        ReconcileOutcome.IN_QUARANTINE,
+        ReconcileOutcome.GIVEN_UP,
+        ReconcileOutcome.DECISION_NEEDED,
+    }
+)
 _SILENT = frozenset({ReconcileOutcome.LEFT_ALONE, ReconcileOutcome.PENDING})
 _NOT_FINISHED = frozenset({ReconcileOutcome.NOT_KNOWN, ReconcileOutcome.PENDING})
 

@@ -21,6 +21,7 @@ from airflow_provider_ha.driver.lead import DriverSession
 from airflow_provider_ha.driver.leaving import ProcessTerminator
 from airflow_provider_ha.driver.origin import OriginKind
 from airflow_provider_ha.driver.parts import Parts
+from airflow_provider_ha.driver.refused_start import refused, refused_directory
 from airflow_provider_ha.driver.stop_job import stop_all
 from airflow_provider_ha.errors import ApplicationRefusedError, HaError, OperationFailedError
 from airflow_provider_ha.jobs import operations
@@ -55,6 +56,8 @@ class Ending:
         if reason is not None:
             modules = own_modules(self.led.graph)
             described = failure_of_run(parts.script.error, parts.registry, modules=modules)
+            if refused_directory(parts.script.error, parts.registry, parts.origin.key):
+                described = refused(described, parts.origin.key)
             self.way_out.leave(ExitCode.FAILED, reason, failure=described)
         if not parts.registry.started:
             self._refuse(ApplicationRefusedError("the script ended without a streaming query"))
@@ -95,6 +98,8 @@ class Ending:
 
     def _refuse(self, refusal: HaError) -> NoReturn:
         """No restart can help a script that is refused; an output that has changed may be looked at once more."""
+        if self.parts.origin.kind is OriginKind.FALLBACK and not isinstance(refusal, ApplicationRefusedError):
+            self.way_out.leave(ExitCode.DECISION_NEEDED, str(refusal))
         if isinstance(refusal, ApplicationRefusedError) or self.parts.origin.kind is not OriginKind.RECOVERY:
             self.parts.writer.end(JobState.FAILED, reason=str(refusal))
             # At once: a query that was started before the refusal works until then. The supervisor cleans up.

@@ -19,4 +19,5 @@ class ExitCode(IntEnum):
     RESTART_WANTED = 14  # queries were stopped, but the stop could not be completed: start the run again
     JVM_GONE = 15  # the JVM has ended, so nothing of this process can write for the job
     OUTAGE = 16  # storage or ZooKeeper did not answer before the script began: counts as no attempt
+    DECISION_NEEDED = 18  # going on may lose or repeat rows: the run waits for its user
     CANCELED = 17  # a cancel was asked for: the supervisor writes the result once everything is dead

@@ -15,7 +15,7 @@ from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Op, SetData
 from airflow_provider_ha.coordination.election import Leadership
 from airflow_provider_ha.coordination.paths import JobPaths
-from airflow_provider_ha.driver.origin import Origin
+from airflow_provider_ha.driver.origin import Origin, OriginKind
 from airflow_provider_ha.driver.persist import persist
 from airflow_provider_ha.driver.queries import QueryRegistry
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
@@ -77,9 +77,16 @@ class JobWriter:
 
         :raises StorageError: The journal could not be written; the directory is not current.
         """
-        generation = Generation(run=self._run, epoch=self._leadership.epoch, directory=origin.key)
+        generation = Generation(
+            run=self._run,
+            epoch=self._leadership.epoch,
+            directory=origin.key,
+            fallback=origin.fallback,  # guard: fallback-is-not-written-down
+        )
         self._journal.generation(generation)
         message = f"from {origin.source}" if origin.source else "fresh"
+        if origin.fallback is not None and origin.kind is OriginKind.FALLBACK:
+            message = public(origin.fallback.sentence)
         with self._lock:
             self._message = message
             status = self._status(None)

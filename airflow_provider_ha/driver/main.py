@@ -16,6 +16,7 @@ from pathlib import Path
 from airflow_provider_ha.checkpoints.connectors.foreach_batch import GivenLog
 from airflow_provider_ha.checkpoints.model import CheckpointPointer, QuerySink
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
+from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
 from airflow_provider_ha.checkpoints.working.open_work_area import open_work_area
 from airflow_provider_ha.checkpoints.working.work_area import Successor
 from airflow_provider_ha.clock import Clock, SystemClock, new_id
@@ -26,6 +27,8 @@ from airflow_provider_ha.driver.batch_writes import refuse_relative_writes
 from airflow_provider_ha.driver.ending import Ending
 from airflow_provider_ha.driver.exit_codes import ExitCode
 from airflow_provider_ha.driver.failure import reserve
+from airflow_provider_ha.driver.fallback import FallbackPlanner
+from airflow_provider_ha.driver.fallback_start import start_from_fallback
 from airflow_provider_ha.driver.job_writer import JobWriter
 from airflow_provider_ha.driver.lead import DriverSession, lead
 from airflow_provider_ha.driver.leaving import ProcessTerminator
@@ -38,13 +41,17 @@ from airflow_provider_ha.driver.start_point import prepare_start
 from airflow_provider_ha.driver.watchdog import Watchdog
 from airflow_provider_ha.errors import (
     ApplicationRefusedError,
+    DecisionNeededError,
     HaError,
     JobStateError,
+    ObjectMissingError,
+    RecordCorruptError,
     RestoreRefusedError,
 )
 from airflow_provider_ha.jobs.driver_spec import SPEC_VARIABLE, DriverSpec, write_secrets
 from airflow_provider_ha.jobs.journal import JobJournal
-from airflow_provider_ha.jobs.model import Generation, JobState
+from airflow_provider_ha.jobs.model import Generation, JobState, Status
+from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.redaction import remember, secret_values, secrets_of
 from airflow_provider_ha.storage.keys import JobKeys
 
@@ -140,6 +147,7 @@ class Driver:
         known = read_record(self._led.coordinator, self._led.paths.generation, Generation)
         previous = known[0] if known else None
         key = self._keys.working_directory(self._led.leadership.epoch, new_id()[:12])
+        refusal = self._refusal_of(previous)
         try:
             origin = prepare_start(
                 self._led.store,
@@ -150,13 +158,60 @@ class Driver:
                 key=key,
                 published=self._published(),
                 by=Successor(self._led.leadership.epoch, self._spec.submission_id),
+                refusal=refusal,
+                lengths=self._lengths_in(previous),
+                fall_back=lambda lost, error: self._fall_back(lost, error, f"{key}-restored", refused=bool(refusal)),
             )
+        except DecisionNeededError as error:
+            self._exit.leave(ExitCode.DECISION_NEEDED, str(error))  # guard: undecided-driver-goes-on
         except RestoreRefusedError as error:
             writer.end(JobState.FAILED, reason=str(error))
             self._exit.leave(ExitCode.REFUSED, str(error))
         writer.begin(origin)
         log.info("epoch %d works in %s (%s %s)", self._led.leadership.epoch, key, origin.kind.value, origin.source)
         return origin
+
+    def _refusal_of(self, previous: Generation | None) -> str:
+        """Return what Spark said when it refused the last working directory of this run; empty when it did not."""
+        if previous is None or previous.run != self._led.run.number:
+            return ""
+        views = RunStore(self._led.coordinator, self._led.paths).get(previous.run).submissions
+        failures = [view.exit.failure for view in views if view.exit is not None and view.exit.failure is not None]
+        return next((each.error for each in reversed(failures) if each.refused == previous.directory), "")
+
+    def _lengths_in(self, previous: Generation | None) -> Mapping[str, Mapping[str, int]]:
+        """Return the files of the newest checkpoint of this run that was taken in its last working directory."""
+        newest = self._newest()
+        if previous is None or previous.run != self._led.run.number or newest is None:
+            return {}
+        try:
+            checkpoint = self._checkpoints.load(newest)
+        except (RecordCorruptError, ObjectMissingError) as error:
+            log.warning("the lengths of the last working directory are not known: %s", error)
+            return {}
+        of_previous = checkpoint.directory == previous.directory
+        return {name: query.files for name, query in checkpoint.queries.items()} if of_previous else {}
+
+    def _fall_back(self, lost: Generation, because: HaError, key: str, *, refused: bool) -> Origin:
+        planned = self._fallback_planner().plan(lost, because, refused=refused)
+        return start_from_fallback(self._area, self._led.paths, self._led.run, planned, key=key)
+
+    def _fallback_planner(self) -> FallbackPlanner:
+        led, status = self._led, read_record(self._led.coordinator, self._led.paths.status, Status)
+        of_run = status[0] if status is not None and status[0].run == led.run.number else None
+        return FallbackPlanner(
+            store=led.store,
+            area=self._area,
+            checkpoints=self._checkpoints,
+            savepoints=SavepointStore(led.coordinator, led.paths, self._keys, self._area, clock=self._clock),
+            keys=self._keys,
+            run=led.run,
+            epoch=led.leadership.epoch,
+            options=led.graph.options,
+            clock=self._clock,
+            s3=self._spec.config.s3,
+            known=frozenset({*of_run.queries, *of_run.not_started}) if of_run is not None else frozenset(),
+        )
 
     def _published(self) -> Mapping[str, int]:
         """Return the cut of this run's newest checkpoint; batch numbers of other runs may mean other batches."""

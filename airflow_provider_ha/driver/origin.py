@@ -12,7 +12,7 @@ from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.trees.tree import Tree, WritableTree
 from airflow_provider_ha.checkpoints.working.pins import sink_directory
 from airflow_provider_ha.errors import RestoreRefusedError
-from airflow_provider_ha.jobs.model import OutputMode
+from airflow_provider_ha.jobs.model import Fallback, OutputMode
 
 
 class OriginKind(str, Enum):
@@ -21,6 +21,7 @@ class OriginKind(str, Enum):
     FRESH = "fresh"
     RECOVERY = "recovery"  # of an earlier epoch of the same run
     RESTORE = "restore"  # the first epoch of a run that starts from a checkpoint or savepoint
+    FALLBACK = "fallback"  # of a checkpoint, in place of the directory of an earlier epoch of the same run
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,9 @@ class Origin:
     :param directory: The directory.
     :param location: Its URI, as Spark is given it.
     :param source: For people: ``"epoch 3"``, ``"checkpoint-12"``.
-    :param plan: The run's restore plan; also for recoveries, because an epoch may end in the middle of its replay.
+    :param plan: The restore plan of the run, or of its last fallback; also for recoveries, because an epoch may end in
+        the middle of its replay.
+    :param fallback: The last fallback of the run; ``None`` when there was none.
     :param sinks: Directory with the sinks' logs of the restored cut, laid out as a pin; ``None`` when nothing was
         restored.
     :param drain: Fork in which an earlier epoch began to drain, and did not finish; ``None`` when there is none.
@@ -49,6 +52,7 @@ class Origin:
     drain: Tree | None = None
     carried: Mapping[str, tuple[BatchEntry, ...]] = field(default_factory=dict)
     output: OutputMode = OutputMode.CONTINUE
+    fallback: Fallback | None = None
 
     @property
     def plans(self) -> Mapping[str, QueryPlan]:

@@ -1,4 +1,4 @@
-"""Makes the working directory of an epoch: empty, from the previous epoch, or from the run's restore plan.
+"""Makes the working directory of an epoch: empty, from the previous epoch, from the plan of a restore or a fallback.
 
 Order: fence, then look, then fork (``docs/explanation/spark-facts.md`` section 1, condition 3). The fence renames the
 directories of earlier epochs, so that a zombie dies at its next commit and adds nothing to what is read here.
@@ -7,7 +7,7 @@ directories of earlier epochs, so that a zombie dies at its next commit and adds
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,10 +16,12 @@ from airflow_provider_ha.checkpoints.connectors.file_sink_log import local_path
 from airflow_provider_ha.checkpoints.connectors.sinks import sink_connector
 from airflow_provider_ha.checkpoints.format.layout import Progress, progress
 from airflow_provider_ha.checkpoints.model import QueryPlan, RestorePlan
+from airflow_provider_ha.checkpoints.restore.planned_replays import read_plan
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_recovery, prepare_restore
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.working.external_directory import query_id
+from airflow_provider_ha.checkpoints.working.lengths import check_lengths
 from airflow_provider_ha.checkpoints.working.pins import keep_sink_logs, kept_in
 from airflow_provider_ha.checkpoints.working.started_queries import read_started, write_started
 from airflow_provider_ha.checkpoints.working.unfinished_drain import newest_drain
@@ -27,15 +29,23 @@ from airflow_provider_ha.checkpoints.working.unpublished_batches import carry, r
 from airflow_provider_ha.checkpoints.working.work_area import Successor, WorkArea
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.driver.origin import Origin, OriginKind
-from airflow_provider_ha.errors import CheckpointMissingError, RestoreRefusedError, RestoreUnknownError
+from airflow_provider_ha.errors import (
+    CheckpointCorruptError,
+    CheckpointMissingError,
+    HaError,
+    RecordCorruptError,
+    RestoreRefusedError,
+    RestoreUnknownError,
+)
 from airflow_provider_ha.jobs.directories import working_directory
 from airflow_provider_ha.jobs.model import Generation, Run, StartKind
-from airflow_provider_ha.storage.blobs import get_blob
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.store import ObjectStore
 
 
 log = logging.getLogger(__name__)
+FallBack = Callable[[Generation, HaError], Origin]
+"""Makes the directory that a run goes on in, given the lost one and why that cannot be continued."""
 
 
 def prepare_start(
@@ -48,6 +58,9 @@ def prepare_start(
     key: str,
     published: Mapping[str, int] | None = None,
     by: Successor | None = None,
+    refusal: str = "",
+    lengths: Mapping[str, Mapping[str, int]] | None = None,
+    fall_back: FallBack | None = None,
 ) -> Origin:
     """Make the working directory *key* for *run* and say where it comes from.
 
@@ -59,12 +72,16 @@ def prepare_start(
     :param previous: The job's current generation; ``None`` when there never was one.
     :param published: Query -> last batch that a checkpoint of this run holds.
     :param by: The driver, for the record of the fence.
+    :param refusal: What Spark said when it refused the directory of *previous*; empty when it did not.
+    :param lengths: Query -> relative path -> bytes of the files of the last checkpoint that was taken there.
+    :param fall_back: Makes another one when that directory cannot be continued; without it, its error is raised.
+    :raises DecisionNeededError: It cannot be continued, and the way on is a decision of the user.
     :raises RestoreRefusedError: The outputs have changed since the restore was planned.
     :raises RecordCorruptError: The generation or the plan names a directory that is none of the job's; nothing changed.
     :raises CheckpointError: What it starts from is damaged or gone.
     :raises StorageUnavailableError: The work root, or an output, does not answer.
     """
-    plan = _read_plan(store, run)
+    plan = _read_plan(store, run, previous)
     # guard: the-fence-comes-before-the-plan-is-checked
     chosen = _chosen(area, paths, run, plan)  # refused before the fence renames anything
     fenced = _fence(area, paths, previous, by)
@@ -73,13 +90,19 @@ def prepare_start(
     if plan is not None:
         origin = replace(origin, plan=plan, sinks=source, output=run.start.output, source=_name(run))
     if previous is not None and previous.run == run.number:
-        if fenced is None:
-            raise CheckpointMissingError(
-                f"the working directory of epoch {previous.epoch} ({previous.directory}) is gone",
-                next_step="Restore the job from its latest checkpoint",
-            )
-        area.create(key)
-        return _recover(area, origin, fenced, previous, published or {})
+        origin = replace(origin, fallback=previous.fallback)
+        try:
+            lost = _continuable(fenced, previous, refusal)
+            check_lengths(area.tree(lost), lengths or {})
+            area.create(key)
+            return _recover(area, origin, lost, previous, published or {})
+        except (CheckpointCorruptError, CheckpointMissingError, RecordCorruptError) as error:
+            if fall_back is None:
+                raise
+            made = fall_back(previous, error)
+            if area.contains(key):
+                area.remove(key)  # half of it was made
+            return made
     if plan is not None:
         if plan.same_output:  # another output is seeded, and does not depend on the old one
             check_facts(plan, source)
@@ -163,11 +186,23 @@ def _fence(area: WorkArea, paths: JobPaths, previous: Generation | None, by: Suc
         return None
 
 
-def _read_plan(store: ObjectStore, run: Run) -> RestorePlan | None:
+def _read_plan(store: ObjectStore, run: Run, previous: Generation | None) -> RestorePlan | None:
+    """Return the plan that the run follows: that of its last fallback, else that of its start."""
+    if previous is not None and previous.run == run.number and previous.fallback is not None:
+        return read_plan(store, previous.fallback.plan.sha256)  # guard: recovery-forgets-the-fallback
     if run.start.kind is StartKind.FRESH or run.start.plan is None:
         return None
-    data = get_blob(store, run.start.plan.sha256)
-    return RestorePlan.from_bytes(data, source=f"restore plan {run.start.plan.sha256}")
+    return read_plan(store, run.start.plan.sha256)
+
+
+def _continuable(fenced: str | None, previous: Generation, refusal: str) -> str:
+    """Return the key of a lost directory that is there, and that Spark has not refused."""
+    name = f"the working directory of epoch {previous.epoch} ({previous.directory})"
+    if fenced is None:
+        raise CheckpointMissingError(f"{name} is gone", next_step="Restore the job from its latest checkpoint")
+    if refusal:  # guard: refused-directories-are-continued
+        raise CheckpointMissingError(f"Spark refused {name}: {refusal}", next_step="Restore the job from a checkpoint")
+    return fenced
 
 
 def _recover(area: WorkArea, origin: Origin, lost: str, previous: Generation, published: Mapping[str, int]) -> Origin:

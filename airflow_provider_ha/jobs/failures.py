@@ -35,6 +35,7 @@ class Failure(Model):
     :param batches: Query -> last committed batch: of the query that failed, else of every query of the run. ``None``
         when it could not be read.
     :param location: Innermost line of the application in the traceback; empty without one.
+    :param refused: Key of the working directory in which Spark could not start a query; empty for any other failure.
     """
 
     kind: FailureKind = FailureKind.UNKNOWN
@@ -43,6 +44,7 @@ class Failure(Model):
     query: str | None = None
     batches: dict[str, int] | None = None
     location: str = ""
+    refused: str = ""
 
     @property
     def error(self) -> str:

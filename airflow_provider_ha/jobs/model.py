@@ -297,12 +297,48 @@ class Recovery(Record):
     at: datetime
 
 
+class Fallback(Model):
+    """What a run went on from when its last working directory was gone, damaged, or refused by Spark.
+
+    The start of a run never changes; this takes its place for the epochs that follow.
+
+    :param source: ``checkpoint-<n>`` or ``savepoint-<id>``.
+    :param plan: Blob of the restore plan, whose verdict is SAFE.
+    :param lost: Key of the directory that could not be continued.
+    :param reason: Why not.
+    :param epoch: Epoch that fell back.
+    :param cut: Query -> batch that it went on after.
+    :param again: Query -> highest batch that is executed again with its recorded boundaries.
+    :param tried: Earlier sources of the run that Spark refused as well.
+    """
+
+    source: str
+    plan: Blob
+    lost: str
+    reason: str
+    epoch: int
+    cut: dict[str, int]
+    again: dict[str, int]
+    tried: tuple[str, ...] = ()
+    at: datetime
+
+    @property
+    def sentence(self) -> str:
+        """Return for people what was restored, why, and what is done again."""
+        again = [
+            f"{query}: {self.cut[query] + 1} to {top}" for query, top in self.again.items() if top > self.cut[query]
+        ]
+        batches = f"batches executed again: {', '.join(again)}" if again else "no batch is executed again"
+        return f"fell back to {self.source}, because {self.reason}; {batches}"
+
+
 class Generation(Record):
     """``generation``: which working directory is current; one fenced write.
 
     :param run: Run that works there.
     :param epoch: Epoch that made it.
     :param directory: Key of the working directory.
+    :param fallback: The fallback of this run that the directory, or one that it was made from, was made by.
     """
 
     kind: ClassVar[str] = "generation"
@@ -310,6 +346,7 @@ class Generation(Record):
     run: int
     epoch: int
     directory: str
+    fallback: Fallback | None = None
 
 
 class LeaderInfo(Record):

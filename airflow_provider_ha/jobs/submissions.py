@@ -109,6 +109,7 @@ class SubmissionExit(Record):
     :param reason: For people, with the last lines that matter.
     :param outage: Whether storage or ZooKeeper kept it from running the script: such an end counts as no attempt.
     :param failure: The driver's report of its failure; ``None`` for one that was killed, or ended without a report.
+    :param decision: What its user has to decide before the run goes on, and how; empty when nothing.
     :param last_lines: Of the driver's log, without secrets, for hosts that do not have it.
     :param ran: Whether the job was RUNNING under it: every query had committed a batch, or found no data.
     """
@@ -121,6 +122,7 @@ class SubmissionExit(Record):
     log: str = ""
     outage: bool = False
     failure: Failure | None = None
+    decision: str = ""
     last_lines: str = ""
     ran: bool = False
     at: datetime
@@ -130,3 +132,10 @@ class SubmissionExit(Record):
         """Whether an outage ended it, before or while the script ran: it counts as no attempt."""
         # guard: outage-while-the-script-runs-counts
         return self.outage or (self.failure is not None and self.failure.kind is FailureKind.OUTAGE)
+
+    @property
+    def counts(self) -> bool:
+        """Whether it counts as an attempt: not after an outage, nor when its working directory was what failed."""
+        # guard: refused-directory-uses-up-attempts
+        lost_directory = bool(self.decision) or (self.failure is not None and bool(self.failure.refused))
+        return not self.met_outage and not lost_directory

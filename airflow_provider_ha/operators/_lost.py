@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_provider_ha.errors import HaError, JobStateError, LeadershipError
+from airflow_provider_ha.errors import DecisionNeededError, HaError, JobStateError, LeadershipError
 
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ def after_loss(client: HaClient, job_id: str, *, run: int, due: bool, by: str) -
     :param due: Whether the delay of the restart strategy has passed already; not so for an event that the trigger of
         an earlier release has fired.
     :param by: Caller, as recorded for people.
+    :raises DecisionNeededError: The run goes on only after a decision of its user.
     :raises HaError: A retryable one leaves everything as it was.
     """
     job = client.job(job_id)
@@ -44,6 +45,8 @@ def after_loss(client: HaClient, job_id: str, *, run: int, due: bool, by: str) -
         return Step(f"Run {run} of job {job_id!r} is submitted again in {delay:.1f} s", wait=delay)
     try:
         submitted = job.recover(by=by, wait=False)
+    except DecisionNeededError:
+        raise  # guard: tasks-wait-for-a-decision
     except (JobStateError, LeadershipError) as error:
         # Ended, given up or recovered between the look and the act: the next look of the trigger will see which.
         return Step(f"Nothing to submit again: {error}")

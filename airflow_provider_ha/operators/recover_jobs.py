@@ -109,6 +109,9 @@ class SparkHaRecoverJobsOperator(PlainErrors, BaseOperator):
         if unknown := found.get(ReconcileOutcome.NOT_KNOWN.value):
             raise AirflowException(f"The state of these jobs is unknown: {', '.join(unknown)}. See the log above.")
         self._defer_for([(each.job_id, left[each.job_id]) for each in attended if each.job_id in left])
+        # At the end, and again at each run: it keeps no other job waiting, and stays until it is decided.
+        if open_ := [each.detail for each in attended if each.outcome is ReconcileOutcome.DECISION_NEEDED]:
+            raise AirflowFailException(f"Jobs that wait for a decision: {'; '.join(open_)}.")
         return RecoveredJobsView.model_validate(found).to_json()
 
     def _wait_for_leader(

@@ -6,7 +6,9 @@ and a run with a result is never run again. An error of the application that rep
 
 Invariant: a submission that met an outage is no loss of the job, whether storage or ZooKeeper kept it from running the
 script or the script met it later. It counts as no attempt, however often it happens, and only makes the delay grow: a
-disk that is full for an hour, or a broker that is away, costs the hour, never the run.
+disk that is full for an hour, or a broker that is away, costs the hour, never the run. Nor does one count whose working
+directory Spark refused: the next one goes on from a checkpoint. A run that may lose or repeat rows when it goes on
+waits for its user.
 
 A loss whose processes are proven dead is recovered at once when it is the first one, or when the job was RUNNING until
 something from outside ended the driver: a delay protects from a driver that fails again and again, not from a host that
@@ -66,7 +68,17 @@ class GiveUp:
     failure: Failure | None = None
 
 
-Decision = Keep | Over | Resubmit | GiveUp
+@dataclass(frozen=True, slots=True)
+class NeedsDecision:
+    """The run goes on only after a decision of its user.
+
+    :param reason: What has to be decided, and how.
+    """
+
+    reason: str
+
+
+Decision = Keep | Over | Resubmit | GiveUp | NeedsDecision
 
 
 def decide(snapshot: JobSnapshot, options: HaOptions, *, now: datetime, newest_is_gone: bool = False) -> Decision:
@@ -84,11 +96,13 @@ def decide(snapshot: JobSnapshot, options: HaOptions, *, now: datetime, newest_i
     lost = snapshot.state is JobState.LOST or (newest_is_gone and snapshot.leader is None)
     if newest is None or not lost:
         return Keep()
+    if newest.exit is not None and newest.exit.decision:  # guard: undecided-run-is-run-again
+        return NeedsDecision(newest.exit.decision)
     repeated = repeated_failure(run.submissions, options)
     if repeated is not None and repeated.ends_the_run(options):  # guard: repeated-error-never-ends-the-run
         return GiveUp(f"{repeated.reason} (log: {_log(newest)})", repeated.failure)
     used = attempts_used(run.submissions, options, now)
-    if not _met_outage(newest) and 0 <= options.restart_attempts <= used:  # guard: outages-give-up
+    if not _is_spared(newest) and 0 <= options.restart_attempts <= used:  # guard: outages-give-up
         return GiveUp(_given_up(run, newest, used))
     idle = _without_work(run.submissions, options, now)
     again = repeated.delay_left(options, now) if repeated is not None else 0.0
@@ -106,7 +120,7 @@ def attempts_used(submissions: tuple[SubmissionView, ...], options: HaOptions, n
     Those that an outage ended are left out, as if they had not been made.
     """
     newest = list(_since(submissions, now, lambda view, end: _lived_long(view, options, end)))
-    counted = sum(good or not _met_outage(view) for view, good in newest)  # guard: outages-use-up-attempts
+    counted = sum(good or not _is_spared(view) for view, good in newest)  # guard: outages-use-up-attempts
     return max(0, counted - 1)  # the first of them was no re-submission
 
 
@@ -115,8 +129,8 @@ def _without_work(submissions: tuple[SubmissionView, ...], options: HaOptions, n
     newest = list(  # guard: kill-of-a-running-job-makes-the-next-one-wait
         _since(submissions, now, lambda view, end: _ran_until_it_was_lost(view) or _lived_long(view, options, end))
     )
-    outages = sum(1 for _ in takewhile(lambda one: _met_outage(one[0]) and not one[1], newest))
-    return max(0, sum(good or not _met_outage(view) for view, good in newest) - 1) + outages
+    outages = sum(1 for _ in takewhile(lambda one: _is_spared(one[0]) and not one[1], newest))
+    return max(0, sum(good or not _is_spared(view) for view, good in newest) - 1) + outages
 
 
 def _since(
@@ -134,7 +148,7 @@ def _since(
 def _ran_until_it_was_lost(view: SubmissionView) -> bool:
     """Whether the job was RUNNING until something from outside ended its driver, and no error of the application."""
     # guard: crash-loop-of-a-running-job-is-not-slowed
-    return view.exit is not None and view.exit.ran and (view.exit.failure is None or _met_outage(view))
+    return view.exit is not None and view.exit.ran and (view.exit.failure is None or _is_spared(view))
 
 
 def _lived_long(view: SubmissionView, options: HaOptions, now: datetime) -> bool:
@@ -158,12 +172,18 @@ def outage_of(run: RunView) -> str:
     return f"{count} launches since {since:%Y-%m-%d %H:%M:%S} UTC, none counts as an attempt: {newest.exit.reason}"
 
 
+def decision_of(run: RunView) -> str:
+    """Return for people what has to be decided before the run goes on, and how; empty when nothing."""
+    newest = run.newest
+    return newest.exit.decision if newest is not None and newest.exit is not None and run.result is None else ""
+
+
 def _kept_from_running(view: SubmissionView) -> bool:
     return view.exit is not None and view.exit.outage
 
 
-def _met_outage(view: SubmissionView) -> bool:
-    return view.exit is not None and view.exit.met_outage
+def _is_spared(view: SubmissionView) -> bool:
+    return view.exit is not None and not view.exit.counts
 
 
 def delay(used: int, options: HaOptions) -> float:

@@ -94,14 +94,15 @@ def _end_session(spec: DriverSpec) -> None:
 
 
 def _write_exit(spec: DriverSpec, death: Death, restart: RestartInPlace | None) -> Reported:
-    reported = read_failure(spec.home.directory)
+    reported, said = read_failure(spec.home.directory), read_code(spec.home.directory)
     record = SubmissionExit(
         code=death.code,
         pids=death.pids,
         reason=public(f"{reported} ({death.reason})" if reported else death.reason),  # guard: exits-keep-passwords
         log=str(spec.home.driver_log),
-        outage=death.outage or read_code(spec.home.directory) == ExitCode.OUTAGE,
+        outage=death.outage or said == ExitCode.OUTAGE,
         failure=_failure(spec, reported),
+        decision=public(reported or "") if said == ExitCode.DECISION_NEEDED else "",
         last_lines=_last_lines(spec),
         ran=spec.home.running.exists(),
         at=SystemClock().now(),

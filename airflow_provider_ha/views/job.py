@@ -12,7 +12,7 @@ from airflow_provider_ha.jobs.log_place import newest_log
 from airflow_provider_ha.jobs.model import DrainedQuery, JobState, QueryStatus, StartKind
 from airflow_provider_ha.jobs.presence import Watched, warning
 from airflow_provider_ha.pointers.ownership import ClaimMode
-from airflow_provider_ha.recovery.restart import outage_of
+from airflow_provider_ha.recovery.restart import decision_of, outage_of
 from airflow_provider_ha.views.leader import LeaderView
 from airflow_provider_ha.views.view import View
 
@@ -125,6 +125,9 @@ class JobView(View):
     :param checkpoint: Number of the newest retained checkpoint.
     :param message: The last message of the leader, or the reason of the loss.
     :param outage: The outage that the driver waits out, or that ended it; empty without one.
+    :param decision: What its user has to decide before the run goes on, and how; empty when nothing.
+    :param fallback: Which checkpoint the run went on from in place of its last working directory, why, and which
+        batches were executed again; empty when it never did.
     :param log: Host and path of the newest log of a driver.
     :param log_command: The command that prints it on that host.
     :param queries: Query -> where it stands, of those that the script has started.
@@ -149,6 +152,8 @@ class JobView(View):
     checkpoint: int | None
     message: str
     outage: str
+    decision: str
+    fallback: str
     log: str | None
     log_command: str | None
     queries: dict[str, QueryStatus]
@@ -215,6 +220,8 @@ def job_view(snapshot: JobSnapshot, losses: Losses, watching: Watched) -> JobVie
         checkpoint=snapshot.latest_checkpoint,
         message=message,
         outage=outage_of(run) if run else "",
+        decision=decision_of(run) if run else "",
+        fallback=_fallback(snapshot),
         log=f"{place.host}:{place.path}" if place else None,
         log_command=place.command if place else None,
         queries=status.queries if status else {},
@@ -230,6 +237,13 @@ def job_view(snapshot: JobSnapshot, losses: Losses, watching: Watched) -> JobVie
 def _state(snapshot: JobSnapshot) -> str:
     """Return the state of the newest run; of an erased job nothing but its epoch is left."""
     return snapshot.state.value if snapshot.run is not None else NO_RUN
+
+
+def _fallback(snapshot: JobSnapshot) -> str:
+    run, generation = snapshot.run, snapshot.generation
+    if run is None or generation is None or generation.run != run.run.number or generation.fallback is None:
+        return ""
+    return generation.fallback.sentence
 
 
 def _failure(last: LastFailure) -> LastFailureView:

@@ -13,9 +13,10 @@ from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.submission.recovery import recover
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
-from airflow_provider_ha.errors import JobStateError
+from airflow_provider_ha.errors import DecisionNeededError, JobStateError
+from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.failures import Failure, FailureKind
-from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.model import JobState, OperationKind
 from airflow_provider_ha.storage import keys
 from tests.support.clusters.cluster_helpers import Cluster
 from tests.support.clusters.jobs_helpers import MISTAKE
@@ -163,3 +164,37 @@ def test_outage_that_repeats_for_longer_ends_no_run(cluster: Cluster) -> None:
     made = recover(cluster.context("flights"), by="test", wait=False)
 
     assert (made.attempt, made.created) == (13, True)
+
+
+DECISION = "run 1 of job 'flights' waits for a decision. `spark-ha checkpoint plan flights` shows the ways out."
+
+
+def test_job_that_waits_for_a_decision_says_so_and_is_not_submitted_again(cluster: Cluster, spark_ha: Any) -> None:
+    cluster.submitted("flights", restart_attempts=0)
+    cluster.exit("flights", decision=DECISION)
+
+    for _ in range(2):
+        with pytest.raises(DecisionNeededError, match="checkpoint plan flights"):
+            recover(cluster.context("flights"), by="test", wait=False)
+
+    document = show(spark_ha)
+    assert (document["state"], document["attempts"], document["decision"]) == ("LOST", 1, DECISION)
+    assert document["next_attempt_at"] is None
+
+
+def test_run_that_waits_for_a_decision_can_be_canceled(cluster: Cluster) -> None:
+    cluster.submitted("flights")
+    cluster.exit("flights", decision=DECISION)
+    job = cluster.context("flights")
+    operations.request(
+        job.coordinator,
+        job.paths,
+        OperationKind.CANCEL,
+        operation_id="enough",
+        arguments={},
+        requested_by="test",
+        clock=SystemClock(),
+    )
+
+    with pytest.raises(JobStateError, match="CANCELED"):
+        recover(job, by="test", wait=False)

@@ -13,7 +13,18 @@ from airflow_provider_ha.jobs.model import Blob, HaOptions, JobState, LeaderInfo
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.jobs.submissions import Handle, Submission, SubmissionExit, SubmissionStarted
-from airflow_provider_ha.recovery.restart import GiveUp, Keep, Over, Resubmit, attempts_used, decide, delay, outage_of
+from airflow_provider_ha.recovery.restart import (
+    GiveUp,
+    Keep,
+    NeedsDecision,
+    Over,
+    Resubmit,
+    attempts_used,
+    decide,
+    decision_of,
+    delay,
+    outage_of,
+)
 from tests.support.clusters.jobs_helpers import MISTAKE
 
 
@@ -310,3 +321,35 @@ def test_error_that_has_repeated_waits_longer_than_the_restart_strategy_wants() 
 
     assert isinstance(decision, Resubmit)
     assert decision.after == 2 * unlimited.application_delay
+
+
+REFUSED = Failure(error_class="EOFException", query="rows", batches={"rows": 4}, refused="jobs/flights/live/e1-a")
+
+
+def undecided(attempt: int) -> SubmissionView:
+    """A submission that ended because its user has to decide what the run goes on from."""
+    view = submission(attempt)
+    assert view.exit is not None
+    return replace(view, exit=view.exit.model_copy(update={"decision": "Decide what it goes on from."}))
+
+
+def test_a_run_that_waits_for_a_decision_is_not_submitted_again() -> None:
+    found = decide(snapshot(submission(1), undecided(2)), OPTIONS, now=NOW)
+
+    assert found == NeedsDecision("Decide what it goes on from.")
+
+
+def test_neither_a_refused_directory_nor_a_wait_for_a_decision_uses_up_attempts() -> None:
+    submissions = (submission(1), failed(2, REFUSED), undecided(3))
+
+    assert attempts_used(submissions, OPTIONS, NOW) == 0
+    assert isinstance(decide(snapshot(*submissions[:2]), OPTIONS, now=NOW), Resubmit)
+
+
+def test_a_decision_is_shown_until_the_run_is_over() -> None:
+    result = RunResult(state=JobState.FINISHED, epoch=1, at=NOW)
+    run = snapshot(undecided(1)).run
+    assert run is not None
+
+    assert decision_of(run) == "Decide what it goes on from."
+    assert decision_of(replace(run, result=result)) == ""

@@ -85,6 +85,25 @@ EFFECTS = (
         plan=("adopted",),
     ),
     Effect(
+        "A fallback follows no plan but one that is SAFE.",
+        Moment.DIRECTORY,
+        "driver.fallback:FallbackPlanner._check",
+        plan=("verdict", "unknown"),
+    ),
+    Effect(
+        "A fallback is written down with the batches that are executed again.",
+        Moment.DIRECTORY,
+        "driver.fallback:FallbackPlanner._plan",
+        plan=("queries",),
+        query=("batch", "replay"),
+    ),
+    Effect(
+        "The directory of the cut of a fallback is found, and is one of its job.",
+        Moment.DIRECTORY,
+        "driver.fallback_start:start_from_fallback",
+        plan=("directory", "source_job"),
+    ),
+    Effect(
         "Each query is forked at its batch, with the recorded input of its replay and a fresh id where it gets one; "
         "what stays the user's is copied; entries of file sinks are set aside.",
         Moment.DIRECTORY,

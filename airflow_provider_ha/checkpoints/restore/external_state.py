@@ -50,10 +50,12 @@ class Unknown:
 
     :param reason: What, and why.
     :param next_step: How it can be found out.
+    :param retryable: Whether it may be known when it is asked for again.
     """
 
     reason: str
     next_step: str = ""
+    retryable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +139,8 @@ def _with_notes(around: Surroundings, given: WritableTree) -> Surroundings:
 
 
 def _unknown(around: Surroundings, error: HaError) -> Surroundings:
-    return replace(around, unknown=(*around.unknown, Unknown(error.message, error.next_step)))
+    found = Unknown(error.message, error.next_step, retryable=error.retryable)
+    return replace(around, unknown=(*around.unknown, found))
 
 
 def _initial_offsets(directory: Tree) -> dict[str, str]:

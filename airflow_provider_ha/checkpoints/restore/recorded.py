@@ -7,8 +7,8 @@ as well. What cannot be read because of damage is left out and makes a gap; what
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from airflow_provider_ha.checkpoints.format.layout import OFFSETS, batches
 from airflow_provider_ha.checkpoints.model import BatchEntry, Checkpoint, CheckpointKind, QueryCut
@@ -32,11 +32,14 @@ class LastDirectory:
     :param area: Holds it.
     :param key: Under its first name; it may have been fenced since.
     :param epoch: Epoch that made it.
+    :param replayed: Query -> recorded batches of the restore plan of its run: the sinks have them, whether the
+        directory shows them again or not.
     """
 
     area: WorkArea
     key: str
     epoch: int
+    replayed: Mapping[str, Sequence[BatchEntry]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,9 @@ def read_records(chosen: Chosen, payloads: Iterable[Checkpoint], last: LastDirec
         recordings: dict[int, dict[int, BatchEntry]] = {chosen.epoch: {entry.batch: entry for entry in cut.entries}}
         for epoch, entries in recorded.pop(query).items():
             recordings.setdefault(epoch, {}).update({batch: entry for batch, (_, entry) in entries.items()})
+        if last is not None:
+            for entry in last.replayed.get(query, ()):  # guard: planned-replays-are-forgotten
+                recordings.setdefault(last.epoch, {}).setdefault(entry.batch, entry)
         found[query] = _query_records(query, cut, recordings, shown, complete=complete)
     return found
 

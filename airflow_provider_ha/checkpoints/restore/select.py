@@ -6,7 +6,7 @@ about the checkpoint and stops the selection with its own error (design, contrac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
@@ -109,6 +109,7 @@ def select(
     spark_version: str | None = None,
     verify: Verify | None = None,
     now: datetime | None = None,
+    passed_over: Mapping[str, str] | None = None,
 ) -> Selection:
     """Return the newest candidate that can be restored, with every one that was looked at before it.
 
@@ -119,25 +120,26 @@ def select(
     :param spark_version: The release that is to start from it; the installed one when not given.
     :param verify: Verification of one query's directory, in place of the usual one.
     :param now: The current time, for a time of day; the host's when not given.
+    :param passed_over: Candidate -> why it is not looked at, as ``checkpoint-12``.
     :raises ConfigurationError: *start_from* names nothing.
     :raises CheckpointMissingError: The named checkpoint or savepoint does not exist.
     :raises StorageUnavailableError: A candidate could not be read: nothing is known about it, so nothing is chosen.
     """
-    selector = _Selector(checkpoints, savepoints, area, depth, verify or verifier(depth, spark_version))
+    look = verify or verifier(depth, spark_version)
+    selector = _Selector(checkpoints, savepoints, area, depth, look, passed_over or {})
     return selector.select(parse_wanted(start_from, now=now or datetime.now(timezone.utc)), fallback=fallback)
 
 
+@dataclass(frozen=True, slots=True)
 class _Selector:
     """Looks at the checkpoints and savepoints of one job."""
 
-    def __init__(
-        self, checkpoints: CheckpointStore, savepoints: SavepointStore, area: WorkArea, depth: Depth, verify: Verify
-    ) -> None:
-        self._checkpoints = checkpoints
-        self._savepoints = savepoints
-        self._area = area
-        self._depth = depth
-        self._verify = verify
+    _checkpoints: CheckpointStore
+    _savepoints: SavepointStore
+    _area: WorkArea
+    _depth: Depth
+    _verify: Verify
+    _passed_over: Mapping[str, str]
 
     def select(self, wanted: Wanted, *, fallback: bool) -> Selection:
         candidates: list[Candidate] = []
@@ -199,6 +201,8 @@ class _Selector:
             created_at=pointer.created_at,
             accepted=False,
         )
+        if (refused := self._passed_over.get(seen.source)) is not None:
+            return _rejected(seen, None, refused), None
         try:
             payload = self._checkpoints.load(pointer)
             directory = self._area.tree(self._checkpoints.directory(payload))
@@ -217,6 +221,8 @@ class _Selector:
             created_at=pointer.created_at,
             accepted=False,
         )
+        if (refused := self._passed_over.get(seen.source)) is not None:
+            return _rejected(seen, None, refused), None
         try:
             savepoint = self._savepoints.load(pointer)  # refuses a pointer to another directory
         except CheckpointCorruptError as error:

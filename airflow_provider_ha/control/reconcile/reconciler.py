@@ -24,6 +24,7 @@ from airflow_provider_ha.control.reconcile.cleanup import clean_up
 from airflow_provider_ha.control.submission.recovery import recover
 from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.errors import (
+    DecisionNeededError,
     HaError,
     JobStateError,
     LeadershipError,
@@ -50,6 +51,7 @@ class ReconcileOutcome(str, Enum):
     RECOVERED = "recovered"
     ON_ITS_WAY = "on its way"
     GIVEN_UP = "given up"
+    DECISION_NEEDED = "decision needed"
     CLEANED_UP = "cleaned up"
     QUARANTINED = "put into quarantine"
     IN_QUARANTINE = "in quarantine"
@@ -219,6 +221,8 @@ class Reconciler:
     def _recover(self, job: JobContext, reason: str, *, overdue: bool) -> Reconciled:
         try:
             run = recover(job, by=self._by, wait=False, overdue=overdue)
+        except DecisionNeededError as error:
+            return Reconciled(job_id=job.job_id, outcome=ReconcileOutcome.DECISION_NEEDED, detail=error.message)
         except JobStateError as error:
             result = job.snapshot().run
             failed = result is not None and result.result is not None and result.result.state is JobState.FAILED

@@ -19,6 +19,7 @@ from airflow_provider_ha.checkpoints.model import RestorePlan, Verdict
 from airflow_provider_ha.checkpoints.restore.gather import RestoreCase, gather_facts
 from airflow_provider_ha.checkpoints.restore.judgement import not_accepted
 from airflow_provider_ha.checkpoints.restore.plan import plan_restore
+from airflow_provider_ha.checkpoints.restore.planned_replays import planned_replays
 from airflow_provider_ha.checkpoints.restore.recorded import LastDirectory
 from airflow_provider_ha.checkpoints.restore.select import Chosen, Selection
 from airflow_provider_ha.control.job.context import JobContext
@@ -128,7 +129,13 @@ def _plan(job: JobContext, request: RestoreRequest, reading: RestoreLeases) -> t
 def _last_directory(source: JobContext, generation: Generation) -> LastDirectory:
     # guard: a-restore-reads-any-generation
     key = working_directory(source.area, source.paths, generation)
-    return LastDirectory(source.area, key, generation.epoch)
+    followed = generation.fallback.plan if generation.fallback is not None else _plan_of_run(source, generation.run)
+    replayed = planned_replays(source.store, followed.sha256 if followed is not None else None)
+    return LastDirectory(source.area, key, generation.epoch, replayed)
+
+
+def _plan_of_run(source: JobContext, run: int) -> Blob | None:
+    return source.runs.get(run).run.start.plan if run in source.runs.numbers() else None
 
 
 def _choose(

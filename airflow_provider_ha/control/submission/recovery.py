@@ -8,13 +8,13 @@ from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.requests import SubmittedRun
 from airflow_provider_ha.control.submission.launch import claim, ensure_submitted, launch
 from airflow_provider_ha.engines.engine import Gone, Pending
-from airflow_provider_ha.errors import JobStateError
+from airflow_provider_ha.errors import DecisionNeededError, JobStateError
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.model import Operation
 from airflow_provider_ha.jobs.runs import RunView
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.recovery.conclude import conclude_canceled, conclude_given_up
-from airflow_provider_ha.recovery.restart import Decision, GiveUp, Over, Resubmit, decide
+from airflow_provider_ha.recovery.restart import Decision, GiveUp, NeedsDecision, Over, Resubmit, decide
 
 
 log = logging.getLogger(__name__)
@@ -32,6 +32,7 @@ def recover(
     :param overdue: Whether the newest submission has had all its time to lead. One that was started and does
         not lead is given up; should it come up after all, it refuses itself, for it is not the newest any more.
     :param run_number: The run that is meant; the newest one when left out.
+    :raises DecisionNeededError: Its user has to decide what it goes on from; nothing was changed.
     :raises JobStateError: The run has a result, or has used up its attempts (it is FAILED now), or a cancel of it was
         open (it is CANCELED now), or it is not the newest one.
     """
@@ -46,9 +47,11 @@ def recover(
         if isinstance(decision, Over):
             raise _over(job.job_id, run)
         # guard: canceled-run-is-submitted-again
-        if isinstance(decision, GiveUp | Resubmit) and (wanted := _open_cancel(job, run)) is not None:
+        if isinstance(decision, GiveUp | Resubmit | NeedsDecision) and (wanted := _open_cancel(job, run)) is not None:
             conclude_canceled(job, wanted, by=by)
             raise _over(job.job_id, job.runs.get(run.run.number))
+        if isinstance(decision, NeedsDecision):
+            raise DecisionNeededError(decision.reason.removesuffix("."))
         if isinstance(decision, GiveUp):
             conclude_given_up(job, decision, by=by)
             raise _failed(job.job_id, decision)

@@ -236,6 +236,16 @@ def test_a_run_that_has_used_up_its_attempts_is_given_up(cluster: Cluster, leade
     assert cluster.attempts("flights") == [1]
 
 
+def test_a_run_that_waits_for_a_decision_is_reported_and_left_as_it_is(cluster: Cluster, leader: ClusterLeader) -> None:
+    cluster.submitted("flights", restart_attempts=0)
+    cluster.exit("flights", decision="Decide what it goes on from.")
+
+    attended = leader.attend("flights")
+
+    assert (attended.outcome, attended.detail) == (ReconcileOutcome.DECISION_NEEDED, "Decide what it goes on from")
+    assert cluster.attempts("flights") == [1]
+
+
 def _pointer_is_garbage(cluster: Cluster) -> None:
     cluster.coordinator.commit(SetData(cluster.paths("broken").job_graph, b"garbage"))
 

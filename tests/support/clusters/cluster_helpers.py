@@ -103,12 +103,15 @@ class Cluster:
         self.exit(job_id)
         return job
 
-    def exit(self, job_id: str, failure: Failure | None = None, *, at: datetime | None = None) -> None:
+    def exit(
+        self, job_id: str, failure: Failure | None = None, *, at: datetime | None = None, decision: str = ""
+    ) -> None:
         """Prove the newest submission of a job dead, since *at*."""
         job, view = self.context(job_id), self.context(job_id).runs.latest()
         assert view is not None
         assert view.newest is not None
-        gone = SubmissionExit(code=-9, reason="killed", failure=failure, at=at or SystemClock().now())
+        at = at or SystemClock().now()
+        gone = SubmissionExit(code=-9, reason="killed", failure=failure, decision=decision, at=at)
         path = job.paths.submission_exit(view.run.number, view.newest.submission.attempt)
         self.coordinator.commit(Create(path, gone.to_bytes()))
 

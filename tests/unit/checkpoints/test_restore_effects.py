@@ -20,7 +20,7 @@ PACKAGE = Path(airflow_provider_ha.__file__).parent
 PLAN_FIELDS = set(RestorePlan.model_fields)
 QUERY_FIELDS = set(QueryPlan.model_fields)
 # Hands the plan on as a whole: to its carriers, or into a log line.
-HANDS_ON = {"driver/assembly.py"}
+HANDS_ON = {"driver/assembly.py", "driver/main.py"}
 
 
 def carrier_of(effect: Effect) -> object:

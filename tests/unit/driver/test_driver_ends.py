@@ -21,6 +21,7 @@ from airflow_provider_ha.driver.origin import OriginKind
 from airflow_provider_ha.errors import (
     ApplicationRefusedError,
     ConfigurationError,
+    DecisionNeededError,
     HaError,
     JobStateError,
     NotConnectedError,
@@ -157,6 +158,19 @@ def test_a_restore_that_is_refused_ends_its_run(way_out: WayOut, monkeypatch: py
     assert way_out.how == [(ExitCode.REFUSED, "the output has changed.")]
 
 
+def test_a_fallback_that_needs_a_decision_leaves_the_run_as_it_is(
+    way_out: WayOut, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, writer = driver(way_out, monkeypatch)
+    monkeypatch.setattr(main, "prepare_start", failing(DecisionNeededError("decide it")))
+
+    with pytest.raises(Left):
+        made.run()
+
+    assert way_out.how == [(ExitCode.DECISION_NEEDED, "decide it.")]
+    writer.end.assert_not_called()
+
+
 def test_a_conf_that_is_refused_ends_its_run_before_the_script(
     way_out: WayOut, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,7 +190,7 @@ def ending(way_out: Any, *, kind: OriginKind = OriginKind.FRESH, refusal: HaErro
     lifecycle = Lifecycle()
     lifecycle.refusal = refusal
     registry = SimpleNamespace(failure=lambda: None, started=["q"])
-    parts = MagicMock(lifecycle=lifecycle, registry=registry, origin=SimpleNamespace(kind=kind))
+    parts = MagicMock(lifecycle=lifecycle, registry=registry, origin=SimpleNamespace(kind=kind, key="k"))
     return Ending(MagicMock(), MagicMock(), way_out, parts)
 
 
@@ -192,6 +206,16 @@ def test_a_script_that_failed_ends_the_driver_and_not_the_run(way_out: WayOut) -
     end.parts.script.error = None
 
     assert concluded(way_out, end, "app.py failed: ValueError") == (ExitCode.FAILED, "app.py failed: ValueError")
+
+    end.parts.writer.end.assert_not_called()
+
+
+def test_an_output_that_does_not_fit_a_fallback_needs_a_decision(way_out: WayOut) -> None:
+    """The run has lost nothing yet: it neither ends nor is it tried again."""
+    refusal = RestoreRefusedError("the output has changed")
+    end = ending(way_out, kind=OriginKind.FALLBACK, refusal=refusal)
+
+    assert concluded(way_out, end) == (ExitCode.DECISION_NEEDED, "the output has changed.")
 
     end.parts.writer.end.assert_not_called()
 

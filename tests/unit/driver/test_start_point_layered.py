@@ -12,10 +12,11 @@ from airflow_provider_ha.checkpoints.format.layout import Progress, progress
 from airflow_provider_ha.checkpoints.model import QueryPlan, QuerySink, RestorePlan, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.working.work_area import Successor
 from airflow_provider_ha.coordination.paths import ClusterPaths
+from airflow_provider_ha.driver.fallback_start import start_from_fallback
 from airflow_provider_ha.driver.origin import Origin, OriginKind
 from airflow_provider_ha.driver.start_ledger import StartLedger
-from airflow_provider_ha.driver.start_point import prepare_start
-from airflow_provider_ha.jobs.model import Blob, Generation, Run, StartKind, StartPoint
+from airflow_provider_ha.driver.start_point import FallBack, prepare_start
+from airflow_provider_ha.jobs.model import Blob, Fallback, Generation, Run, StartKind, StartPoint
 from airflow_provider_ha.storage.blobs import put_blob
 from airflow_provider_ha.storage.local import LocalStore
 from tests.support.checkpoints.layered_files import FIRST, JOB, SECOND, THIRD, LayeredFiles
@@ -35,7 +36,15 @@ def job(tmp_path: Path) -> LayeredFiles:
 
 
 def start(
-    job: LayeredFiles, key: str, *, lost: str | None, plan: RestorePlan | None = None, before: int = 1, now: int = 1
+    job: LayeredFiles,
+    key: str,
+    *,
+    lost: str | None,
+    plan: RestorePlan | None = None,
+    before: int = 1,
+    now: int = 1,
+    refusal: str = "",
+    fall_back: FallBack | None = None,
 ) -> Origin:
     store = LocalStore(job.root.parent / "store")
     begin = StartPoint()
@@ -44,7 +53,8 @@ def start(
         begin = StartPoint(kind=StartKind.CHECKPOINT, source_id="1", plan=Blob(sha256=sha256, size=size))
     run = Run(number=now, graph=Blob(sha256="0" * 64, size=1), start=begin, request_id="r", created_at=NOW)
     previous = Generation(run=before, epoch=1, directory=lost) if lost is not None else None
-    return prepare_start(store, job.area, PATHS, run, previous, key=key, by=Successor(2, "s-2"))
+    by = Successor(2, "s-2")
+    return prepare_start(store, job.area, PATHS, run, previous, key=key, by=by, refusal=refusal, fall_back=fall_back)
 
 
 def test_the_next_epoch_goes_on_with_the_planned_batch_and_the_old_driver_does_not(job: LayeredFiles) -> None:
@@ -79,22 +89,47 @@ def test_a_takeover_that_died_half_way_is_made_again_elsewhere(job: LayeredFiles
     assert progress(origin.directory / QUERY) == Progress(2, 2)
 
 
-def test_a_restore_starts_at_a_cut_of_a_directory_that_went_on(job: LayeredFiles) -> None:
-    """A retained checkpoint is a directory and a batch: nothing was pinned."""
-    plan = RestorePlan(
+def plan_of(directory: str, *, batch: int) -> RestorePlan:
+    return RestorePlan(
         job_id=JOB.job_id,
         source_job=JOB.job_id,
         source="checkpoint",
         source_id="1",
-        directory=FIRST,
+        directory=directory,
         verdict=Verdict.SAFE,
-        queries={QUERY: QueryPlan(batch=1, sink=SINK)},
+        queries={QUERY: QueryPlan(batch=batch, sink=SINK)},
         age_seconds=0,
         created_at=NOW,
         same_output=True,
     )
 
-    origin = start(job, SECOND, lost=FIRST, plan=plan, now=2)
+
+def test_a_directory_that_spark_refused_is_left_for_a_cut_of_it(job: LayeredFiles) -> None:
+    plan = plan_of(FIRST, batch=1)
+    fallback = Fallback(
+        source=plan.name,
+        plan=Blob(sha256="0" * 64, size=1),
+        lost=FIRST,
+        reason="Spark refused it",
+        epoch=2,
+        cut={QUERY: 1},
+        again={QUERY: 1},
+        at=NOW,
+    )
+
+    def fall_back(*_: object) -> Origin:
+        run = Run(number=1, graph=Blob(sha256="0" * 64, size=1), start=StartPoint(), request_id="r", created_at=NOW)
+        return start_from_fallback(job.area, PATHS, run, (fallback, plan), key=THIRD)
+
+    origin = start(job, SECOND, lost=FIRST, refusal="EOFException", fall_back=fall_back)
+
+    assert (origin.kind, progress(origin.directory / QUERY)) == (OriginKind.FALLBACK, Progress(1, 1))
+    assert not job.files.names(f"{SECOND}/"), "no remains under the key that was not used"
+
+
+def test_a_restore_starts_at_a_cut_of_a_directory_that_went_on(job: LayeredFiles) -> None:
+    """A retained checkpoint is a directory and a batch: nothing was pinned."""
+    origin = start(job, SECOND, lost=FIRST, plan=plan_of(FIRST, batch=1), now=2)
 
     assert (origin.kind, progress(origin.directory / QUERY)) == (OriginKind.RESTORE, Progress(1, 1))
     assert (origin.directory / QUERY).names("offsets") == ["0", "1"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,6 +14,7 @@ from airflow_provider_ha.driver.failure import write_failure
 from airflow_provider_ha.errors import NotConnectedError
 from airflow_provider_ha.jobs.driver_home import DriverHome
 from airflow_provider_ha.jobs.failures import Failure, FailureKind
+from airflow_provider_ha.jobs.submissions import SubmissionExit
 from airflow_provider_ha.supervisor import after_death, exit_report
 
 
@@ -60,3 +62,19 @@ def test_the_dead_session_is_ended_before_the_exit_is_written(done: list[str], t
     assert exit_report.report(spec, DEATH, restart=None, stopped=lambda: False)  # type: ignore[arg-type]
 
     assert done == ["session", "session", "cancel", "exit"]
+
+
+@pytest.mark.parametrize(("code", "decision"), [(ExitCode.DECISION_NEEDED, "Decide it."), (ExitCode.FAILED, "")])
+def test_what_has_to_be_decided_is_part_of_the_exit(
+    code: ExitCode, decision: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[SubmissionExit] = []
+    job = SimpleNamespace(coordinator=None, paths=SimpleNamespace(submission_exit=lambda *_: "exit"))
+    monkeypatch.setattr(exit_report, "connected", lambda _: nullcontext(job))
+    monkeypatch.setattr(exit_report, "create_once", lambda _, __, record: written.append(record))
+    write_failure(tmp_path, code, "Decide it.")
+    spec = SimpleNamespace(home=DriverHome(tmp_path), run=1, attempt=1)
+
+    exit_report._write_exit(spec, DEATH, None)  # type: ignore[arg-type]
+
+    assert [record.decision for record in written] == [decision]

@@ -20,7 +20,12 @@ from tests.support.clusters.jobs_helpers import NOON
 
 
 # What fails the task instead: SparkHaRecoverJobsOperator.
-FAILS = {ReconcileOutcome.GIVEN_UP, ReconcileOutcome.QUARANTINED, ReconcileOutcome.NOT_KNOWN}
+FAILS = {
+    ReconcileOutcome.GIVEN_UP,
+    ReconcileOutcome.DECISION_NEEDED,
+    ReconcileOutcome.QUARANTINED,
+    ReconcileOutcome.NOT_KNOWN,
+}
 REQUEST = {"job_id": "flights", "run": 3, "operation_id": "o"}
 SAVEPOINT = {"savepoint_id": "s1", "path": "/savepoints/s1"}
 

@@ -1,0 +1,43 @@
+"""The recorded batches that a restore plan has executed again: the sinks have them.
+
+A working directory that was restored ends at the cut of its plan. When it is lost before its first checkpoint, the plan
+alone knows the batches after the cut.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from airflow_provider_ha.checkpoints.model import BatchEntry, RestorePlan
+from airflow_provider_ha.errors import ObjectMissingError, RecordCorruptError
+from airflow_provider_ha.storage.blobs import get_blob
+from airflow_provider_ha.storage.store import ObjectStore
+
+
+log = logging.getLogger(__name__)
+
+
+def read_plan(store: ObjectStore, sha256: str) -> RestorePlan:
+    """Return a restore plan.
+
+    :raises ObjectMissingError: It is gone.
+    :raises RecordCorruptError: It is not what was written.
+    :raises StorageUnavailableError: It could not be read.
+    """
+    return RestorePlan.from_bytes(get_blob(store, sha256), source=f"restore plan {sha256}")
+
+
+def planned_replays(store: ObjectStore, sha256: str | None) -> Mapping[str, Sequence[BatchEntry]]:
+    """Return query -> recorded batches of a plan; nothing for no plan, and for one that cannot be read any more.
+
+    :raises StorageUnavailableError: It could not be read.
+    """
+    if sha256 is None:
+        return {}
+    try:
+        plan = read_plan(store, sha256)
+    except (ObjectMissingError, RecordCorruptError) as error:
+        log.warning("the batches that a restore has executed again are not known: %s", error)
+        return {}
+    return {name: query.replay for name, query in plan.queries.items()}

@@ -1,0 +1,234 @@
+"""Going on from the newest good checkpoint, when the last working directory of a run cannot be continued.
+
+Invariants:
+
+- Only a plan whose verdict is SAFE is followed: every batch that a sink has is executed again with the boundaries that
+  it had, or not at all. Anything else is a decision of the user (contract: no restart loses or repeats rows silently).
+- What could not be read decides nothing: it is raised as it is, and the next attempt looks again.
+- Nothing of the run but its own checkpoints, and what it was started from, is its past. Batches of other runs may have
+  other numbers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from airflow_provider_ha.checkpoints.connectors._kafka_client import held_offsets
+from airflow_provider_ha.checkpoints.connectors.input_files import look_for
+from airflow_provider_ha.checkpoints.connectors.kafka_offsets import Partition, PartitionOffsets
+from airflow_provider_ha.checkpoints.format.layout import queries
+from airflow_provider_ha.checkpoints.model import RestorePlan, Verdict
+from airflow_provider_ha.checkpoints.restore.external_state import ExternalQueries
+from airflow_provider_ha.checkpoints.restore.facts import RestoreFacts
+from airflow_provider_ha.checkpoints.restore.gather import RestoreCase, gather_facts
+from airflow_provider_ha.checkpoints.restore.judgement import not_accepted
+from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices, plan_restore
+from airflow_provider_ha.checkpoints.restore.planned_replays import planned_replays
+from airflow_provider_ha.checkpoints.restore.recorded import LastDirectory
+from airflow_provider_ha.checkpoints.restore.select import Chosen, Selection, select
+from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
+from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
+from airflow_provider_ha.checkpoints.working.started_queries import read_started
+from airflow_provider_ha.checkpoints.working.work_area import WorkArea
+from airflow_provider_ha.clock import Clock
+from airflow_provider_ha.config import S3Options
+from airflow_provider_ha.errors import (
+    CheckpointError,
+    ConfigurationError,
+    DecisionNeededError,
+    HaError,
+    RecordCorruptError,
+    RestoreUnknownError,
+)
+from airflow_provider_ha.jobs.model import Blob, Fallback, Generation, HaOptions, Run, StartKind
+from airflow_provider_ha.storage.blobs import put_blob
+from airflow_provider_ha.storage.keys import JobKeys
+from airflow_provider_ha.storage.store import ObjectStore
+
+
+log = logging.getLogger(__name__)
+_LONGEST = 800  # characters of the reasons: with the commands, they fit into the driver's last words
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FallbackPlanner:
+    """Plans the fallback of one epoch. Writes nothing but the plan's blob.
+
+    :param store: Gets the plan.
+    :param area: Holds the working directories, and what is retained of them.
+    :param run: The run that goes on.
+    :param epoch: Epoch that falls back.
+    :param options: Of the run: they name the brokers to ask.
+    :param s3: How input files on S3 are asked for; as the environment says when left out.
+    :param known: Queries that the run is known to have had, by its status.
+    """
+
+    store: ObjectStore
+    area: WorkArea
+    checkpoints: CheckpointStore
+    savepoints: SavepointStore
+    keys: JobKeys
+    run: Run
+    epoch: int
+    options: HaOptions
+    clock: Clock
+    s3: S3Options | None = None
+    known: Collection[str] = ()
+
+    def plan(self, lost: Generation, because: HaError, *, refused: bool) -> tuple[Fallback, RestorePlan]:
+        """Return what to go on from, and how.
+
+        :param lost: The working directory that cannot be continued.
+        :param because: Why not.
+        :param refused: Whether it was Spark that refused it: then so was what an earlier fallback had restored.
+        :raises DecisionNeededError: There is no way that loses and repeats nothing for certain.
+        :raises HaError: A retryable one: something could not be read.
+        """
+        self.area.require()  # guard: storage-that-is-away-is-gone
+        log.warning("the working directory of epoch %d cannot be continued: %s", lost.epoch, because)
+        before = lost.fallback
+        tried = before.tried if before is not None else ()
+        if before is not None and refused:
+            tried = (*tried, before.source)  # guard: refused-checkpoint-is-restored-again
+        try:
+            return self._plan(lost, because, tried)
+        except (CheckpointError, RecordCorruptError) as error:
+            if error.retryable:
+                raise
+            raise self._undecided(because, str(error), "") from error
+
+    def _plan(self, lost: Generation, because: HaError, tried: tuple[str, ...]) -> tuple[Fallback, RestorePlan]:
+        selection = self._select(tried)
+        if selection.chosen is None:
+            raise self._undecided(because, "; ".join(_rejections(selection)) or "it has no checkpoint yet", "")
+        facts = self._facts(lost, selection, selection.chosen)
+        plan = plan_restore(facts, RestoreChoices(job_id=self.keys.job_id, source_job=self.keys.job_id))
+        self._check(plan, selection.chosen, facts, lost, because)
+        sha256, size = put_blob(self.store, plan.to_bytes())
+        fallback = Fallback(
+            source=plan.name,
+            plan=Blob(sha256=sha256, size=size),
+            lost=lost.directory,
+            reason=because.message,
+            epoch=self.epoch,
+            cut={name: query.batch for name, query in plan.queries.items()},
+            again={name: query.batch + len(query.replay) for name, query in plan.queries.items()},
+            tried=tried,
+            at=self.clock.now(),
+        )
+        log.warning("run %d %s", self.run.number, fallback.sentence)
+        return fallback, plan
+
+    def _select(self, tried: tuple[str, ...]) -> Selection:
+        refused = dict.fromkeys(tried, "Spark refused what was restored from it")
+        return select(
+            self.checkpoints,
+            self.savepoints,
+            self.area,
+            passed_over={**self._of_others(), **refused},
+            now=self.clock.now(),
+        )
+
+    def _of_others(self) -> dict[str, str]:
+        """Return the candidates that are no part of this run's past, with the reason."""
+        start = self.run.start
+        own_start = start.kind is not StartKind.FRESH and start.source_job == self.keys.job_id
+        begun_from = f"{start.kind.value}-{start.source_id}" if own_start else ""
+        found = {f"checkpoint-{each.number}": each.run for each in self.checkpoints.list()}
+        for each in self.savepoints.list():
+            with contextlib.suppress(CheckpointError, RecordCorruptError):  # the selection says what is wrong with it
+                found[f"savepoint-{each.savepoint_id}"] = self.savepoints.load(each).run
+        return {
+            name: f"it is one of run {number}, and this is run {self.run.number}"
+            for name, number in found.items()
+            # guard: fallback-takes-any-runs-checkpoint
+            if number != self.run.number and name != begun_from
+        }
+
+    def _facts(self, lost: Generation, selection: Selection, chosen: Chosen) -> RestoreFacts:
+        before = lost.fallback.plan if lost.fallback is not None else self.run.start.plan
+        replayed = planned_replays(self.store, before.sha256 if before is not None else None)
+        facts = gather_facts(
+            RestoreCase(
+                chosen=chosen,
+                at=self.clock.now(),
+                root=self.area.tree(chosen.directory),
+                payloads=self.checkpoints.payloads(),
+                last=LastDirectory(self.area, lost.directory, lost.epoch, replayed),
+                candidates=selection.candidates,
+                external=external_queries(self.options, self.area, self.keys, self.s3),
+            )
+        )
+        for query, known in facts.queries.items():
+            for each in known.around.unknown if known.around is not None else ():
+                if each.retryable:  # guard: unanswered-questions-need-a-decision
+                    raise RestoreUnknownError(f"query {query!r}: {each.reason}", next_step=each.next_step)
+        return facts
+
+    def _check(
+        self, plan: RestorePlan, chosen: Chosen, facts: RestoreFacts, lost: Generation, because: HaError
+    ) -> None:
+        """Refuse everything but SAFE.
+
+        :raises DecisionNeededError: It is another verdict, or not known.
+        """
+        reasons = [f"{plan.verdict.value}: {'; '.join(plan.reasons) or 'no reason is known'}"]
+        verdicts = not_accepted(plan, ())
+        missing = sorted(self._known(lost) - facts.queries.keys())
+        if missing:  # guard: queries-without-a-checkpoint-begin-from-nothing
+            reasons.append(f"{Verdict.LOSS_POSSIBLE.value}: it does not hold {', '.join(missing)}, which began later")
+            verdicts = verdicts or [Verdict.LOSS_POSSIBLE]
+        if verdicts or plan.unknown:  # guard: fallback-follows-any-plan
+            accepted = "".join(f" --accept-verdict {verdict.value}" for verdict in verdicts)
+            accepted += "".join(f" --accept-unverified {query}" for query in plan.unknown)
+            possible = "" if Verdict.IMPOSSIBLE in verdicts else accepted
+            raise self._undecided(because, f"restoring {chosen.name} is {'; '.join(reasons)}", possible)
+
+    def _known(self, lost: Generation) -> set[str]:
+        directory = self.area.tree(self.area.current(lost.directory))
+        found = {*self.known, *queries(directory)}
+        try:
+            started = read_started(directory)
+        except RecordCorruptError:
+            return found
+        return found | (started.sinks.keys() if started is not None else set())
+
+    def _undecided(self, because: HaError, reason: str, accepted: str) -> DecisionNeededError:
+        job = self.keys.job_id
+        said = reason if len(reason) <= _LONGEST else f"{reason[:_LONGEST]}..."
+        command = f"spark-ha restore {job} --if-lost restart"
+        other = f"`{command} --start-from ...` goes on from another checkpoint or savepoint"
+        ways = f"`{command}{accepted}` goes on from there all the same" if accepted else other
+        return DecisionNeededError(
+            f"run {self.run.number} of job {job!r} waits for a decision, because {because.message}, and no checkpoint "
+            f"is known to go on from without loss or duplicates: {said.rstrip('.')}",
+            next_step=f"`spark-ha checkpoint plan {job}` shows the ways out; {ways}",
+        )
+
+
+def external_queries(options: HaOptions, area: WorkArea, keys: JobKeys, s3: S3Options | None) -> ExternalQueries:
+    """Return what asks around the queries of a cut, with what the options of the run say."""
+    properties = Path(options.kafka_properties) if options.kafka_properties else None
+
+    def held(query: str, topics: frozenset[str]) -> Mapping[Partition, PartitionOffsets]:
+        servers = options.kafka_bootstrap.get(query)
+        if servers is None:
+            raise ConfigurationError(
+                f"the brokers of {', '.join(sorted(topics))} for query {query!r} are not configured, and a checkpoint "
+                "does not name them",
+                next_step="Name them in the option kafka_bootstrap of the job",
+            )
+        return held_offsets(servers, topics, properties=properties)
+
+    return ExternalQueries(
+        ask_kafka=held, ask_inputs=partial(look_for, s3=s3), given=lambda query: area.tree(keys.given(query))
+    )
+
+
+def _rejections(selection: Selection) -> list[str]:
+    return [f"{each.source}: {each.file or 'record'}: {each.reason}" for each in selection.candidates]

@@ -1,0 +1,218 @@
+"""A run whose last working directory is gone, damaged, or refused by Spark: it goes on from its checkpoint, exactly."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ha.checkpoints.model import Verdict
+from airflow_provider_ha.control.job.requests import IfLost, RestoreRequest
+from airflow_provider_ha.errors import DecisionNeededError
+from airflow_provider_ha.jobs.model import Fallback, HaOptions
+from airflow_provider_ha.jobs.runs import RunView
+from airflow_provider_ha.testing.waiting import wait_until
+from tests.fault.driver.test_recovery import terminate_and_compare
+from tests.support.spark.driver_helpers import PATIENCE
+from tests.support.spark.supervised_job import SupervisedJob
+
+
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
+Gated = Callable[..., SupervisedJob]
+PROVIDERS = "org.apache.spark.sql.execution.streaming.state"
+HDFS_BACKED = {"spark.sql.streaming.stateStore.providerClass": f"{PROVIDERS}.HDFSBackedStateStoreProvider"}
+ATTEMPTS = 1  # the first loss uses it up; what follows must not count
+
+
+def at_rest(job: SupervisedJob, files: int = 3, *, attempts: int = ATTEMPTS) -> Path:
+    """Run the job until its newest checkpoint holds all that it has read, then kill it; returns the lost directory."""
+    job.options = HaOptions(checkpoint_interval=0, restart_delay=0, restart_in_place=False, restart_attempts=attempts)
+    job.stream.feed(files)
+    job.submit()
+    job.await_read(1)
+
+    def is_published() -> bool:
+        newest = next(iter(job.job.checkpoints.list()), None)
+        now = job.progress(1)
+        return newest is not None and newest.cut["windows"] == now.committed == now.planned
+
+    job.await_alive(is_published, "a checkpoint of the last batch")
+    working = job.working(1)
+    assert working is not None
+    job.kill()
+    return working
+
+
+def replace(path: Path, content: bytes) -> None:
+    """Damage a file of the working directory alone: the checkpoints have linked it."""
+    path.unlink()
+    path.write_bytes(content)
+
+
+def newest_state(working: Path) -> Path:
+    found = [path for path in (working / "windows" / "state").rglob("*") if path.suffix in (".zip", ".delta")]
+    assert found
+    return max(found, key=lambda path: int(path.name.split("_")[0].split(".")[0]))
+
+
+def unread_state(working: Path) -> list[Path]:
+    """Return files of the state that only Spark reads at a start: a zip is looked into, for the files that it names."""
+    tables = list((working / "windows" / "state").rglob("*.sst"))
+    return tables or [newest_state(working)]
+
+
+def run_of(job: SupervisedJob) -> RunView:
+    run = job.job.snapshot().run
+    assert run is not None
+    return run
+
+
+def fallback_of(job: SupervisedJob, epoch: int) -> Fallback:
+    """Wait until an epoch works in a directory that it, or one before, has fallen back to."""
+
+    def works() -> bool:
+        generation = job.job.snapshot().generation
+        return generation is not None and generation.epoch == epoch
+
+    job.await_alive(works, f"the directory of epoch {epoch}")
+    generation = job.job.snapshot().generation
+    assert generation is not None
+    assert generation.fallback is not None
+    return generation.fallback
+
+
+def await_exit(job: SupervisedJob, attempt: int) -> None:
+    def ended() -> bool:
+        newest = run_of(job).newest
+        return newest is not None and newest.submission.attempt == attempt and newest.exit is not None
+
+    wait_until(ended, timeout=PATIENCE, what=f"the end of attempt {attempt}", interval=0.2)
+
+
+def goes_on_exactly(job: SupervisedJob, epoch: int, files: int = 3) -> None:
+    job.stream.feed(1)
+    job.await_read(epoch)
+    terminate_and_compare(job, files + 1)
+
+
+def damage_directory(working: Path) -> None:
+    shutil.rmtree(working)
+
+
+def damage_state(working: Path) -> None:
+    newest_state(working).unlink()
+
+
+def shorten_state(working: Path) -> None:
+    state = newest_state(working)
+    replace(state, state.read_bytes()[:-20])
+
+
+def damage_offsets(working: Path) -> None:
+    entries = [path for path in (working / "windows" / "offsets").iterdir() if path.name.isdigit()]
+    replace(max(entries, key=lambda path: int(path.name)), b"")
+
+
+@pytest.mark.parametrize("damage", [damage_directory, damage_state, shorten_state, damage_offsets])
+def test_a_damaged_working_directory_is_replaced_by_the_newest_checkpoint(
+    gated: Gated, damage: Callable[[Path], None]
+) -> None:
+    job = gated()
+    damage(at_rest(job))
+
+    job.recover()
+
+    found = fallback_of(job, 2)
+    assert found.source == f"checkpoint-{next(iter(job.job.checkpoints.list())).number}"
+    assert "fell back to checkpoint-" in job.log(newest_only=True)
+    goes_on_exactly(job, 2)
+
+
+@pytest.mark.parametrize("conf", [{}, HDFS_BACKED], ids=["rocksdb", "hdfs-backed"])
+def test_a_directory_that_spark_refuses_is_replaced_by_the_next_attempt_and_counts_nothing(
+    gated: Gated, conf: dict[str, str]
+) -> None:
+    job = gated()
+    job.conf = conf
+    working = at_rest(job)
+    for state in unread_state(working):
+        replace(state, bytes(state.stat().st_size))  # of its old length
+    job.stream.feed(1)
+
+    job.recover()
+    await_exit(job, 2)
+    refused = run_of(job).newest
+    assert refused is not None
+    assert refused.exit is not None
+    assert refused.exit.failure is not None, job.log(newest_only=True)
+    assert refused.exit.failure.refused, refused.exit
+    job.recover()
+
+    assert "Spark refused" in fallback_of(job, 3).reason
+    goes_on_exactly(job, 3, 4)
+
+
+def beyond_its_checkpoint(job: SupervisedJob) -> Path:
+    """Run the job for some batches after its only checkpoint, then kill it; returns the lost directory."""
+    job.options = HaOptions(checkpoint_interval=3600, restart_delay=0, restart_attempts=ATTEMPTS)
+    job.stream.feed(1)
+    job.submit()
+    job.await_alive(lambda: bool(job.job.checkpoints.list().pointers), "the first checkpoint")
+    job.stream.feed(2)
+    job.await_read(1)
+    working = job.working(1)
+    assert working is not None
+    job.kill()
+    return working
+
+
+def test_what_came_after_the_checkpoint_is_executed_again_as_it_was(gated: Gated) -> None:
+    """A file sink has it already, a function is called again with the same rows."""
+    job = gated("windows", "rows")
+    damage_state(beyond_its_checkpoint(job))
+
+    job.recover()
+
+    found = fallback_of(job, 2)
+    assert found.source == "checkpoint-1"
+    assert all(found.again[query] > found.cut[query] for query in job.queries), found
+    goes_on_exactly(job, 2)
+    assert "is executed again into noop" in job.log()
+
+
+def test_a_fallback_that_may_lose_rows_waits_for_its_user(gated: Gated) -> None:
+    job = gated()
+    damage_directory(beyond_its_checkpoint(job))
+
+    job.recover()
+    await_exit(job, 2)
+
+    for _ in range(2):
+        with pytest.raises(DecisionNeededError, match=r"LOSS_POSSIBLE.*--accept-verdict LOSS_POSSIBLE"):
+            job.recover()
+    assert len(run_of(job).submissions) == 2
+    job.job.restore(
+        RestoreRequest(
+            job_id=job.job_id,
+            request_id="decided",
+            if_lost=IfLost.RESTART,
+            accept_verdicts=frozenset({Verdict.SAFE, Verdict.LOSS_POSSIBLE}),
+        )
+    )
+    job.await_alive(lambda: run_of(job).run.number == 2 and job.job.snapshot().leader is not None, "run 2")
+
+
+def test_a_driver_that_is_killed_in_its_fallback_is_followed_by_one_that_is_exact(gated: Gated) -> None:
+    job = gated()
+    damage_state(at_rest(job, attempts=-1))  # a kill counts, at any moment
+    job.stream.feed(1)
+
+    job.recover()
+    wait_until(lambda: any(job.live.glob("e2-*-restored")), timeout=PATIENCE, what="its directory", interval=0.005)
+    job.kill()
+    job.recover()
+
+    assert fallback_of(job, 3).source.startswith("checkpoint-")
+    goes_on_exactly(job, 3, 4)

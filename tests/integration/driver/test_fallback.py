@@ -1,0 +1,404 @@
+"""What a driver goes on from when its run's last working directory cannot be continued: all real but Spark."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_provider_ha.checkpoints.connectors.input_files import InputFiles
+from airflow_provider_ha.checkpoints.format.layout import Progress, progress
+from airflow_provider_ha.checkpoints.model import CheckpointKind, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.restore.external_state import ExternalQueries
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
+from airflow_provider_ha.clock import SystemClock
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.coordination.records import read_record
+from airflow_provider_ha.driver import fallback
+from airflow_provider_ha.driver.fallback import FallbackPlanner
+from airflow_provider_ha.driver.fallback_start import start_from_fallback
+from airflow_provider_ha.driver.job_writer import JobWriter
+from airflow_provider_ha.driver.origin import Origin, OriginKind
+from airflow_provider_ha.driver.publisher import Provenance, Publisher
+from airflow_provider_ha.driver.queries import QueryRegistry, StartedQuery
+from airflow_provider_ha.driver.start_ledger import StartLedger
+from airflow_provider_ha.driver.start_point import prepare_start
+from airflow_provider_ha.driver.writer_notes import SinkSpec
+from airflow_provider_ha.errors import DecisionNeededError, HaError, RestoreUnknownError, StorageUnavailableError
+from airflow_provider_ha.jobs.graph_store import JobGraphStore
+from airflow_provider_ha.jobs.journal import JobJournal
+from airflow_provider_ha.jobs.model import Generation, HaOptions, Status
+from airflow_provider_ha.storage.keys import JobKeys
+from tests.support.checkpoints.checkpoint_helpers import Job, led_job
+from tests.support.checkpoints.written_query import WrittenQuery
+from tests.support.clusters.coordination_helpers import JOB
+from tests.support.clusters.jobs_helpers import a_run
+from tests.support.spark.recorded_job import QUERY
+
+
+pytestmark = pytest.mark.timeout(120)
+FOREACH_BATCH = SinkSpec(SinkKind.FOREACH_BATCH, "foreachBatch")
+FORGETFUL = SinkSpec(SinkKind.OTHER, "noop")
+
+
+@dataclass
+class LostRun:
+    """A run whose driver has died in its first epoch, after it had committed and published some batches."""
+
+    job: Job
+    sink: SinkSpec = FOREACH_BATCH
+    previous: Generation = field(
+        default_factory=lambda: Generation(run=1, epoch=1, directory=JobKeys(JOB).working_directory(1, "first"))
+    )
+
+    def __post_init__(self) -> None:
+        self.area = LinkedWorkArea(self.job.config.work_path)
+        self.query = WrittenQuery(self.directory)
+        rate = self.directory / QUERY / "sources" / "0"
+        rate.mkdir(parents=True)
+        (rate / "0").write_text("v1\n1700000000000")
+        self.registry = QueryRegistry(SystemClock())
+        self.registry.add(StartedQuery(QUERY, SimpleNamespace(), self.sink, LocalTree(self.directory / QUERY)))
+        self.registry.script_waits()
+        self.publisher = Publisher(
+            store=self.job.checkpoints,
+            leadership=self.job.leadership,
+            registry=self.registry,
+            origin=Origin(OriginKind.FRESH, self.previous.directory, LocalTree(self.directory)),
+            provenance=Provenance(JOB, 1, "0" * 64, "4.2.0"),
+            options=HaOptions(checkpoint_interval=0.0),
+            area=self.area,
+            clock=SystemClock(),
+        )
+
+    @property
+    def directory(self) -> Path:
+        return self.job.config.work_path / self.previous.directory
+
+    def publish(self, batches: int = 1) -> None:
+        """Commit batches, then take a checkpoint."""
+        for _ in range(batches):
+            self.query.commit()
+        self.publisher.publish(CheckpointKind.PERIODIC)
+
+    def planner(self, *, run: int = 1, known: tuple[str, ...] = (QUERY,)) -> FallbackPlanner:
+        return FallbackPlanner(
+            store=self.job.objects,
+            area=self.area,
+            checkpoints=self.job.checkpoints,
+            savepoints=self.job.savepoints,
+            keys=self.job.keys,
+            run=a_run(run),
+            epoch=2,
+            options=HaOptions(),
+            clock=SystemClock(),
+            known=known,
+        )
+
+    def start(self, key: str = "second", *, refusal: str = "", run: int = 1, **planned: Any) -> Origin:
+        """Make the working directory of the next epoch, as its driver does."""
+        planner = self.planner(run=run, **planned)
+        made = f"{self.job.keys.working_directory(2, key)}-restored"
+
+        def fall_back(lost: Generation, error: HaError) -> Origin:
+            found = planner.plan(lost, error, refused=bool(refusal))
+            return start_from_fallback(self.area, self.job.paths, a_run(run), found, key=made)
+
+        return prepare_start(
+            self.job.objects,
+            self.area,
+            self.job.paths,
+            a_run(run),
+            self.previous,
+            key=self.job.keys.working_directory(2, key),
+            refusal=refusal,
+            lengths=self.lengths(),
+            fall_back=fall_back,
+        )
+
+    def lengths(self) -> dict[str, dict[str, int]]:
+        """What the newest checkpoint has recorded, as the driver hands it on."""
+        newest = next(iter(self.job.checkpoints.list()), None)
+        queries = self.job.checkpoints.load(newest).queries if newest is not None else {}
+        return {name: query.files for name, query in queries.items()}
+
+    def begin(self, origin: Origin) -> None:
+        """Make a working directory current, and take it for the last one."""
+        self.writer().begin(origin)
+        found = read_record(self.job.coordinator, self.job.paths.generation, Generation)
+        assert found is not None
+        self.previous = found[0]
+
+    def writer(self) -> JobWriter:
+        return JobWriter(
+            coordinator=self.job.coordinator,
+            paths=self.job.paths,
+            graphs=JobGraphStore(self.job.coordinator, self.job.objects, self.job.paths),
+            journal=JobJournal(self.job.objects, self.job.keys),
+            leadership=self.job.leadership,
+            registry=QueryRegistry(SystemClock()),
+            run=1,
+            clock=SystemClock(),
+        )
+
+    def empty_newest_entry(self, log: str = "offsets") -> None:
+        """Damage the newest entry of a log, and not what a checkpoint has linked."""
+        entry = self.directory / QUERY / log / str(self.query.batch)
+        entry.unlink()
+        entry.write_bytes(b"")
+
+    def plan_next(self, content: str) -> None:
+        """Plan a batch that is not committed."""
+        (self.directory / QUERY / "offsets" / str(self.query.batch + 1)).write_text(content)
+
+    def damage_pin(self, number: int) -> None:
+        (self.job.pin_path(number) / QUERY / "metadata").unlink()
+
+
+@pytest.fixture
+def job(config: HaConfig, coordinator: Coordinator) -> Iterator[Job]:
+    with led_job(config, coordinator) as led:
+        yield led
+
+
+@pytest.fixture
+def lost(job: Job) -> LostRun:
+    made = LostRun(job)
+    made.publish(3)
+    return made
+
+
+def test_a_damaged_directory_is_replaced_by_the_newest_checkpoint(lost: LostRun) -> None:
+    lost.publish()
+    lost.empty_newest_entry()
+
+    origin = lost.start()
+
+    assert (origin.kind, origin.source) == (OriginKind.FALLBACK, "checkpoint-2")
+    assert progress(origin.directory / QUERY) == Progress(3, 3)
+    assert origin.fallback is not None
+    assert "offsets/3" in origin.fallback.sentence
+    assert origin.recorded(QUERY) == ()
+
+
+def test_a_file_that_has_another_length_is_damage(lost: LostRun) -> None:
+    """Nothing of its content is read: the batch before the last is only needed to be there."""
+    entry = lost.directory / QUERY / "commits" / "2"
+    content = entry.read_bytes()
+    entry.unlink()
+    entry.write_bytes(content + b" ")
+
+    origin = lost.start()
+
+    assert origin.kind is OriginKind.FALLBACK
+    assert origin.fallback is not None
+    assert "bytes, and had" in origin.fallback.reason
+
+
+def test_a_directory_that_is_gone_is_replaced_when_the_sink_can_have_nothing_more(job: Job) -> None:
+    lost = LostRun(job, FORGETFUL)
+    lost.publish(3)
+    shutil.rmtree(lost.directory)
+
+    origin = lost.start()
+
+    assert origin.kind is OriginKind.FALLBACK
+    assert origin.fallback is not None
+    assert "is gone" in origin.fallback.reason
+
+
+def test_what_the_run_had_started_outlives_its_directory(job: Job) -> None:
+    """Else the end of the script would drop a query that it did not start again."""
+    lost = LostRun(job, FORGETFUL)
+    lost.publish(3)
+    shutil.rmtree(lost.directory)
+
+    before = StartLedger(lost.start().directory).before
+
+    assert (list(before.sinks), before.complete) == ([QUERY], True)
+
+
+def test_a_directory_that_is_gone_needs_a_decision_when_the_sink_may_have_more(lost: LostRun) -> None:
+    """Only the directory knew whether a batch was planned after the checkpoint."""
+    shutil.rmtree(lost.directory)
+
+    with pytest.raises(DecisionNeededError) as caught:
+        lost.start()
+
+    for word in (JOB, QUERY, "run 1", "is gone", "LOSS_POSSIBLE", "--accept-verdict LOSS_POSSIBLE", "checkpoint plan"):
+        assert word in str(caught.value)
+    assert list((lost.directory.parent).glob("e2-*")) == []
+
+
+def test_a_directory_that_was_put_back_needs_no_decision_any_more(lost: LostRun) -> None:
+    """It says itself what was planned: a restore of the run is SAFE then, whether the directory can be continued."""
+    lost.query.commit()
+    gone = lost.directory.rename(lost.directory.with_name("away"))
+    with pytest.raises(DecisionNeededError):
+        lost.start()
+
+    gone.rename(lost.directory)
+
+    _, plan = lost.planner().plan(lost.previous, DecisionNeededError("it was gone"), refused=False)
+    assert (plan.verdict, [entry.batch for entry in plan.queries[QUERY].replay]) == (Verdict.SAFE, [3])
+
+
+def test_a_planned_batch_whose_boundaries_are_lost_needs_a_decision(lost: LostRun) -> None:
+    lost.plan_next("")
+
+    with pytest.raises(DecisionNeededError, match="batches up to 3 were planned"):
+        lost.start()
+
+
+def test_a_work_root_that_is_away_is_not_a_directory_that_is_gone(lost: LostRun) -> None:
+    """Storage and ZooKeeper are there: taken for gone, its directory would stop the run until a person comes."""
+    lost.area = LinkedWorkArea(lost.job.config.work_path.with_name("not-mounted"))
+
+    with pytest.raises(StorageUnavailableError, match=r"work root .* is not there"):
+        lost.start()
+
+
+def test_storage_that_does_not_answer_is_no_damage(lost: LostRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise StorageUnavailableError("Input/output error")
+
+    monkeypatch.setattr(LinkedWorkArea, "fork", fails)
+
+    with pytest.raises(StorageUnavailableError, match="Input/output error"):
+        lost.start()
+
+
+def test_what_could_not_be_found_out_for_the_moment_is_asked_again(
+    lost: LostRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that does not answer is an outage, and no reason to wake a person."""
+    away = InputFiles(missing={}, asked=frozenset(), error=StorageUnavailableError("S3 does not answer"))
+    external = ExternalQueries(ask_kafka=lambda *_: {}, ask_inputs=lambda _: away)
+    monkeypatch.setattr(fallback, "external_queries", lambda *_: external)
+    lost.empty_newest_entry()
+
+    with pytest.raises(RestoreUnknownError, match="S3 does not answer"):
+        lost.start()
+
+
+def test_a_fact_that_can_never_be_known_is_named_with_what_accepts_it(lost: LostRun) -> None:
+    note = lost.job.config.work_path / lost.job.keys.given(QUERY) / "e1.json"
+    note.parent.mkdir(parents=True)
+    note.write_text("damaged")
+    lost.empty_newest_entry()
+
+    with pytest.raises(DecisionNeededError, match=f"--accept-verdict LOSS_POSSIBLE --accept-unverified {QUERY}"):
+        lost.start()
+
+
+def test_a_run_without_a_checkpoint_needs_a_decision(job: Job) -> None:
+    lost = LostRun(job)
+    lost.query.commit()
+    lost.empty_newest_entry()
+
+    with pytest.raises(DecisionNeededError, match="no checkpoint yet"):
+        lost.start()
+
+
+def test_a_checkpoint_of_another_run_is_not_taken(lost: LostRun) -> None:
+    """Run 2 was submitted to begin from nothing: its batches are others."""
+    lost.previous = lost.previous.model_copy(update={"run": 2})
+    lost.empty_newest_entry()
+
+    with pytest.raises(DecisionNeededError, match="it is one of run 1, and this is run 2"):
+        lost.start(run=2)
+
+
+def test_a_query_that_the_checkpoint_does_not_hold_needs_a_decision(lost: LostRun) -> None:
+    lost.empty_newest_entry()
+
+    with pytest.raises(DecisionNeededError, match="does not hold late"):
+        lost.start(known=(QUERY, "late"))
+
+
+def test_a_damaged_checkpoint_is_passed_over_and_its_batches_are_executed_again(lost: LostRun) -> None:
+    lost.publish(2)
+    lost.damage_pin(2)
+    lost.empty_newest_entry("commits")
+
+    origin = lost.start()
+
+    assert origin.source == "checkpoint-1"
+    assert [entry.batch for entry in origin.recorded(QUERY)] == [3, 4]
+
+
+def test_a_fallback_that_was_broken_off_is_made_again(lost: LostRun) -> None:
+    lost.empty_newest_entry()
+    lost.start()  # its driver dies before it makes the directory current
+
+    again = lost.start("third")
+
+    assert again.kind is OriginKind.FALLBACK
+    assert progress(again.directory / QUERY) == Progress(2, 2)
+
+
+def test_the_epoch_after_a_fallback_goes_on_from_it_with_its_replays(lost: LostRun) -> None:
+    lost.publish(2)
+    lost.damage_pin(2)
+    lost.empty_newest_entry()
+    lost.begin(lost.start())
+
+    origin = lost.start("third")
+
+    assert origin.kind is OriginKind.RECOVERY
+    assert [entry.batch for entry in origin.recorded(QUERY)] == [3, 4]
+    assert origin.fallback == lost.previous.fallback
+
+
+def test_a_fallback_is_told_to_those_who_look_at_the_job(lost: LostRun) -> None:
+    lost.empty_newest_entry()
+
+    lost.begin(lost.start())
+
+    status = read_record(lost.job.coordinator, lost.job.paths.status, Status)
+    assert status is not None
+    assert status[0].message.startswith("fell back to checkpoint-1, because checkpoint file")
+
+
+def test_a_directory_that_spark_refused_is_not_continued(lost: LostRun) -> None:
+    origin = lost.start(refusal="[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED]")
+
+    assert origin.kind is OriginKind.FALLBACK
+    assert origin.fallback is not None
+    assert "CANNOT_LOAD_STATE_STORE" in origin.fallback.reason
+
+
+def test_a_checkpoint_that_spark_refused_too_is_not_restored_again(lost: LostRun) -> None:
+    lost.publish(2)
+    lost.begin(lost.start(refusal="EOFException"))
+
+    origin = lost.start("third", refusal="EOFException")
+
+    assert (lost.previous.fallback and lost.previous.fallback.source, origin.source) == ("checkpoint-2", "checkpoint-1")
+    assert [entry.batch for entry in origin.recorded(QUERY)] == [3, 4]
+    lost.begin(origin)
+    with pytest.raises(DecisionNeededError, match="Spark refused what was restored from it"):
+        lost.start("fourth", refusal="EOFException")
+
+
+def test_replays_that_were_not_executed_yet_are_not_forgotten_by_the_next_fallback(lost: LostRun) -> None:
+    """The new directory ends at the cut: taken for all that there was, the sink would get the batches otherwise."""
+    lost.query.commit()
+    lost.query.commit()
+    lost.begin(lost.start(refusal="EOFException"))
+    assert lost.previous.fallback is not None
+    assert lost.previous.fallback.again == {QUERY: 4}
+    directory = lost.job.config.work_path / lost.previous.directory
+    (directory / QUERY / "metadata").unlink()
+
+    origin = lost.start("third")
+
+    assert origin.kind is OriginKind.FALLBACK
+    assert [entry.batch for entry in origin.recorded(QUERY)] == [3, 4]
