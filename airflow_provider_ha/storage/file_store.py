@@ -44,6 +44,12 @@ class FileStore(Protocol):
         :raises StorageUnavailableError: The listing could not be completed: a part is never passed off as the whole.
         """
 
+    def prepared(self, prefix: str) -> Iterator[StoredFile]:
+        """Yield what :meth:`list` leaves out: it is being written, or its writer died.
+
+        :raises StorageUnavailableError: The listing could not be completed.
+        """
+
     def names(self, prefix: str) -> Sequence[str]:
         """Return the names of files and directories directly below *prefix*, sorted; none when it is not there.
 

@@ -53,6 +53,11 @@ class S3FileStore:
             if not key.endswith("/"):  # a marker of a directory, as S3A leaves it
                 yield StoredFile(key, item["Size"], _milliseconds(item["LastModified"]), item["ETag"].strip('"'))
 
+    def prepared(self, prefix: str) -> Iterator[StoredFile]:
+        """Yield nothing: an object appears when all of it is there. Parts of uploads that died are no objects."""
+        check_file_prefix(prefix)
+        yield from ()
+
     def names(self, prefix: str) -> Sequence[str]:
         """Return the names directly below *prefix*, sorted.
 

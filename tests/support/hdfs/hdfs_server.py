@@ -13,6 +13,8 @@ from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from xml.sax.saxutils import escape
 
+from airflow_provider_ha.clock import new_id
+from airflow_provider_ha.config import HdfsOptions
 from airflow_provider_ha.coordination.ports import free_ports
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.ivy import CACHE, Wanted, jars
@@ -45,6 +47,14 @@ class Hdfs:
     conf: Path
     namenode: subprocess.Popen[bytes]
     datanode: subprocess.Popen[bytes]
+
+    def new_root(self) -> str:
+        """Return the URI of a directory that nothing else uses; it is not there yet."""
+        return f"{self.uri}/{new_id()}"
+
+    def options(self, web: str = "", user: str = "") -> HdfsOptions:
+        """Return what reaches it, by another address where one is given."""
+        return HdfsOptions(namenodes=(web or self.web,), user=user or None)
 
     def admin(self, *arguments: str) -> str:
         """Run ``hdfs dfsadmin`` (``-safemode enter``, ``-setQuota 10 /x``); return its output."""
@@ -86,6 +96,10 @@ def _hdfs_site(folder: Path, web: str, data: int, data_web: int, data_ipc: int) 
         "dfs.permissions.enabled": "false",
         "dfs.namenode.safemode.extension": "0",
         "dfs.datanode.du.reserved": "0",
+        # A data node takes no file for which it has not the room of some blocks.
+        "dfs.blocksize": "4m",
+        # By default a client that closes a file asks again after 400 ms.
+        "dfs.client.block.write.locateFollowingBlock.initial.delay.ms": "20",
     }
 
 
