@@ -52,6 +52,7 @@ VIEWED = {
     "checkpoints.verify.codes",
     "checkpoints.verify.findings",
     "checkpoints.verify.report",
+    "checkpoints.working.layered.garbage",
     "control.administration.losses",
     "control.administration.tree",
     "control.rebuild",
