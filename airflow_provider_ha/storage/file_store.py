@@ -103,6 +103,13 @@ class FileStore(Protocol):
         :raises StorageUnavailableError: Whether it was removed is not known.
         """
 
+    def check_lasting(self) -> None:
+        """Assert that the storage itself removes no files.
+
+        :raises ConfigurationError: It does.
+        :raises StorageUnavailableError: It does not answer.
+        """
+
 
 def check_file_key(key: str) -> str:
     """Return *key* when it names a file below the root; its names may begin with a dot.

@@ -128,6 +128,9 @@ class LocalFileStore:
             flush_directory(path.parent)
             self._remove_empty(path.parent)
 
+    def check_lasting(self) -> None:
+        """Do nothing: a file system removes no files by rules."""
+
     def _remove_empty(self, path: Path) -> None:
         while path != self._root:
             try:

@@ -141,6 +141,14 @@ class S3FileStore:
         with self._bucket.call(key, "removed"):
             self._bucket.client.delete_object(Bucket=self._bucket.name, Key=self._name(key))
 
+    def check_lasting(self) -> None:
+        """Assert that no rule of the bucket removes or archives objects below the root.
+
+        :raises ConfigurationError: One does.
+        :raises StorageUnavailableError: The bucket does not answer.
+        """
+        self._bucket.check_lasting()
+
     def _put(self, key: str, data: bytes, writer: str) -> None:
         said = {WRITER: writer} if writer else {}
         self._bucket.client.put_object(

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.working.layered.layered_work_area import LayeredWorkArea
-from airflow_provider_ha.config import HdfsOptions
+from airflow_provider_ha.checkpoints.working.open_work_area import open_work_area
+from airflow_provider_ha.checkpoints.working.work_area import costs
+from airflow_provider_ha.config import HaConfig, HdfsOptions
 from airflow_provider_ha.errors import ObjectExistsError, StorageUnavailableError
 from airflow_provider_ha.storage._webhdfs import HdfsLimits
 from airflow_provider_ha.storage.hdfs_files import HdfsFileStore
@@ -151,6 +153,20 @@ def test_the_port_of_hadoops_own_protocol_is_recognised(hdfs: Hdfs) -> None:
         HdfsFileStore(hdfs.new_root(), hdfs.options(rpc), QUICK).read("a")
 
     assert "hdfs_namenodes" in caught.value.next_step
+
+
+def test_a_cluster_with_its_work_root_on_hdfs_passes_its_test(hdfs: Hdfs, tmp_path: Path) -> None:
+    config = HaConfig.build(
+        zookeeper="zk:2181",
+        storage_root=tmp_path.as_uri(),
+        work_root=hdfs.new_root(),
+        home_root=tmp_path.as_uri(),
+        hdfs=hdfs.options().model_dump(),
+    )
+
+    area = open_work_area(config)
+
+    assert (costs(area), area.uri("jobs/flights/live/e1-x")) == ((), f"ha{config.work_uri}/jobs/flights/live/e1-x")
 
 
 def test_the_next_name_node_is_asked_when_one_is_gone(hdfs: Hdfs) -> None:

@@ -164,6 +164,9 @@ class Failing:
         self._call("delete", key)
         self._files.delete(key)
 
+    def check_lasting(self) -> None:
+        self._call("check_lasting", "")
+
     def _call(self, name: str, key: str) -> None:
         self.calls.append((name, key))
         if len(self.calls) - 1 == self._at:

@@ -96,8 +96,10 @@ class LayeredWorkArea:
     def capabilities(self) -> Capabilities:
         """Return what the storage can do, by trying it.
 
+        :raises ConfigurationError: It removes files by a rule.
         :raises StorageUnavailableError: It cannot be written, or lets two create one file, with the reason.
         """
+        self._files.check_lasting()
         probe_races(self._files, f"probe/{new_id()}")
         return Capabilities(links=False, atomic_rename=False, cheap_listing=False, names_suffice=True)
 
