@@ -212,14 +212,12 @@ def test_after_a_month_nothing_is_left_and_the_mark_went_last(world: World) -> N
 
 
 def test_a_retained_cut_in_a_directory_that_is_marked_as_over_is_whole(world: World) -> None:
-    world.take_over(SECOND)
-    world.remove_others()
+    replaced_and_over(world)
     world.cuts = {FIRST: {QUERY: {9}}}
     world.pass_time(SLOT_GRACE.total_seconds() * 2)
 
     world.collect()
 
-    world.area.tree(FIRST)
     world.check()
 
 
@@ -263,6 +261,30 @@ def test_a_base_that_cannot_be_read_ends_the_search(world: World) -> None:
 def test_a_file_that_a_retained_cut_needs_and_is_gone_ends_the_search(world: World) -> None:
     world.cuts = {FIRST: {QUERY: {3}}}
     world.files.delete(f"{FIRST}/{QUERY}/commits/3")
+
+    with pytest.raises(CheckpointMissingError):
+        world.search()
+
+
+def half_made(world: World) -> None:
+    """Let a restore begin to copy into another directory, and die."""
+    world.area.create(THIRD)
+    for name in ("metadata", "commits/9", "offsets/9"):
+        world.files.write(f"{THIRD}/{QUERY}/{name}", world.area.tree(FIRST).read(f"{QUERY}/{name}"))
+
+
+def test_a_directory_whose_maker_died_stays_as_it_is_and_stops_nothing(world: World) -> None:
+    half_made(world)
+
+    gone = world.collect()
+
+    assert (bool(gone), [key for key in gone if key.startswith(THIRD)]) == (True, [])
+    world.check()
+
+
+def test_a_current_directory_that_is_not_whole_ends_the_search(world: World) -> None:
+    half_made(world)
+    world.current = THIRD
 
     with pytest.raises(CheckpointMissingError):
         world.search()

@@ -4,12 +4,14 @@ A file stays while the base of a directory that is not over names it, or such a 
 its last batches, or for a cut that is retained. A directory that is over needs nothing.
 
 Invariants: bases are read before files are listed, so a file of a later directory is no candidate. One thing that
-cannot be read ends the search with its error: nothing is known then. The record of a takeover stays until no process of
+cannot be read ends the search with its error: nothing is known then. So does damage of a directory that is current or
+retained; of another one that is not whole, no file is judged. The record of a takeover stays until no process of
 the old driver can be expected to wake up, and so does the mark that its directory is over.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
@@ -22,11 +24,12 @@ from airflow_provider_ha.checkpoints.working.layered.base import FILE
 from airflow_provider_ha.checkpoints.working.layered.purging import KEPT_BATCHES, needs_of
 from airflow_provider_ha.checkpoints.working.layered.tree import MARKER, REMOVED, Bases, LayeredReader, LayeredTree
 from airflow_provider_ha.checkpoints.working.relocation import checked_by
-from airflow_provider_ha.errors import CheckpointCorruptError
+from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointError
 from airflow_provider_ha.storage.file_store import FileStore, StoredFile
 from airflow_provider_ha.storage.keys import query_directory_of
 
 
+log = logging.getLogger(__name__)
 Cuts = Mapping[str, Mapping[str, AbstractSet[int]]]
 """Key of a working directory -> query -> batches at which it is retained."""
 
@@ -144,9 +147,16 @@ class Search:
         self._needed.update(entry.place for name, entry in entries.items() if name not in own)
         for query in queries(tree):
             needs = None
-            for complete in needs_of(tree / query, self.cuts.get(key, {}).get(query, frozenset()), kept=self.kept):
-                needs = complete
-                yield
+            try:
+                for complete in needs_of(tree / query, self.cuts.get(key, {}).get(query, frozenset()), kept=self.kept):
+                    needs = complete
+                    yield
+            except CheckpointError as error:
+                if self._is_held(key):  # guard: damaged-checkpoints-are-left-to-the-collector
+                    raise
+                # Its maker died before it was whole, and it never became current.
+                log.info("nothing of %s/%s is judged: %s", key, query, error)
+                continue
             if needs is None:
                 continue
             prefix = f"{query}/"
