@@ -17,6 +17,7 @@ from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.checkpoints.working.layered.collector import REMOVALS_PER_PROOF, remove, time_of
 from airflow_provider_ha.checkpoints.working.layered.garbage import GRACE, SLOT_GRACE, Garbage, Why
 from airflow_provider_ha.checkpoints.working.layered.layered_work_area import LayeredWorkArea
+from airflow_provider_ha.checkpoints.working.layered.purging import is_table
 from airflow_provider_ha.checkpoints.working.layered.tree import MARKER, REMOVED
 from airflow_provider_ha.errors import (
     CheckpointCorruptError,
@@ -146,9 +147,38 @@ def test_what_a_base_names_stays_when_its_directory_is_over(world: World) -> Non
 
     world.collect()
 
-    base = world.area.tree(SECOND).entries().values()
+    base = [entry for name, entry in world.area.tree(SECOND).entries().items() if not is_table(name)]
     assert all(world.files.info(entry.place) is not None for entry in base)
     world.check()
+
+
+def test_a_table_that_a_base_names_goes_when_no_batch_has_it(world: World) -> None:
+    """A takeover names all tables that there are; without this, none of them would ever go."""
+    needless = age(world, write_table(world, "000099-aaaa.sst"))
+    world.take_over(SECOND)
+    world.remove_others()
+    world.execute(LAST)
+    world.pass_time()
+
+    gone = world.collect()
+
+    assert f"{FIRST}/{QUERY}/{needless}" in gone
+    assert not any(key.endswith(".zip") and key.startswith(FIRST) for key in gone)
+    world.check()
+
+
+def test_a_table_that_a_base_names_stays_while_it_may_be_of_a_batch_that_goes_on(world: World) -> None:
+    table = write_table(world, "000099-aaaa.sst")
+    world.take_over(SECOND)
+    world.remove_others()
+    world.pass_time()
+
+    assert f"{FIRST}/{QUERY}/{table}" not in world.collect()
+
+
+def write_table(world: World, name: str) -> str:
+    world.files.write(f"{FIRST}/{QUERY}/state/0/0/SSTs/{name}", b"of an attempt that failed")
+    return f"state/0/0/SSTs/{name}"
 
 
 def test_what_a_zombie_leaves_in_a_directory_that_is_over_goes_when_it_is_old(world: World) -> None:

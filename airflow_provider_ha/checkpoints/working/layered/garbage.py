@@ -1,7 +1,8 @@
 """Which files of a job's working directories nothing needs any more. Reads, and changes nothing.
 
 A file stays while the base of a directory that is not over names it, or such a directory needs it itself: for one of
-its last batches, or for a cut that is retained. A directory that is over needs nothing.
+its last batches, or for a cut that is retained. A directory that is over needs nothing. Tables of RocksDB that a base
+names go as well when none of these batches and cuts has them: a takeover names all that there are.
 
 Invariants: bases are read before files are listed, so a file of a later directory is no candidate. One thing that
 cannot be read ends the search with its error: nothing is known then. So does damage of a directory that is current or
@@ -20,8 +21,8 @@ from enum import Enum
 
 from airflow_provider_ha.checkpoints.format.fence_record import fence_at
 from airflow_provider_ha.checkpoints.format.layout import COMMITS, OFFSETS, numbers, queries
-from airflow_provider_ha.checkpoints.working.layered.base import FILE
-from airflow_provider_ha.checkpoints.working.layered.purging import KEPT_BATCHES, needs_of
+from airflow_provider_ha.checkpoints.working.layered.base import FILE, BaseEntry
+from airflow_provider_ha.checkpoints.working.layered.purging import KEPT_BATCHES, Needs, is_table, needs_of
 from airflow_provider_ha.checkpoints.working.layered.tree import MARKER, REMOVED, Bases, LayeredReader, LayeredTree
 from airflow_provider_ha.checkpoints.working.relocation import checked_by
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointError
@@ -143,8 +144,7 @@ class Search:
         entries = tree.entries()
         own = {name for name, entry in entries.items() if entry.place == f"{key}/{name}"}
         self._count([entries[name].length for name in own])
-        # guard: files-of-bases-go
-        self._needed.update(entry.place for name, entry in entries.items() if name not in own)
+        needless: set[str] = set()
         for query in queries(tree):
             needs = None
             try:
@@ -157,15 +157,24 @@ class Search:
                 # Its maker died before it was whole, and it never became current.
                 log.info("nothing of %s/%s is judged: %s", key, query, error)
                 continue
-            if needs is None:
-                continue
-            prefix = f"{query}/"
-            # guard: what-a-task-has-uploaded-is-judged
-            limit = min(self.now, needs.committed_at) - _milliseconds(self.grace)
-            for name in own:
-                entry = entries[name]
-                if name.startswith(prefix) and entry.mtime < limit and needs.would_purge(name.removeprefix(prefix)):
-                    self._purged[entry.place] = entry.length
+            if needs is not None:
+                needless.update(f"{query}/{name}" for name in self._needless(needs, query, entries))
+        self._purged.update((entries[name].place, entries[name].length) for name in needless & own)
+        # Spark lists what a base names, and opens old versions of it when it looks for what to purge. Tables it only
+        # opens by the names in a version.
+        spared = {name for name in needless if is_table(name)}
+        # guard: files-of-bases-go
+        self._needed.update(entry.place for name, entry in entries.items() if name not in own and name not in spared)
+
+    def _needless(self, needs: Needs, query: str, entries: Mapping[str, BaseEntry]) -> Iterator[str]:
+        """Yield the files of a query, own or inherited, that are old and that Spark would have purged."""
+        prefix = f"{query}/"
+        # guard: what-a-task-has-uploaded-is-judged
+        limit = min(self.now, needs.committed_at) - _milliseconds(self.grace)
+        for name, entry in entries.items():
+            inner = name.removeprefix(prefix)
+            if name.startswith(prefix) and entry.mtime < limit and needs.would_purge(inner):
+                yield inner
 
     def _judge_live(self) -> None:
         left = sorted(self._purged.keys() - self._needed, key=_logs_first)

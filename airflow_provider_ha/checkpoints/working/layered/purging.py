@@ -66,13 +66,19 @@ class Needs:
         if log == SOURCES:
             number = _number(own)
             return number is not None and number < self._logged.get(place, _NONE)
-        return log == STATE and self._is_old_state(place, own)
-
-    def _is_old_state(self, place: str, own: str) -> bool:
+        if log != STATE:
+            return False
         version = VERSION_FILE.fullmatch(own)
-        if version is not None:
-            return int(version[1]) <= self.first  # guard: purging-takes-later-state
-        return place.rpartition("/")[2] in _TABLES
+        # guard: purging-takes-later-state
+        return is_table(name) if version is None else int(version[1]) <= self.first
+
+
+def is_table(name: str) -> bool:
+    """Whether a file is a table of RocksDB, or a log of it: found by its name in a version, and never by listing.
+
+    :param name: Relative to the query directory, or to one above.
+    """
+    return checked_by(name).rpartition("/")[0].rpartition("/")[2] in _TABLES
 
 
 def needs_of(directory: LayeredTree, cuts: Collection[int], *, kept: int = KEPT_BATCHES) -> Iterator[Needs]:
