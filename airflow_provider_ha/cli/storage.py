@@ -121,7 +121,7 @@ def _collect(client: HaClient, job_id: str, *, dry_run: bool) -> JobCollectionVi
 
 def _print_collection(view: CollectionView) -> None:
     console.print_table(
-        ("JOB", "DIRECTORIES", "FILES", "BYTES", "NEEDLESS", "BYTES", "REMOVED"),
+        ("JOB", "DIRECTORIES", "FILES", "BYTES", "NEEDLESS", "NEEDLESS BYTES", "REMOVED"),
         (
             [row.job_id, row.directories, row.files, row.bytes, row.needless, row.needless_bytes, row.removed]
             for row in view.jobs
