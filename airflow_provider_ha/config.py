@@ -7,14 +7,23 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from pydantic import BaseModel, ConfigDict, SecretStr, TypeAdapter, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    SecretStr,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.names import check_name
 from airflow_provider_ha.timings import Timings
 
 
-__all__ = ["HaConfig", "S3Options", "Timings", "TlsOptions"]
+__all__ = ["HaConfig", "HdfsOptions", "S3Options", "Timings", "TlsOptions"]
 
 
 class TlsOptions(BaseModel):
@@ -73,6 +82,38 @@ class S3Options(BaseModel):
         return cls(region=region) if region else cls()
 
 
+class HdfsOptions(BaseModel):
+    """How this package reaches HDFS: over WebHDFS, while Spark uses Hadoop's own protocol.
+
+    :param namenodes: URLs of the web servers of all name nodes: ``("http://nn1:9870", "http://nn2:9870")``; as text
+        with commas between. By default port 9870 of the host in the work root. A work root that begins with the logical
+        name of a nameservice needs them.
+    :param user: Who owns the files: the user of the drivers. By default ``HADOOP_USER_NAME``, else the user of this
+        process.
+    :param ca_file: PEM file of the authorities that may have signed the certificates of ``https`` servers.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    namenodes: tuple[str, ...] = ()
+    user: str | None = None
+    ca_file: str | None = None
+
+    @field_validator("namenodes", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        return tuple(filter(None, map(str.strip, value.split(",")))) if isinstance(value, str) else value
+
+    @field_validator("namenodes")
+    @classmethod
+    def _urls(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for url in value:
+            parts = urlsplit(url)
+            if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/") or "@" in url:
+                raise ValueError(f"name node {url.rpartition('@')[2]!r} is not of the form http://host:9870")
+        return value
+
+
 ENVIRONMENT = {  # field -> variable
     "zookeeper": "SPARK_HA_ZOOKEEPER",
     "storage_root": "SPARK_HA_STORAGE_ROOT",
@@ -96,7 +137,7 @@ class HaConfig(BaseModel):
     :param cluster_id: Namespace of the jobs; usually one environment in one site.
     :param root: Root znode of all clusters.
     :param work_root: URI of working directories, pins and savepoints; only needed when *storage_root* is no file URI.
-        On ``s3://`` it has a separate prefix, and *home_root* is needed.
+        On ``s3://`` it has a separate prefix; on ``s3://`` and ``hdfs://namenode:8020/path`` *home_root* is needed.
     :param home_root: ``file:`` URI of what drivers keep on their host, logs and downloaded files; by default the work
         root.
     :param chroot: Node of the ensemble that everything lies below, ``/prod``; it must exist.
@@ -106,6 +147,7 @@ class HaConfig(BaseModel):
     :param sasl_auth: ``user:password`` for SASL (DIGEST-MD5); when given, every node is protected by it.
     :param tls: When given, ZooKeeper is talked to by TLS only.
     :param s3: Options for ``s3://`` roots.
+    :param hdfs: Options for an ``hdfs://`` work root.
     :param engines: Options of engines for all jobs, by the engine's name: ``{"local": {"spark_home": "/opt/spark"}}``.
         A job's own ``engine_options`` win.
     """
@@ -124,6 +166,7 @@ class HaConfig(BaseModel):
     sasl_auth: SecretStr | None = None
     tls: TlsOptions | None = None
     s3: S3Options | None = None
+    hdfs: HdfsOptions | None = None
     timings: Timings = Timings()
     engines: dict[str, dict[str, str]] = {}
 
@@ -168,14 +211,22 @@ class HaConfig(BaseModel):
 
     @field_validator("storage_root", "work_root", "home_root")
     @classmethod
-    def _uri(cls, value: str | None) -> str | None:
+    def _uri(cls, value: str | None, info: ValidationInfo) -> str | None:
         if value is None:
             return None
         parts = urlsplit(value)
-        if parts.scheme not in ("file", "s3"):
+        is_work = info.field_name == "work_root"
+        if parts.scheme == "hdfs" and not is_work:
+            raise ValueError(
+                f"{value!r} is on HDFS, which is for work_root only; write file:///path or s3://bucket/prefix"
+            )
+        if parts.scheme not in ("file", "s3", "hdfs"):
             raise ValueError(
                 f"storage URI {value!r} has no scheme that is known; write file:///path or s3://bucket/prefix"
+                + (" or hdfs://namenode:8020/path" if is_work else "")
             )
+        if parts.scheme == "hdfs" and (not parts.hostname or not parts.path.strip("/")):
+            raise ValueError(f"storage URI {value!r} names no name node and path; write hdfs://namenode:8020/path")
         if parts.scheme == "file" and not parts.path.startswith("/"):
             raise ValueError(f"storage URI {value!r} has no absolute path; write file:///path")
         if parts.scheme == "s3" and not parts.netloc:
@@ -210,8 +261,8 @@ class HaConfig(BaseModel):
         storage, work = self.storage_root, self.work_root
         if work is None and not storage.startswith("file:"):
             raise ValueError(
-                "it is not said where jobs work; give work_root beside an s3:// storage root: a file:// URI, or an "
-                "s3:// URI with a separate prefix"
+                "it is not said where jobs work; give work_root beside an s3:// storage root: a file:// URI, an "
+                "hdfs:// URI, or an s3:// URI with a separate prefix"
             )
         # guard: roots-lie-in-each-other
         if work is not None and not work.startswith("file:") and _overlap(storage, work):
@@ -221,7 +272,8 @@ class HaConfig(BaseModel):
         home = self.home_root or work or storage
         if not home.startswith("file:"):
             raise ValueError(
-                "a driver keeps logs and files on its host; give home_root as a file:// URI beside an s3:// work_root"
+                "a driver keeps logs and files on its host; give home_root as a file:// URI beside an s3:// or "
+                "hdfs:// work_root"
             )
 
     def __hash__(self) -> int:
@@ -266,6 +318,7 @@ class HaConfig(BaseModel):
         values: dict[str, Any] = {field: os.environ.get(name) for field, name in ENVIRONMENT.items()}
         values["tls"] = tls_of(os.environ.get(_TLS_SWITCH), _group_from_env(_TLS_ENV) or {}, _TLS_SWITCH)
         values["timings"] = _group_from_env(_TIMINGS_ENV)
+        values["hdfs"] = _group_from_env(_HDFS_ENV)
         values |= {field: value for field, value in overrides.items() if value is not None}
         for field in ("zookeeper", "storage_root"):
             if not values.get(field):
@@ -344,13 +397,20 @@ _TLS_ENV = {
     "key_password": "SPARK_HA_TLS_KEY_PASSWORD",
     "check_hostname": "SPARK_HA_TLS_CHECK_HOSTNAME",
 }
+_HDFS_ENV = {
+    "namenodes": "SPARK_HA_HDFS_NAMENODES",
+    "user": "SPARK_HA_HDFS_USER",
+    "ca_file": "SPARK_HA_HDFS_CA_FILE",
+}
 _TIMINGS_ENV = {
     "session_timeout": "SPARK_HA_SESSION_TIMEOUT",
     "tolerate_suspended": "SPARK_HA_TOLERATE_SUSPENDED",
 }
 
 
-VARIABLES = frozenset({*ENVIRONMENT.values(), _TLS_SWITCH, *_TLS_ENV.values(), *_TIMINGS_ENV.values()})
+VARIABLES = frozenset(
+    {*ENVIRONMENT.values(), _TLS_SWITCH, *_TLS_ENV.values(), *_TIMINGS_ENV.values(), *_HDFS_ENV.values()}
+)
 """Every variable that :meth:`HaConfig.from_env` reads. Some hold secrets."""
 
 

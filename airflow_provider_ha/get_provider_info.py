@@ -13,7 +13,13 @@ from airflow_provider_ha._version import __version__
 
 _INTEGRATION = "Spark high availability"
 _PACKAGE = "airflow_provider_ha"
-_CLUSTER, _S3, _ZOOKEEPER, _TLS = "Cluster", "S3", "ZooKeeper", "TLS to ZooKeeper"  # sections of the connection form
+_CLUSTER, _S3, _HDFS, _ZOOKEEPER, _TLS = (
+    "Cluster",
+    "S3",
+    "HDFS",
+    "ZooKeeper",
+    "TLS to ZooKeeper",
+)  # sections of the connection form
 
 
 def get_provider_info() -> dict[str, Any]:
@@ -72,20 +78,24 @@ def _field(section: str, label: str, description: str, **schema: Any) -> dict[st
 
 
 def _conn_fields() -> dict[str, Any]:
-    return _cluster_fields() | _s3_fields() | _zookeeper_fields() | _tls_fields()
+    return _cluster_fields() | _s3_fields() | _hdfs_fields() | _zookeeper_fields() | _tls_fields()
 
 
 def _cluster_fields() -> dict[str, Any]:
     return {
         "work_root": _text(
-            _CLUSTER, "Work root", "file:// or s3:// URI of working directories; needed beside an s3:// storage root"
+            _CLUSTER,
+            "Work root",
+            "file://, s3:// or hdfs:// URI of working directories; needed beside an s3:// storage root",
         ),
         "cluster_id": _text(
             _CLUSTER, "Cluster id", "Namespace of the jobs: one environment in one site", default="default"
         ),
         "root": _text(_CLUSTER, "Root node", "Root znode of all clusters", default="spark-ha"),
         "home_root": _text(
-            _CLUSTER, "Home root", "file:// URI of what drivers keep on their host; needed beside an s3:// work root"
+            _CLUSTER,
+            "Home root",
+            "file:// URI of what drivers keep on their host; needed beside an s3:// or hdfs:// work root",
         ),
         "engines": _text(
             _CLUSTER,
@@ -104,6 +114,18 @@ def _s3_fields() -> dict[str, Any]:
         ),
         "s3_access_key": _text(_S3, "S3 access key", "Empty: boto3's own chain of credentials"),
         "s3_secret_key": _text(_S3, "S3 secret key", "Empty: boto3's own chain of credentials", format="password"),
+    }
+
+
+def _hdfs_fields() -> dict[str, Any]:
+    return {
+        "hdfs_namenodes": _text(
+            _HDFS, "HDFS name nodes", "http://nn1:9870,http://nn2:9870; empty: port 9870 of the host in the work root"
+        ),
+        "hdfs_user": _text(
+            _HDFS, "HDFS user", "Owner of the files: the user of the drivers; empty: that of the process"
+        ),
+        "hdfs_ca_file": _text(_HDFS, "HDFS authorities", "PEM file with the authorities of https name nodes"),
     }
 
 

@@ -1,4 +1,4 @@
-"""``spark-ha storage``: whether it works and at which cost, and objects in it that no record needs."""
+"""``spark-ha storage``: whether it works and at which cost, and what lies in it that nothing needs."""
 
 from __future__ import annotations
 
@@ -9,10 +9,19 @@ import typer
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.outcome import Exit
 from airflow_provider_ha.cli.session import AsJson, cluster
+from airflow_provider_ha.control.administration.collect import collect_job, require_files
+from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.coordination.paths import ClusterPaths
+from airflow_provider_ha.errors import ConfigurationError, HaError, UnknownJobError
 from airflow_provider_ha.pointers.orphans import Orphans, delete_orphans, find_orphans
 from airflow_provider_ha.storage.store import ObjectInfo
-from airflow_provider_ha.views.storage import StorageCheckView, orphans_view
+from airflow_provider_ha.views.storage import (
+    CollectionView,
+    JobCollectionView,
+    StorageCheckView,
+    job_collection_view,
+    orphans_view,
+)
 
 
 app = typer.Typer(help="Check and clean up storage.", no_args_is_help=True)
@@ -69,3 +78,59 @@ def _print(found: Orphans, deleted: list[ObjectInfo], *, delete: bool) -> None:
         console.err.print(f"could not be read: {problem.where}: {problem.reason}", markup=False)
     if delete and found.problems:
         console.err.print("nothing was deleted, because what could not be read may name blobs")
+
+
+@app.command()
+def collect(
+    context: typer.Context,
+    jobs: Annotated[
+        list[str] | None, typer.Argument(help="Ids of jobs; by default every job.", metavar="[JOB]...")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Remove files of working directories on S3 or HDFS that no batch and no checkpoint needs.
+
+    Drivers do that by themselves, a little at a time.
+
+    What cannot be read stops the collection of its job, of which nothing is removed then. Exit 2: that was so.
+    """
+    with cluster(context, as_json=as_json) as client:
+        rows = [_collect(client, job_id, dry_run=dry_run) for job_id in jobs or client.list_jobs()]
+    view = CollectionView(dry_run=dry_run, jobs=tuple(rows))
+    if as_json:
+        console.print_json(view)
+    else:
+        _print_collection(view)
+    if any(row.problem for row in rows):
+        raise typer.Exit(Exit.UNKNOWN)
+
+
+def _collect(client: HaClient, job_id: str, *, dry_run: bool) -> JobCollectionView:
+    with console.progress(job_id) as show:
+        job = client.context(job_id)
+        require_files(job)
+        try:
+            done = collect_job(job, dry_run=dry_run, progress=lambda _, done, total: show(done, total))
+        except (ConfigurationError, UnknownJobError):
+            raise
+        except HaError as error:
+            return JobCollectionView(job_id=job_id, problem=str(error))
+    return job_collection_view(job_id, done.search, len(done.removed))
+
+
+def _print_collection(view: CollectionView) -> None:
+    console.print_table(
+        ("JOB", "DIRECTORIES", "FILES", "BYTES", "NEEDLESS", "NEEDLESS BYTES", "REMOVED"),
+        (
+            [row.job_id, row.directories, row.files, row.bytes, row.needless, row.needless_bytes, row.removed]
+            for row in view.jobs
+            if not row.problem
+        ),
+        empty="no job was looked at",
+    )
+    for row in view.jobs:
+        if row.problem:
+            console.err.print(f"{row.job_id}: {row.problem}", markup=False)
+    if view.dry_run:
+        console.err.print("nothing was removed: this was a dry run")

@@ -21,6 +21,7 @@ _S3_FIELDS = {
     "s3_access_key": "access_key",
     "s3_secret_key": "secret_key",
 }
+_HDFS_FIELDS = {"hdfs_namenodes": "namenodes", "hdfs_user": "user", "hdfs_ca_file": "ca_file"}
 _TLS_FIELDS = {
     "tls_ca_file": "ca_file",
     "tls_cert_file": "cert_file",
@@ -70,6 +71,7 @@ def config_of(connection: ConnectionFields, extra: Mapping[str, Any]) -> HaConfi
             **{_auth_field(extra): _credentials(connection)},
             tls=_tls(extra),
             s3=_s3(extra),
+            hdfs=_given(extra, _HDFS_FIELDS) or None,
             timings=_timings(extra),
             **{name: extra.get(name) for name in _PLAIN_FIELDS},
         )

@@ -12,6 +12,7 @@ from airflow_provider_ha.config import S3Options
 from airflow_provider_ha.errors import ObjectMissingError, StorageError, StorageUnavailableError
 from airflow_provider_ha.storage._s3_client import Deadlines, check_options, make_client
 from airflow_provider_ha.storage._s3_errors import ABSENT, code_of, handled, unavailable
+from airflow_provider_ha.storage._s3_lifecycle import check_rules
 from airflow_provider_ha.storage.key_names import check_key, check_prefix
 from airflow_provider_ha.storage.limits import Deadline, S3Limits
 
@@ -82,6 +83,15 @@ class Bucket:
             keys = [item["Key"] for item in page.get("Contents", ())]
             keys += [item["Prefix"].removesuffix("/") for item in page.get("CommonPrefixes", ())]
             yield from filter(None, (key.removeprefix(self._root + prefix) for key in keys))
+
+    def check_lasting(self) -> None:
+        """Assert that no rule of the bucket removes or archives what lies below the prefix.
+
+        :raises ConfigurationError: One does.
+        :raises StorageUnavailableError: The bucket does not answer.
+        """
+        with self.call("", "asked for its rules"):
+            check_rules(self.client, self.name, self._prefix)
 
     @property
     def _root(self) -> str:

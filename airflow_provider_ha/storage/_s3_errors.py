@@ -27,6 +27,7 @@ _BAD_CREDENTIALS = frozenset({
     "ExpiredToken",
     "InvalidAccessKeyId",
     "InvalidToken",
+    "PermanentRedirect",
     "SignatureDoesNotMatch",
     "TokenRefreshRequired",
 })  # fmt: skip

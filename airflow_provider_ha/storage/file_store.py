@@ -44,6 +44,12 @@ class FileStore(Protocol):
         :raises StorageUnavailableError: The listing could not be completed: a part is never passed off as the whole.
         """
 
+    def prepared(self, prefix: str) -> Iterator[StoredFile]:
+        """Yield what :meth:`list` leaves out: it is being written, or its writer died.
+
+        :raises StorageUnavailableError: The listing could not be completed.
+        """
+
     def names(self, prefix: str) -> Sequence[str]:
         """Return the names of files and directories directly below *prefix*, sorted; none when it is not there.
 
@@ -95,6 +101,13 @@ class FileStore(Protocol):
         """Remove a file; one that is not there is no error.
 
         :raises StorageUnavailableError: Whether it was removed is not known.
+        """
+
+    def check_lasting(self) -> None:
+        """Assert that the storage itself removes no files.
+
+        :raises ConfigurationError: It does.
+        :raises StorageUnavailableError: It does not answer.
         """
 
 

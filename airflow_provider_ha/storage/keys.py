@@ -30,6 +30,12 @@ def query_directory_of(key: str) -> str | None:
     return _of_live(key, _QUERY)
 
 
+def job_of(key: str) -> str | None:
+    """Return the id of the job that a key belongs to; ``None`` for any other key."""
+    parts = key.split("/")
+    return parts[1] if len(parts) > 1 and f"{parts[0]}/" == JOBS else None
+
+
 def _of_live(key: str, segments: int) -> str | None:
     parts = key.split("/")
     is_live = len(parts) >= segments and f"{parts[0]}/" == JOBS and parts[_LIVE - 1] == "live"

@@ -33,7 +33,15 @@ class LocalFileStore:
         :raises StorageUnavailableError: A directory could not be read.
         """
         with self._translated(prefix or ".", "listed"):
-            yield from self._walk(check_file_prefix(prefix))
+            yield from self._walk(check_file_prefix(prefix), prepared=False)
+
+    def prepared(self, prefix: str) -> Iterator[StoredFile]:
+        """Yield what is in preparation below *prefix*, or was when its writer died.
+
+        :raises StorageUnavailableError: A directory could not be read.
+        """
+        with self._translated(prefix or ".", "listed"):
+            yield from self._walk(check_file_prefix(prefix), prepared=True)
 
     def names(self, prefix: str) -> Sequence[str]:
         """Return the names directly below *prefix*, sorted.
@@ -41,7 +49,7 @@ class LocalFileStore:
         :raises StorageUnavailableError: They could not be read.
         """
         with self._translated(prefix or ".", "listed"):
-            return [name for name, _ in self._entries(check_file_prefix(prefix))]
+            return [name for name, _ in self._entries(check_file_prefix(prefix), prepared=False)]
 
     def info(self, key: str) -> StoredFile | None:
         """Return what is known of a file; ``None`` when it is not there, or is a directory.
@@ -120,6 +128,9 @@ class LocalFileStore:
             flush_directory(path.parent)
             self._remove_empty(path.parent)
 
+    def check_lasting(self) -> None:
+        """Do nothing: a file system removes no files by rules."""
+
     def _remove_empty(self, path: Path) -> None:
         while path != self._root:
             try:
@@ -136,20 +147,21 @@ class LocalFileStore:
         make_directories(path.parent)
         return path
 
-    def _walk(self, prefix: str) -> Iterator[StoredFile]:
-        for name, is_directory in self._entries(prefix):
+    def _walk(self, prefix: str, *, prepared: bool) -> Iterator[StoredFile]:
+        for name, is_directory in self._entries(prefix, prepared=prepared):
             if is_directory:
-                yield from self._walk(f"{prefix}{name}/")
+                yield from self._walk(f"{prefix}{name}/", prepared=prepared)
             elif (found := self.info(f"{prefix}{name}")) is not None:
                 yield found
 
-    def _entries(self, prefix: str) -> Sequence[tuple[str, bool]]:
+    def _entries(self, prefix: str, *, prepared: bool) -> Sequence[tuple[str, bool]]:
+        """Return the directories and the files of one kind."""
         try:
             with os.scandir(self._root / prefix) as scan:
                 found = [(item.name, item.is_dir(follow_symlinks=False)) for item in scan]
         except (FileNotFoundError, NotADirectoryError):
             return []
-        return sorted(entry for entry in found if not entry[0].startswith(PREPARED))
+        return sorted((name, below) for name, below in found if below or name.startswith(PREPARED) == prepared)
 
     @contextmanager
     def _finding(self, key: str) -> Iterator[None]:

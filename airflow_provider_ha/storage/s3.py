@@ -194,8 +194,10 @@ class S3Store:
     def check_writable(self) -> None:
         """Write, read and remove a probe, and see that of simultaneous creations one wins.
 
+        :raises ConfigurationError: A rule of the bucket removes objects below the root.
         :raises StorageUnavailableError: With the reason and what to do.
         """
+        self._bucket.check_lasting()
         probe(self)
 
     @cached_property

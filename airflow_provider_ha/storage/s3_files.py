@@ -53,6 +53,11 @@ class S3FileStore:
             if not key.endswith("/"):  # a marker of a directory, as S3A leaves it
                 yield StoredFile(key, item["Size"], _milliseconds(item["LastModified"]), item["ETag"].strip('"'))
 
+    def prepared(self, prefix: str) -> Iterator[StoredFile]:
+        """Yield nothing: an object appears when all of it is there. Parts of uploads that died are no objects."""
+        check_file_prefix(prefix)
+        yield from ()
+
     def names(self, prefix: str) -> Sequence[str]:
         """Return the names directly below *prefix*, sorted.
 
@@ -135,6 +140,14 @@ class S3FileStore:
         """
         with self._bucket.call(key, "removed"):
             self._bucket.client.delete_object(Bucket=self._bucket.name, Key=self._name(key))
+
+    def check_lasting(self) -> None:
+        """Assert that no rule of the bucket removes or archives objects below the root.
+
+        :raises ConfigurationError: One does.
+        :raises StorageUnavailableError: The bucket does not answer.
+        """
+        self._bucket.check_lasting()
 
     def _put(self, key: str, data: bytes, writer: str) -> None:
         said = {WRITER: writer} if writer else {}

@@ -30,7 +30,7 @@ from airflow_provider_ha.views.savepoints import (
     SavepointListView,
     SavepointView,
 )
-from airflow_provider_ha.views.storage import OrphansView, StorageCheckView
+from airflow_provider_ha.views.storage import CollectionView, OrphansView, StorageCheckView
 from airflow_provider_ha.views.submitted import SubmittedView
 from airflow_provider_ha.views.tree import TreeView
 from airflow_provider_ha.views.verification import ProvenVerificationView, VerificationView
@@ -75,6 +75,7 @@ COMMANDS: Mapping[str, Mapping[str, type[View]]] = {
     "savepoint trigger": {"": OperationView},
     "savepoint verify": {"": SavepointVerificationView},
     "storage check": {"": StorageCheckView},
+    "storage collect": {"": CollectionView},
     "storage orphans": {"": OrphansView},
     "tree": {"": TreeView},
 }

@@ -1,7 +1,8 @@
-"""Blobs in storage that nothing needs."""
+"""Blobs in storage and files of working directories that nothing needs."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from airflow_provider_ha.views.view import View
 
 
 if TYPE_CHECKING:
+    from airflow_provider_ha.checkpoints.working.layered.garbage import Search
     from airflow_provider_ha.pointers.orphans import Orphans
 
 
@@ -81,4 +83,58 @@ def orphans_view(found: Orphans, deleted: Sequence[str]) -> OrphansView:
         orphans=tuple(OrphanView.of(info) for info in found.garbage),
         deleted=tuple(deleted),
         problems=tuple(ProblemView.of(problem) for problem in found.problems),
+    )
+
+
+class JobCollectionView(View):
+    """Files of the working directories of one job.
+
+    :param job_id: The job.
+    :param directories: How many working directories it has, those that are over among them.
+    :param files: How many files they have.
+    :param bytes: Their size.
+    :param needless: How many of them no batch and no checkpoint needs.
+    :param needless_bytes: Their size.
+    :param by_reason: Reason -> how many: ``purged`` (Spark would have removed it), ``over`` (its directory is over, and
+        no other one names it), ``unfinished`` (its writer died).
+    :param removed: How many were removed.
+    :param problem: Why nothing, or not everything, was removed; empty when there is no reason.
+    """
+
+    job_id: str
+    directories: int = 0
+    files: int = 0
+    bytes: int = 0
+    needless: int = 0
+    needless_bytes: int = 0
+    by_reason: dict[str, int] = {}
+    removed: int = 0
+    problem: str = ""
+
+
+class CollectionView(View):
+    """Working directories that were looked through.
+
+    :param dry_run: Whether nothing was to be removed.
+    :param jobs: The jobs, in order.
+    """
+
+    dry_run: bool
+    jobs: tuple[JobCollectionView, ...]
+
+
+def job_collection_view(job_id: str, found: Search, removed: int) -> JobCollectionView:
+    """Return what was found of one job.
+
+    :param removed: How many files of it were removed.
+    """
+    return JobCollectionView(
+        job_id=job_id,
+        directories=found.directories,
+        files=found.seen,
+        bytes=found.size,
+        needless=len(found.garbage),
+        needless_bytes=sum(item.size for item in found.garbage),
+        by_reason=dict(Counter(item.why.value for item in found.garbage)),
+        removed=removed,
     )

@@ -13,6 +13,7 @@ from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.testing.fake import FakeEnsemble
 from tests.conftest import FAST
 from tests.contract.clusters import Cluster, FakeCluster, RealCluster
+from tests.support.hdfs.hdfs_server import Hdfs, hdfs_server
 from tests.support.s3.s3_server import S3Access, moto_server, real_server
 
 
@@ -74,3 +75,10 @@ def s3(request: pytest.FixtureRequest) -> S3Access:
     """An S3 server."""
     access: S3Access = request.getfixturevalue(request.param)
     return access
+
+
+@pytest.fixture(scope="session")
+def hdfs() -> Iterator[Hdfs]:
+    """A real name node and data node, for all tests of this process."""
+    with hdfs_server() as server:
+        yield server

@@ -1,4 +1,4 @@
-"""Files that Spark writes as well, on a directory and on S3: what every store of them does."""
+"""Files that Spark writes as well, on a directory, on S3 and on HDFS: what every store of them does."""
 
 from __future__ import annotations
 
@@ -13,18 +13,26 @@ from airflow_provider_ha.errors import (
     ObjectMissingError,
     StorageUnavailableError,
 )
+from airflow_provider_ha.storage.durable import PREPARED
 from airflow_provider_ha.storage.file_store import FileStore
+from airflow_provider_ha.storage.hdfs_files import HdfsFileStore
 from airflow_provider_ha.storage.local_files import LocalFileStore
+from airflow_provider_ha.storage.probe import probe_races
 from airflow_provider_ha.storage.s3_files import S3FileStore
+from tests.support.hdfs.hdfs_server import Hdfs
 from tests.support.s3.s3_faults import Fault, lose_answer, refuse, s3_proxy
 from tests.support.s3.s3_server import S3Access
 
 
-@pytest.fixture(params=["directory", "s3"])
+@pytest.fixture(params=["directory", "s3", pytest.param("hdfs", marks=pytest.mark.long)])
 def files(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FileStore]:
     """An empty store."""
     if request.param == "directory":
         yield LocalFileStore(tmp_path / "root")
+        return
+    if request.param == "hdfs":
+        hdfs: Hdfs = request.getfixturevalue("hdfs")
+        yield HdfsFileStore(hdfs.new_root(), hdfs.options())
         return
     real: S3Access = request.getfixturevalue("real")
     yield S3FileStore(f"s3://{real.new_bucket()}/prefix", real.options())
@@ -104,6 +112,31 @@ def test_a_key_never_leads_out(files: FileStore, key: str) -> None:
     for act in (files.read, files.delete, files.info):
         with pytest.raises(ConfigurationError):
             act(key)
+
+
+@pytest.mark.parametrize("name", ["a b", "a%20b", "a+b", "\u00e4#?;=&", "q'\"\\", "[x]{y}"])
+def test_a_name_of_any_characters_is_found_as_it_was_written(files: FileStore, name: str) -> None:
+    files.create(f"{name}/{name}", name.encode())
+
+    (found,) = files.list("")
+
+    assert (found.key, files.read(found.key), list(files.names(""))) == (f"{name}/{name}", name.encode(), [name])
+
+
+@pytest.mark.parametrize("files", ["directory", pytest.param("hdfs", marks=pytest.mark.long)], indirect=True)
+def test_what_is_in_preparation_is_no_file(files: FileStore) -> None:
+    files.write(f"a/{PREPARED}1", b"begun")
+    files.write("a/file", b"")
+
+    assert [file.key for file in files.list("")] == ["a/file"]
+    assert list(files.names("a/")) == ["file"]
+    assert [file.key for file in files.prepared("")] == [f"a/{PREPARED}1"]
+
+
+def test_of_creations_at_one_moment_one_wins(files: FileStore) -> None:
+    probe_races(files, "probe/race")
+
+    assert list(files.names("")) == []
 
 
 def test_a_creation_whose_answer_was_lost_is_recognised_by_its_writer(real: S3Access) -> None:

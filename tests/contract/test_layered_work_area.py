@@ -8,9 +8,11 @@ import pytest
 
 from airflow_provider_ha.checkpoints.working.layered.layered_work_area import LayeredWorkArea
 from airflow_provider_ha.checkpoints.working.work_area import WorkArea
+from airflow_provider_ha.storage.hdfs_files import HdfsFileStore
 from airflow_provider_ha.storage.local_files import LocalFileStore
 from airflow_provider_ha.storage.s3_files import S3FileStore
 from tests.contract.work_areas import WorkAreaContract
+from tests.support.hdfs.hdfs_server import Hdfs
 from tests.support.s3.s3_server import S3Access
 
 
@@ -28,3 +30,10 @@ class TestLayeredOnS3(WorkAreaContract):
     @pytest.fixture
     def area(self, real: S3Access) -> WorkArea:
         return LayeredWorkArea(S3FileStore(f"s3://{real.new_bucket()}/storage/cluster", real.options()))
+
+
+@pytest.mark.long
+class TestLayeredOnHdfs(WorkAreaContract):
+    @pytest.fixture
+    def area(self, hdfs: Hdfs) -> WorkArea:
+        return LayeredWorkArea(HdfsFileStore(f"{hdfs.new_root()}/cluster", hdfs.options()))

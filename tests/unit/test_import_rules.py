@@ -52,6 +52,7 @@ VIEWED = {
     "checkpoints.verify.codes",
     "checkpoints.verify.findings",
     "checkpoints.verify.report",
+    "checkpoints.working.layered.garbage",
     "control.administration.losses",
     "control.administration.tree",
     "control.rebuild",
@@ -111,7 +112,7 @@ OWNERS: dict[str, set[str]] = {
     "confluent_kafka": {"checkpoints/connectors/_kafka_client.py"},
     "pyarrow": {"checkpoints/connectors/delta.py"},
     "py4j": {"supervisor/guardian.py"},
-    "urllib3": {"engines/_master_rest.py"},
+    "urllib3": {"engines/_master_rest.py", "storage/_webhdfs.py", "storage/_hdfs_errors.py"},
     "greenlet": {"testing/fake/schedule.py"},  # installed with Airflow, and by who tests with actors
 }
 

@@ -45,7 +45,7 @@ from airflow_provider_ha.errors import (
 from airflow_provider_ha.pointers.payloads import Payloads
 from airflow_provider_ha.pointers.removal import Remover, WorkedOff
 from airflow_provider_ha.pointers.store import PointerStore
-from airflow_provider_ha.pointers.to_delete import ToDelete
+from airflow_provider_ha.pointers.to_delete import ToDelete, thing_of
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.store import ObjectStore
 
@@ -234,6 +234,11 @@ class CheckpointStore:
     def waiting(self) -> int:
         """Return how many entries of the job are on the list of deletions."""
         return len(self._to_delete.waiting())
+
+    def read_while_waiting(self) -> tuple[str, ...]:
+        """Return what is on the job's list of deletions while a reader holds a lease on it: ``checkpoint-12``."""
+        things = dict.fromkeys(map(thing_of, self._to_delete.waiting()))
+        return tuple(thing for thing in things if active(self._coordinator, self._paths, thing, self._clock))
 
     def clean_up(self, leadership: Leadership) -> WorkedOff:
         """Work off the job's list of deletions, then collect to the end. Repeatable.

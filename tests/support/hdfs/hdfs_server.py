@@ -13,6 +13,8 @@ from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from xml.sax.saxutils import escape
 
+from airflow_provider_ha.clock import new_id
+from airflow_provider_ha.config import HdfsOptions
 from airflow_provider_ha.coordination.ports import free_ports
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.ivy import CACHE, Wanted, jars
@@ -46,9 +48,17 @@ class Hdfs:
     namenode: subprocess.Popen[bytes]
     datanode: subprocess.Popen[bytes]
 
+    def new_root(self) -> str:
+        """Return the URI of a directory that nothing else uses; it is not there yet."""
+        return f"{self.uri}/{new_id()}"
+
+    def options(self, web: str = "", user: str = "") -> HdfsOptions:
+        """Return what reaches it, by another address where one is given."""
+        return HdfsOptions(namenodes=(web or self.web,), user=user or None)
+
     def admin(self, *arguments: str) -> str:
         """Run ``hdfs dfsadmin`` (``-safemode enter``, ``-setQuota 10 /x``); return its output."""
-        return _run(self.conf, "org.apache.hadoop.hdfs.tools.DFSAdmin", *arguments)
+        return run(self.conf, "org.apache.hadoop.hdfs.tools.DFSAdmin", *arguments)
 
 
 @contextmanager
@@ -63,21 +73,25 @@ def hdfs_server(extra: Mapping[str, str] | None = None) -> Iterator[Hdfs]:
         rpc, web, data, data_web, data_ipc = free_ports(5)
         uri, address = f"hdfs://127.0.0.1:{rpc}", f"127.0.0.1:{web}"
         core = {"fs.defaultFS": uri, "hadoop.tmp.dir": str(folder / "tmp")}
-        conf = _write_conf(folder, core, _hdfs_site(folder, address, data, data_web, data_ipc) | dict(extra or {}))
-        _run(conf, "org.apache.hadoop.hdfs.server.namenode.NameNode", "-format", "-force", "-nonInteractive")
-        with _daemon(conf, "org.apache.hadoop.hdfs.server.namenode.NameNode") as namenode:
-            _wait_for(folder, "NameNode", namenode, lambda: _answers(rpc))
-            with _daemon(conf, "org.apache.hadoop.hdfs.server.datanode.DataNode") as datanode:
-                _wait_for(folder, "DataNode", datanode, lambda: _live_nodes(address) == 1)
+        conf = write_conf(folder, core, _hdfs_site(folder, address, data, data_web, data_ipc) | dict(extra or {}))
+        run(conf, "org.apache.hadoop.hdfs.server.namenode.NameNode", "-format", "-force", "-nonInteractive")
+        with daemon(conf, "org.apache.hadoop.hdfs.server.namenode.NameNode") as namenode:
+            wait_for_daemon(folder, "NameNode", namenode, rpc)
+            with daemon(conf, "org.apache.hadoop.hdfs.server.datanode.DataNode") as datanode:
+                wait_for_data_node(folder, datanode, address)
                 yield Hdfs(uri, f"http://{address}", conf, namenode, datanode)
 
 
 def _hdfs_site(folder: Path, web: str, data: int, data_web: int, data_ipc: int) -> dict[str, str]:
+    own = {"dfs.namenode.name.dir": f"file://{folder}/name", "dfs.namenode.http-address": web}
+    return own | data_node(folder, data, data_web, data_ipc)
+
+
+def data_node(folder: Path, data: int, data_web: int, data_ipc: int) -> dict[str, str]:
+    """Return what of ``hdfs-site.xml`` does not depend on the number of name nodes."""
     return {
         "dfs.replication": "1",
-        "dfs.namenode.name.dir": f"file://{folder}/name",
         "dfs.datanode.data.dir": f"file://{folder}/data",
-        "dfs.namenode.http-address": web,
         "dfs.datanode.address": f"127.0.0.1:{data}",
         "dfs.datanode.http.address": f"127.0.0.1:{data_web}",
         "dfs.datanode.ipc.address": f"127.0.0.1:{data_ipc}",
@@ -86,10 +100,15 @@ def _hdfs_site(folder: Path, web: str, data: int, data_web: int, data_ipc: int) 
         "dfs.permissions.enabled": "false",
         "dfs.namenode.safemode.extension": "0",
         "dfs.datanode.du.reserved": "0",
+        # A data node takes no file for which it has not the room of some blocks.
+        "dfs.blocksize": "4m",
+        # By default a client that closes a file asks again after 400 ms.
+        "dfs.client.block.write.locateFollowingBlock.initial.delay.ms": "20",
     }
 
 
-def _write_conf(folder: Path, core: Mapping[str, str], hdfs: Mapping[str, str]) -> Path:
+def write_conf(folder: Path, core: Mapping[str, str], hdfs: Mapping[str, str]) -> Path:
+    """Write the configuration of daemons into *folder*; return its directory."""
     conf = folder / "conf"
     conf.mkdir()
     for name, values in (("core-site.xml", core), ("hdfs-site.xml", hdfs)):
@@ -111,7 +130,8 @@ def _class_path() -> str:
 
 
 @contextmanager
-def _daemon(conf: Path, program: str) -> Iterator[subprocess.Popen[bytes]]:
+def daemon(conf: Path, program: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Yield a running daemon of Hadoop; its log lies beside its configuration."""
     with (conf.parent / f"{program.rpartition('.')[2]}.log").open("wb") as log:
         process = subprocess.Popen(
             [*_JAVA, "-Xmx256m", "-cp", f"{conf}:{_class_path()}", program], stdout=log, stderr=log
@@ -123,11 +143,22 @@ def _daemon(conf: Path, program: str) -> Iterator[subprocess.Popen[bytes]]:
             process.wait()
 
 
-def _run(conf: Path, program: str, *arguments: str) -> str:
+def run(conf: Path, program: str, *arguments: str) -> str:
+    """Run a program of Hadoop to its end; return its output."""
     command = [*_JAVA, "-cp", f"{conf}:{_class_path()}", program, *arguments]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=COMMAND_SECONDS)
     assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
     return done.stdout
+
+
+def wait_for_daemon(folder: Path, name: str, process: subprocess.Popen[bytes], port: int) -> None:
+    """Wait until a daemon listens."""
+    _wait_for(folder, name, process, lambda: _answers(port))
+
+
+def wait_for_data_node(folder: Path, process: subprocess.Popen[bytes], web: str) -> None:
+    """Wait until a name node knows one data node."""
+    _wait_for(folder, "DataNode", process, lambda: _live_nodes(web) == 1)
 
 
 def _wait_for(folder: Path, name: str, process: subprocess.Popen[bytes], ready: Callable[[], bool]) -> None:

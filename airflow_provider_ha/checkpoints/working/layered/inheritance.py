@@ -23,7 +23,8 @@ from airflow_provider_ha.checkpoints.working.layered.base import BaseEntry
 from airflow_provider_ha.checkpoints.working.relocation import checked_by, is_relocated
 
 
-_VERSION = re.compile(r"([0-9]+)(_[^.]+)?\.(zip|changelog|delta|snapshot)")
+VERSION_FILE = re.compile(r"([0-9]+)(_[^.]+)?\.(zip|changelog|delta|snapshot)")
+"""Name of a file with one version of a state."""
 _WRITTEN_AT = re.compile(r"([0-9]+)(_.*)?")
 _IN_STATE = 2  # state/<operator>/...
 
@@ -93,7 +94,7 @@ def _in_state(parts: list[str], path: str, committed: int) -> bool:
     if is_relocated(path) or "_stateSchema" in parts[_IN_STATE:]:
         written = _WRITTEN_AT.fullmatch(parts[-1])
         return written is None or int(written[1]) <= committed
-    version = _VERSION.fullmatch(parts[-1])
+    version = VERSION_FILE.fullmatch(parts[-1])
     return version is None or int(version[1]) <= committed + 1  # guard: bases-name-later-state
 
 

@@ -45,7 +45,7 @@ from airflow_provider_ha.errors import (
 )
 from airflow_provider_ha.storage.file_store import FileStore, check_file_key
 from airflow_provider_ha.storage.key_names import check_key, check_prefix
-from airflow_provider_ha.storage.keys import query_directory_of, working_directory_of
+from airflow_provider_ha.storage.keys import job_of, query_directory_of, working_directory_of
 from airflow_provider_ha.storage.probe import probe_races
 from airflow_provider_ha.storage.resolve import check_inside
 
@@ -96,8 +96,10 @@ class LayeredWorkArea:
     def capabilities(self) -> Capabilities:
         """Return what the storage can do, by trying it.
 
+        :raises ConfigurationError: It removes files by a rule.
         :raises StorageUnavailableError: It cannot be written, or lets two create one file, with the reason.
         """
+        self._files.check_lasting()
         probe_races(self._files, f"probe/{new_id()}")
         return Capabilities(links=False, atomic_rename=False, cheap_listing=False, names_suffice=True)
 
@@ -160,6 +162,8 @@ class LayeredWorkArea:
         origin = self.tree(source)
         if working_directory_of(source) is None:  # guard: bases-name-what-is-removed
             return self.bring_in(origin, target, batch=batch)  # a savepoint goes with its files
+        if job_of(source) != job_of(target):  # guard: bases-name-files-of-another-job
+            return self.bring_in(origin, target, batch=batch)  # its collector does not read bases of this job
         files = origin.entries()
         at = progress(origin)
         last = at.committed if batch is None else batch

@@ -1,0 +1,226 @@
+"""Which files of a job's working directories nothing needs any more. Reads, and changes nothing.
+
+A file stays while the base of a directory that is not over names it, or such a directory needs it itself: for one of
+its last batches, or for a cut that is retained. A directory that is over needs nothing. Tables of RocksDB that a base
+names go as well when none of these batches and cuts has them: a takeover names all that there are.
+
+Invariants: bases are read before files are listed, so a file of a later directory is no candidate. One thing that
+cannot be read ends the search with its error: nothing is known then. So does damage of a directory that is current or
+retained; of another one that is not whole, no file is judged. The record of a takeover stays until no process of
+the old driver can be expected to wake up, and so does the mark that its directory is over.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import Enum
+
+from airflow_provider_ha.checkpoints.format.fence_record import fence_at
+from airflow_provider_ha.checkpoints.format.layout import COMMITS, OFFSETS, numbers, queries
+from airflow_provider_ha.checkpoints.working.layered.base import FILE, BaseEntry
+from airflow_provider_ha.checkpoints.working.layered.purging import KEPT_BATCHES, Needs, is_table, needs_of
+from airflow_provider_ha.checkpoints.working.layered.tree import MARKER, REMOVED, Bases, LayeredReader, LayeredTree
+from airflow_provider_ha.checkpoints.working.relocation import checked_by
+from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointError
+from airflow_provider_ha.storage.file_store import FileStore, StoredFile
+from airflow_provider_ha.storage.keys import query_directory_of
+
+
+log = logging.getLogger(__name__)
+Cuts = Mapping[str, Mapping[str, AbstractSet[int]]]
+"""Key of a working directory -> query -> batches at which it is retained."""
+
+GRACE = timedelta(hours=24)
+"""How old a file has to be: longer than any upload, and than a task is frozen between two of them."""
+SLOT_GRACE = timedelta(days=30)
+"""How long a directory is over before its fence goes. A driver that wakes up later still has no lease."""
+
+
+class Why(str, Enum):
+    """Why nothing needs a file."""
+
+    PURGED = "purged"  # Spark would have removed it
+    OVER = "over"  # its directory is over, and no base names it
+    UNFINISHED = "unfinished"  # its writer died before it was complete
+
+
+@dataclass(frozen=True, slots=True)
+class Garbage:
+    """A file that nothing needs.
+
+    :param key: Relative to the storage root.
+    :param size: Bytes.
+    :param why: Why.
+    """
+
+    key: str
+    size: int
+    why: Why
+
+
+@dataclass(slots=True)
+class Search:
+    """The search in the working directories of one job.
+
+    :param files: Holds them.
+    :param live: Prefix of the job's working directories, with a final slash.
+    :param cuts: What is retained.
+    :param current: Key of the current working directory; ``None`` for none. It is never over.
+    :param now: The storage's time, in milliseconds since 1970.
+    :param kept: How many of the last batches of a query stay beside the last one.
+    :param grace: How old a file has to be.
+    :ivar garbage: The outcome, in the order in which it is to be removed: complete after the last step.
+    :ivar directories: How many working directories there are.
+    :ivar seen: How many files there are.
+    :ivar size: Their bytes.
+    """
+
+    files: FileStore
+    live: str
+    cuts: Cuts
+    current: str | None
+    now: int
+    kept: int = KEPT_BATCHES
+    grace: timedelta = GRACE
+    garbage: list[Garbage] = field(default_factory=list)
+    directories: int = 0
+    seen: int = 0
+    size: int = 0
+    _needed: set[str] = field(default_factory=set)  # keys of files
+    _purged: dict[str, int] = field(default_factory=dict)  # own files, before it is known what other bases name
+
+    def steps(self) -> Iterator[None]:
+        """Search, and yield after each closure.
+
+        :raises CheckpointCorruptError: What a directory needs is not known.
+        :raises CheckpointMissingError: A batch that is needed is gone.
+        :raises StorageUnavailableError: Something could not be read.
+        """
+        keys = [f"{self.live}{name}" for name in self.files.names(self.live)]
+        self.directories = len(keys)
+        marks = {key: self.files.info(f"{key}/{REMOVED}") for key in keys}
+        over = {key: mark for key, mark in marks.items() if mark is not None and not self._is_held(key)}
+        self._require_cuts(keys)
+        bases = Bases(self.files)
+        trees = {key: LayeredTree(LayeredReader(self.files, bases, query_directory_of), f"{key}/") for key in keys}
+        # guard: files-are-listed-before-bases
+        for key in keys:
+            if key not in over:
+                self._read_bases(key, bases)
+                yield
+        for key in keys:
+            if key not in over:
+                yield from self._look_into(key, trees[key])
+        for key, mark in over.items():
+            self._judge_over(key, trees[key], mark)
+            yield
+        self._judge_live()
+        for key in keys:
+            self._judge_unfinished(key)
+            yield
+
+    def _is_held(self, key: str) -> bool:
+        return key == self.current or any(self.cuts.get(key, {}).values())  # guard: retained-cuts-are-over
+
+    def _require_cuts(self, keys: list[str]) -> None:
+        for key in {*self.cuts, *filter(None, [self.current])}.difference(keys):
+            raise CheckpointCorruptError(key, "it is retained or current, and not there")
+
+    def _read_bases(self, key: str, bases: Bases) -> None:
+        for query in self.files.names(f"{key}/"):
+            if not query.startswith((".", "_")):
+                bases.of(f"{key}/{query}")
+
+    def _count(self, sizes: list[int]) -> None:
+        self.seen += len(sizes)
+        self.size += sum(sizes)
+
+    def _look_into(self, key: str, tree: LayeredTree) -> Iterator[None]:
+        """Note what a directory that is not over needs, and which of the files that it owns Spark would have purged."""
+        entries = tree.entries()
+        own = {name for name, entry in entries.items() if entry.place == f"{key}/{name}"}
+        self._count([entries[name].length for name in own])
+        needless: set[str] = set()
+        for query in queries(tree):
+            needs = None
+            try:
+                for complete in needs_of(tree / query, self.cuts.get(key, {}).get(query, frozenset()), kept=self.kept):
+                    needs = complete
+                    yield
+            except CheckpointError as error:
+                if self._is_held(key):  # guard: damaged-checkpoints-are-left-to-the-collector
+                    raise
+                # Its maker died before it was whole, and it never became current.
+                log.info("nothing of %s/%s is judged: %s", key, query, error)
+                continue
+            if needs is not None:
+                needless.update(f"{query}/{name}" for name in self._needless(needs, query, entries))
+        self._purged.update((entries[name].place, entries[name].length) for name in needless & own)
+        # Spark lists what a base names, and opens old versions of it when it looks for what to purge. Tables it only
+        # opens by the names in a version.
+        spared = {name for name in needless if is_table(name)}
+        # guard: files-of-bases-go
+        self._needed.update(entry.place for name, entry in entries.items() if name not in own and name not in spared)
+
+    def _needless(self, needs: Needs, query: str, entries: Mapping[str, BaseEntry]) -> Iterator[str]:
+        """Yield the files of a query, own or inherited, that are old and that Spark would have purged."""
+        prefix = f"{query}/"
+        # guard: what-a-task-has-uploaded-is-judged
+        limit = min(self.now, needs.committed_at) - _milliseconds(self.grace)
+        for name, entry in entries.items():
+            inner = name.removeprefix(prefix)
+            if name.startswith(prefix) and entry.mtime < limit and needs.would_purge(inner):
+                yield inner
+
+    def _judge_live(self) -> None:
+        left = sorted(self._purged.keys() - self._needed, key=_logs_first)
+        self.garbage += [Garbage(key, self._purged[key], Why.PURGED) for key in left]
+
+    def _judge_over(self, key: str, tree: LayeredTree, mark: StoredFile) -> None:
+        """Judge the files of a directory that is over, once it has been over for as long as a file has to be old."""
+        own = list(self.files.list(f"{key}/"))
+        self._count([file.size for file in own])
+        limit = self.now - _milliseconds(self.grace)
+        if mark.mtime >= limit:  # guard: directories-go-at-once
+            return
+        marks = {f"{key}/{MARKER}", f"{key}/{REMOVED}", *_slots(key, tree)}
+        rest = [file for file in own if file.key not in marks]
+        garbage = [file for file in rest if file.mtime < limit and file.key not in self._needed]
+        self.garbage += [
+            Garbage(file.key, file.size, Why.OVER) for file in sorted(garbage, key=lambda file: _logs_first(file.key))
+        ]
+        if len(garbage) == len(rest) and mark.mtime < self.now - _milliseconds(SLOT_GRACE):
+            # The mark goes last: without it, what a crash leaves would be a working directory again.
+            left = sorted((file for file in own if file.key in marks), key=lambda file: file.key == mark.key)
+            self.garbage += [Garbage(file.key, file.size, Why.OVER) for file in left]
+
+    def _judge_unfinished(self, key: str) -> None:
+        limit = self.now - _milliseconds(self.grace)
+        left = (file for file in self.files.prepared(f"{key}/") if file.mtime < limit)
+        self.garbage += [Garbage(file.key, file.size, Why.UNFINISHED) for file in left]
+
+
+def _slots(key: str, tree: LayeredTree) -> Iterator[str]:
+    """Yield the keys of the records of takeovers in a directory."""
+    for query in queries(tree):
+        for log in (OFFSETS, COMMITS):
+            last = numbers(tree, f"{query}/{log}")[-1:]
+            if last and fence_at(tree, f"{query}/{log}/{last[0]}") is not None:  # guard: the-fence-goes-with-the-files
+                yield f"{key}/{query}/{log}/{last[0]}"
+
+
+def _logs_first(key: str) -> tuple[int, int, str]:
+    """Order removals as Spark does: the logs before the state, old entries first. A base goes after all."""
+    place, _, own = checked_by(key).rpartition("/")
+    stem = own.partition(".")[0]
+    is_log = place.rpartition("/")[2] in (OFFSETS, COMMITS)
+    rank = 0 if is_log else 2 if own == FILE else 1
+    return (rank, int(stem) if stem.isascii() and stem.isdigit() else 0, key)
+
+
+def _milliseconds(time: timedelta) -> int:
+    return time // timedelta(milliseconds=1)

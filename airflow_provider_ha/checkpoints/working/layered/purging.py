@@ -1,0 +1,114 @@
+"""What Spark would have purged in a query directory: there its deletes are left to the collector.
+
+Invariant: the closures of the last batches and of every retained cut are computed, and what is in one of them stays.
+Nothing is judged that was written less than a grace before the last commit, or after it: a task may have uploaded
+tables that no committed version names yet, and it may go on for as long as its batch does.
+
+Names that are none of Spark's logs and state versions are never judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+
+from airflow_provider_ha.checkpoints.format.closure import closure
+from airflow_provider_ha.checkpoints.format.compactible_log import COMPACT
+from airflow_provider_ha.checkpoints.format.layout import COMMITS, OFFSETS, SOURCES, STATE, batches
+from airflow_provider_ha.checkpoints.format.state import StateReader
+from airflow_provider_ha.checkpoints.working.layered.inheritance import VERSION_FILE
+from airflow_provider_ha.checkpoints.working.layered.tree import LayeredTree
+from airflow_provider_ha.checkpoints.working.relocation import checked_by
+
+
+KEPT_BATCHES = 100
+"""Spark's own default of ``spark.sql.streaming.minBatchesToRetain``."""
+_TABLES = frozenset({"SSTs", "logs"})
+_NONE = -1
+
+
+@dataclass(slots=True)
+class Needs:
+    """What a query directory needs of its files, own and inherited.
+
+    :ivar first: Lowest of the last batches; -1 while nothing is committed: then everything is needed.
+    :ivar committed_at: When the last batch was committed, in milliseconds since 1970; 0 while none is.
+    :ivar names: Files of all closures, relative to the query directory.
+    """
+
+    first: int = _NONE
+    committed_at: int = 0
+    names: set[str] = field(default_factory=set)
+    _logged: dict[str, int] = field(default_factory=dict)
+
+    def add(self, names: Collection[str]) -> None:
+        """Add the files of one closure."""
+        self.names.update(names)
+        for name in names:
+            place, _, entry = name.rpartition("/")
+            if place.startswith(f"{SOURCES}/") and (number := _number(entry)) is not None:
+                self._logged[place] = max(number, self._logged.get(place, _NONE))
+
+    def would_purge(self, name: str) -> bool:
+        """Whether Spark would have removed a file by now. Pure.
+
+        :param name: Relative to the query directory.
+        """
+        if self.first < 0 or name in self.names:  # guard: purging-takes-what-a-batch-needs
+            return False
+        file = checked_by(name)
+        log, _, rest = file.partition("/")
+        place, _, own = file.rpartition("/")
+        if log in (OFFSETS, COMMITS):
+            number = _number(rest)
+            # A later one may be the record of a takeover.
+            return number is not None and number < self.first  # guard: purging-takes-the-slot
+        if log == SOURCES:
+            number = _number(own)
+            return number is not None and number < self._logged.get(place, _NONE)
+        if log != STATE:
+            return False
+        version = VERSION_FILE.fullmatch(own)
+        # guard: purging-takes-later-state
+        return is_table(name) if version is None else int(version[1]) <= self.first
+
+
+def is_table(name: str) -> bool:
+    """Whether a file is a table of RocksDB, or a log of it: found by its name in a version, and never by listing.
+
+    :param name: Relative to the query directory, or to one above.
+    """
+    return checked_by(name).rpartition("/")[0].rpartition("/")[2] in _TABLES
+
+
+def needs_of(directory: LayeredTree, cuts: Collection[int], *, kept: int = KEPT_BATCHES) -> Iterator[Needs]:
+    """Yield what a query directory needs, after each closure that was added to it; it is complete after the last.
+
+    Nothing is yielded while no batch is committed: then everything is needed.
+
+    :param directory: The query directory, listed now.
+    :param cuts: Batches at which it is retained.
+    :param kept: How many of the last batches are needed beside the last one.
+    :raises CheckpointCorruptError: A closure is not whole: what it needs is not known.
+    :raises CheckpointMissingError: A batch is gone.
+    :raises StorageUnavailableError: A file could not be read.
+    """
+    needs, committed = Needs(), batches(directory, COMMITS)
+    if not committed:
+        return
+    lowest = max(committed[-1] - kept, 0)
+    if not directory.names(STATE):
+        lowest = min([lowest, *cuts])  # logs with a gap would look like those of asynchronous progress
+    last = [batch for batch in committed if batch >= lowest]
+    needs.first = last[0]
+    needs.committed_at = directory.entries()[f"{COMMITS}/{committed[-1]}"].mtime
+    reader = StateReader(directory)
+    for batch in sorted({*last, *cuts}):
+        is_last = batch == committed[-1]
+        needs.add(closure(directory, batch, with_planned=is_last, reader=reader).files)
+        yield needs
+
+
+def _number(name: str) -> int | None:
+    own = name.removesuffix(COMPACT)
+    return int(own) if own.isascii() and own.isdigit() else None

@@ -1,0 +1,117 @@
+"""Answers of HDFS in our words: what happened, at which server, what to do. The one place that translates them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import urllib3
+
+from airflow_provider_ha.errors import StorageUnavailableError
+
+
+ABSENT = frozenset({"FileNotFoundException"})
+"""It is not there."""
+EXISTS = frozenset({"FileAlreadyExistsException"})
+"""A rename without overwriting found a file."""
+NOT_EMPTY = frozenset({"PathIsNotEmptyDirectoryException"})
+"""A directory that holds something was to be removed."""
+ELSEWHERE = frozenset({"StandbyException", "RetriableException", "RetryStartFileException"})
+"""Another name node is active, or this one is about to be: ask again."""
+
+_IPC = b"HTTP request to a Hadoop IPC port"
+_QUOTAS = frozenset({"NSQuotaExceededException", "DSQuotaExceededException", "QuotaByStorageTypeExceededException"})
+_STEPS = (
+    (frozenset({"SafeModeException"}), "Wait until HDFS has left safe mode: `hdfs dfsadmin -safemode get` says why"),
+    (_QUOTAS, "Raise the quota of the directory (`hdfs dfs -count -q` shows it), or remove files there"),
+    (
+        frozenset({"AccessControlException"}),
+        "Give this user the directory (`hdfs dfs -chown`), or name another user as hdfs_user",
+    ),
+    (
+        frozenset({"SecurityException", "AuthenticationException", "AuthorizationException"}),
+        "Check how this cluster authenticates; only simple authentication is supported (see the page about HDFS)",
+    ),
+    (
+        frozenset({"NoDataNode"}),
+        "See that data nodes are up and have space: `hdfs dfsadmin -report`",
+    ),
+    (ELSEWHERE, "Name every name node as hdfs_namenodes, and see that one of them is active"),
+)
+_DEFAULT = "Check the address of the name node's web server, hdfs_namenodes, and that HDFS is up"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An answer that is none of success.
+
+    :param kind: Hadoop's simple class name of its exception; empty when the answer is not Hadoop's.
+    :param message: Its first line.
+    :param server: Who gave it.
+    """
+
+    kind: str
+    message: str
+    server: str
+
+
+class HdfsRefusalError(Exception):
+    """HDFS has answered, and did not do it."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        self.refusal = refusal
+        super().__init__(refusal.message)
+
+
+def refusal_of(status: int, body: bytes, server: str) -> Refusal:
+    """Return what an answer of a name node or data node says."""
+    try:
+        remote = json.loads(body)["RemoteException"]
+        kind, message = str(remote["exception"]), str(remote["message"])
+    except (ValueError, KeyError, TypeError):
+        return Refusal("", _foreign(status, body), server)
+    if "(is not a directory)" in message:  # a name below a file: Hadoop calls that a matter of access
+        kind = "FileNotFoundException"
+    return Refusal(_meant(kind, message), message.partition("\n")[0], server)
+
+
+def _meant(kind: str, message: str) -> str:
+    """Return the class that a general one stands for: some servers wrap what happened, and name it in the text."""
+    if "minReplication nodes" in message or "are bad. Aborting" in message:  # an IOException like any other
+        return "NoDataNode"
+    for kinds, _ in _STEPS:
+        for known in kinds:
+            if known in message or (known == "SafeModeException" and "safe mode" in message.lower()):
+                return known
+    return kind
+
+
+def _foreign(status: int, body: bytes) -> str:
+    if _IPC in body:
+        return "this is the port of Hadoop's own protocol, not that of the web server"
+    if status in (401, 407):
+        return f"it asks for authentication (status {status})"
+    return f"it answers with status {status}, and not as WebHDFS does"
+
+
+def unavailable(what: str, refusal: Refusal) -> StorageUnavailableError:
+    """Return our error for an answer.
+
+    :param what: What failed, with the object, as the beginning of a sentence.
+    """
+    step = next((step for kinds, step in _STEPS if refusal.kind in kinds), _DEFAULT)
+    if "authentication" in refusal.message:
+        step = _STEPS[3][1]
+    return StorageUnavailableError(f"{what}: {refusal.message.rstrip('.')} ({refusal.server})", next_step=step)
+
+
+def unreached(server: str, error: Exception) -> Refusal:
+    """Return what it means that a server gave no answer."""
+    if isinstance(error, urllib3.exceptions.NameResolutionError):
+        return Refusal("", "its host name is not known here", server)
+    if isinstance(error, urllib3.exceptions.TimeoutError) and not isinstance(
+        error, urllib3.exceptions.ConnectTimeoutError
+    ):
+        return Refusal("", "no answer came in time", server)
+    reason = str(error).rpartition(": ")[2] or type(error).__name__
+    return Refusal("", f"it cannot be reached ({reason})", server)

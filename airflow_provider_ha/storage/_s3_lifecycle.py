@@ -1,0 +1,74 @@
+"""Rules of a bucket that remove objects, or take them away from reading, behind the back of this package.
+
+A table file is never written again while its rows stay the same, so it is needed for as long as the job lives: by age,
+nothing can be told to be needless.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.storage._s3_errors import code_of, handled
+
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+_NONE = frozenset({"NoSuchLifecycleConfiguration", "NoSuchLifecycle"})
+# Servers without such rules, and roles that may not read them: Test does not ask for more than jobs need.
+_NOT_TOLD = frozenset({"NotImplemented", "MethodNotAllowed", "AccessDenied", "403", "501", "405"})
+_ARCHIVES = frozenset({"GLACIER", "DEEP_ARCHIVE"})  # what lies there cannot be read before it is asked for
+
+
+def check_rules(client: S3Client, bucket: str, prefix: str) -> None:
+    """Assert that no rule of a bucket removes or archives objects below a prefix, as far as it tells its rules.
+
+    :param prefix: Of the keys; empty, or without a final slash.
+    :raises ConfigurationError: One does.
+    """
+    try:
+        rules = client.get_bucket_lifecycle_configuration(Bucket=bucket).get("Rules", [])
+    except handled() as error:
+        if code_of(error) in _NONE | _NOT_TOLD:
+            return
+        raise
+    for rule in rules:
+        does = effect(rule, f"{prefix}/" if prefix else "")
+        if does:  # guard: buckets-that-expire-are-used
+            raise ConfigurationError(
+                f"rule {rule.get('ID', '')!r} of bucket {bucket!r} {does} below s3://{bucket}/{prefix}",
+                next_step="Limit the rule to another prefix, or remove it: files of a job are needed at any age",
+            )
+
+
+def effect(rule: Mapping[str, Any], prefix: str) -> str:
+    """Return what a rule does to objects below a prefix, as a predicate; empty when it does nothing to them. Pure.
+
+    :param rule: As S3 returns it.
+    :param prefix: With a final slash, or empty.
+    """
+    if rule.get("Status") != "Enabled" or not _reaches(rule, prefix):
+        return ""
+    expiration = rule.get("Expiration", {})
+    if expiration.keys() & {"Days", "Date"}:
+        return f"expires objects {_when(expiration)}"
+    for move in rule.get("Transitions", ()):
+        if move.get("StorageClass") in _ARCHIVES:
+            return f"moves objects to {move['StorageClass']} {_when(move)}"
+    return ""
+
+
+def _reaches(rule: Mapping[str, Any], prefix: str) -> bool:
+    condition = rule.get("Filter", {})
+    both = condition.get("And", {})
+    if "Tag" in condition or both.get("Tags"):
+        return False  # our objects have no tags
+    place = rule.get("Prefix") or condition.get("Prefix") or both.get("Prefix") or ""
+    # guard: rules-of-a-part-reach-nothing
+    return prefix.startswith(place) or place.startswith(prefix)
+
+
+def _when(part: Mapping[str, Any]) -> str:
+    return f"after {part['Days']} days" if "Days" in part else f"on {part.get('Date')}"

@@ -1,0 +1,229 @@
+"""WebHDFS: one request to the active name node, and the bytes to and from the data node that it names.
+
+Repetitions stay here: another name node, a pause, until one deadline. A request that is repeated may
+have been executed before, so an operation that is not the same twice says what it takes for its own success.
+
+Invariant: no answer becomes the answer to something else. A redirect is followed only where the protocol has one.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote, urlencode, urlsplit
+
+import urllib3
+from tenacity import Retrying, retry_if_exception, wait_random_exponential
+
+from airflow_provider_ha.storage._hdfs_errors import ELSEWHERE, HdfsRefusalError, Refusal, refusal_of, unreached
+from airflow_provider_ha.storage.limits import check_held
+
+
+T = TypeVar("T")
+_PREFIX = "/webhdfs/v1"
+_BYTES = {"Content-Type": "application/octet-stream"}
+_GOOD = frozenset({200, 201})
+_REDIRECT = 307
+_CONNECTIONS = 16  # kept open; a listing asks in several threads
+
+
+@dataclass(frozen=True, slots=True)
+class HdfsLimits:
+    """Bounds of one call.
+
+    :param connect_timeout: Seconds to connect, per attempt.
+    :param read_timeout: Seconds without a byte of the answer, per attempt.
+    :param attempts: Rounds over all name nodes at most.
+    :param deadline: Seconds for a call; an attempt is begun only while there is time for all of it.
+    """
+
+    connect_timeout: float = 5.0
+    read_timeout: float = 30.0
+    attempts: int = 5
+    deadline: float = 120.0
+
+
+class NoAnswerError(HdfsRefusalError):
+    """A server gave no answer: what was asked may have been done."""
+
+
+class WebHdfs:
+    """The client of one HDFS. Safe in several threads; not across a fork.
+
+    :param namenodes: URLs of the name nodes' web servers: ``http://nn1:9870``.
+    :param user: Who asks, by simple authentication.
+    :param limits: Bounds of every call.
+    :param ca_file: Certificates that may have signed those of ``https`` servers; the system's own by default.
+    """
+
+    def __init__(self, namenodes: Sequence[str], user: str, limits: HdfsLimits, *, ca_file: str | None = None) -> None:
+        self._namenodes = tuple(url.rstrip("/") for url in namenodes)
+        self._user = user
+        self._limits = limits
+        self._active = 0
+        self._pool = urllib3.PoolManager(
+            retries=False,
+            timeout=urllib3.Timeout(connect=limits.connect_timeout, read=limits.read_timeout),
+            maxsize=_CONNECTIONS,
+            ca_certs=ca_file,
+        )
+
+    def ask(self, method: str, path: str, operation: str, **parameters: str) -> Mapping[str, Any]:
+        """Return the JSON of an operation that a name node executes by itself; empty when it answers nothing.
+
+        :raises HdfsRefusalError: It refused.
+        :raises NoAnswerError: Whether it was done is not known.
+        """
+        return self._repeated(lambda url: self._json(self._sent(method, url, path, operation, parameters), url))
+
+    def ask_once_done(
+        self, method: str, path: str, operation: str, *, done: Callable[[HdfsRefusalError], bool], **parameters: str
+    ) -> Mapping[str, Any]:
+        """Return what :meth:`ask` does, for an operation that is not the same when it is repeated.
+
+        :param done: Whether a refusal of a repetition means that an earlier request was executed.
+        """
+        lost = False
+
+        def send(url: str) -> Mapping[str, Any]:
+            nonlocal lost
+            try:
+                return self._json(self._sent(method, url, path, operation, parameters), url)
+            except NoAnswerError:
+                lost = True
+                raise
+            except HdfsRefusalError as error:
+                if lost and error.refusal.kind not in ELSEWHERE and done(error):  # guard: lost-renames-are-refusals
+                    return {}
+                raise
+
+        return self._repeated(send)
+
+    def put(self, path: str, data: bytes | Path) -> None:
+        """Write a file as a whole; what is there is replaced, and seen half-written.
+
+        :raises HdfsRefusalError: It was refused.
+        :raises NoAnswerError: Whether it was done is not known.
+        """
+
+        def send(url: str) -> None:
+            self._put_bytes(self._redirected("PUT", url, path, "CREATE", {"overwrite": "true"}), data)
+
+        self._repeated(send)
+
+    def get(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
+        """Return bytes of a file.
+
+        :raises HdfsRefusalError: It was refused, as for a file that is not there.
+        :raises NoAnswerError: No server answered in time.
+        """
+        some = {"offset": str(offset)} | ({} if length is None else {"length": str(length)})
+
+        def send(url: str) -> bytes:
+            place = self._redirected("GET", url, path, "OPEN", some)
+            return self._whole(self._request("GET", place), place)
+
+        return self._repeated(send)
+
+    def _repeated(self, send: Callable[[str], T]) -> T:
+        """Return what *send* returns for the active name node; all of them are asked before a pause."""
+        limits = self._limits
+        end = time.monotonic() + limits.deadline
+
+        def is_late(_: object) -> bool:
+            return time.monotonic() + limits.connect_timeout + limits.read_timeout > end
+
+        return Retrying(
+            retry=retry_if_exception(_passes),
+            stop=lambda state: state.attempt_number >= limits.attempts or is_late(state),
+            wait=wait_random_exponential(multiplier=0.2, max=10.0),
+            reraise=True,
+        )(lambda: self._round(send))
+
+    def _round(self, send: Callable[[str], T]) -> T:
+        first = self._active
+        for step in range(len(self._namenodes)):
+            number = (first + step) % len(self._namenodes)
+            try:
+                done = send(self._namenodes[number])
+            except HdfsRefusalError as error:
+                if not _passes(error):
+                    self._active = number
+                    raise
+                failure = error
+                continue
+            self._active = number
+            return done
+        raise failure
+
+    def _sent(
+        self, method: str, url: str, path: str, operation: str, parameters: Mapping[str, str]
+    ) -> urllib3.BaseHTTPResponse:
+        asked = {"op": operation, "user.name": self._user, **parameters}
+        return self._request(method, f"{url}{_PREFIX}{quote(path)}?{urlencode(asked)}")
+
+    def _redirected(self, method: str, url: str, path: str, operation: str, parameters: Mapping[str, str]) -> str:
+        answer = self._sent(method, url, path, operation, parameters)
+        place = answer.headers.get("Location")
+        if answer.status != _REDIRECT or not place:
+            raise HdfsRefusalError(refusal_of(answer.status, self._whole_body(answer, url), _server(url)))
+        answer.drain_conn()
+        return place
+
+    def _put_bytes(self, place: str, data: bytes | Path) -> None:
+        if isinstance(data, bytes):
+            self._whole(self._request("PUT", place, data), place)
+            return
+        with data.open("rb") as file:
+            self._whole(self._request("PUT", place, file, length=data.stat().st_size), place)
+
+    def _request(self, method: str, url: str, body: Any = None, length: int | None = None) -> urllib3.BaseHTTPResponse:
+        headers = dict(_BYTES) if length is None else {**_BYTES, "Content-Length": str(length)}
+        try:
+            return self._pool.request(
+                method, url, body=body, headers=headers, redirect=False, preload_content=False, decode_content=False
+            )
+        except urllib3.exceptions.HTTPError as error:
+            raise NoAnswerError(unreached(_server(url), error)) from error
+
+    def _whole(self, answer: urllib3.BaseHTTPResponse, url: str) -> bytes:
+        body = self._whole_body(answer, url)
+        if answer.status not in _GOOD:
+            raise HdfsRefusalError(refusal_of(answer.status, body, _server(url)))
+        return body
+
+    def _whole_body(self, answer: urllib3.BaseHTTPResponse, url: str) -> bytes:
+        try:
+            check_held(int(answer.headers.get("Content-Length") or 0))
+            return answer.read()
+        except (urllib3.exceptions.HTTPError, ValueError) as error:
+            raise NoAnswerError(unreached(_server(url), error)) from error
+        finally:
+            answer.release_conn()
+
+    def _json(self, answer: urllib3.BaseHTTPResponse, url: str) -> Mapping[str, Any]:
+        body = self._whole(answer, url)
+        try:
+            found = json.loads(body) if body else {}
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise HdfsRefusalError(Refusal("", "it does not answer as WebHDFS does", _server(url)))
+        return found
+
+
+def _passes(error: BaseException) -> bool:
+    """Whether asking again, or another server, may help."""
+    if isinstance(error, NoAnswerError):
+        return True
+    return isinstance(error, HdfsRefusalError) and error.refusal.kind in ELSEWHERE
+
+
+def _server(url: str) -> str:
+    """Return the server of a URL: its query may hold a token."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"

@@ -1,0 +1,268 @@
+"""Files of HDFS as a :class:`~airflow_provider_ha.storage.file_store.FileStore`, over WebHDFS.
+
+A file that is written on HDFS is seen while it grows. So each is written beside its place first, under a name of this
+attempt alone, and then renamed: with ``NONE`` where it must not exist yet, with ``OVERWRITE`` where it may. The name
+node does that in one step.
+
+Invariant: the outcome of a rename whose answer was lost is not guessed. Only this attempt moves its prepared file, so
+that file is gone exactly when an earlier request was executed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from getpass import getuser
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from airflow_provider_ha.clock import new_id
+from airflow_provider_ha.config import HdfsOptions
+from airflow_provider_ha.errors import (
+    ConfigurationError,
+    ObjectExistsError,
+    ObjectMissingError,
+    StorageError,
+    StorageUnavailableError,
+)
+from airflow_provider_ha.storage._hdfs_errors import ABSENT, EXISTS, NOT_EMPTY, HdfsRefusalError, unavailable
+from airflow_provider_ha.storage._webhdfs import HdfsLimits, WebHdfs
+from airflow_provider_ha.storage.durable import PREPARED
+from airflow_provider_ha.storage.file_store import StoredFile, check_file_key, check_file_prefix
+
+
+WEB_PORT = 9870
+"""Of a name node's web server, where none is named."""
+_LISTERS = 8
+
+
+class HdfsFileStore:
+    """A :class:`~airflow_provider_ha.storage.file_store.FileStore` on HDFS. Safe in several threads; not across a fork.
+
+    :param uri: ``hdfs://namenode:8020/path``.
+    :param options: Where the web servers of its name nodes are, and who asks.
+    :param limits: Bounds of every call.
+    :raises ConfigurationError: The URI names no name node.
+    """
+
+    def __init__(self, uri: str, options: HdfsOptions, limits: HdfsLimits | None = None) -> None:
+        parts = urlsplit(uri)
+        if not parts.hostname:
+            raise ConfigurationError(f"{uri!r} names no name node", next_step="Write hdfs://namenode:8020/path")
+        self._uri = uri.rstrip("/")
+        self._root = unquote(parts.path).rstrip("/")
+        web = options.namenodes or (f"http://{parts.hostname}:{WEB_PORT}",)
+        user = options.user or os.environ.get("HADOOP_USER_NAME") or getuser()
+        self._web = WebHdfs(web, user, limits or HdfsLimits(), ca_file=options.ca_file)
+
+    @property
+    def uri(self) -> str:
+        """URI of the root."""
+        return self._uri
+
+    def list(self, prefix: str) -> Iterator[StoredFile]:
+        """Yield every file below *prefix*, in the order of their keys; a request per directory.
+
+        :raises StorageUnavailableError: A directory could not be listed.
+        """
+        yield from (file for file in self._below(check_file_prefix(prefix)) if not _is_prepared(file))
+
+    def prepared(self, prefix: str) -> Iterator[StoredFile]:
+        """Yield what is in preparation below *prefix*, or was when its writer died.
+
+        :raises StorageUnavailableError: A directory could not be listed.
+        """
+        yield from filter(_is_prepared, self._below(check_file_prefix(prefix)))
+
+    def names(self, prefix: str) -> Sequence[str]:
+        """Return the names directly below *prefix*, sorted.
+
+        :raises StorageUnavailableError: They could not be listed.
+        """
+        found = (str(status["pathSuffix"]) for status in self._statuses(check_file_prefix(prefix)))
+        return sorted(name for name in found if not name.startswith(PREPARED))
+
+    def info(self, key: str) -> StoredFile | None:
+        """Return what is known of a file; ``None`` when it is not there, or is a directory.
+
+        :raises StorageUnavailableError: It could not be found out.
+        """
+        try:
+            with self._translated(key, "looked up"):
+                status = self._web.ask("GET", self._path(key), "GETFILESTATUS")["FileStatus"]
+        except ObjectMissingError:
+            return None
+        return _stored(key, status) if status["type"] == "FILE" else None
+
+    def read(self, key: str) -> bytes:
+        """Return the bytes of a file.
+
+        :raises ObjectMissingError: It is not there.
+        :raises StorageUnavailableError: It could not be read.
+        """
+        with self._translated(key, "read"):
+            return self._web.get(self._path(key))
+
+    def read_range(self, file: StoredFile, offset: int, length: int) -> bytes:
+        """Return *length* bytes from *offset*; fewer at the end of the file.
+
+        :raises ObjectMissingError: It is not there.
+        :raises StorageUnavailableError: It could not be read, or was replaced since it was listed.
+        """
+        wanted = min(length, file.size - offset)
+        if wanted <= 0:
+            return b""
+        data, reason = b"", None
+        try:
+            with self._translated(file.key, "read"):
+                data = self._web.get(self._path(file.key), offset, wanted)
+        except StorageUnavailableError as error:
+            reason = error  # a shorter file answers so as well
+        found = self.info(file.key)
+        if found is None:
+            raise self._missing(file.key)
+        if found != file:  # guard: replaced-hdfs-files-are-read
+            raise StorageUnavailableError(
+                f"file {file.key!r} in {self.uri} was replaced while it was read", next_step="Try again"
+            )
+        if reason is not None:
+            raise reason
+        return data
+
+    def create(self, key: str, data: bytes, *, writer: str = "") -> None:  # noqa: ARG002  # a rename answers by itself
+        """Write a file that must not exist yet.
+
+        :raises ObjectExistsError: It exists.
+        :raises StorageUnavailableError: Whether it was written is not known.
+        """
+        try:
+            self._written(key, data, "NONE", "created")
+        except _ExistsError:
+            raise ObjectExistsError(f"file {key!r} exists already in {self.uri}") from None
+
+    def write(self, key: str, data: bytes) -> None:
+        """Write a file, replacing one that exists.
+
+        :raises StorageUnavailableError: Whether it was written is not known.
+        """
+        self._written(key, data, "OVERWRITE", "written")
+
+    def upload(self, key: str, source: Path) -> None:
+        """Write a file from one of this host, replacing one that exists.
+
+        :raises StorageUnavailableError: Whether it was written is not known.
+        """
+        self._written(key, source, "OVERWRITE", f"written from {source}")
+
+    def delete(self, key: str) -> None:
+        """Remove a file, and the directories that it leaves empty; one that is not there is no error.
+
+        :raises StorageUnavailableError: Whether it was removed is not known.
+        """
+        path = self._path(key)
+        with self._translated(key, "removed"):
+            gone = self._web.ask("DELETE", path, "DELETE", recursive="false")
+            while gone.get("boolean") and (path := path.rpartition("/")[0]) != self._root:
+                gone = self._remove_empty(path)
+
+    def check_lasting(self) -> None:
+        """Do nothing: a file system removes no files by rules."""
+
+    def _remove_empty(self, path: str) -> Any:
+        try:
+            return self._web.ask("DELETE", path, "DELETE", recursive="false")
+        except HdfsRefusalError as error:
+            if error.refusal.kind in NOT_EMPTY:
+                return {}
+            raise
+
+    def _written(self, key: str, data: bytes | Path, option: str, verb: str) -> None:
+        """Write a file beside its place and rename it.
+
+        :raises _ExistsError: It exists, and *option* does not replace it.
+        """
+        path = self._path(key)
+        prepared = f"{path.rpartition('/')[0]}/{PREPARED}{new_id()}"
+        with self._translated(key, verb):
+            try:
+                self._web.put(prepared, data)
+                self._rename(prepared, path, option)
+            except BaseException:
+                with suppress(HdfsRefusalError, StorageError):
+                    self._web.ask("DELETE", prepared, "DELETE", recursive="false")
+                raise
+
+    def _rename(self, prepared: str, path: str, option: str) -> None:
+        def moved(error: HdfsRefusalError) -> bool:
+            return error.refusal.kind in ABSENT
+
+        answer = self._web.ask_once_done("PUT", prepared, "RENAME", done=moved, destination=path, renameoptions=option)
+        if answer:  # guard: renames-of-a-gateway-are-believed
+            raise ConfigurationError(
+                f"the web server of {self.uri} renames without options: it is no name node",
+                next_step="Name the name nodes' own web servers as hdfs_namenodes, not an HttpFS gateway",
+            )
+
+    def _below(self, prefix: str) -> Sequence[StoredFile]:
+        """Return the files below *prefix*, level by level, in the order of their keys."""
+        found: list[StoredFile] = []
+        level = [prefix]
+        with ThreadPoolExecutor(_LISTERS) as pool:
+            while level:
+                below = []
+                for place, statuses in zip(level, pool.map(self._statuses, level), strict=True):
+                    for status in statuses:
+                        key = f"{place}{status['pathSuffix']}"
+                        if status["type"] == "DIRECTORY":
+                            below.append(f"{key}/")
+                        else:
+                            found.append(_stored(key, status))
+                level = below
+        return sorted(found, key=lambda file: file.key)
+
+    def _statuses(self, prefix: str) -> Sequence[Any]:
+        """Return what is directly below a directory; nothing when it is not there, or is a file."""
+        path = f"{self._root}/{prefix}".rstrip("/") or "/"
+        try:
+            with self._translated(prefix or ".", "listed"):
+                found = self._web.ask("GET", path, "LISTSTATUS")["FileStatuses"]["FileStatus"]
+        except ObjectMissingError:
+            return []
+        return [status for status in found if status["pathSuffix"]]
+
+    def _path(self, key: str) -> str:
+        return f"{self._root}/{check_file_key(key)}"
+
+    def _missing(self, key: str) -> ObjectMissingError:
+        return ObjectMissingError(f"file {key!r} is not in {self.uri}")
+
+    @contextmanager
+    def _translated(self, key: str, verb: str) -> Iterator[None]:
+        try:
+            yield
+        except HdfsRefusalError as error:
+            if error.refusal.kind in ABSENT:
+                raise self._missing(key) from error
+            if error.refusal.kind in EXISTS:
+                raise _ExistsError from error
+            raise unavailable(f"file {key!r} in {self.uri} could not be {verb}", error.refusal) from error
+        except (KeyError, TypeError) as error:
+            raise StorageUnavailableError(
+                f"file {key!r} in {self.uri} could not be {verb}: the answer is not that of WebHDFS",
+                next_step="Check hdfs_namenodes",
+            ) from error
+
+
+class _ExistsError(Exception):
+    """A rename found a file, or a directory."""
+
+
+def _stored(key: str, status: Any) -> StoredFile:
+    return StoredFile(key, int(status["length"]), int(status["modificationTime"]))
+
+
+def _is_prepared(file: StoredFile) -> bool:
+    return file.key.rpartition("/")[2].startswith(PREPARED)

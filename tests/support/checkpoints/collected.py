@@ -1,0 +1,173 @@
+"""Working directories on a disk whose files the collector looks at, and a store that fails at a chosen call."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from airflow_provider_ha.checkpoints.format.layout import progress
+from airflow_provider_ha.checkpoints.verify.verify import verify
+from airflow_provider_ha.checkpoints.working.layered.collector import remove
+from airflow_provider_ha.checkpoints.working.layered.garbage import Search
+from airflow_provider_ha.checkpoints.working.layered.layered_work_area import LayeredWorkArea
+from airflow_provider_ha.storage.file_store import FileStore, StoredFile
+from airflow_provider_ha.storage.local_files import LocalFileStore
+from tests.support.checkpoints.executed import JOB, execute, take_over
+from tests.support.spark.recorded_job import QUERY
+
+
+FIRST, SECOND, THIRD = (JOB.working_directory(epoch, "x") for epoch in (1, 2, 3))
+KEPT = 2
+DAY = 24 * 3600.0
+
+
+class World:
+    """Working directories of a job on a disk.
+
+    :ivar cuts: What is retained.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.files = LocalFileStore(root)
+        self.area = LayeredWorkArea(self.files)
+        self.cuts: dict[str, dict[str, set[int]]] = {}
+        self.current = FIRST
+
+    def execute(self, last: int) -> None:
+        """Execute batches in the current directory."""
+        execute(self.area, self._write, self.current, last)
+
+    def _write(self, key: str, data: bytes) -> None:
+        """Write without waiting for the disk."""
+        path = self.root / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+    def take_over(self, target: str) -> None:
+        """Go on in another directory, and have the one before be over when nothing is retained in it."""
+        take_over(self.area, self.current, target)
+        self.current = target
+
+    def restore(self, source: str, batch: int, target: str) -> None:
+        """Go on from a retained cut."""
+        self.area.fence(self.current)
+        self.area.create(target)
+        self.area.fork(f"{source}/{QUERY}", f"{target}/{QUERY}", batch=batch, keep_planned=False)
+        self.current = target
+
+    def remove_others(self) -> None:
+        """Say that every directory is over that is neither current nor retained."""
+        for name in self.area.list(JOB.live):
+            key = f"{JOB.live}{name}"
+            if key != self.current and not self.cuts.get(key):
+                self.area.remove(key)
+
+    def pass_time(self, seconds: float = 2 * DAY) -> None:
+        """Let every file be older."""
+        for path in self.root.rglob("*"):
+            if path.is_file():
+                at = path.stat().st_mtime - seconds
+                os.utime(path, (at, at))
+
+    def search(self, files: FileStore | None = None) -> Search:
+        """Search all of it."""
+        store = files or self.files
+        found = Search(store, JOB.live, self.cuts, self.current, int(time.time() * 1000), kept=KEPT)
+        for _ in found.steps():
+            pass
+        return found
+
+    def collect(self, files: FileStore | None = None, prove: Callable[[], None] = lambda: None) -> list[str]:
+        """Search and remove; return the keys that went."""
+        store = files or self.files
+        return [item.key for item in remove(store, self.search(store).garbage, prove)]
+
+    def check(self) -> None:
+        """Assert that all that may be needed is whole."""
+        here = self.area.tree(self.current) / QUERY
+        assert verify(here).startable, verify(here)
+        for key, queries in self.cuts.items():
+            for batch in queries.get(QUERY, ()):
+                target = f"{key}-check-{batch}"
+                self.area.create(target)
+                self.area.fork(f"{key}/{QUERY}", f"{target}/{QUERY}", batch=batch, keep_planned=False)
+                made = self.area.tree(target) / QUERY
+                assert (progress(made).committed, verify(made).startable) == (batch, True)
+                for path in sorted((self.root / target).rglob("*"), reverse=True):
+                    path.unlink() if path.is_file() else path.rmdir()
+                (self.root / target).rmdir()
+
+
+class KilledError(BaseException):
+    """The process ends here."""
+
+
+class Failing:
+    """A store that ends the process, or fails, at one of its calls.
+
+    :param files: What it hands on to.
+    :param at: Number of the call, from 0.
+    :param error: What is raised; a call that writes or removes may have happened before.
+    :ivar calls: Their names and keys, in order.
+    """
+
+    def __init__(self, files: FileStore, at: int = -1, error: BaseException | None = None) -> None:
+        self._files = files
+        self._at = at
+        self._error = error or KilledError()
+        self.calls: list[tuple[str, str]] = []
+
+    @property
+    def uri(self) -> str:
+        return self._files.uri
+
+    def list(self, prefix: str) -> Iterator[StoredFile]:
+        self._call("list", prefix)
+        return self._files.list(prefix)
+
+    def prepared(self, prefix: str) -> Iterator[StoredFile]:
+        self._call("prepared", prefix)
+        return self._files.prepared(prefix)
+
+    def names(self, prefix: str) -> Sequence[str]:
+        self._call("names", prefix)
+        return self._files.names(prefix)
+
+    def info(self, key: str) -> StoredFile | None:
+        self._call("info", key)
+        return self._files.info(key)
+
+    def read(self, key: str) -> bytes:
+        self._call("read", key)
+        return self._files.read(key)
+
+    def read_range(self, file: StoredFile, offset: int, length: int) -> bytes:
+        self._call("read", file.key)
+        return self._files.read_range(file, offset, length)
+
+    def create(self, key: str, data: bytes, *, writer: str = "") -> None:
+        self._call("create", key)
+        self._files.create(key, data, writer=writer)
+
+    def write(self, key: str, data: bytes) -> None:
+        self._call("write", key)
+        self._files.write(key, data)
+
+    def upload(self, key: str, source: Path) -> None:
+        self._call("upload", key)
+        self._files.upload(key, source)
+
+    def delete(self, key: str) -> None:
+        self._call("delete", key)
+        self._files.delete(key)
+
+    def check_lasting(self) -> None:
+        self._call("check_lasting", "")
+
+    def _call(self, name: str, key: str) -> None:
+        self.calls.append((name, key))
+        if len(self.calls) - 1 == self._at:
+            raise self._error
