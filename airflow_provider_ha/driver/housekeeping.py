@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.checkpoints.retention.working_directories import superfluous_directories
+from airflow_provider_ha.checkpoints.working.unfinished_drain import is_drain
 from airflow_provider_ha.checkpoints.working.work_area import WorkArea
 from airflow_provider_ha.coordination.election import Leadership
 from airflow_provider_ha.errors import HaError, VersionConflictError
@@ -77,7 +78,8 @@ class Housekeeping:
 
     def _remove_fenced(self) -> None:
         """Remove the fenced directories of earlier epochs, but the newest one."""
-        fenced = [key for key in self._superfluous() if self.area.fenced(key) == key]
+        # guard: forks-of-a-drain-go-with-the-fenced
+        fenced = [key for key in self._superfluous() if self.area.fenced(key) == key and not is_drain(key)]
         for key in fenced[:-1]:
             self._remove(key)
 

@@ -120,3 +120,6 @@ class WritableTree(Tree, Protocol):
 
         :raises StorageUnavailableError: It could not be written.
         """
+
+    def upload(self, name: str, source: Path) -> None:
+        """Write a file from one of this host, of any size; otherwise as :meth:`write`."""

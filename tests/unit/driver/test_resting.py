@@ -53,7 +53,7 @@ def not_asked() -> Mapping[str, QuerySink]:
 
 
 def the_only(origin: Origin, started: StartedQueries | None = None) -> RestingQuery:
-    (query,) = expected_queries(origin, started or StartedQueries(), not_asked)
+    (query,) = expected_queries(origin, started or StartedQueries(), not_asked, Path("unused"))
     return query
 
 
@@ -63,7 +63,7 @@ def test_the_order_is_that_of_the_first_start_and_names_without_a_directory_are_
     noted = tuple(StartedBefore(name=name, sink=NEW) for name in ("z", "never-planned", "a"))
     origin = origin_of(tmp_path, OriginKind.RECOVERY, planned=False)
 
-    found = expected_queries(origin, StartedQueries(queries=noted), lambda: {"m": OLD, "a": OLD})
+    found = expected_queries(origin, StartedQueries(queries=noted), lambda: {"m": OLD, "a": OLD}, tmp_path)
 
     assert [(query.name, query.sink) for query in found] == [("z", NEW), ("a", NEW), ("m", OLD)]
 
@@ -103,7 +103,9 @@ def test_the_log_of_an_output_that_is_gone_is_the_one_that_was_kept_with_the_cut
 
 def test_a_query_of_which_nothing_tells_where_it_writes_is_in_no_cut(tmp_path: Path) -> None:
     directory_of(tmp_path, "late", 3, 3)
-    (found,) = expected_queries(origin_of(tmp_path, OriginKind.RECOVERY, planned=False), StartedQueries(), dict)
+    (found,) = expected_queries(
+        origin_of(tmp_path, OriginKind.RECOVERY, planned=False), StartedQueries(), dict, tmp_path
+    )
 
     with pytest.raises(CheckpointError, match="query 'late' has not been started yet"):
         found.sink_now()

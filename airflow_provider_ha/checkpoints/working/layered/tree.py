@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from threading import Lock
 
 from airflow_provider_ha.checkpoints.trees.files import check_name
@@ -190,6 +191,12 @@ class LayeredTree(ObjectTree):
         """
         path = self._path(check_name(name))
         self._reader.files.write(f"{self._prefix}{path}", data)
+        self._listing.forget()
+
+    def upload(self, name: str, source: Path) -> None:
+        """Write an own file from one of this host; otherwise as :meth:`write`."""
+        path = self._path(check_name(name))
+        self._reader.files.upload(f"{self._prefix}{path}", source)
         self._listing.forget()
 
     def entries(self) -> dict[str, BaseEntry]:
