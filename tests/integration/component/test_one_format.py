@@ -101,7 +101,13 @@ def odd_base(seed: int) -> Base:
     at_random = random.Random(seed)
     numbers = (0, 1, 2**31, 2**32, 2**53, 10**18 - 1)
     entries = {
-        name: BaseEntry(name, odd_path(at_random), *at_random.sample(numbers, 2), at_random.choice(("", "ab12-3")))
+        name: BaseEntry(
+            name,
+            odd_path(at_random),
+            length=at_random.choice(numbers),
+            mtime=at_random.choice(numbers),
+            etag=at_random.choice(("", "ab12-3")),
+        )
         for name in (odd_path(at_random) for _ in range(20))
     }
     return Base.of(entries.values(), epoch=seed, submission="s", source=odd_path(at_random), batch=3)
