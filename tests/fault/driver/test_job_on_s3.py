@@ -56,8 +56,8 @@ def kill_in_the_window(job: LayeredJob, epoch: int, batch: int) -> None:
 
 def await_output(job: LayeredJob, files: int) -> None:
     """Wait until the windows of so many files are out, each once."""
-    expected = job.stream.expected_windows(files)
-    job.await_alive(lambda: job.stream.windows() == expected, f"the windows of {files} files")
+    expected, log = job.stream.expected_windows(files), job.stream.output / "_spark_metadata" / "0"
+    job.await_alive(lambda: log.exists() and job.stream.windows() == expected, f"the windows of {files} files")
 
 
 def terminate_and_compare(job: LayeredJob, files: int) -> None:
@@ -84,7 +84,8 @@ def test_a_killed_driver_is_followed_by_one_that_goes_on_from_its_base(gated: Ga
     before = job.content(1)
 
     job.recover()
-    await_output(job, 2)
+    job.stream.feed(1)
+    await_output(job, 3)
 
     assert "batch 2 is executed again into noop" in job.log(newest_only=True)
     after = job.content(1)
@@ -156,9 +157,10 @@ def test_a_savepoint_of_a_running_job_is_restored_with_its_records(gated: Gated)
     savepoint = str(made.result["savepoint_id"])
     assert job.job.savepoints.verify(savepoint) == []
     job.job.restore(RestoreRequest(job_id=job.job_id, request_id=new_id(), start_from=f"savepoint-{savepoint}"))
-    job.await_read(2)
+    job.stream.feed(1)
+    job.await_read(2)  # by both queries: their replays are over
 
-    terminate_and_compare(job, 4)
+    terminate_and_compare(job, 5)
 
 
 @pytest.mark.long
@@ -197,7 +199,7 @@ def test_a_host_without_s3a_does_not_end_a_run_that_has_worked_elsewhere(gated: 
     job.recover()
     job.stream.feed(1)
 
-    await_output(job, 1)
+    await_output(job, 1)  # of the two files
 
 
 @pytest.mark.long

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -10,11 +11,14 @@ import pytest
 
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryPlan, QuerySink, RestorePlan, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.working.layered.layered_work_area import LayeredWorkArea
 from airflow_provider_ha.checkpoints.working.started_queries import StartedBefore, StartedQueries
 from airflow_provider_ha.driver.origin import Origin, OriginKind
 from airflow_provider_ha.driver.resting import RestingQuery, expected_queries
 from airflow_provider_ha.driver.stop_job import undrainable
 from airflow_provider_ha.errors import CheckpointError
+from airflow_provider_ha.storage.keys import JobKeys
+from airflow_provider_ha.storage.local_files import LocalFileStore
 
 
 OLD = QuerySink(kind=SinkKind.FILE, format="json", path="/data/old", max_batch=7)
@@ -99,6 +103,20 @@ def test_the_log_of_an_output_that_is_gone_is_the_one_that_was_kept_with_the_cut
     directory_of(tmp_path, "late", 3, 3)
 
     assert the_only(origin_of(tmp_path, OriginKind.RESTORE, sink_gone=True)).sink_log == tmp_path / "pin/sinks/late"
+
+
+def test_a_log_that_is_kept_elsewhere_is_read_from_a_copy(tmp_path: Path) -> None:
+    """Where a work area is no directory of this host; the driver's home takes the copy."""
+    area = LayeredWorkArea(LocalFileStore(tmp_path / "work"))
+    kept = area.create(f"{JobKeys('j').live}e2-x")
+    kept.write("late/metadata", b"{}")
+    kept.write("sinks/late/_spark_metadata/3", b"v1")
+    origin = replace(origin_of(tmp_path, OriginKind.RESTORE, sink_gone=True), directory=kept, sinks=kept)
+
+    (found,) = expected_queries(origin, StartedQueries(), not_asked, tmp_path / "home")
+
+    assert found.sink_log == tmp_path / "home" / "late"
+    assert (tmp_path / "home" / "late" / "_spark_metadata" / "3").read_bytes() == b"v1"
 
 
 def test_a_query_of_which_nothing_tells_where_it_writes_is_in_no_cut(tmp_path: Path) -> None:
