@@ -164,6 +164,20 @@ def test_a_savepoint_of_a_running_job_is_restored_with_its_records(gated: Gated)
 
 
 @pytest.mark.long
+def test_the_keys_of_the_bucket_are_on_no_disk_and_no_command_line(gated: Gated, s3: S3Access, tmp_path: Path) -> None:
+    job = gated()
+    job.stream.feed(1)
+    job.submit()
+    job.await_committed(1, 0)
+
+    secret = s3.secret_key
+    processes = [job.supervisor(), *job.driver()]
+    assert not [each for each in processes if secret in " ".join([*each.cmdline(), *each.environ().values()])]
+    files = (path for path in tmp_path.rglob("*") if path.is_file())
+    assert not [path for path in files if secret.encode() in path.read_bytes()]
+
+
+@pytest.mark.long
 def test_a_driver_without_s3a_changes_nothing_and_says_what_is_missing(gated: Gated) -> None:
     job = gated()
     job.conf = {}

@@ -29,6 +29,7 @@ from tests.support.clusters.standalone_cluster import (
     standalone_cluster,
 )
 from tests.support.s3.s3_server import real_server
+from tests.support.s3.versitygw import ROOT_SECRET_KEY
 from tests.support.spark.driver_helpers import APPS, CONF, Stream
 from tests.support.spark.layered_job import on_s3, s3a_class_path
 
@@ -127,6 +128,8 @@ def test_a_job_that_loses_its_host_is_recovered_on_another_one(
 ) -> None:
     await_output(stream)
     lost = cluster.host_of(newest(job).submission_id)
+    commands = [command_of(each) for host in cluster.hosts for each in host.processes()]
+    assert not [command for command in commands if ROOT_SECRET_KEY in command]
     assert any(executors(host) for host in cluster.hosts), "state is written by another process than the driver's"
 
     lost.lose()
