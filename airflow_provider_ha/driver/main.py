@@ -67,7 +67,7 @@ def main() -> None:
     watchdog = Watchdog(way_out)
     watchdog.start()  # guard: driver-without-watchdog
     reserve(spec.home.directory)  # guard: driver-without-room-for-its-reason
-    preload()  # guard: pyspark-under-the-lock
+    preload(spec.config)  # guard: pyspark-under-the-lock
     try:
         led = lead(spec, SystemClock())
     except JobStateError as error:

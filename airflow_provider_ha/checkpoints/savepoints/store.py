@@ -162,8 +162,7 @@ class SavepointStore:
     def _copy_in_place(self, request: SavepointRequest, live: Tree, target: WritableTree) -> Savepoint:
         """Copy to storage without renames.
 
-        A deposed leader may write between these files: a stop of another epoch has another id, and the digests of a
-        savepoint that two have written do not fit.
+        A deposed leader may add files beside these, and replaces none of them (:class:`TreeDraft`).
         """
         key = self._keys.savepoint(request.savepoint_id)
         if self._area.contains(key):  # guard: savepoints-over-remains-in-place

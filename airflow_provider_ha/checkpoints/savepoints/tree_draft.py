@@ -1,7 +1,10 @@
 """A savepoint that is made where nothing can be renamed: in its place, file by file, the manifest last.
 
 Invariant: what has no manifest is no savepoint. A copy is digested on its way, and read again before a pointer names
-it; a file of Spark's that is replaced during its copy is found out by the storage.
+it; a file of Spark's that is replaced during its copy is found out by the storage. A leader that was deposed while it
+copied replaces nothing that its successor has copied to the same place. Only files too large for that, of more than
+1 MiB, are replaced: tables of RocksDB, which have the same bytes under one name, and snapshots of the HDFS-backed
+provider, where this is a limit.
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ class TreeDraft:
 
     def describe(self, savepoint: Savepoint) -> Savepoint:
         """Write the manifest, and return it."""
-        self._target.write(MANIFEST, savepoint.to_bytes())
+        self._target.create(MANIFEST, savepoint.to_bytes())
         return savepoint
 
     def _copied(self, wanted: tuple[str, Tree, str]) -> ManifestFile:
@@ -52,7 +55,7 @@ class TreeDraft:
                 described = digest_of(InOrder(file), held.write)
                 held.seek(0)
                 if described.size <= _IN_MEMORY:
-                    self._target.write(name, held.read())
+                    self._target.create(name, held.read())  # guard: savepoints-of-two-leaders-mix
                     return described
                 held.rollover()
                 held.flush()

@@ -31,11 +31,28 @@ def prepare_file_system(jvm: Any, root: str, conf: Mapping[str, str], site: Mapp
     refuse_owned(conf)
     check_driver(jvm)
     _check_hadoop(jvm, root)
+    try:
+        warm_up(jvm, root, site)
+    except Exception as error:  # an error of py4j, with what Java has thrown
+        hadoop = str(jvm.org.apache.hadoop.util.VersionInfo.getVersion())
+        raise ApplicationRefusedError(
+            f"the driver's JVM cannot open {root}: {_reason(error)}",
+            next_step=f"Give the job packages=['org.apache.hadoop:hadoop-aws:{hadoop}'], or put S3A of Hadoop {hadoop} "
+            "into Spark's directory of jars, and check its conf (spark.hadoop.fs.s3a.*)",
+        ) from error
+
+
+def warm_up(jvm: Any, root: str, site: Mapping[str, str]) -> None:
+    """Set the conf of the storage root, make a file system for it and close it: what it needs is loaded then.
+
+    One of Hadoop's cache would keep the conf that there is before the script's. Raises what Java has thrown.
+    """
     system = jvm.java.lang.System
     for key, value in site.items():
         if system.getProperty(key) is None:  # guard: conf-of-the-user-is-replaced
             system.setProperty(key, value)
-    _open(jvm, root)
+    conf = jvm.org.apache.spark.deploy.SparkHadoopUtil.get().newConfiguration(jvm.org.apache.spark.SparkConf())
+    jvm.org.apache.hadoop.fs.FileSystem.newInstance(jvm.java.net.URI(root), conf).close()
 
 
 def _check_hadoop(jvm: Any, root: str) -> None:
@@ -48,20 +65,6 @@ def _check_hadoop(jvm: Any, root: str) -> None:
             "believe that they have committed a batch",
             next_step="Use Spark 4.1 or newer, or a work root on a mounted file system",
         )
-
-
-def _open(jvm: Any, root: str) -> None:
-    """Make a file system and close it: one of the cache would keep the conf that there is before the script's."""
-    try:
-        conf = jvm.org.apache.spark.deploy.SparkHadoopUtil.get().newConfiguration(jvm.org.apache.spark.SparkConf())
-        jvm.org.apache.hadoop.fs.FileSystem.newInstance(jvm.java.net.URI(root), conf).close()
-    except Exception as error:  # an error of py4j, with what Java has thrown
-        hadoop = str(jvm.org.apache.hadoop.util.VersionInfo.getVersion())
-        raise ApplicationRefusedError(
-            f"the driver's JVM cannot open {root}: {_reason(error)}",
-            next_step=f"Give the job packages=['org.apache.hadoop:hadoop-aws:{hadoop}'], or put S3A of Hadoop {hadoop} "
-            "into Spark's directory of jars, and check its conf (spark.hadoop.fs.s3a.*)",
-        ) from error
 
 
 def _reason(error: Exception) -> str:

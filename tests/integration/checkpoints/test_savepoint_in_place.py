@@ -13,6 +13,7 @@ from airflow_provider_ha.checkpoints.format.layout import Progress, progress
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
 from airflow_provider_ha.checkpoints.savepoints.savepoint_files import MANIFEST
 from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
+from airflow_provider_ha.checkpoints.savepoints.tree_draft import TreeDraft
 from airflow_provider_ha.checkpoints.working.layered.tree import LayeredTree
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
@@ -21,7 +22,7 @@ from airflow_provider_ha.driver.publisher import Provenance
 from airflow_provider_ha.driver.queries import QueryRegistry
 from airflow_provider_ha.driver.resting import RestingQuery
 from airflow_provider_ha.driver.savepoint_job import SavepointJob
-from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError
+from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError, ObjectExistsError
 from airflow_provider_ha.jobs.model import OperationKind
 from tests.support.checkpoints.checkpoint_helpers import Job, led_job
 from tests.support.checkpoints.layered_files import FIRST, JOB, SECOND, LayeredFiles
@@ -88,15 +89,15 @@ def test_a_copy_without_its_manifest_is_no_savepoint(
     job: Job, work: LayeredFiles, savepoints: SavepointStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[str] = []
-    write = LayeredTree.write
+    create = LayeredTree.create
 
     def until_the_manifest(tree: LayeredTree, name: str, data: bytes) -> None:
         if name == MANIFEST:
             raise KeyboardInterrupt
         written.append(name)
-        write(tree, name, data)
+        create(tree, name, data)
 
-    monkeypatch.setattr(LayeredTree, "write", until_the_manifest)
+    monkeypatch.setattr(LayeredTree, "create", until_the_manifest)
     with pytest.raises(KeyboardInterrupt):
         savepoints.create(job.leadership.commit, job.request("s1", BATCH), work.area.tree(FIRST))
 
@@ -106,13 +107,25 @@ def test_a_copy_without_its_manifest_is_no_savepoint(
         savepoints.load("s1")
 
 
+def test_a_leader_that_was_deposed_during_its_copy_replaces_nothing_of_its_successor(
+    job: Job, work: LayeredFiles, savepoints: SavepointStore
+) -> None:
+    draft, live = TreeDraft(work.area.tree(JOB.savepoint("s1"))), work.area.tree(FIRST)
+    savepoints.create(job.leadership.commit, job.request("s1", BATCH), live)
+
+    with pytest.raises(ObjectExistsError):
+        draft.bring([(f"{QUERY}/metadata", live / QUERY, "offsets/13")])
+
+    assert savepoints.verify("s1") == []
+
+
 def test_a_copy_that_was_changed_gets_no_pointer(
     job: Job, work: LayeredFiles, savepoints: SavepointStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def changed(tree: LayeredTree, name: str, data: bytes) -> None:
         tree._reader.files.write(f"{tree._prefix}{name}", data + b"x" if name.endswith("/metadata") else data)
 
-    monkeypatch.setattr(LayeredTree, "write", changed)
+    monkeypatch.setattr(LayeredTree, "create", changed)
 
     with pytest.raises(CheckpointCorruptError):
         savepoints.create(job.leadership.commit, job.request("s1", BATCH), work.area.tree(FIRST))
