@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from airflow_provider_ha.checkpoints.model import QuerySink
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
+from airflow_provider_ha.checkpoints.working.layered.uris import hadoop_uri
 from airflow_provider_ha.checkpoints.working.work_area import WorkArea
 from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.driver.cleaning import Cleaning
 from airflow_provider_ha.driver.ending import Ending
 from airflow_provider_ha.driver.housekeeping import Housekeeping
 from airflow_provider_ha.driver.job_writer import JobWriter
-from airflow_provider_ha.driver.lead import DriverSession
+from airflow_provider_ha.driver.jvm.component import Component, Leader
+from airflow_provider_ha.driver.lead import PROCESS, DriverSession
 from airflow_provider_ha.driver.leaving import ProcessTerminator
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.operations_loop import Handlers, OperationsLoop
@@ -34,6 +37,7 @@ from airflow_provider_ha.driver.spark_conf import gateway, prepare_conf
 from airflow_provider_ha.driver.start_ledger import StartLedger
 from airflow_provider_ha.driver.stop_job import MainThread, StopJob
 from airflow_provider_ha.driver.undo_drain import undo_drains
+from airflow_provider_ha.jobs.component_conf import is_layered, writer_id
 from airflow_provider_ha.jobs.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.jobs.runs import RunStore
@@ -64,12 +68,13 @@ class Assembly:
         ledger = StartLedger(origin.directory)
         # A restored cut is whole; a loss may have come before the script had started all its queries.
         complete = ledger.before.complete or origin.plan is not None
-        expected = expected_queries(origin, ledger.before, self.published_sinks)
+        expected = expected_queries(origin, ledger.before, self.published_sinks, self.spec.home.sink_logs)
         undo_drains(origin, expected)
         registry.expect(expected, complete=complete)
         jvm = gateway()
         self.way_out.owns_jvm(int(jvm.java.lang.ProcessHandle.current().pid()))
         prepare_conf(jvm, origin.location, led.graph.options.min_batches_to_retain)
+        component = self._component(jvm, origin)
         calls = WriterCalls.of_pyspark()
         publisher = self._publisher(origin, registry)
         options = led.graph.options
@@ -81,6 +86,7 @@ class Assembly:
             ledger,
             allow_new=options.allow_new_queries,
             remote_allowed=options.allow_remote_executors,
+            component=component,
         )
         return Parts(
             origin=origin,
@@ -108,6 +114,7 @@ class Assembly:
             housekeeping=Housekeeping(
                 RunStore(led.coordinator, led.paths), led.leadership, self.checkpoints, self.area, origin.key
             ),
+            component=component,
         )
 
     def operations(self, parts: Parts, ending: Ending) -> OperationsLoop:
@@ -122,7 +129,8 @@ class Assembly:
             registry=parts.registry,
             lifecycle=parts.lifecycle,
             main_thread=parts.main_thread,
-            working=parts.origin.directory,
+            area=self.area,
+            working=parts.origin.key,
             savepoint=savepoints.create,
             drain=ending.drain,
         )
@@ -143,6 +151,23 @@ class Assembly:
             clock=self.clock,
             failed=self.way_out.thread_failed,
         )
+
+    def _component(self, jvm: Any, origin: Origin) -> Component | None:
+        """Set the component up, and open its gate; ``None`` where the working directory needs none."""
+        if not is_layered(origin.location):
+            return None
+        leadership, spec = self.led.leadership, self.spec
+        leader = Leader(
+            job=spec.job_id,
+            epoch=leadership.epoch,
+            directory=origin.location,
+            root=hadoop_uri(self.area.place),
+            writer=writer_id(leadership.epoch, spec.submission_id, PROCESS),
+        )
+        interval = spec.config.timings.heartbeat_interval
+        component = Component(jvm, leadership.lease_left, interval, self.way_out.thread_failed)
+        component.prepare(leader, self.led.graph.conf)
+        return component
 
     @property
     def _keys(self) -> JobKeys:

@@ -8,46 +8,65 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_ha.checkpoints.connectors.sinks import sink_connector
 from airflow_provider_ha.checkpoints.format.layout import progress
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.working.drain import write_drain_entry
-from airflow_provider_ha.checkpoints.working.fork import fork
+from airflow_provider_ha.checkpoints.working.unfinished_drain import drain_key
+from airflow_provider_ha.checkpoints.working.work_area import WorkArea
+from airflow_provider_ha.driver.jvm.component import Component
 from airflow_provider_ha.driver.query_start import NOOP, WriterCalls, check_writer
 from airflow_provider_ha.driver.resting import described
 from airflow_provider_ha.driver.spark_conf import CHECKPOINT_LOCATION, fit_state_format
 from airflow_provider_ha.driver.writer_notes import SinkSpec, notes
 from airflow_provider_ha.errors import OperationFailedError
 from airflow_provider_ha.jobs.model import DrainedQuery
-from airflow_provider_ha.storage.durable import PRIVATE_DIRECTORY, private_directories
 
 
 log = logging.getLogger(__name__)
 
 
-def fork_for_drain(stopped: Path, target: Path, names: Iterable[str]) -> None:
-    """Fork every query of a stopped directory that has committed something, and plan its last batch."""
-    private_directories(target.parent)
-    target.mkdir(PRIVATE_DIRECTORY)
+@dataclass(frozen=True, slots=True)
+class DrainFork:
+    """The fork of a stopped directory in which each query has its last batch planned.
+
+    :param location: Its URI, as Spark is given it.
+    """
+
+    directory: Tree
+    location: str
+
+
+def fork_for_drain(area: WorkArea, stopped: str, names: Iterable[str]) -> DrainFork:
+    """Fork every query of a stopped directory that has committed something, and plan its last batch.
+
+    :param stopped: Key of the directory.
+    """
+    target = drain_key(stopped)
+    if area.contains(target):
+        area.remove(target)
+    area.create(target)
     for name in names:
-        if progress(LocalTree(stopped / name)).committed >= 0:
-            fork(stopped / name, target / name, keep_planned=False)
-            write_drain_entry(target / name)
+        if progress(area.tree(stopped) / name).committed >= 0:
+            area.fork(f"{stopped}/{name}", f"{target}/{name}", keep_planned=False)
+            write_drain_entry(area.tree(target) / name)
+    return DrainFork(area.tree(target), area.uri(target))
 
 
 class DrainStarter:
     """Starts each query for its one last batch, and waits for it.
 
-    :param root: The fork.
+    :param component: Of the JVM, where the fork is behind it.
     :param drained: Query -> what it wrote; complete when the script has ended.
     """
 
-    def __init__(self, root: Path, calls: WriterCalls) -> None:
-        self._root = root
+    def __init__(self, fork: DrainFork, calls: WriterCalls, component: Component | None = None) -> None:
+        self._fork = fork
         self._calls = calls
+        self._component = component
         self.drained: dict[str, DrainedQuery] = {}
         self._seen: set[str] = set()
 
@@ -63,20 +82,24 @@ class DrainStarter:
         if name:
             self._seen.add(name)
         session = writer._spark  # noqa: SLF001  # the session that made the writer; it has no public name
-        session.conf.set(CHECKPOINT_LOCATION, self._root.as_uri())
-        checked = check_writer(writer, path, self._root.as_uri(), frozenset())
-        directory = self._root / checked.name
-        planned = progress(LocalTree(directory)).planned
-        fit_state_format(session, LocalTree(directory))
+        if self._component is not None:
+            self._component.check_session(session)  # guard: drains-without-a-look-at-the-manager
+        session.conf.set(CHECKPOINT_LOCATION, self._fork.location)
+        checked = check_writer(writer, path, self._fork.location, frozenset())
+        directory = self._fork.directory / checked.name
+        planned = progress(directory.fresh()).planned
+        fit_state_format(session, directory.fresh())
         if planned < 0:  # it never had a batch: there is nothing to drain, and a first batch would be new input
             self._calls.set_format(writer, NOOP)
         withheld = self._withhold_empty(writer)
         self._calls.trigger(writer, once=True)
         handle = self._calls.start(writer, path)
+        if self._component is not None:
+            self._component.check_query(handle, checked.name)
         handle.awaitTermination()
         if planned < 0:
             return handle
-        now = progress(LocalTree(directory))
+        now = progress(directory.fresh())
         if (now.planned, now.committed) != (planned, planned):
             raise OperationFailedError(f"the drain of query {checked.name!r} ended at {now} instead of batch {planned}")
         wrote = withheld is None or withheld.called

@@ -10,11 +10,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NoReturn
 
 from airflow_provider_ha.checkpoints.model import CheckpointKind
-from airflow_provider_ha.driver.drain_run import DrainStarter
+from airflow_provider_ha.driver.drain_run import DrainFork, DrainStarter
 from airflow_provider_ha.driver.evidence import failure_of_driver, failure_of_run, own_modules
 from airflow_provider_ha.driver.exit_codes import ExitCode
 from airflow_provider_ha.driver.lead import DriverSession
@@ -81,7 +80,7 @@ class Ending:
         """
         self.way_out.leave(ExitCode.CANCELED, f"operation {operation.operation_id} cancels run {self.led.run.number}")
 
-    def drain(self, fork: Path) -> Mapping[str, DrainedQuery]:
+    def drain(self, fork: DrainFork) -> Mapping[str, DrainedQuery]:
         """Run the script a second time, each query for its last batch; on the main thread.
 
         The fork stays until the run has its result, and goes with the other directories: when this driver dies before
@@ -89,7 +88,10 @@ class Ending:
 
         :raises OperationFailedError: The script or one of its queries failed.
         """
-        starter = DrainStarter(fork, self.parts.calls)
+        component = self.parts.component
+        if component is not None:
+            component.move_to(fork.location)  # guard: drains-behind-a-gate-of-another-directory
+        starter = DrainStarter(fork, self.parts.calls, component)
         self.parts.patches.starter = starter
         failure = self.parts.script.run()
         if failure is not None:
@@ -137,6 +139,8 @@ class Ending:
         self.parts.lifecycle.leaving.set()
         self.parts.publishing.stop()
         self.parts.housekeeping.finish(self.led.run.number)
+        if self.parts.component is not None:
+            self.parts.component.close("the leadership is given back")  # guard: gate-stays-open-after-the-release
         self.led.leadership.release()
         self.led.coordinator.close()
         self.spec.home.session.unlink(missing_ok=True)

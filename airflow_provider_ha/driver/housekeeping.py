@@ -79,7 +79,8 @@ class Housekeeping:
     def _remove_fenced(self) -> None:
         """Remove the fenced directories of earlier epochs, but the newest one, and the drains of earlier runs."""
         superfluous = self._superfluous()
-        fenced = [key for key in superfluous if self.area.fenced(key) == key]
+        # guard: forks-of-a-drain-go-with-the-fenced
+        fenced = [key for key in superfluous if self.area.fenced(key) == key and not is_drain(key)]
         # guard: drains-of-earlier-runs-stay
         for key in (*fenced[:-1], *filter(is_drain, superfluous)):
             self._remove(key)

@@ -17,6 +17,7 @@ from airflow_provider_ha.checkpoints.connectors.foreach_batch import GivenLog
 from airflow_provider_ha.checkpoints.model import CheckpointPointer, QuerySink
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
+from airflow_provider_ha.checkpoints.working.layered.uris import hadoop_uri
 from airflow_provider_ha.checkpoints.working.open_work_area import open_work_area
 from airflow_provider_ha.checkpoints.working.work_area import Successor
 from airflow_provider_ha.clock import Clock, SystemClock, new_id
@@ -30,13 +31,15 @@ from airflow_provider_ha.driver.failure import reserve
 from airflow_provider_ha.driver.fallback import FallbackPlanner
 from airflow_provider_ha.driver.fallback_start import start_from_fallback
 from airflow_provider_ha.driver.job_writer import JobWriter
+from airflow_provider_ha.driver.jvm.file_system import prepare_file_system
+from airflow_provider_ha.driver.jvm.s3a_conf import s3a_conf
 from airflow_provider_ha.driver.lead import DriverSession, lead
 from airflow_provider_ha.driver.leaving import ProcessTerminator
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.origin import Origin
 from airflow_provider_ha.driver.preload import preload
 from airflow_provider_ha.driver.queries import QueryRegistry
-from airflow_provider_ha.driver.spark_conf import conf_of_script
+from airflow_provider_ha.driver.spark_conf import conf_of_script, gateway
 from airflow_provider_ha.driver.start_point import prepare_start
 from airflow_provider_ha.driver.watchdog import Watchdog
 from airflow_provider_ha.errors import (
@@ -48,6 +51,7 @@ from airflow_provider_ha.errors import (
     RecordCorruptError,
     RestoreRefusedError,
 )
+from airflow_provider_ha.jobs.component_conf import needs_component
 from airflow_provider_ha.jobs.driver_spec import SPEC_VARIABLE, DriverSpec, write_secrets
 from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.jobs.model import Generation, JobState, Status
@@ -70,7 +74,7 @@ def main() -> None:
     watchdog = Watchdog(way_out)
     watchdog.start()  # guard: driver-without-watchdog
     reserve(spec.home.directory)  # guard: driver-without-room-for-its-reason
-    preload()  # guard: pyspark-under-the-lock
+    preload(spec.config)  # guard: pyspark-under-the-lock
     try:
         led = lead(spec, SystemClock())
     except JobStateError as error:
@@ -114,6 +118,7 @@ class Driver:
             run=self._led.run.number,
             clock=self._clock,
         )
+        self._require_file_system(writer)  # guard: jvm-s-file-system-is-found-missing-after-the-fence
         try:
             origin = self._prepare(writer)
         except HaError as error:
@@ -141,6 +146,19 @@ class Driver:
         write_secrets(self._spec.home.script_secrets, secrets)
         lifecycle.script_ended.set()  # guard: script-s-end-is-not-seen-by-a-stop
         ending.conclude(failure)
+
+    def _require_file_system(self, writer: JobWriter) -> None:
+        """End where this JVM cannot reach the work root, while nothing of the job has changed."""
+        if not needs_component(self._spec.config):
+            return
+        root, site = hadoop_uri(self._area.place), s3a_conf(self._spec.config)
+        try:
+            prepare_file_system(gateway(), root, self._led.graph.conf, site)
+        except ApplicationRefusedError as error:
+            if self._spec.attempt > 1:  # guard: a-host-without-s3a-ends-the-run
+                self._exit.leave(ExitCode.FAILED, str(error))  # it worked on another host: this one lacks something
+            writer.end(JobState.FAILED, reason=str(error))
+            self._exit.leave(ExitCode.REFUSED, str(error))
 
     def _prepare(self, writer: JobWriter) -> Origin:
         """Make this epoch's working directory, and make it current."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from airflow_provider_ha.driver.housekeeping import Housekeeping
 from airflow_provider_ha.driver.job_writer import JobWriter
+from airflow_provider_ha.driver.jvm.component import Component
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.origin import Origin
 from airflow_provider_ha.driver.patches import Patches
@@ -23,6 +24,7 @@ class Parts:
     """The parts of one driver.
 
     :param calls: pyspark's own calls, as they were before they were patched.
+    :param component: Of the JVM; ``None`` where the working directory needs none.
     """
 
     origin: Origin
@@ -37,3 +39,4 @@ class Parts:
     script: Script
     main_thread: MainThread
     housekeeping: Housekeeping
+    component: Component | None = None

@@ -10,28 +10,35 @@ import logging
 import os
 import threading
 
+from airflow_provider_ha.checkpoints.working.layered.uris import hadoop_uri
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.driver.jvm.file_system import warm_up
+from airflow_provider_ha.driver.jvm.s3a_conf import s3a_conf
 from airflow_provider_ha.driver.spark_conf import gateway
+from airflow_provider_ha.jobs.component_conf import needs_component
 
 
 log = logging.getLogger(__name__)
 
 
-def preload() -> None:
+def preload(config: HaConfig) -> None:
     """Begin in another thread, and return at once.
 
     A thread that imports the same modules waits on Python's import locks. What fails there fails again, and is
     reported, where it is needed.
     """
-    threading.Thread(target=_preload, name="ha-preload", daemon=True).start()
+    threading.Thread(target=_preload, args=(config,), name="ha-preload", daemon=True).start()
 
 
-def _preload() -> None:
+def _preload(config: HaConfig) -> None:
     try:
         import pyspark.sql  # pyspark is imported inside functions
         import pyspark.sql.streaming.query  # the same
         import pyspark.sql.streaming.readwriter  # noqa: F401  # the same
 
         if "PYSPARK_GATEWAY_PORT" in os.environ:  # else pyspark would start another JVM
-            gateway()
+            jvm = gateway()
+            if needs_component(config):  # S3A takes a second to be loaded
+                warm_up(jvm, hadoop_uri(config.work_uri), s3a_conf(config))
     except Exception as error:  # noqa: BLE001  # reported where it is needed
         log.info("pyspark is not ready yet: %s", error)

@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import local_path
+from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG, local_path
 from airflow_provider_ha.checkpoints.connectors.sinks import sink_connector
 from airflow_provider_ha.checkpoints.format.layout import progress, queries
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
-from airflow_provider_ha.checkpoints.trees.local_tree import path_on_this_host
+from airflow_provider_ha.checkpoints.trees.files import names, read
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.working.started_queries import StartedQueries
 from airflow_provider_ha.driver.origin import Origin, OriginKind
@@ -84,13 +85,14 @@ def as_it_is(sink: QuerySink) -> QuerySink:
 
 
 def expected_queries(
-    origin: Origin, started: StartedQueries, published: Callable[[], Mapping[str, QuerySink]]
+    origin: Origin, started: StartedQueries, published: Callable[[], Mapping[str, QuerySink]], scratch: Path
 ) -> tuple[RestingQuery, ...]:
     """Return the queries that the working directory was made with, in the order of their first start.
 
     :param started: What the run's earlier epochs have started.
     :param published: Returns query -> sink of the run's newest checkpoint; asked only where *started* does not show it,
         which is so after an epoch of an older release.
+    :param scratch: Directory of this host for copies of what is kept of sinks' logs elsewhere.
     """
     there = queries(origin.directory.fresh())
     noted: Mapping[str, QuerySink] = started.sinks
@@ -98,10 +100,10 @@ def expected_queries(
         noted = {**noted, **{name: sink for name, sink in published().items() if name not in noted}}
     order = [name for name in noted if name in there]
     order += [name for name in there if name not in noted]
-    return tuple(_resting(origin, name, noted.get(name)) for name in order)
+    return tuple(_resting(origin, name, noted.get(name), scratch) for name in order)
 
 
-def _resting(origin: Origin, name: str, noted: QuerySink | None) -> RestingQuery:
+def _resting(origin: Origin, name: str, noted: QuerySink | None, scratch: Path) -> RestingQuery:
     plan = origin.plans.get(name)
     sink, kept = noted, False
     if sink is None and plan is not None:
@@ -114,15 +116,25 @@ def _resting(origin: Origin, name: str, noted: QuerySink | None) -> RestingQuery
         name,
         origin.directory / name,
         sink,
-        _sink_log(origin, name, sink, kept=kept),
+        _sink_log(origin, name, sink, scratch, kept=kept),
         max((entry.batch for entry in origin.recorded(name)), default=-1),
     )
 
 
-def _sink_log(origin: Origin, name: str, sink: QuerySink | None, *, kept: bool) -> Path | None:
+def _sink_log(origin: Origin, name: str, sink: QuerySink | None, scratch: Path, *, kept: bool) -> Path | None:
     if sink is None or sink.kind is not SinkKind.FILE:
         return None
     if sink.path is not None and not kept:
         return local_path(sink.path)
     log = origin.sink_log(name)
-    return path_on_this_host(log).parent if log is not None else None
+    if log is None:
+        return None
+    return log.local_path.parent if log.local_path is not None else _copied(log, scratch / name)
+
+
+def _copied(log: Tree, target: Path) -> Path:
+    """Copy a log that is not on this host; it is read only: no query adds to what is kept."""
+    copy = LocalTree(target / LOG)
+    for entry in names(log):
+        copy.write(entry, read(log, entry))
+    return target

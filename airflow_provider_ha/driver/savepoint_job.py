@@ -10,7 +10,6 @@ from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.model import Savepoint
 from airflow_provider_ha.checkpoints.retention.policy import SavepointRetention, max_age_of
 from airflow_provider_ha.checkpoints.savepoints.store import SavepointRequest, SavepointStore
-from airflow_provider_ha.checkpoints.trees.local_tree import path_on_this_host
 from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.coordination.election import Leadership
 from airflow_provider_ha.driver.publisher import Provenance
@@ -98,7 +97,8 @@ class SavepointJob:
                 schedule=schedule,
             )
             try:
-                return self.store.create(self.leadership.commit, request, path_on_this_host(self.live))
+                # guard: savepoints-of-an-old-listing
+                return self.store.create(self.leadership.commit, request, self.live.fresh())
             except CheckpointMissingError:
                 if attempt == COPY_ATTEMPTS:
                     raise

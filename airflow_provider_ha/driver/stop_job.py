@@ -9,18 +9,14 @@ from __future__ import annotations
 
 import logging
 import queue
-import shutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind
-from airflow_provider_ha.checkpoints.trees.local_tree import path_on_this_host
-from airflow_provider_ha.checkpoints.trees.tree import Tree
-from airflow_provider_ha.checkpoints.working.unfinished_drain import drain_directory
-from airflow_provider_ha.driver.drain_run import fork_for_drain
+from airflow_provider_ha.checkpoints.working.work_area import WorkArea
+from airflow_provider_ha.driver.drain_run import DrainFork, fork_for_drain
 from airflow_provider_ha.driver.job_writer import JobWriter
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.publisher import Publisher
@@ -92,6 +88,8 @@ class MainThread:
 class StopJob:
     """Everything a stop needs.
 
+    :param area: Holds the working directory.
+    :param working: Its key.
     :param savepoint: Takes the additional savepoint: operation -> result of a savepoint operation.
     :param drain: Runs the script a second time in a fork; query -> what it wrote. Called on the main thread.
     """
@@ -101,9 +99,10 @@ class StopJob:
     registry: QueryRegistry
     lifecycle: Lifecycle
     main_thread: MainThread
-    working: Tree
+    area: WorkArea
+    working: str
     savepoint: Callable[[Operation], dict[str, Any]]
-    drain: Callable[[Path], Mapping[str, DrainedQuery]]
+    drain: Callable[[DrainFork], Mapping[str, DrainedQuery]]
 
     def run(self, operation: Operation) -> None:
         """Stop the job and end its run.
@@ -159,12 +158,8 @@ class StopJob:
                 f"the script has not ended {SCRIPT_END_SECONDS:.0f} s after its queries, so it cannot be drained",
                 next_step="Let the script end after awaitAnyTermination()",
             )
-        working = path_on_this_host(self.working)
-        fork = drain_directory(working)
-        if fork.exists():
-            shutil.rmtree(fork)
         self.writer.set_message("draining: each query writes its last batch")
-        fork_for_drain(working, fork, checkpoint.queries)
+        fork = fork_for_drain(self.area, self.working, checkpoint.queries)
         drained: Mapping[str, DrainedQuery] = self.main_thread.run(lambda: self.drain(fork))
         return drained
 

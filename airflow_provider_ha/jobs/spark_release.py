@@ -88,6 +88,12 @@ def check_one_release(spark: InstalledSpark) -> None:
         )
 
 
+def release_of(home: Path) -> tuple[int, ...] | None:
+    """Return the release of the Spark in a directory, by its jars; ``None`` where they do not say it."""
+    match = _RELEASE.match(_of_jars(home) or "")
+    return tuple(map(int, match.group().split("."))) if match else None
+
+
 def _distribution(name: str, path: list[str] | None) -> str | None:
     found = distributions(name=name) if path is None else distributions(name=name, path=path)
     return next((item.version for item in found), None)

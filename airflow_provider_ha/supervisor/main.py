@@ -163,7 +163,7 @@ def start(spec: DriverSpec) -> ProcessTree:
     remember(secret_values(graph.conf) | secret_values(graph.env))
     spark_home = spark_submit.find_spark_home(named_spark_home(engine_options(spec.config, graph.target)))
     application = fetch_application(store, graph, spec.home.application_directory)
-    write_private(spec.home.properties, spark_submit.render(spark_submit.properties(graph, application)))
+    write_private(spec.home.properties, spark_submit.render(spark_submit.properties(graph, application, spec.config)))
     os.close(os.open(spec.home.driver_log, os.O_WRONLY | os.O_CREAT, 0o600))
     tree = ProcessTree(
         spark_submit.command(spark_home, spec),

@@ -11,9 +11,12 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.driver.worker_imports import ARCHIVES, WORKER_PATH, archive_item, worker_path
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.artifacts import FetchedApplication
+from airflow_provider_ha.jobs.component_conf import needs_component
+from airflow_provider_ha.jobs.component_jar import component_jar
 from airflow_provider_ha.jobs.driver_spec import SPEC_VARIABLE, SUBMISSION_VARIABLE, DriverSpec
 from airflow_provider_ha.jobs.engine_options import PYTHON_OPTION, SPARK_HOME_OPTION, engine_options
 from airflow_provider_ha.jobs.model import JobGraph
@@ -79,9 +82,15 @@ def environment(spark_home: Path, spec: DriverSpec, graph: JobGraph, inherited: 
     return values
 
 
-def properties(graph: JobGraph, application: FetchedApplication) -> dict[str, str]:
-    """Return Spark's conf: the user's, and what spark-submit would take from options."""
+def properties(graph: JobGraph, application: FetchedApplication, config: HaConfig) -> dict[str, str]:
+    """Return Spark's conf: the user's, what spark-submit would take from options, and the component where it is needed.
+
+    Nothing of the connection: the driver has it from its spec, which goes when it is read.
+
+    :raises ConfigurationError: The work root needs the component, and this installation has none.
+    """
     values = dict(graph.conf)
+    component = [str(component_jar())] if needs_component(config) else []
     values |= {
         "spark.master": graph.target.master,
         "spark.app.name": graph.name,
@@ -92,7 +101,7 @@ def properties(graph: JobGraph, application: FetchedApplication) -> dict[str, st
     lists = {
         "spark.submit.pyFiles": [str(path) for path in application.py_files],
         "spark.files": [str(path) for path in application.files],
-        "spark.jars": [str(path) for path in application.jars],
+        "spark.jars": [*component, *(str(path) for path in application.jars)],
         "spark.jars.packages": list(graph.packages),
         ARCHIVES: [archive_item(application.archive)] if application.archive else [],
     }

@@ -45,6 +45,24 @@ class WorkAreaContract:
         self.execute(area.create(LIVE) / QUERY, recorded_job() / "live" / QUERY)
         return area
 
+    def test_a_file_is_created_once(self, area: WorkArea) -> None:
+        tree = area.create(LIVE)
+        tree.create("q/entry", b"first")
+
+        with pytest.raises(ObjectExistsError):
+            tree.create("q/entry", b"second")
+
+        assert tree.fresh().read("q/entry") == b"first"
+
+    def test_a_file_is_uploaded_as_a_whole(self, area: WorkArea, tmp_path: Path) -> None:
+        source, tree = tmp_path / "source", area.create(LIVE)
+        source.write_bytes(b"of this host")
+        tree.write("q/large", b"replaced")
+
+        tree.upload("q/large", source)
+
+        assert tree.fresh().read("q/large") == b"of this host"
+
     @pytest.mark.parametrize("key", LEADING_OUT)
     def test_a_key_never_leads_out(self, area: WorkArea, key: str) -> None:
         actions: list[Callable[[str], object]] = [

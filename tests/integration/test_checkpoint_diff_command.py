@@ -11,6 +11,7 @@ import pytest
 
 from airflow_provider_ha.checkpoints.comparison.compare import compare
 from airflow_provider_ha.checkpoints.retention.pointers import lease_name
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.pins import pin
 from airflow_provider_ha.cli import checkpoint_diff
 from airflow_provider_ha.clock import SystemClock
@@ -33,7 +34,7 @@ def job(config: HaConfig, coordinator: Coordinator, tmp_path: Path) -> Iterator[
         for number, batch in ((1, 8), (2, 9)):
             pin(live, led.pin_path(number), {QUERY: batch})
             led.checkpoints.add(led.leadership, led.checkpoint(number, batch))
-        led.savepoints.create(led.leadership.commit, led.request("s1", 9), live)
+        led.savepoints.create(led.leadership.commit, led.request("s1", 9), LocalTree(live))
         yield led
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.proof.scratch import PREFIX
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.drills.drill import DrillRequest, drill
@@ -41,7 +42,7 @@ def job(config: HaConfig, coordinator: Coordinator, tmp_path: Path) -> Iterator[
     with led_job(config, coordinator) as led:
         for savepoint_id, batch in (("s1", 1), ("s2", 2)):
             request = dataclasses.replace(led.request(savepoint_id, batch), cut={QUERY: batch}, graph="0" * 64)
-            led.savepoints.create(led.leadership.commit, request, live)
+            led.savepoints.create(led.leadership.commit, request, LocalTree(live))
         yield led
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.drills.drill import DrillRequest, drill
 from airflow_provider_ha.control.job.context import JobContext
@@ -49,7 +50,7 @@ def job(config: HaConfig, coordinator: Coordinator, tmp_path: Path) -> Iterator[
     graph = context.graphs.write_graph(upload(context, application))
     with led_job(config, coordinator) as led:
         request = dataclasses.replace(led.request("s1", BATCH), graph=graph.sha256)
-        led.savepoints.create(led.leadership.commit, request, copy_live(tmp_path / "live"))
+        led.savepoints.create(led.leadership.commit, request, LocalTree(copy_live(tmp_path / "live")))
         yield led
 
 

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.spark.recorded_job import recorded_job
 
@@ -13,7 +14,7 @@ from tests.support.spark.recorded_job import recorded_job
 def test_every_command_takes_the_beginning_of_an_id_or_a_label(source: Job, spark_ha: Any) -> None:
     for number, label in (("one", "before the upgrade"), ("two", "")):
         request = replace(source.request(f"nightly-{number}", 9), label=label)
-        source.savepoints.create(source.leadership.commit, request, recorded_job() / "live")
+        source.savepoints.create(source.leadership.commit, request, LocalTree(recorded_job() / "live"))
 
     shown = json.loads(spark_ha("savepoint", "show", "flights", "nightly-o", "--json")[1])
     verified, document, _ = spark_ha("savepoint", "verify", "flights", "before the upgrade", "--json")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.model import Checkpoint, SavepointPointer
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.requests import RestoreRequest
 from airflow_provider_ha.control.restore.restore import plan_for
@@ -31,7 +32,7 @@ CLAIM, NO_CLAIM = ClaimMode.CLAIM, ClaimMode.NO_CLAIM
 def flights(source: Job, tmp_path: Path) -> JobContext:
     """The job of the checkpoint, which has a savepoint as well."""
     request = replace(source.request("mine", RECORDED_BATCH), graph=checkpoint(source).graph)
-    source.savepoints.create(source.leadership.commit, request, copy_live(tmp_path / "live"))
+    source.savepoints.create(source.leadership.commit, request, LocalTree(copy_live(tmp_path / "live")))
     return helpers.context(source.config, source.coordinator)
 
 

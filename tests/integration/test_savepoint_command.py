@@ -241,7 +241,7 @@ def exported(spark_ha: Any, config: HaConfig, coordinator: Coordinator, tmp_path
         script = Artifact(name="app.py", blob=Blob(sha256="0" * 64, size=0))
         graph = store.write_graph(JobGraph(job_id=JOB, name=JOB, application=script))
         asked = replace(job.request("s1", 9), graph=graph.sha256)
-        job.savepoints.create(job.leadership.commit, asked, recorded_job.copy_live(tmp_path / "live"))
+        job.savepoints.create(job.leadership.commit, asked, LocalTree(recorded_job.copy_live(tmp_path / "live")))
         code, _, stderr = spark_ha("savepoint", "export", JOB, "s1", "--to", str(tmp_path / "s1.tar.zst"))
         assert code == YES, stderr
         assert active(coordinator, job.paths, "savepoint-s1", SystemClock()) == []

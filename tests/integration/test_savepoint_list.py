@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.cli import savepoint
 from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.spark.recorded_job import recorded_job
@@ -14,7 +15,7 @@ from tests.support.spark.recorded_job import recorded_job
 def test_a_list_warns_of_the_oldest_savepoint_when_very_many_records_are_kept(
     source: Job, spark_ha: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source.savepoints.create(source.leadership.commit, source.request("old", 9), recorded_job() / "live")
+    source.savepoints.create(source.leadership.commit, source.request("old", 9), LocalTree(recorded_job() / "live"))
     before = spark_ha("savepoint", "list", "flights")
     monkeypatch.setattr(savepoint, "MANY", 0)
 

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.artifacts import FetchedApplication
 from airflow_provider_ha.jobs.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.model import Artifact, Blob, JobGraph
 from airflow_provider_ha.jobs.ticket import Ticket
+from airflow_provider_ha.supervisor import spark_submit
 from airflow_provider_ha.supervisor.spark_submit import environment, properties, render
 from tests.engine_helpers import CONFIG
 
@@ -52,7 +54,7 @@ def test_what_belongs_to_the_submission_is_added_to_what_the_user_said() -> None
         script=Path("/app/app.py"), files_directory=Path("/app"), jars=(Path("/app/x.jar"),), py_files=(Path("/a.zip"),)
     )
 
-    values = properties(GRAPH, application)
+    values = properties(GRAPH, application, CONFIG)
 
     assert values == {
         "spark.master": "local[2]",
@@ -70,7 +72,7 @@ def test_workers_import_what_lies_beside_the_script_before_what_the_user_added()
     graph = GRAPH.model_copy(update={"conf": {"spark.executorEnv.PYTHONPATH": "/opt/lib"}})
     application = FetchedApplication(script=Path("/app/app.py"), files_directory=Path("/files"))
 
-    assert properties(graph, application)["spark.executorEnv.PYTHONPATH"] == "/app:/opt/lib"
+    assert properties(graph, application, CONFIG)["spark.executorEnv.PYTHONPATH"] == "/app:/opt/lib"
 
 
 def test_an_archive_for_other_hosts_is_added_to_what_the_user_said() -> None:
@@ -79,7 +81,9 @@ def test_an_archive_for_other_hosts_is_added_to_what_the_user_said() -> None:
         script=Path("/app/app.py"), files_directory=Path("/files"), archive=Path("/app/modules.zip")
     )
 
-    assert properties(graph, application)["spark.archives"] == ("/own.zip#own,file:///app/modules.zip#spark-ha-modules")
+    assert properties(graph, application, CONFIG)["spark.archives"] == (
+        "/own.zip#own,file:///app/modules.zip#spark-ha-modules"
+    )
 
 
 def test_the_modules_of_a_script_are_on_no_path_of_the_driver_before_it_runs(tmp_path: Path) -> None:
@@ -106,3 +110,23 @@ def test_the_interpreter_of_the_connection_is_that_of_driver_and_workers() -> No
     made = environment(Path("/spark"), SPEC.model_copy(update={"config": config}), GRAPH, {})
 
     assert {made["PYSPARK_PYTHON"], made["PYSPARK_DRIVER_PYTHON"]} == {"/opt/venv/bin/python"}
+
+
+def test_a_job_on_s3_gets_the_component_and_nothing_of_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_submit, "component_jar", lambda: Path("/package/component.jar"))
+    config = HaConfig.model_validate(
+        CONFIG.model_dump()
+        | {
+            "work_root": "s3://bucket/work",
+            "home_root": "file:///home/of/drivers",
+            "s3": {"access_key": "a-key", "secret_key": "hidden"},
+        }
+    )
+    application = FetchedApplication(
+        script=Path("/app/app.py"), files_directory=Path("/app"), jars=(Path("/app/x.jar"),)
+    )
+
+    values = properties(GRAPH, application, config)
+
+    assert values["spark.jars"] == "/own.jar,/package/component.jar,/app/x.jar"
+    assert not {"a-key", "hidden"} & {text for value in values.values() for text in value.split(",")}

@@ -20,7 +20,7 @@ from airflow_provider_ha.checkpoints.restore import plan_of_directory
 from airflow_provider_ha.checkpoints.restore.external_state import Surroundings, _with_table
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
-from airflow_provider_ha.checkpoints.working.unfinished_drain import drain_directory, newest_drain
+from airflow_provider_ha.checkpoints.working.unfinished_drain import drain_key, newest_drain
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.control.job.requests import RestoreRequest, SubmitRequest
 from airflow_provider_ha.control.job_client import JobClient
@@ -173,7 +173,7 @@ def test_the_batch_that_was_asked_for_is_named_when_it_is_not_there(batch: int |
 
 
 def test_the_newest_fork_of_a_drain_is_the_one_that_was_made_last(tmp_path: Path) -> None:
-    older, newer = drain_directory(tmp_path / "live" / "e2"), drain_directory(tmp_path / "live" / "e1")
+    older, newer = Path(drain_key(str(tmp_path / "live" / "e2"))), Path(drain_key(str(tmp_path / "live" / "e1")))
     for made_at, fork in enumerate((older, newer), start=1):
         fork.mkdir(parents=True)
         os.utime(fork, (made_at, made_at))

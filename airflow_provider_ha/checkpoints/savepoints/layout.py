@@ -45,8 +45,8 @@ class SavepointSource(Generic[At]):
     sink: At | None = None
 
 
-class Draft(Protocol[_Dir_contra]):
-    """One attempt at a savepoint."""
+class Copies(Protocol[_Dir_contra]):
+    """Where the files of a savepoint are copied to."""
 
     def bring(self, files: Iterable[tuple[str, _Dir_contra, str]]) -> dict[str, ManifestFile]:
         """Copy files; return what the manifest says of each.
@@ -58,6 +58,10 @@ class Draft(Protocol[_Dir_contra]):
 
     def copied(self, files: Mapping[str, ManifestFile], query: str) -> Tree:
         """Return the copied part of one query."""
+
+
+class Draft(Copies[_Dir_contra], Protocol[_Dir_contra]):
+    """One attempt at a savepoint."""
 
     def seal(self, savepoint: Savepoint) -> Savepoint:
         """Write the manifest, and verify what was copied; return what was written.

@@ -94,7 +94,7 @@ def check_files(
 
 
 @dataclass(slots=True)
-class _InOrder:
+class InOrder:
     """A file of a savepoint that is read from its beginning to its end."""
 
     file: OpenFile
@@ -114,7 +114,7 @@ def _problem(directory: Tree, name: str, expected: ManifestFile, *, digests: boo
             return f"it has {size} bytes, the manifest says {expected.size}"
         if digests and expected.digested_by:
             with directory.opened(name) as file:
-                return difference(digest_of(_InOrder(file), algorithm=expected.digested_by), expected)
+                return difference(digest_of(InOrder(file), algorithm=expected.digested_by), expected)
     except NotAFileError:
         return "it is not a regular file"
     except FileGoneError:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from airflow_provider_ha.checkpoints.retention.listing import Listing, read_list
 from airflow_provider_ha.checkpoints.retention.policy import SavepointRetention, superfluous_savepoints
 from airflow_provider_ha.checkpoints.savepoints.directory import DirectoryDraft
 from airflow_provider_ha.checkpoints.savepoints.judge import SavepointTree, check, problems
+from airflow_provider_ha.checkpoints.savepoints.layout import Dir
 from airflow_provider_ha.checkpoints.savepoints.savepoint_files import (
     MANIFEST,
     manifest_bytes,
@@ -28,9 +29,10 @@ from airflow_provider_ha.checkpoints.savepoints.savepoint_files import (
 )
 from airflow_provider_ha.checkpoints.savepoints.take import CutPart, gather
 from airflow_provider_ha.checkpoints.savepoints.transfer import Transfer
+from airflow_provider_ha.checkpoints.savepoints.tree_draft import TreeDraft
 from airflow_provider_ha.checkpoints.trees.links import building
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree, path_on_this_host
-from airflow_provider_ha.checkpoints.trees.tree import Tree
+from airflow_provider_ha.checkpoints.trees.tree import Tree, WritableTree
 from airflow_provider_ha.checkpoints.working.work_area import WorkArea
 from airflow_provider_ha.clock import Clock, SystemClock
 from airflow_provider_ha.coordination.coordinator import Coordinator
@@ -122,7 +124,7 @@ class SavepointStore:
         """Return the place of a savepoint as people and other tools name it."""
         return self._area.uri(self._keys.savepoint(savepoint_id))
 
-    def create(self, commit: Commit, request: SavepointRequest, live: Path) -> Savepoint:
+    def create(self, commit: Commit, request: SavepointRequest, live: Tree) -> Savepoint:
         """Copy a cut out of a working directory that Spark goes on with, verify the copy, and make it known.
 
         :param commit: ``leadership.commit``, or a coordinator's for a job that does not run.
@@ -140,30 +142,49 @@ class SavepointStore:
         self.publish(commit, savepoint)
         return savepoint
 
-    def copy(self, request: SavepointRequest, live: Path) -> Savepoint:
+    def copy(self, request: SavepointRequest, live: Tree) -> Savepoint:
         """Copy the files and write the manifest; no pointer names the savepoint yet. Raises as :meth:`create` does."""
-        directory = self.directory(request.savepoint_id)
+        target = self._area.tree(self._keys.savepoint(request.savepoint_id))
+        if target.local_path is None:
+            return self._copy_in_place(request, live, target)
+        directory = target.local_path
         if directory.exists():
             # Of an attempt whose process died, or whose outcome was unknown: without a pointer it has no owner.
             with outages("removed", directory):
                 remove_tree(directory)
         # Under a unique name: a deposed leader that goes on copying cannot write between these files.
         with building(directory) as hidden:
-            head = Savepoint(
-                savepoint_id=request.savepoint_id,
-                job_id=self._paths.job_id,
-                run=request.run,
-                epoch=request.epoch,
-                created_at=self._clock.now(),
-                label=request.label,
-                schedule=request.schedule,
-                queries={},
-                files={},
-                graph=request.graph,
-                spark_version=request.spark_version,
-            )
             draft = DirectoryDraft(hidden, Transfer())
-            return draft.describe(gather(draft, head, _parts(request, live)))
+            place = path_on_this_host(live)
+            parts = _parts(request, lambda query: LocalTree(place / query), LocalTree)
+            return draft.describe(gather(draft, self._head(request), parts))
+
+    def _copy_in_place(self, request: SavepointRequest, live: Tree, target: WritableTree) -> Savepoint:
+        """Copy to storage without renames.
+
+        A deposed leader may add files beside these, and replaces none of them (:class:`TreeDraft`).
+        """
+        key = self._keys.savepoint(request.savepoint_id)
+        if self._area.contains(key):  # guard: savepoints-over-remains-in-place
+            self._area.remove(key)  # as above
+        draft = TreeDraft(target)
+        parts: dict[str, CutPart[Tree]] = _parts(request, lambda query: live / query, LocalTree)
+        return draft.describe(gather(draft, self._head(request), parts))
+
+    def _head(self, request: SavepointRequest) -> Savepoint:
+        return Savepoint(
+            savepoint_id=request.savepoint_id,
+            job_id=self._paths.job_id,
+            run=request.run,
+            epoch=request.epoch,
+            created_at=self._clock.now(),
+            label=request.label,
+            schedule=request.schedule,
+            queries={},
+            files={},
+            graph=request.graph,
+            spark_version=request.spark_version,
+        )
 
     def publish(self, commit: Commit, savepoint: Savepoint) -> SavepointPointer:
         """Read a savepoint again, and write its pointer when every byte is as it was copied.
@@ -295,7 +316,9 @@ class SavepointStore:
         return bool(active(self._coordinator, self._paths, _lease(savepoint_id), self._clock))
 
 
-def _parts(request: SavepointRequest, live: Path) -> dict[str, CutPart[LocalTree]]:
+def _parts(
+    request: SavepointRequest, directory_of: Callable[[str], Dir], log_in: Callable[[Path], Dir]
+) -> dict[str, CutPart[Dir]]:
     outputs = request.sink_logs
     if outputs is None:
         outputs = {
@@ -305,10 +328,10 @@ def _parts(request: SavepointRequest, live: Path) -> dict[str, CutPart[LocalTree
         }
     return {
         query: CutPart(
-            directory=LocalTree(live / query),
+            directory=directory_of(query),
             batch=batch,
             sink=request.sinks.get(query, QuerySink(kind=SinkKind.OTHER)),
-            sink_log=LocalTree(outputs[query] / LOG) if query in outputs else None,
+            sink_log=log_in(outputs[query] / LOG) if query in outputs else None,
         )
         for query, batch in request.cut.items()
     }

@@ -19,7 +19,7 @@ from airflow_provider_ha.checkpoints.format.compactible_log import entry_names
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.format.releases import installed_version, release
 from airflow_provider_ha.checkpoints.model import ManifestFile, QueryCut, QuerySink, Savepoint, SinkKind
-from airflow_provider_ha.checkpoints.savepoints.layout import At, Dir, Draft, Layout, SavepointSource, TornError
+from airflow_provider_ha.checkpoints.savepoints.layout import At, Copies, Dir, Draft, Layout, SavepointSource, TornError
 from airflow_provider_ha.checkpoints.trees.files import names
 from airflow_provider_ha.checkpoints.working.batch_log import readable
 from airflow_provider_ha.checkpoints.working.pins import SINKS, closure_of, refuse_reserved
@@ -123,7 +123,7 @@ def _attempt(
         return draft.seal(gather(draft, head, parts))
 
 
-def gather(draft: Draft[Dir], head: Savepoint, parts: Mapping[str, CutPart[Dir]]) -> Savepoint:
+def gather(draft: Copies[Dir], head: Savepoint, parts: Mapping[str, CutPart[Dir]]) -> Savepoint:
     """Copy the closure of every query of a cut; return what the manifest is to say.
 
     :param head: What the manifest says beside its queries and files.
@@ -162,7 +162,7 @@ def _needed(parts: Mapping[str, CutPart[Dir]]) -> Iterator[tuple[str, Dir, str]]
 
 
 def _described(
-    draft: Draft[Dir], files: Mapping[str, ManifestFile], query: str, part: CutPart[Dir], sizes: dict[str, int]
+    draft: Copies[Dir], files: Mapping[str, ManifestFile], query: str, part: CutPart[Dir], sizes: dict[str, int]
 ) -> QueryCut:
     # From the copy: what the manifest says of the batch is what the copied files say.
     entries = tuple(readable(draft.copied(files, query), after=part.batch - 1)) if part.batch >= 0 else ()

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from airflow_provider_ha.checkpoints.trees.copying import copy_file
 from airflow_provider_ha.checkpoints.trees.files import (
     FileGoneError,
     NotAFileError,
@@ -26,7 +27,10 @@ from airflow_provider_ha.checkpoints.trees.files import (
 from airflow_provider_ha.checkpoints.trees.links import write_aside
 from airflow_provider_ha.checkpoints.trees.memory_bounds import check_size, first_names
 from airflow_provider_ha.checkpoints.trees.tree import OpenFile, Tree
-from airflow_provider_ha.errors import ConfigurationError, StorageUnavailableError
+from airflow_provider_ha.clock import new_id
+from airflow_provider_ha.errors import ConfigurationError, ObjectExistsError, StorageUnavailableError
+from airflow_provider_ha.storage.durable import flush_directory
+from airflow_provider_ha.storage.outage import outages
 
 
 # What is read in large pieces is read to its end: the disk works on what follows while a piece is decoded.
@@ -238,6 +242,33 @@ class LocalTree:
         :raises StorageUnavailableError: The file system does not answer.
         """
         write_aside(Path(f"{self._text}/{check_name(name)}"), data)
+
+    def create(self, name: str, data: bytes) -> None:
+        """Write a file that must not exist yet, in one step.
+
+        :raises ObjectExistsError: It exists.
+        :raises StorageUnavailableError: The file system does not answer.
+        """
+        target = Path(f"{self._text}/{check_name(name)}")
+        aside = target.with_name(f".{target.name}.{new_id()}.tmp")
+        with outages("written", target):
+            write_aside(aside, data)
+            try:
+                os.link(aside, target)
+            except FileExistsError:
+                raise ObjectExistsError(f"file {target} exists already") from None
+            finally:
+                aside.unlink()
+            flush_directory(target.parent)
+
+    def upload(self, name: str, source: Path) -> None:
+        """Write a file from another one durably; appears complete or not at all; raises as :meth:`write` does."""
+        target = Path(f"{self._text}/{check_name(name)}")
+        aside = target.with_name(f".{target.name}.{new_id()}.tmp")
+        with outages("written", target):
+            copy_file(source, aside, algorithm=None)
+            aside.replace(target)
+            flush_directory(target.parent)
 
     def below(self, uri: str) -> str | None:  # noqa: ARG002  # the interface asks with it
         """Return nothing: what a log of this host names by URI is opened by that, wherever on this host it lies."""

@@ -120,3 +120,12 @@ class WritableTree(Tree, Protocol):
 
         :raises StorageUnavailableError: It could not be written.
         """
+
+    def create(self, name: str, data: bytes) -> None:
+        """Write a file that must not exist yet; otherwise as :meth:`write`.
+
+        :raises ObjectExistsError: It exists.
+        """
+
+    def upload(self, name: str, source: Path) -> None:
+        """Write a file from one of this host, of any size; otherwise as :meth:`write`."""

@@ -19,6 +19,7 @@ from airflow_provider_ha.checkpoints.format.metadata_log import parse_offsets
 from airflow_provider_ha.checkpoints.trees.files import read, read_text
 from airflow_provider_ha.checkpoints.trees.links import write_aside
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.trees.tree import WritableTree
 from airflow_provider_ha.clock import Clock, SystemClock
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError
 
@@ -27,7 +28,7 @@ from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissing
 MAXIMUM_WATERMARK = 253402300799000
 
 
-def write_drain_entry(directory: Path, *, clock: Clock | None = None) -> int:
+def write_drain_entry(directory: WritableTree, *, clock: Clock | None = None) -> int:
     """Plan the drain's batch in a fork and return its number.
 
     :param directory: Checkpoint directory of one query, a fork of a sharp cut.
@@ -35,19 +36,19 @@ def write_drain_entry(directory: Path, *, clock: Clock | None = None) -> int:
     :raises CheckpointMissingError: Nothing was ever committed: there is nothing to drain.
     :raises CheckpointCorruptError: A batch is in flight, or the last entry cannot be read.
     """
-    at = progress(LocalTree(directory))
+    at = progress(directory)
     if at.committed < 0:
         raise CheckpointMissingError(f"{directory} has no committed batch, so there is nothing to drain")
     if at.planned != at.committed:
         reason = f"it is planned while {at.committed} is the last committed batch: the cut is not sharp"
         raise CheckpointCorruptError(f"{OFFSETS}/{at.planned}", reason)
-    text = read_text(LocalTree(directory), f"{OFFSETS}/{at.planned}")
+    text = read_text(directory, f"{OFFSETS}/{at.planned}")
     metadata = dict(parse_offsets(at.planned, text).metadata)
     metadata["batchWatermarkMs"] = MAXIMUM_WATERMARK
     metadata["batchTimestampMs"] = int((clock or SystemClock()).now().timestamp() * 1000)
     version, _, *offsets = text.split("\n")
     drained = "\n".join([version, json.dumps(metadata, separators=(",", ":")), *offsets])
-    write_aside(directory / OFFSETS / str(at.planned + 1), drained.encode())
+    directory.write(f"{OFFSETS}/{at.planned + 1}", drained.encode())
     return at.planned + 1
 
 

@@ -11,9 +11,9 @@ A drained state is an end, wherever it is found: the watermark never goes back, 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 from airflow_provider_ha.checkpoints.format.layout import progress
@@ -26,6 +26,7 @@ from airflow_provider_ha.errors import CheckpointCorruptError
 
 
 _DRAIN = ".drain"
+_EPOCH = re.compile(r"e([0-9]+)")
 
 
 class Drained(Protocol):
@@ -61,13 +62,13 @@ class UnfinishedDrain:
     wrote: bool = True
 
 
-def drain_directory(working: Path) -> Path:
-    """Return where a stop forks the working directory *working*, under its first name, to drain it."""
-    return working.with_name(working.name + _DRAIN)
+def drain_key(working: str) -> str:
+    """Return the key of the fork in which a stop drains the working directory *working*, by its first key."""
+    return f"{working}{_DRAIN}"
 
 
 def is_drain(key: str) -> bool:
-    """Whether a key names the fork of a drain."""
+    """Whether a key is that of such a fork."""
     return key.endswith(_DRAIN)
 
 
@@ -80,8 +81,14 @@ def newest_drain(area: WorkArea, working: str) -> str | None:
     """
     place, slash, _ = working.rpartition("/")
     forks = [f"{place}{slash}{name}" for name in area.list(f"{place}{slash}") if is_drain(name)]
-    made = {key: area.tree(key).changed() or 0 for key in forks if area.contains(key)}
+    # Not every storage says when a directory was made; then the epoch does, which only grows.
+    made = {key: (area.tree(key).changed() or 0, _epoch(key)) for key in forks if area.contains(key)}
     return max(made, key=made.__getitem__, default=None)
+
+
+def _epoch(key: str) -> int:
+    found = _EPOCH.match(key.rpartition("/")[2])
+    return int(found[1]) if found else 0
 
 
 def unfinished_batch(directory: Tree, fork: Tree, recorded: Collection[int]) -> int | None:

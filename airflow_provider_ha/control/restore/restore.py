@@ -39,6 +39,7 @@ from airflow_provider_ha.control.restore.restore_leases import RestoreLeases
 from airflow_provider_ha.control.submission.if_lost import choose_for_restore
 from airflow_provider_ha.control.submission.prepare import check_conf, check_master, check_spark, upload
 from airflow_provider_ha.control.submission.submission import Prepared, submit_run
+from airflow_provider_ha.control.submission.work_root import check_work_root
 from airflow_provider_ha.errors import (
     CheckpointError,
     CheckpointMissingError,
@@ -249,6 +250,7 @@ def _graph(job: JobContext, request: RestoreRequest, chosen: Chosen) -> JobGraph
     check_spark(job.config, graph.target)
     job.engines.get(graph.target.engine).check(graph.target)  # guard: restore-moves-a-job-where-it-cannot-run
     check_conf(graph.conf)
+    check_work_root(job.config, graph.target, graph.conf)
     check_master(graph.target.master, allowed=graph.options.allow_remote_executors)  # guard: restore-takes-any-master
     if "application" not in (given := _given_files(request)) and given:
         raise RestoreRefusedError(

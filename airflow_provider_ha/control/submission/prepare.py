@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.requests import SubmitRequest
+from airflow_provider_ha.control.submission.work_root import check_work_root
 from airflow_provider_ha.engines.local import LocalEngine
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.artifacts import ApplicationArtifacts, digest_application, upload_application
@@ -65,12 +66,14 @@ def upload(job: JobContext, request: SubmitRequest) -> JobGraph:
     """Put the files of an application into storage and return its graph.
 
     :raises ConfigurationError: A file is not there, the master is remote, conf sets what has a parameter, or Spark is
-        of two releases; nothing was uploaded.
+        of two releases or too old for the work root; nothing was uploaded.
+    :raises ApplicationRefusedError: Conf sets what the work root needs; nothing was uploaded.
     """
     check_spark(job.config, _target(request))
     check_conf(request.resources.beside(request.conf))
     check_master(request.master, allowed=request.options.allow_remote_executors)  # guard: submit-takes-any-master
     job.engines.get(request.engine).check(_target(request))
+    check_work_root(job.config, _target(request), request.conf)
     files = upload_application(
         job.store,
         application=request.application,

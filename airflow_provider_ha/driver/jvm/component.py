@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_ha.driver.jvm.conf import MANAGER, MANAGER_CLASS, component_conf, refuse_owned
 from airflow_provider_ha.driver.jvm.gate import GateKeeper
 from airflow_provider_ha.driver.jvm.release import check_driver, check_executors
 from airflow_provider_ha.errors import ApplicationRefusedError
+from airflow_provider_ha.jobs.component_conf import MANAGER, MANAGER_CLASS, component_conf, refuse_owned
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Leader:
 
     :param directory: URI of the epoch's working directory, as Spark sees it.
     :param root: Storage root with the plain scheme.
-    :param writer: See :func:`airflow_provider_ha.driver.jvm.conf.writer_id`.
+    :param writer: See :func:`airflow_provider_ha.jobs.component_conf.writer_id`.
     """
 
     job: str
@@ -45,6 +45,7 @@ class Component:
         self._interval = interval
         self._failed = failed
         self._keeper: GateKeeper | None = None
+        self._leader: Leader | None = None
         self._checked: set[str] = set()
 
     def prepare(self, leader: Leader, conf: Mapping[str, str]) -> None:
@@ -59,7 +60,16 @@ class Component:
             self._jvm.java.lang.System.setProperty(key, value)
         keeper = GateKeeper(self._jvm.io.github.sparkha.Gate, self._lease_left, self._interval, self._failed)
         keeper.open(leader.job, leader.epoch, leader.directory)
-        self._keeper = keeper
+        self._keeper, self._leader = keeper, leader
+
+    def move_to(self, directory: str) -> None:
+        """Let the queries of another directory of the epoch commit, in place of those of the first one.
+
+        :param directory: Its URI, as Spark sees it.
+        """
+        assert self._keeper is not None, "it was prepared"  # noqa: S101  # the caller's order
+        assert self._leader is not None, "as above"  # noqa: S101  # as above
+        self._keeper.follow(self._leader.job, self._leader.epoch, directory)
 
     def close(self, reason: str) -> None:
         """Let no query commit any more."""

@@ -43,6 +43,11 @@ class GateKeeper:
         self._prolong()
         threading.Thread(target=self._keep, name="gate-keeper", daemon=True).start()
 
+    def follow(self, job: str, epoch: int, directory: str) -> None:
+        """Let the entries of another directory of the same epoch pass, and of no other one any more."""
+        self._gate.bind(job, epoch, directory)
+        self._prolong()
+
     def close(self, reason: str) -> None:
         """Let nothing pass any more."""
         self._over.set()

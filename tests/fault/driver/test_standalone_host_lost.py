@@ -1,13 +1,15 @@
 """A job on a standalone cluster loses its host, with the disk and every process there, and goes on on another host.
 
 Everything is real: two workers on test hosts, Spark's own drivers and executors, the client that submits. Working
-directories lie on a directory that both hosts see, as NFS would be.
+directories lie on a directory that both hosts see, as NFS would be, or on an S3 server; then nothing of them is on the
+file systems of the hosts.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -26,7 +28,10 @@ from tests.support.clusters.standalone_cluster import (
     command_of,
     standalone_cluster,
 )
+from tests.support.s3.s3_server import real_server
+from tests.support.s3.versitygw import ROOT_SECRET_KEY
 from tests.support.spark.driver_helpers import APPS, CONF, Stream
+from tests.support.spark.layered_job import on_s3, s3a_class_path
 
 
 pytestmark = [
@@ -45,10 +50,15 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneClus
         yield running
 
 
-@pytest.fixture
-def config(config: HaConfig) -> HaConfig:
+@pytest.fixture(params=["mounted", "s3"])
+def config(config: HaConfig, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[HaConfig]:
     """A cluster whose leaders bear a busy machine: one leadership is lost here, and that one with its host."""
-    return config.model_copy(update={"timings": Timings()})
+    patient = config.model_copy(update={"timings": Timings()})
+    if request.param == "mounted":
+        yield patient
+        return
+    with real_server() as s3:
+        yield on_s3(patient, s3, tmp_path)
 
 
 @pytest.fixture
@@ -66,6 +76,8 @@ def stream(tmp_path_factory: pytest.TempPathFactory) -> Stream:
 def job(client: HaClient, cluster: StandaloneCluster, stream: Stream) -> JobClient:
     """The job, with an executor in a separate process."""
     conf = {key: value for key, value in CONF.items() if key not in ("spark.master", "spark.driver.memory")}
+    if client.config.s3 is not None:
+        conf |= s3a_class_path()
     target = cluster.target(client.config)
     stream.feed(3)
     job = client.job(JOB)
@@ -116,6 +128,8 @@ def test_a_job_that_loses_its_host_is_recovered_on_another_one(
 ) -> None:
     await_output(stream)
     lost = cluster.host_of(newest(job).submission_id)
+    commands = [command_of(each) for host in cluster.hosts for each in host.processes()]
+    assert not [command for command in commands if ROOT_SECRET_KEY in command]
     assert any(executors(host) for host in cluster.hosts), "state is written by another process than the driver's"
 
     lost.lose()

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.operators.restore_drill import SparkHaRestoreDrillOperator
@@ -32,7 +33,7 @@ def job(config: HaConfig, coordinator: Coordinator, tmp_path: Path, airflow_conn
     live = checkpoint(tmp_path / "live" / QUERY).parent
     with led_job(config, coordinator) as led:
         request = dataclasses.replace(led.request("s1", 2), cut={QUERY: 2}, graph="0" * 64)
-        led.savepoints.create(led.leadership.commit, request, live)
+        led.savepoints.create(led.leadership.commit, request, LocalTree(live))
         yield led
 
 
@@ -77,7 +78,7 @@ def test_a_spark_that_gives_no_answer_in_time_leaves_the_task_to_its_retries(
 ) -> None:
     assert airflow_connection
     with led_job(config, coordinator) as led:
-        led.savepoints.create(led.leadership.commit, led.request("s1", 9), copy_live(tmp_path / "stateful"))
+        led.savepoints.create(led.leadership.commit, led.request("s1", 9), LocalTree(copy_live(tmp_path / "stateful")))
 
         for operator in (
             drilling(deadline=0.1),

@@ -13,6 +13,7 @@ import pytest
 
 from airflow_provider_ha.checkpoints.model import CheckpointKind
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
@@ -313,23 +314,23 @@ def test_a_counter_that_is_used_up_is_an_error_and_writes_nothing(job: Job) -> N
 def test_a_savepoint_that_is_read_at_the_last_moment_goes_later_and_blocks_its_name(job: Job, tmp_path: Path) -> None:
     """[H6] Its files have the place that a new one of that id would have. Fails without the look at the list."""
     live = copy_live(tmp_path / "live")
-    job.savepoints.create(job.leadership.commit, job.request("s1", 9), live)
+    job.savepoints.create(job.leadership.commit, job.request("s1", 9), LocalTree(live))
     reader = Reader(job, "savepoint-s1")
 
     job.savepoints.dispose(reader.commit, "s1")
 
     assert (len(job.savepoints.list()), job.savepoints.directory("s1").is_dir()) == (0, True)
     with pytest.raises(JobStateError, match="still being removed"):
-        job.savepoints.create(job.leadership.commit, job.request("s1", 9), live)
+        job.savepoints.create(job.leadership.commit, job.request("s1", 9), LocalTree(live))
     assert reader.lease is not None
     reader.lease.release()
-    job.savepoints.create(job.leadership.commit, job.request("s1", 8), live)
+    job.savepoints.create(job.leadership.commit, job.request("s1", 8), LocalTree(live))
     assert job.checkpoints.waiting() == 0
     assert job.savepoints.verify("s1") == []
 
 
 def test_what_is_left_of_a_savepoint_is_removed_by_the_jobs_leader(job: Job, tmp_path: Path) -> None:
-    job.savepoints.create(job.leadership.commit, job.request("s1", 9), copy_live(tmp_path / "live"))
+    job.savepoints.create(job.leadership.commit, job.request("s1", 9), LocalTree(copy_live(tmp_path / "live")))
     reader = Reader(job, "savepoint-s1")
     job.savepoints.dispose(reader.commit, "s1")
     assert reader.lease is not None

@@ -215,7 +215,7 @@ def test_a_recorded_batch_is_planned_aside_and_only_where_it_belongs(stats: Path
 def test_a_drain_plans_one_batch_with_the_highest_watermark(stats: Path, tmp_path: Path) -> None:
     fork(stats, tmp_path / "drain", keep_planned=False)
 
-    assert write_drain_entry(tmp_path / "drain") == LAST + 1
+    assert write_drain_entry(LocalTree(tmp_path / "drain")) == LAST + 1
 
     drained, last = read_offsets(LocalTree(tmp_path / "drain"), LAST + 1), read_offsets(LocalTree(stats), LAST)
     assert drained.metadata["batchWatermarkMs"] == MAXIMUM_WATERMARK
@@ -226,7 +226,7 @@ def test_a_drain_refuses_a_batch_in_flight(stats: Path) -> None:
     uncommit(stats, LAST)
 
     with pytest.raises(CheckpointCorruptError, match="not sharp"):
-        write_drain_entry(stats)
+        write_drain_entry(LocalTree(stats))
 
 
 def test_a_pin_outlives_the_purge_with_the_sinks_log(live: Path, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from airflow_provider_ha.checkpoints.working.drain import write_drain_entry
 from airflow_provider_ha.checkpoints.working.fork import fork
 from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.working.pins import pin, sink_directory
-from airflow_provider_ha.checkpoints.working.unfinished_drain import drain_directory
+from airflow_provider_ha.checkpoints.working.unfinished_drain import drain_key
 from airflow_provider_ha.jobs.model import DrainedQuery
 from tests.support.spark.recorded_job import (
     FILES,
@@ -150,9 +150,9 @@ def test_another_job_goes_on_with_the_old_output_or_with_an_empty_one(tmp_path: 
 def test_the_half_full_windows_of_a_drain_do_not_stay_after_a_restore(tmp_path: Path, finished: bool) -> None:
     """Whether the run's result names the drain, or its driver died before there was one and left the fork."""
     live, out = job(tmp_path, "drained")
-    drain = (drain_directory(live) if not finished else tmp_path / "drained" / "drain") / QUERY
+    drain = (Path(drain_key(str(live))) if not finished else tmp_path / "drained" / "drain") / QUERY
     fork(live / QUERY, drain, keep_planned=False)
-    write_drain_entry(drain)
+    write_drain_entry(LocalTree(drain))
     continue_query([{"checkpoint": drain, "out": out, "once": True}], tmp_path)
     assert len(written(out)) == len(truth(FILES)) + 3
 

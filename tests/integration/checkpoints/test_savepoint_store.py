@@ -11,6 +11,7 @@ import pytest
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
 from airflow_provider_ha.checkpoints.retention.policy import SavepointRetention
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.pins import sink_directory
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
@@ -54,7 +55,9 @@ def test_a_savepoint_is_whole_by_itself(job: Job, live: Path, tmp_path: Path) ->
     out = copy_output(tmp_path / "out")
     sink = QuerySink(kind=SinkKind.FILE, format="json", path=str(out), max_batch=13)
 
-    made = job.savepoints.create(job.leadership.commit, replace(job.request("s1", 9), sinks={QUERY: sink}), live)
+    made = job.savepoints.create(
+        job.leadership.commit, replace(job.request("s1", 9), sinks={QUERY: sink}), LocalTree(live)
+    )
 
     directory = job.savepoints.directory("s1")
     on_disk = {str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file()}
@@ -67,15 +70,15 @@ def test_a_savepoint_is_whole_by_itself(job: Job, live: Path, tmp_path: Path) ->
 
 
 def test_asking_twice_with_one_id_makes_one_savepoint(job: Job, live: Path) -> None:
-    first = job.savepoints.create(job.leadership.commit, job.request("s1", 8), live)
+    first = job.savepoints.create(job.leadership.commit, job.request("s1", 8), LocalTree(live))
 
-    assert job.savepoints.create(job.leadership.commit, job.request("s1", 9), live) == first
+    assert job.savepoints.create(job.leadership.commit, job.request("s1", 9), LocalTree(live)) == first
 
 
 def test_what_an_earlier_try_left_without_a_pointer_is_made_again(job: Job, live: Path) -> None:
-    job.savepoints.copy(job.request("s1", 8), live)
+    job.savepoints.copy(job.request("s1", 8), LocalTree(live))
 
-    made = job.savepoints.create(job.leadership.commit, job.request("s1", 9), live)
+    made = job.savepoints.create(job.leadership.commit, job.request("s1", 9), LocalTree(live))
 
     assert made.queries[QUERY].batch == 9
     assert job.savepoints.verify("s1") == []
@@ -83,7 +86,7 @@ def test_what_an_earlier_try_left_without_a_pointer_is_made_again(job: Job, live
 
 @pytest.mark.parametrize("pattern", ["offsets/9", "state/0/0/10_*.zip", "metadata"])
 def test_a_bit_that_flips_between_copy_and_verification_is_found(job: Job, live: Path, pattern: str) -> None:
-    made = job.savepoints.copy(job.request("s1", 9), live)
+    made = job.savepoints.copy(job.request("s1", 9), LocalTree(live))
     (bad,) = (job.savepoints.directory("s1") / QUERY).glob(pattern)
     flip_a_bit(bad)
 
@@ -94,7 +97,7 @@ def test_a_bit_that_flips_between_copy_and_verification_is_found(job: Job, live:
 
 
 def test_damage_that_comes_later_is_told_with_its_file(job: Job, live: Path) -> None:
-    job.savepoints.create(job.leadership.commit, job.request("s1", 9), live)
+    job.savepoints.create(job.leadership.commit, job.request("s1", 9), LocalTree(live))
     directory = job.savepoints.directory("s1")
     flip_a_bit(directory / QUERY / "commits" / "9")
     (directory / QUERY / "offsets" / "8").unlink()
@@ -108,8 +111,8 @@ def test_damage_that_comes_later_is_told_with_its_file(job: Job, live: Path) -> 
 
 
 def test_another_manifest_is_not_taken_for_the_one_of_the_pointer(job: Job, live: Path) -> None:
-    job.savepoints.create(job.leadership.commit, job.request("s1", 9), live)
-    other = job.savepoints.copy(job.request("s2", 8), live)
+    job.savepoints.create(job.leadership.commit, job.request("s1", 9), LocalTree(live))
+    other = job.savepoints.copy(job.request("s2", 8), LocalTree(live))
     (job.savepoints.directory("s1") / "manifest.json").write_bytes(other.to_bytes())
 
     with pytest.raises(CheckpointCorruptError, match=r"manifest\.json"):
@@ -120,7 +123,7 @@ def test_a_purged_cut_leaves_nothing_behind(job: Job, live: Path) -> None:
     (live / QUERY / "offsets" / "8").unlink()
 
     with pytest.raises(CheckpointMissingError):
-        job.savepoints.create(job.leadership.commit, job.request("s1", 9), live)
+        job.savepoints.create(job.leadership.commit, job.request("s1", 9), LocalTree(live))
 
     assert not job.savepoints.directory("s1").exists()
 
@@ -130,16 +133,16 @@ def test_a_deposed_leader_makes_no_savepoint_known(job: Job, live: Path) -> None
     job.coordinator.commit(SetData(job.paths.epoch, epoch.data, epoch.version))
 
     with pytest.raises(LeadershipError):
-        job.savepoints.create(job.leadership.commit, job.request("s1", 9), live)
+        job.savepoints.create(job.leadership.commit, job.request("s1", 9), LocalTree(live))
 
     assert ids(job) == []
 
 
 def test_a_schedule_removes_its_own_oldest_and_never_its_last(job: Job, live: Path) -> None:
     commit = job.leadership.commit
-    job.savepoints.create(commit, job.request("mine", 6), live)
+    job.savepoints.create(commit, job.request("mine", 6), LocalTree(live))
     for number in (7, 8, 9):
-        job.savepoints.create(commit, job.request(f"s{number}", number, schedule="nightly"), live)
+        job.savepoints.create(commit, job.request(f"s{number}", number, schedule="nightly"), LocalTree(live))
 
     assert job.savepoints.retain(commit, SavepointRetention("nightly", 2)) == ("s7",)
     assert job.savepoints.retain(commit, SavepointRetention("nightly", 0)) == ("s8",)
@@ -148,7 +151,7 @@ def test_a_schedule_removes_its_own_oldest_and_never_its_last(job: Job, live: Pa
 
 
 def test_what_somebody_reads_is_not_disposed_of(job: Job, live: Path) -> None:
-    job.savepoints.create(job.leadership.commit, job.request("s1", 9), live)
+    job.savepoints.create(job.leadership.commit, job.request("s1", 9), LocalTree(live))
     lease = hold(job.coordinator, job.paths, "savepoint-s1", holder="test", seconds=60, clock=SystemClock())
 
     with pytest.raises(JobStateError, match="is being read"):
@@ -160,7 +163,7 @@ def test_what_somebody_reads_is_not_disposed_of(job: Job, live: Path) -> None:
 
 
 def test_the_payloads_that_a_savepoint_would_replay_stay(job: Job, live: Path) -> None:
-    job.savepoints.create(job.leadership.commit, job.request("s1", 1), live)
+    job.savepoints.create(job.leadership.commit, job.request("s1", 1), LocalTree(live))
     for number in (1, 2, 3):
         job.add(number, number, number)
 

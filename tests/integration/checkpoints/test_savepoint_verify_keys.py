@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.views.savepoint_verification import SavedQueryView, SavepointVerificationView
@@ -33,7 +34,9 @@ def keys(document: dict[str, Any]) -> tuple[set[str], set[str], set[str]]:
 def of_job(spark_ha: Any, config: HaConfig, coordinator: Coordinator, tmp_path: Path) -> dict[str, Any]:
     """The verification of a savepoint of a managed job."""
     with led_job(config, coordinator) as job:
-        job.savepoints.create(job.leadership.commit, job.request("s1", 9), recorded_job.copy_live(tmp_path / "of-job"))
+        job.savepoints.create(
+            job.leadership.commit, job.request("s1", 9), LocalTree(recorded_job.copy_live(tmp_path / "of-job"))
+        )
         document: dict[str, Any] = json.loads(spark_ha("savepoint", "verify", JOB, "s1", "--json")[1])
     return document
 

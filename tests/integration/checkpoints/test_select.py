@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from airflow_provider_ha.checkpoints.restore.select import Selection, select
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.working.pins import pin
 from airflow_provider_ha.config import HaConfig
@@ -27,7 +28,7 @@ def job(config: HaConfig, coordinator: Coordinator) -> Iterator[Job]:
     """A job with savepoint ``s5`` at batch 5 and checkpoints 1, 2, 3 at batches 7, 8, 9; pins are copies."""
     live = recorded_job() / "live"
     with led_job(config, coordinator) as led:
-        led.savepoints.create(led.leadership.commit, led.request("s5", 5), live)
+        led.savepoints.create(led.leadership.commit, led.request("s5", 5), LocalTree(live))
         for number, batch in ((1, 7), (2, 8), (3, 9)):
             pin(live, led.pin_path(number).with_name("linked"), {QUERY: batch})
             shutil.copytree(led.pin_path(number).with_name("linked"), led.pin_path(number))

@@ -22,7 +22,7 @@ from airflow_provider_ha.checkpoints.working.fence import fence_directory
 from airflow_provider_ha.checkpoints.working.fork import fork
 from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.working.pins import pin
-from airflow_provider_ha.checkpoints.working.unfinished_drain import drain_directory
+from airflow_provider_ha.checkpoints.working.unfinished_drain import drain_key
 from airflow_provider_ha.jobs.model import DrainedQuery
 from tests.support.spark.recorded_job import QUERY, copy_live, copy_output
 
@@ -50,9 +50,9 @@ class GivenUp:
 
     def drain(self, of: str = "e2-b") -> None:
         """Fork the directory as a stop does, and plan the drain's batch there."""
-        target = drain_directory(self.root / of) / QUERY
+        target = Path(drain_key(str(self.root / of))) / QUERY
         fork(self.working / QUERY, target, keep_planned=False)
-        assert write_drain_entry(target) == DRAINED
+        assert write_drain_entry(LocalTree(target)) == DRAINED
 
     def reach_sink(self) -> str | None:
         """Give the file sink the drain's batch; returns the digest of its entry."""

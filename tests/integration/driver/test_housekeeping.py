@@ -17,6 +17,7 @@ from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.checkpoints.restore.timeline import following
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.fence import fence_directory
+from airflow_provider_ha.checkpoints.working.layered.layered_work_area import LayeredWorkArea
 from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.working.pins import pin
 from airflow_provider_ha.checkpoints.working.unpublished_batches import carry
@@ -30,6 +31,7 @@ from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.model import DrainedQuery, JobState, OperationKind, OperationState, RunResult
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.storage.keys import JobKeys
+from airflow_provider_ha.storage.local_files import LocalFileStore
 from tests.support.checkpoints.checkpoint_helpers import Job, led_job
 from tests.support.clusters.jobs_helpers import NOON, a_run, a_submission
 from tests.support.spark.recorded_job import QUERY, copy_live
@@ -156,6 +158,24 @@ def test_driver_of_a_long_run_keeps_the_newest_fenced_directory_only(job: Job) -
     housekeeping(job, "e13-new").finish_earlier(1)
 
     assert names(live) == ["e11-c.dead", "e11-c.drain", "e12-half", "e13-new", "e14-later", "e15-d.dead"]
+
+
+def test_the_fork_of_an_unfinished_drain_stays_until_the_run_has_a_result(job: Job, tmp_path: Path) -> None:
+    """Where a fence renames nothing, every earlier directory looks like a fenced one."""
+    area = LayeredWorkArea(LocalFileStore(tmp_path / "work"))
+    live = JobKeys(job.paths.job_id).live
+    for name in ("e1-a", "e2-b", "e2-b.drain", "e3-c", "e4-new"):
+        area.create(f"{live}{name}")
+    runs = RunStore(job.coordinator, job.paths)
+    keeper = Housekeeping(runs, job.leadership, job.checkpoints, area, f"{live}e4-new")
+
+    keeper.finish_earlier(1)
+    during = area.list(live)
+    run_with_result(job, 1)
+    keeper.finish(1)
+
+    assert during == ["e2-b.drain", "e3-c", "e4-new"]
+    assert area.list(live) == ["e4-new"]
 
 
 def test_fenced_directory_that_a_checkpoint_without_a_pin_lies_in_stays_while_the_run_goes_on(job: Job) -> None:

@@ -81,7 +81,7 @@ class Recovered:
         self, job: Job, store: ObjectStore, fill: Fill, tmp_path: Path, *, count: int, interval: float
     ) -> None:
         self.job, self.store, self.interval = job, store, interval
-        job.savepoints.create(job.leadership.commit, job.request("kept", 1), copy_live(tmp_path / "saved"))
+        job.savepoints.create(job.leadership.commit, job.request("kept", 1), LocalTree(copy_live(tmp_path / "saved")))
         like = job.checkpoint(1, 1, pin=False)
         for number in range(1, count + 1):
             # The epochs of before are lower than any that leads.

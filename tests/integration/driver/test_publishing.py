@@ -115,7 +115,7 @@ def test_a_claim_is_made_with_the_first_checkpoint_and_outlived_by_as_many_as_ar
     job: Job,
 ) -> None:
     live = copy_live(job.config.work_path / LIVE)
-    job.savepoints.create(job.leadership.commit, job.request("mine", 9), live)
+    job.savepoints.create(job.leadership.commit, job.request("mine", 9), LocalTree(live))
     plan = RestorePlan(
         job_id=JOB,
         source_job=JOB,

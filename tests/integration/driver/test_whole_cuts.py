@@ -94,7 +94,8 @@ def stop_job(publisher: Publisher, registry: QueryRegistry, live: Path, ended: d
         set_message=lambda _: None,
         end=lambda state, **said: ended.update(said, state=state),
     )
-    return StopJob(writer, publisher, registry, lifecycle, MainThread(), LocalTree(live), lambda _: {}, lambda _: {})
+    area = LinkedWorkArea(live.parent)
+    return StopJob(writer, publisher, registry, lifecycle, MainThread(), area, live.name, lambda _: {}, lambda _: {})
 
 
 def asked(mode: str) -> Operation:

@@ -338,7 +338,7 @@ class Driver:
             spark_version="4.2.0",
             schedule="nightly",
         )
-        self.savepoints.create(self.leadership.commit, request, path_on_this_host(self.origin.directory))
+        self.savepoints.create(self.leadership.commit, request, self.origin.directory)
         names = sorted(of.coordinator.children(of.paths.savepoints))
         for name in names[1:-KEPT]:
             self.savepoints.dispose(self.leadership.commit, name)

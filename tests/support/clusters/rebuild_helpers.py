@@ -130,7 +130,7 @@ class Driver:
             schedule="hourly",
             label="before the upgrade",
         )
-        savepoint = self.savepoints.copy(request, self.context.config.work_path / self.key)
+        savepoint = self.savepoints.copy(request, LocalTree(self.context.config.work_path / self.key))
         write_manifest(self.savepoints.directory(savepoint_id), savepoint)
         self.savepoints.publish(self.leadership.commit, savepoint)
 

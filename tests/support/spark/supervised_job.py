@@ -18,6 +18,7 @@ import psutil
 from airflow_provider_ha.checkpoints.format.layout import Progress, progress
 from airflow_provider_ha.checkpoints.format.metadata_log import read_offsets
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.client import HaClient
@@ -111,10 +112,15 @@ class SupervisedJob:
         found = [path for path in self.live.glob(f"e{epoch}-*") if path.suffix not in (".dead", ".drain")]
         return found[0] if found else None
 
+    def tree(self, epoch: int) -> Tree | None:
+        """The same, to be read; as it is now."""
+        directory = self.working(epoch)
+        return LocalTree(directory) if directory else None
+
     def progress(self, epoch: int, query: str = "windows") -> Progress:
         """How far a query is in the directory of an epoch."""
-        directory = self.working(epoch)
-        return progress(LocalTree(directory / query)) if directory else Progress(-1, -1)
+        directory = self.tree(epoch)
+        return progress(directory / query) if directory else Progress(-1, -1)
 
     def await_committed(self, epoch: int, batch: int) -> None:
         """Wait until every query of an epoch has committed *batch* or more."""
@@ -127,11 +133,11 @@ class SupervisedJob:
         """Wait until every query of an epoch has committed all files of the stream; each reads one per batch."""
 
         def read(query: str) -> bool:
-            directory, batch = self.working(epoch), self.progress(epoch, query).committed
+            directory, batch = self.tree(epoch), self.progress(epoch, query).committed
             return bool(
                 directory is not None
                 and batch >= 0
-                and read_offsets(LocalTree(directory / query), batch).log_offset(0) == self.stream.files - 1
+                and read_offsets(directory / query, batch).log_offset(0) == self.stream.files - 1
             )
 
         self.await_alive(lambda: all(map(read, self.queries)), f"the last file in epoch {epoch}")

@@ -27,8 +27,8 @@ ENTRY = st.builds(
     BaseEntry,
     name=PATH,
     place=PATH,
-    length=st.integers(0, 2**62),
-    mtime=st.integers(0, 2**62),
+    length=st.integers(0, 10**18 - 1),
+    mtime=st.integers(0, 10**18 - 1),
     etag=st.text("0123456789abcdef-", max_size=40),
 )
 

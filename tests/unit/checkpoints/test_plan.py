@@ -129,7 +129,7 @@ def test_a_drain_into_a_sink_without_a_log_may_have_written_rows_that_come_again
 def test_a_drained_state_is_an_end(tmp_path: Path, cut: int, verdict: Verdict, same_output: bool) -> None:
     """The user names the fork of a drain, or a copy of it: its watermark would drop every later row as late."""
     fork = checkpoint(tmp_path / QUERY, range(5))
-    write_drain_entry(fork)
+    write_drain_entry(LocalTree(fork))
     recorded = {entry.batch: entry for entry in readable(LocalTree(fork))}
     known = QueryFacts(
         cut=QueryCut(batch=cut, sink=DELTA.model_copy(update={"format": "noop"}), entries=(recorded[cut],)),
@@ -146,7 +146,7 @@ def test_a_drained_state_is_an_end(tmp_path: Path, cut: int, verdict: Verdict, s
 
 def test_the_batch_of_a_drain_that_was_planned_only_is_not_replayed(tmp_path: Path) -> None:
     fork = checkpoint(tmp_path / QUERY, range(5))
-    write_drain_entry(fork)
+    write_drain_entry(LocalTree(fork))
     recorded = {entry.batch: entry for entry in readable(LocalTree(fork))}
     known = replace(facts(TABLE, 5), history={batch: recorded[batch] for batch in (4, 5)})
     known = replace(known, cut=known.cut.model_copy(update={"entries": (recorded[4],)}))

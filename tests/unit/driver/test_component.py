@@ -12,7 +12,9 @@ import pytest
 from airflow_provider_ha import __version__
 from airflow_provider_ha.driver.jvm import gate
 from airflow_provider_ha.driver.jvm.component import Component, Leader
-from airflow_provider_ha.driver.jvm.conf import (
+from airflow_provider_ha.driver.jvm.gate import GateKeeper
+from airflow_provider_ha.errors import ApplicationRefusedError
+from airflow_provider_ha.jobs.component_conf import (
     MANAGER,
     MANAGER_CLASS,
     component_conf,
@@ -20,8 +22,6 @@ from airflow_provider_ha.driver.jvm.conf import (
     refuse_owned,
     writer_id,
 )
-from airflow_provider_ha.driver.jvm.gate import GateKeeper
-from airflow_provider_ha.errors import ApplicationRefusedError
 from airflow_provider_ha.testing.waiting import wait_until
 
 

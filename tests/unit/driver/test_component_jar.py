@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha import __version__
-from airflow_provider_ha.driver.jvm.jar import component_jar
 from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.jobs.component_jar import component_jar
 from java.build_component import ROOT, CompileError, NoJdkError, build, compile_to, made_from
 
 

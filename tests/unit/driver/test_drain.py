@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,10 +11,11 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.model import SinkKind
-from airflow_provider_ha.driver.drain_run import DrainStarter, WithheldWhenEmpty, _drained
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.driver.drain_run import DrainFork, DrainStarter, WithheldWhenEmpty, _drained
 from airflow_provider_ha.driver.ending import Ending
 from airflow_provider_ha.driver.writer_notes import SinkSpec, notes
-from airflow_provider_ha.errors import OperationFailedError
+from airflow_provider_ha.errors import ApplicationRefusedError, OperationFailedError
 from airflow_provider_ha.jobs.model import DrainedQuery
 from tests.support.checkpoints.portable_helpers import checkpoint
 from tests.support.checkpoints.writer_helpers import writer_of
@@ -37,6 +39,11 @@ class Rows:
         return self._rows
 
 
+def fork(root: Path) -> DrainFork:
+    """A fork on this host."""
+    return DrainFork(LocalTree(root), root.as_uri())
+
+
 @pytest.mark.parametrize(("rows", "called"), [(0, False), (3, True)])
 def test_a_function_is_called_only_when_there_are_rows(rows: int, called: bool) -> None:
     given: list[tuple[Any, int]] = []
@@ -53,7 +60,7 @@ def test_a_function_is_called_only_when_there_are_rows(rows: int, called: bool) 
 def test_a_script_that_starts_its_query_again_and_again_is_over_once_that_is_drained(tmp_path: Path) -> None:
     ended = SimpleNamespace(awaitTermination=lambda: None)
     calls = SimpleNamespace(set_format=lambda *_: None, trigger=lambda *_, **__: None, start=lambda *_: ended)
-    starter = DrainStarter(tmp_path, calls)  # type: ignore[arg-type]
+    starter = DrainStarter(fork(tmp_path), calls)  # type: ignore[arg-type]
     writer = writer_of("q", tmp_path)
     assert starter.start(writer, None) is ended
 
@@ -80,12 +87,36 @@ def test_last_batch_of_another_sink_says_whether_it_wrote() -> None:
 
 def test_fork_of_a_drain_is_still_there_when_the_result_is_written(tmp_path: Path) -> None:
     """A driver that dies in between leaves a batch in the sinks that only the fork tells from an ordinary one."""
-    parts = SimpleNamespace(calls=None, patches=SimpleNamespace(), script=SimpleNamespace(run=lambda: None))
-    ending = Ending(spec=None, led=None, way_out=None, parts=parts)  # type: ignore[arg-type]
-
-    ending.drain(tmp_path)
+    ending_of(lambda: None).drain(fork(tmp_path))
 
     assert tmp_path.is_dir()
+
+
+def ending_of(script: Callable[[], None], component: Any = None) -> Ending:
+    parts = SimpleNamespace(
+        calls=None, patches=SimpleNamespace(), script=SimpleNamespace(run=script), component=component
+    )
+    return Ending(spec=None, led=None, way_out=None, parts=parts)  # type: ignore[arg-type]
+
+
+def test_the_gate_lets_the_fork_through_before_the_script_runs_again(tmp_path: Path) -> None:
+    events: list[str] = []
+    component = SimpleNamespace(move_to=events.append)
+
+    ending_of(lambda: events.append("script"), component).drain(fork(tmp_path))
+
+    assert events == [tmp_path.as_uri(), "script"]
+
+
+def test_a_session_with_another_manager_is_not_drained(tmp_path: Path) -> None:
+    def refuse(_: object) -> None:
+        raise ApplicationRefusedError("it would run without the fence")
+
+    calls: Any = SimpleNamespace(start=lambda *_: pytest.fail("it was started"))
+    component: Any = SimpleNamespace(check_session=refuse)
+
+    with pytest.raises(ApplicationRefusedError, match="without the fence"):
+        DrainStarter(fork(tmp_path), calls, component).start(writer_of("q", tmp_path), None)
 
 
 def drain(root: Path, sink: str, *, commits: bool = True) -> DrainStarter:
@@ -107,7 +138,7 @@ def drain(root: Path, sink: str, *, commits: bool = True) -> DrainStarter:
         start=start,
         foreach_batch=lambda _, function: given.append(function),
     )
-    starter = DrainStarter(root, calls)
+    starter = DrainStarter(fork(root), calls)
     writer = writer_of("q", root)
     notes(writer).sink = sink
     notes(writer).function = lambda *_: pytest.fail("it is given no empty batch")

@@ -285,7 +285,7 @@ def test_a_drain_whose_script_fails_is_none(way_out: WayOut) -> None:
     end.parts.script.run.return_value = "app.py failed: ValueError"
 
     with pytest.raises(OperationFailedError, match=r"the drain failed: app.py failed: ValueError"):
-        end.drain(Path("fork"))
+        end.drain(MagicMock())
 
 
 def keeping(**checkpoints: Any) -> tuple[Housekeeping, Any]:
@@ -323,3 +323,14 @@ def test_a_session_that_is_lost_right_after_it_came_is_an_outage(monkeypatch: py
 
     with pytest.raises(NotConnectedError, match="there is no session"):
         leading.lead(MagicMock(), MagicMock())
+
+
+def test_the_gate_is_closed_before_the_lock_is_given_back() -> None:
+    end = ending(WayOut())
+    done = MagicMock()
+    end.parts.component.close, end.led.leadership.release = done.close, done.release
+
+    with pytest.raises(Left):
+        end._leave_finished()
+
+    assert [name for name, _, _ in done.mock_calls] == ["close", "release"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -10,11 +11,14 @@ import pytest
 
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryPlan, QuerySink, RestorePlan, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.working.layered.layered_work_area import LayeredWorkArea
 from airflow_provider_ha.checkpoints.working.started_queries import StartedBefore, StartedQueries
 from airflow_provider_ha.driver.origin import Origin, OriginKind
 from airflow_provider_ha.driver.resting import RestingQuery, expected_queries
 from airflow_provider_ha.driver.stop_job import undrainable
 from airflow_provider_ha.errors import CheckpointError
+from airflow_provider_ha.storage.keys import JobKeys
+from airflow_provider_ha.storage.local_files import LocalFileStore
 
 
 OLD = QuerySink(kind=SinkKind.FILE, format="json", path="/data/old", max_batch=7)
@@ -53,7 +57,7 @@ def not_asked() -> Mapping[str, QuerySink]:
 
 
 def the_only(origin: Origin, started: StartedQueries | None = None) -> RestingQuery:
-    (query,) = expected_queries(origin, started or StartedQueries(), not_asked)
+    (query,) = expected_queries(origin, started or StartedQueries(), not_asked, Path("unused"))
     return query
 
 
@@ -63,7 +67,7 @@ def test_the_order_is_that_of_the_first_start_and_names_without_a_directory_are_
     noted = tuple(StartedBefore(name=name, sink=NEW) for name in ("z", "never-planned", "a"))
     origin = origin_of(tmp_path, OriginKind.RECOVERY, planned=False)
 
-    found = expected_queries(origin, StartedQueries(queries=noted), lambda: {"m": OLD, "a": OLD})
+    found = expected_queries(origin, StartedQueries(queries=noted), lambda: {"m": OLD, "a": OLD}, tmp_path)
 
     assert [(query.name, query.sink) for query in found] == [("z", NEW), ("a", NEW), ("m", OLD)]
 
@@ -101,9 +105,25 @@ def test_the_log_of_an_output_that_is_gone_is_the_one_that_was_kept_with_the_cut
     assert the_only(origin_of(tmp_path, OriginKind.RESTORE, sink_gone=True)).sink_log == tmp_path / "pin/sinks/late"
 
 
+def test_a_log_that_is_kept_elsewhere_is_read_from_a_copy(tmp_path: Path) -> None:
+    """Where a work area is no directory of this host; the driver's home takes the copy."""
+    area = LayeredWorkArea(LocalFileStore(tmp_path / "work"))
+    kept = area.create(f"{JobKeys('j').live}e2-x")
+    kept.write("late/metadata", b"{}")
+    kept.write("sinks/late/_spark_metadata/3", b"v1")
+    origin = replace(origin_of(tmp_path, OriginKind.RESTORE, sink_gone=True), directory=kept, sinks=kept)
+
+    (found,) = expected_queries(origin, StartedQueries(), not_asked, tmp_path / "home")
+
+    assert found.sink_log == tmp_path / "home" / "late"
+    assert (tmp_path / "home" / "late" / "_spark_metadata" / "3").read_bytes() == b"v1"
+
+
 def test_a_query_of_which_nothing_tells_where_it_writes_is_in_no_cut(tmp_path: Path) -> None:
     directory_of(tmp_path, "late", 3, 3)
-    (found,) = expected_queries(origin_of(tmp_path, OriginKind.RECOVERY, planned=False), StartedQueries(), dict)
+    (found,) = expected_queries(
+        origin_of(tmp_path, OriginKind.RECOVERY, planned=False), StartedQueries(), dict, tmp_path
+    )
 
     with pytest.raises(CheckpointError, match="query 'late' has not been started yet"):
         found.sink_now()

@@ -13,8 +13,10 @@ import pytest
 
 from airflow_provider_ha.checkpoints.model import SinkKind
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.working.unfinished_drain import drain_directory
+from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
+from airflow_provider_ha.checkpoints.working.unfinished_drain import drain_key
 from airflow_provider_ha.driver import stop_job
+from airflow_provider_ha.driver.drain_run import DrainFork
 from airflow_provider_ha.driver.lifecycle import Lifecycle
 from airflow_provider_ha.driver.queries import StartedQuery
 from airflow_provider_ha.driver.stop_job import MainThread, StopFailedError, StopJob, stop_all
@@ -69,9 +71,10 @@ class Stage:
     def _savepoint(self, _: Operation) -> dict[str, Any]:
         raise StorageUnavailableError("the disk is full")
 
-    def _drain(self, fork: Path) -> dict[str, Any]:
-        self.drained.append(fork)
-        assert not (fork / "of-an-earlier-attempt").exists()
+    def _drain(self, fork: DrainFork) -> dict[str, Any]:
+        assert fork.directory.local_path is not None
+        self.drained.append(fork.directory.local_path)
+        assert not (fork.directory.local_path / "of-an-earlier-attempt").exists()
         return {}
 
     def stop(self, **arguments: Any) -> None:
@@ -85,7 +88,8 @@ class Stage:
             self.registry,
             self.lifecycle,
             self.main_thread,
-            LocalTree(self.working),
+            LinkedWorkArea(self.working.parent),
+            self.working.name,
             self._savepoint,
             self._drain,
         ).run(operation(**arguments))
@@ -162,7 +166,7 @@ def test_a_drain_of_a_query_whose_replay_began_during_the_stop_is_refused(stage:
 
 
 def test_a_drain_that_an_earlier_attempt_began_begins_again(stage: Stage) -> None:
-    fork = drain_directory(stage.working)
+    fork = Path(drain_key(str(stage.working)))
     (fork / "of-an-earlier-attempt").mkdir(parents=True)
     stage.lifecycle.script_ended.set()
     main = threading.Thread(target=stage.main_thread.serve)

@@ -27,7 +27,7 @@ _ESCAPES = {"%": "%25", "\t": "%09", "\n": "%0A", "\r": "%0D"}
 _MEANT = {escape: plain for plain, escape in _ESCAPES.items()}
 _ESCAPE = re.compile("%.{0,2}", re.DOTALL)
 _PLAIN = re.compile("[%\t\n\r]")
-_NUMBER = re.compile("0|[1-9][0-9]{0,18}")
+_NUMBER = re.compile("0|[1-9][0-9]{0,17}")  # as many digits as always fit into a long of Java
 # Written by number alone: another attempt at the version writes the same name again.
 _REPLACEABLE = re.compile(r"[0-9]+\.(zip|delta|snapshot|changelog)(\.crc)?")
 _FIELDS = 5

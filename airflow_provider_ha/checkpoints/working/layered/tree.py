@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from threading import Lock
 
 from airflow_provider_ha.checkpoints.trees.files import check_name
 from airflow_provider_ha.checkpoints.trees.object_tree import ObjectTree
 from airflow_provider_ha.checkpoints.working.layered.base import FILE, Base, BaseEntry, parse_base
+from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.errors import CheckpointCorruptError, ObjectMissingError
 from airflow_provider_ha.storage.file_store import FileStore, StoredFile
 from airflow_provider_ha.storage.reading import Listed
@@ -190,6 +192,21 @@ class LayeredTree(ObjectTree):
         """
         path = self._path(check_name(name))
         self._reader.files.write(f"{self._prefix}{path}", data)
+        self._listing.forget()
+
+    def create(self, name: str, data: bytes) -> None:
+        """Write an own file that must not exist yet; otherwise as :meth:`write`.
+
+        :raises ObjectExistsError: It exists.
+        """
+        path = self._path(check_name(name))
+        self._reader.files.create(f"{self._prefix}{path}", data, writer=new_id())
+        self._listing.forget()
+
+    def upload(self, name: str, source: Path) -> None:
+        """Write an own file from one of this host; otherwise as :meth:`write`."""
+        path = self._path(check_name(name))
+        self._reader.files.upload(f"{self._prefix}{path}", source)
         self._listing.forget()
 
     def entries(self) -> dict[str, BaseEntry]:

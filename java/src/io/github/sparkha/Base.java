@@ -1,6 +1,8 @@
 package io.github.sparkha;
 
 import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.charset.CharacterCodingException;
 import java.nio.charset.StandardCharsets;
 import java.util.Collections;
 import java.util.HashMap;
@@ -52,7 +54,7 @@ final class Base {
      * @throws IOException it is of another version, half a file, or names something twice or outside
      */
     static Base parse(byte[] content, String where) throws IOException {
-        String[] lines = new String(content, StandardCharsets.UTF_8).split("\n", -1);
+        String[] lines = text(content, where).split("\n", -1);
         Matcher head = HEAD.matcher(lines[0]);
         if (!head.matches()) {
             throw refused(where, "its first line is not that of a base");
@@ -73,6 +75,16 @@ final class Base {
             base.add(lines[line].split("\t", -1), where + ", line " + (line + 1));
         }
         return base;
+    }
+
+    /** Bytes that are damaged would else become a character, and the name another one. */
+    private static String text(byte[] content, String where) throws IOException {
+        try {
+            // guard: damaged-bytes-become-a-name
+            return StandardCharsets.UTF_8.newDecoder().decode(ByteBuffer.wrap(content)).toString();
+        } catch (CharacterCodingException e) {
+            throw refused(where, "it is not UTF-8");
+        }
     }
 
     private void add(String[] fields, String where) throws IOException {

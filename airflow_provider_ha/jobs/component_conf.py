@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
+from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.errors import ApplicationRefusedError
 
 
@@ -20,6 +21,11 @@ MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 ROOT = "spark.hadoop.fs.ha.root"
 WRITER = "spark.hadoop.fs.ha.writer"
 _OWNED = "spark.hadoop.fs.ha"  # and what follows: the component's keys and the classes of its file systems
+
+
+def needs_component(config: HaConfig) -> bool:
+    """Whether the jobs of a cluster work where only the component can keep two drivers apart."""
+    return not config.work_uri.startswith("file:")
 
 
 def is_layered(location: str) -> bool:

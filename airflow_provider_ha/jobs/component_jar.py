@@ -1,4 +1,4 @@
-"""Where the jar of the component is."""
+"""Where the jar of the component in Spark's JVM is."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from airflow_provider_ha._version import __version__
 from airflow_provider_ha.errors import ConfigurationError
 
 
-def component_jar(folder: Path = Path(__file__).parent) -> Path:
+_FOLDER = Path(__file__).parents[1] / "driver" / "jvm"
+
+
+def component_jar(folder: Path = _FOLDER) -> Path:
     """Return the jar of this release, which lies in the package.
 
     :raises ConfigurationError: The package was installed from its sources, on a host without a JDK.

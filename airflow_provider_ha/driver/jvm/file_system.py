@@ -1,0 +1,73 @@
+"""The file system behind the component: its conf, and whether this JVM can use it; found out before anything changes.
+
+S3A is no part of Spark: its jars come with the job, or were added to the Spark of the site. And only later releases of
+it can create an object on condition.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from airflow_provider_ha.driver.jvm.release import check_driver
+from airflow_provider_ha.errors import ApplicationRefusedError
+from airflow_provider_ha.jobs.component_conf import refuse_owned
+
+
+S3A_NEEDS = (3, 4, 2)  # HADOOP-19256: conditional create
+_RELEASE = re.compile(r"(\d+)\.(\d+)\.(\d+)")
+
+
+def prepare_file_system(jvm: Any, root: str, conf: Mapping[str, str], site: Mapping[str, str]) -> None:
+    """Set the conf that reaches the storage root, and see that this JVM has a file system for it. Asks no server.
+
+    :param root: Storage root with Hadoop's scheme.
+    :param conf: What the user said.
+    :param site: What the connection says of the root. What is set in the JVM already is the user's, and stays.
+    :raises ApplicationRefusedError: The conf sets what is ours, or the JVM lacks the component or the file system.
+    """
+    refuse_owned(conf)
+    check_driver(jvm)
+    _check_hadoop(jvm, root)
+    try:
+        warm_up(jvm, root, site)
+    except Exception as error:  # an error of py4j, with what Java has thrown
+        hadoop = str(jvm.org.apache.hadoop.util.VersionInfo.getVersion())
+        raise ApplicationRefusedError(
+            f"the driver's JVM cannot open {root}: {_reason(error)}",
+            next_step=f"Give the job packages=['org.apache.hadoop:hadoop-aws:{hadoop}'], or put S3A of Hadoop {hadoop} "
+            "into Spark's directory of jars, and check its conf (spark.hadoop.fs.s3a.*)",
+        ) from error
+
+
+def warm_up(jvm: Any, root: str, site: Mapping[str, str]) -> None:
+    """Set the conf of the storage root, make a file system for it and close it: what it needs is loaded then.
+
+    One of Hadoop's cache would keep the conf that there is before the script's. Raises what Java has thrown.
+    """
+    system = jvm.java.lang.System
+    for key, value in site.items():
+        if system.getProperty(key) is None:  # guard: conf-of-the-user-is-replaced
+            system.setProperty(key, value)
+    conf = jvm.org.apache.spark.deploy.SparkHadoopUtil.get().newConfiguration(jvm.org.apache.spark.SparkConf())
+    jvm.org.apache.hadoop.fs.FileSystem.newInstance(jvm.java.net.URI(root), conf).close()
+
+
+def _check_hadoop(jvm: Any, root: str) -> None:
+    found = str(jvm.org.apache.hadoop.util.VersionInfo.getVersion())
+    match = _RELEASE.match(found)
+    release = tuple(map(int, match.groups())) if match else S3A_NEEDS
+    if urlsplit(root).scheme == "s3a" and release < S3A_NEEDS:  # guard: stores-without-conditions-are-used
+        raise ApplicationRefusedError(
+            f"this Spark has Hadoop {found}, whose S3A cannot create an object on condition: two drivers could both "
+            "believe that they have committed a batch",
+            next_step="Use Spark 4.1 or newer, or a work root on a mounted file system",
+        )
+
+
+def _reason(error: Exception) -> str:
+    """Return what Java has said, without its stack."""
+    thrown = getattr(error, "java_exception", None)
+    return str(thrown.toString() if thrown is not None else error)[:500]

@@ -1,0 +1,68 @@
+"""What a work root asks of a job is refused at submit, where it is known there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.submission import work_root
+from airflow_provider_ha.control.submission.work_root import check_work_root
+from airflow_provider_ha.errors import ApplicationRefusedError, ConfigurationError
+from airflow_provider_ha.jobs.model import Target
+
+
+MOUNTED = HaConfig.build(zookeeper="zk:2181", storage_root="file:///s")
+ON_S3 = HaConfig.build(
+    zookeeper="zk:2181", storage_root="file:///s", work_root="s3://bucket/work", home_root="file:///h"
+)
+OWNED = {"spark.sql.streaming.checkpointFileManagerClass": "org.example.Manager"}
+
+
+def spark(folder: Path, release: str) -> Target:
+    (folder / "jars").mkdir(parents=True)
+    (folder / "jars" / f"spark-core_2.13-{release}.jar").touch()
+    return Target(engine_options={"spark_home": str(folder)})
+
+
+@pytest.fixture(autouse=True)
+def built(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installation with the component."""
+    monkeypatch.setattr(work_root, "component_jar", lambda: Path("component.jar"))
+
+
+@pytest.mark.parametrize("release", ["3.5.9", "4.0.5"])
+def test_a_spark_that_cannot_create_on_condition_is_refused(tmp_path: Path, release: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"is of release {release}.*Install Spark 4\.1 or newer"):
+        check_work_root(ON_S3, spark(tmp_path / "spark", release), {})
+
+
+@pytest.mark.parametrize("release", ["4.1.0", "4.2.0-SNAPSHOT"])
+def test_later_ones_are_taken(tmp_path: Path, release: str) -> None:
+    check_work_root(ON_S3, spark(tmp_path / "spark", release), {})
+
+
+def test_the_spark_of_a_cluster_is_looked_at_by_its_driver(tmp_path: Path) -> None:
+    target = spark(tmp_path / "spark", "4.0.5").model_copy(update={"engine": "standalone"})
+
+    check_work_root(ON_S3, target, {})
+
+
+def test_conf_of_the_component_is_refused_on_every_engine() -> None:
+    with pytest.raises(ApplicationRefusedError, match=r"checkpointFileManagerClass to org\.example\.Manager"):
+        check_work_root(ON_S3, Target(engine="standalone", master="spark://m:7077"), OWNED)
+
+
+def test_an_installation_without_the_component_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone() -> Path:
+        raise ConfigurationError("this installation has no component")
+
+    monkeypatch.setattr(work_root, "component_jar", gone)
+
+    with pytest.raises(ConfigurationError, match="no component"):
+        check_work_root(ON_S3, Target(), {})
+
+
+def test_a_mounted_work_root_asks_for_nothing(tmp_path: Path) -> None:
+    check_work_root(MOUNTED, spark(tmp_path / "spark", "3.5.9"), OWNED)
