@@ -160,22 +160,33 @@ def test_driver_of_a_long_run_keeps_the_newest_fenced_directory_only(job: Job) -
     assert names(live) == ["e11-c.dead", "e11-c.drain", "e12-half", "e13-new", "e14-later", "e15-d.dead"]
 
 
-def test_the_fork_of_an_unfinished_drain_stays_until_the_run_has_a_result(job: Job, tmp_path: Path) -> None:
-    """Where a fence renames nothing, every earlier directory looks like a fenced one."""
+def test_the_fork_of_an_unfinished_drain_stays_where_a_fence_renames_nothing(job: Job, tmp_path: Path) -> None:
+    """There every earlier directory looks like a fenced one; a fork of an earlier run is not the newest of them."""
     area = LayeredWorkArea(LocalFileStore(tmp_path / "work"))
     live = JobKeys(job.paths.job_id).live
     for name in ("e1-a", "e2-b", "e2-b.drain", "e3-c", "e4-new"):
         area.create(f"{live}{name}")
-    runs = RunStore(job.coordinator, job.paths)
-    keeper = Housekeeping(runs, job.leadership, job.checkpoints, area, f"{live}e4-new")
+    create_run(job, 1)
+    keeper = Housekeeping(RunStore(job.coordinator, job.paths), job.leadership, job.checkpoints, area, f"{live}e4-new")
 
     keeper.finish_earlier(1)
-    during = area.list(live)
-    run_with_result(job, 1)
-    keeper.finish(1)
 
-    assert during == ["e2-b.drain", "e3-c", "e4-new"]
-    assert area.list(live) == ["e4-new"]
+    assert area.list(live) == ["e2-b.drain", "e3-c", "e4-new"]
+
+
+def test_the_newest_fenced_directory_stays_beside_the_fork_of_an_earlier_run(job: Job, tmp_path: Path) -> None:
+    area = LayeredWorkArea(LocalFileStore(tmp_path / "work"))
+    live = JobKeys(job.paths.job_id).live
+    for name in ("e1-a", "e2-b", "e2-b.drain", "e4-new"):
+        area.create(f"{live}{name}")
+    run_with_result(job, 1, epoch=3)
+    runs = RunStore(job.coordinator, job.paths)
+    job.coordinator.commit(runs.clean_op(1) or pytest.fail("it is CLEAN already"))
+    create_run(job, 2)
+
+    Housekeeping(runs, job.leadership, job.checkpoints, area, f"{live}e4-new").finish_earlier(2)
+
+    assert area.list(live) == ["e2-b", "e4-new"]
 
 
 def test_fenced_directory_that_a_checkpoint_without_a_pin_lies_in_stays_while_the_run_goes_on(job: Job) -> None:
