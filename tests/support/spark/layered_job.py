@@ -1,4 +1,4 @@
-"""The gated job with its working directories on S3: what it has there, and what must not change."""
+"""The gated job with its working directories on S3 or HDFS: what it has there, and what must not change."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from pathlib import Path
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.working.layered.layered_work_area import LayeredWorkArea
+from airflow_provider_ha.checkpoints.working.open_work_area import open_files
 from airflow_provider_ha.checkpoints.working.unfinished_drain import drain_key
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.jobs.runs import SubmissionView
+from airflow_provider_ha.storage.file_store import FileStore
 from airflow_provider_ha.storage.keys import JobKeys
-from airflow_provider_ha.storage.s3_files import S3FileStore
+from tests.support.hdfs.hdfs_server import Hdfs
 from tests.support.s3.s3_server import S3Access
 from tests.support.s3.s3a_jars import s3a_jars
 from tests.support.spark.supervised_job import SupervisedJob
@@ -38,6 +40,18 @@ def on_s3(config: HaConfig, s3: S3Access, folder: Path) -> HaConfig:
     )
 
 
+def on_hdfs(config: HaConfig, hdfs: Hdfs, folder: Path) -> HaConfig:
+    """Return a cluster whose jobs work in a directory of HDFS that no other test uses."""
+    return HaConfig.model_validate(
+        {
+            **config.model_dump(),
+            "work_root": hdfs.new_root(),
+            "home_root": f"file://{folder}/home",
+            "hdfs": hdfs.options(),
+        }
+    )
+
+
 def s3a_class_path() -> dict[str, str]:
     """Return the conf of a Spark to which the site has added S3A."""
     return dict.fromkeys(
@@ -52,11 +66,11 @@ class LayeredJob(SupervisedJob):
     conf: dict[str, str] = field(default_factory=s3a_class_path)
 
     @cached_property
-    def files(self) -> S3FileStore:
+    def files(self) -> FileStore:
         """The files below the work root."""
-        config = self.client.config
-        assert config.s3 is not None
-        return S3FileStore(config.work_uri, config.s3)
+        files = open_files(self.client.config)
+        assert files is not None
+        return files
 
     @cached_property
     def area(self) -> LayeredWorkArea:

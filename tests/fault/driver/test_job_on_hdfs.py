@@ -1,0 +1,52 @@
+"""A job whose checkpoints are on HDFS: killed between sink log and commit; the output is exact."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.control.client import HaClient
+from airflow_provider_ha.jobs.model import JobState, OperationState
+from tests.support.hdfs.hdfs_server import Hdfs, hdfs_server
+from tests.support.spark.driver_helpers import Stream
+from tests.support.spark.layered_job import LayeredJob, on_hdfs
+
+
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
+CLIENT = {"spark.hadoop.dfs.replication": "1", "spark.hadoop.dfs.client.use.datanode.hostname": "true"}
+
+
+@pytest.fixture(scope="module")
+def hdfs() -> Iterator[Hdfs]:
+    with hdfs_server() as server:
+        yield server
+
+
+@pytest.fixture
+def config(config: HaConfig, hdfs: Hdfs, tmp_path: Path) -> HaConfig:
+    return on_hdfs(config, hdfs, tmp_path)
+
+
+def test_a_killed_driver_is_followed_by_one_that_goes_on_from_its_base(client: HaClient, tmp_path: Path) -> None:
+    job = LayeredJob(client, Stream(tmp_path), ("windows", "rows"), conf=dict(CLIENT))
+    job.stream.feed(3)
+    job.submit()
+    job.await_sink(2)
+    job.kill()
+    before = job.content(1)
+
+    job.recover()
+    job.stream.feed(1)
+    job.await_read(2)
+    stop = job.stop("terminate")
+    result = job.await_result()
+
+    assert result.state is JobState.FINISHED, result.reason
+    assert job.operation(stop).state is OperationState.COMPLETED
+    assert job.stream.windows() == job.stream.expected_windows(4)
+    assert job.stream.seen() == job.stream.expected_rows(4)
+    after = job.content(1)
+    assert {name: after[name] for name in before} == before
