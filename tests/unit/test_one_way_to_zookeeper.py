@@ -23,6 +23,7 @@ UNGUARDED = {
     "jobs/job_records.py": "makes nodes that no other process may make under that name: runs, submissions, recoveries; "
     "a driver's supervisor completes its own one by compare-and-set",
     "triggers/_announcements.py": "ephemeral nodes of waits, each under a unique name; only people read them",
+    "control/administration/collect.py": "writes nothing: each of its transactions only checks the job's epoch",
     "control/rebuild/apply.py": "a job without a leader, whose epoch it raises first and checks in each transaction",
 }
 # What only the leader writes (``JobPaths``).

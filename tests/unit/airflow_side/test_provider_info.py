@@ -13,7 +13,7 @@ import pytest
 from airflow.sdk import BaseOperator
 from airflow.triggers.base import BaseTrigger
 
-from airflow_provider_ha.config import HaConfig, S3Options, TlsOptions
+from airflow_provider_ha.config import HaConfig, HdfsOptions, S3Options, TlsOptions
 from airflow_provider_ha.get_provider_info import get_provider_info
 
 
@@ -71,8 +71,9 @@ def test_what_is_required_is_shown_at_once_and_says_so() -> None:
 def test_the_form_has_every_setting_of_a_cluster_once() -> None:
     fields = set(INFO["connection-types"][0]["conn-fields"])
     standard = {"zookeeper", "storage_root", "digest_auth", "sasl_auth"}  # host, schema, login and password
-    own = set(HaConfig.model_fields) - standard - {"s3", "tls", "timings"}
-    groups = {f"s3_{name}" for name in S3Options.model_fields} | {f"tls_{name}" for name in TlsOptions.model_fields}
+    own = set(HaConfig.model_fields) - standard - {"s3", "hdfs", "tls", "timings"}
+    options = {"s3": S3Options, "hdfs": HdfsOptions, "tls": TlsOptions}
+    groups = {f"{group}_{name}" for group, model in options.items() for name in model.model_fields}
 
     assert fields == own | groups | {"tls", "auth_scheme"} | {"session_timeout", "tolerate_suspended"}
 
@@ -82,7 +83,7 @@ def test_the_form_is_grouped_and_begins_with_the_cluster() -> None:
 
     sections = list(dict.fromkeys(field["schema"]["section"] for field in fields))
 
-    assert sections == ["Cluster", "S3", "ZooKeeper", "TLS to ZooKeeper"]
+    assert sections == ["Cluster", "S3", "HDFS", "ZooKeeper", "TLS to ZooKeeper"]
 
 
 def test_every_kind_has_its_public_classes() -> None:
