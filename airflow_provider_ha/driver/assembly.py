@@ -8,8 +8,10 @@ from typing import Any
 
 from airflow_provider_ha.checkpoints.model import QuerySink
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
+from airflow_provider_ha.checkpoints.retention.working_files import WorkingFilesCollector
 from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
 from airflow_provider_ha.checkpoints.working.layered.uris import hadoop_uri
+from airflow_provider_ha.checkpoints.working.open_work_area import open_files
 from airflow_provider_ha.checkpoints.working.work_area import WorkArea
 from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.driver.cleaning import Cleaning
@@ -103,7 +105,7 @@ class Assembly:
                 self.way_out.thread_failed,
                 settled=ledger.complete,
                 running=self.spec.note_running,
-                clean=self._cleaning().turn,
+                clean=self._cleaning(origin.key).turn,
             ),
             patches=Patches(lifecycle, registry, starter),
             calls=calls,
@@ -189,7 +191,7 @@ class Assembly:
             source=progress_source(registry, self.clock),
         )
 
-    def _cleaning(self) -> Cleaning:
+    def _cleaning(self, current: str) -> Cleaning:
         led = self.led
         past = PastAttempts(
             coordinator=led.coordinator,
@@ -201,7 +203,11 @@ class Assembly:
             options=led.graph.options,
             own=(led.run.number, self.spec.attempt),
         )
-        return Cleaning(self.checkpoints, led.leadership, self.clock, past.clear)
+        files = open_files(self.spec.config)
+        collector = (
+            WorkingFilesCollector(self.checkpoints, files, lambda: current, self.clock.lease_time) if files else None
+        )
+        return Cleaning(self.checkpoints, led.leadership, self.clock, past.clear, collector)
 
 
 def spark_version() -> str:

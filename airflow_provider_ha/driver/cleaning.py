@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterator
 
 from airflow_provider_ha.checkpoints.retention.store import COLLECTION_SECONDS, CheckpointStore
+from airflow_provider_ha.checkpoints.retention.working_files import WorkingFilesCollector
 from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.errors import HaError, LeadershipError
@@ -25,15 +26,23 @@ class Cleaning:
     """The turns of one driver. For one thread.
 
     :param past: Begins to remove what earlier submissions have left, and yields after each step.
+    :param files: Removes what no batch needs from working directories where Spark leaves that to it; ``None`` where
+        Spark removes by itself.
     """
 
     def __init__(
-        self, store: CheckpointStore, leadership: Leadership, clock: Clock, past: Callable[[], Iterator[None]]
+        self,
+        store: CheckpointStore,
+        leadership: Leadership,
+        clock: Clock,
+        past: Callable[[], Iterator[None]],
+        files: WorkingFilesCollector | None = None,
     ) -> None:
         self._store = store
         self._leadership = leadership
         self._clock = clock
         self._past: Iterator[None] = past()
+        self._files = files
         self._due = clock.lease_time()
 
     def turn(self, go_on: Callable[[], bool]) -> bool:
@@ -49,7 +58,7 @@ class Cleaning:
         def more() -> bool:
             return go_on() and self._clock.lease_time() < deadline  # guard: collections-delay-deletions
 
-        return not go_on() or (self._clear_past(more) and self._collect(more))
+        return not go_on() or (self._clear_past(more) and self._collect(more) and self._collect_files(more))
 
     def _clear_past(self, more: Callable[[], bool]) -> bool:
         try:
@@ -73,3 +82,7 @@ class Cleaning:
         if done:
             self._due = self._clock.lease_time() + COLLECTION_INTERVAL
         return done
+
+    def _collect_files(self, more: Callable[[], bool]) -> bool:
+        # guard: drivers-leave-the-files-to-people
+        return self._files is None or self._files.collect(self._leadership, more)

@@ -141,3 +141,24 @@ def test_a_long_clean_up_of_earlier_submissions_gives_way_to_deletions_and_goes_
     assert world.cleaning().turn(lambda: next(answers)) is False
 
     assert world.calls == ["work off", "past"]
+
+
+class Files:
+    """A collector of working files that notes when it is asked."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    def collect(self, leadership: Any, go_on: Callable[[], bool]) -> bool:
+        del leadership
+        self.world.calls.append("files")
+        return go_on()
+
+
+def test_the_files_of_working_directories_are_collected_last() -> None:
+    world = World()
+
+    done = Cleaning(world, None, world, world.past, Files(world)).turn(always)  # type: ignore[arg-type]
+
+    assert done
+    assert world.calls == ["work off", "past", "collect", "files"]
