@@ -1,4 +1,4 @@
-"""A job whose checkpoints are on HDFS: killed between sink log and commit; the output is exact."""
+"""A job whose checkpoints are on HDFS: killed after a batch is in the sink; the output is exact."""
 
 from __future__ import annotations
 
