@@ -21,19 +21,34 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
+from tests.proofs.engines.proof import EngineDeaths
 from tests.proofs.kills import Kills
 from tests.proofs.outages import Outages
 from tests.proofs.page import write
 from tests.proofs.schedules import Schedules
+from tests.proofs.sinks.proof import Sinks
 from tests.proofs.soak import LeadershipSoak
+from tests.proofs.stores.proof import Stores
 from tests.proofs.suite import Suite
 from tests.proofs.verdicts.proof import Verdicts
 from tests.proofs.year import SimulatedYear
+from tests.proofs.zombie.proof import Zombies
 
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "reference" / "proofs.md"
-SUITES: tuple[Suite, ...] = (SimulatedYear(), Kills(), Outages(), Verdicts(), Schedules(), LeadershipSoak())
+SUITES: tuple[Suite, ...] = (
+    SimulatedYear(),
+    Kills(),
+    Outages(),
+    Verdicts(),
+    Schedules(),
+    LeadershipSoak(),
+    Zombies(),
+    EngineDeaths(),
+    Stores(),
+    Sinks(),
+)
 _INTERRUPTED = 130  # what a shell says of a program that Ctrl-C ended
 
 
