@@ -9,15 +9,18 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 
 from airflow_provider_ha.checkpoints.format.layout import Progress
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.system.harness import processes
 from tests.system.harness.compare import Comparison
 from tests.system.harness.faults import Kill, Recovery, damage_checkpoint
+from tests.system.harness.losses import Loss
 from tests.system.harness.observer import exists, files_committed, rows_in, undisturbed
 from tests.system.harness.report import Phase, Report, short
 
@@ -50,6 +53,55 @@ def test_the_verdict_needs_a_proven_fault_and_equal_results(
     faults: list[tuple[Kill, Recovery]], comparisons: list[Comparison], verdict: bool
 ) -> None:
     assert Report(kills=faults, comparisons=comparisons).verdict is verdict
+
+
+def loss(**changes: Any) -> Loss:
+    facts: dict[str, Any] = {
+        "victim": "host-a with its disk",
+        "is_of_driver": True,
+        "in_flight": ("hourly_delays",),
+        "gone": (1, 2),
+        "left": (),
+        "proof": "nothing: its session ended in ZooKeeper",
+        "epochs": (1, 2),
+        "hosts": ("host-a", "host-b"),
+        "seconds": 30.0,
+    }
+    return Loss(**{**facts, **changes})
+
+
+@pytest.mark.parametrize(
+    ("lost", "verdict"),
+    [
+        (loss(), True),
+        (loss(is_of_driver=False, epochs=(2, 2)), True),
+        (loss(is_of_driver=False), False),
+        (loss(epochs=(2, 2)), False),
+        (loss(in_flight=()), False),
+        (loss(left=(2,)), False),
+        (loss(proof=""), False),
+    ],
+    ids=[
+        "a driver",
+        "no driver",
+        "a driver beside it",
+        "a driver that led on",
+        "no batch was in flight",
+        "a process lives",
+        "no proof",
+    ],
+)
+def test_the_verdict_needs_a_loss_that_is_proven_and_the_leader_that_follows_from_it(lost: Loss, verdict: bool) -> None:
+    assert Report(losses=[lost], comparisons=[EQUAL]).verdict is verdict
+
+
+def test_the_table_says_who_proved_a_loss() -> None:
+    text = io.StringIO()
+
+    Report(losses=[loss()]).show(Console(file=text, width=140))
+
+    assert "nothing: its session ended in ZooKeeper" in text.getvalue()
+    assert "host-a -> host-b" in text.getvalue()
 
 
 def test_the_report_proves_a_kill(tmp_path: Path) -> None:
@@ -129,13 +181,14 @@ def query(tmp_path: Path) -> Path:
 
 
 def test_only_committed_input_files_count(query: Path) -> None:
-    assert files_committed(query) == 11
+    assert files_committed(LocalTree(query)) == 11
 
 
 def test_the_rows_of_a_batch_are_those_of_its_own_files(query: Path) -> None:
-    assert rows_in(query, [9, 10]) == 4
+    assert rows_in(LocalTree(query), [9, 10]) == 4
 
 
+@pytest.mark.slow
 def test_the_clean_up_ends_what_the_demo_started_and_nothing_else(tmp_path: Path) -> None:
     nap = [sys.executable, "-c", "import time; time.sleep(60)"]
     # A separate session, as Airflow's workers have, started by a process that the demo started.

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
+from tests.system.harness.outputs import LocalOutput, Output
 from tests.system.harness.truth import HOURLY_VALUES, DelayKey, HourKey, Truth
 
 
@@ -62,29 +63,29 @@ class Comparison:
         )
 
 
-def compare_hourly(truth: Truth, output: Path, *, name: str = "hourly_delays") -> Comparison:
-    """Compare the JSON files of ``hourly_delays`` below *output*."""
-    return _compare(name, truth.hourly, read_hourly(output))
+def compare_hourly(truth: Truth, output: Output, *, name: str = "hourly_delays") -> Comparison:
+    """Compare the JSON files of ``hourly_delays`` in *output*."""
+    return compare_rows(name, truth.hourly, read_hourly(output))
 
 
-def compare_new_hours(truth: Truth, output: Path, before: Path, *, name: str) -> Comparison:
+def compare_new_hours(truth: Truth, output: Output, before: Output, *, name: str) -> Comparison:
     """Compare an output that holds only what came after *before*: every hour from there to its last one, each once."""
     had = {key for key, _ in read_hourly(before)}
     rows = list(read_hourly(output))
     last = max((key[0] for key, _ in rows), default="")
     expected = {key: values for key, values in truth.hourly.items() if key not in had and key[0] <= last}
-    return _compare(name, expected, rows)
+    return compare_rows(name, expected, rows)
 
 
 def compare_long_delays(truth: Truth, table: Path, *, name: str = "long_delays") -> Comparison:
     """Compare the SQLite file of ``long_delays``."""
-    return _compare(name, truth.long_delays, read_long_delays(table))
+    return compare_rows(name, truth.long_delays, read_long_delays(table))
 
 
-def read_hourly(output: Path) -> Iterator[tuple[HourKey, tuple[object, ...]]]:
+def read_hourly(output: Output) -> Iterator[tuple[HourKey, tuple[object, ...]]]:
     """Yield every row of the JSON output, in no order, duplicates included."""
-    for path in sink_files(output):
-        for line in path.read_text().splitlines():
+    for uri in named_files(output.log()):
+        for line in output.text(uri).splitlines():
             row = json.loads(line)
             yield (
                 (row["hour"], row["origin"], row["carrier"]),
@@ -100,22 +101,27 @@ def read_long_delays(table: Path) -> Iterator[tuple[DelayKey, int]]:
 
 
 def sink_files(output: Path) -> list[Path]:
-    """Return the files that the sink's log says are part of *output*."""
-    log = output / "_spark_metadata"
-    numbers = {int(path.name.split(".")[0]): path for path in log.iterdir() if path.name[0].isdigit()}
-    compacted = max((number for number, path in numbers.items() if path.suffix == ".compact"), default=0)
+    """Return the files that the sink's log says are part of the directory *output*."""
+    return [Path(unquote(urlsplit(uri).path)) for uri in named_files(LocalOutput(output).log())]
+
+
+def named_files(log: Mapping[str, str]) -> list[str]:
+    """Return the URIs that a sink's log names, from its entries by name."""
+    numbers = {int(name.split(".")[0]): name for name in log}
+    compacted = max((number for number, name in numbers.items() if name.endswith(".compact")), default=0)
     files: dict[str, None] = {}
     for number in sorted(number for number in numbers if number >= compacted):
-        for line in numbers[number].read_text().splitlines()[1:]:
+        for line in log[numbers[number]].splitlines()[1:]:
             entry = json.loads(line)
             if entry["action"] == "delete":
                 files.pop(entry["path"], None)
             else:
                 files[entry["path"]] = None
-    return [Path(unquote(urlsplit(path).path)) for path in files]
+    return list(files)
 
 
-def _compare(name: str, expected: Mapping[KeyT, object], rows: Iterable[tuple[KeyT, object]]) -> Comparison:
+def compare_rows(name: str, expected: Mapping[KeyT, object], rows: Iterable[tuple[KeyT, object]]) -> Comparison:
+    """Compare rows with what they must be, by key."""
     seen: dict[KeyT, object] = {}
     found = duplicated = unexpected = wrong = 0
     examples: list[str] = []

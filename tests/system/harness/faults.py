@@ -9,20 +9,22 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from airflow_provider_ha.checkpoints.format.layout import Progress
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.system.harness.observer import JobObserver, exists, progress, rows_in
 
 
-Victim = Literal["python", "jvm"]
+Victim = Literal["python", "jvm", "host"]
 
-_BATCH_SECONDS = 300
-_DEATH_SECONDS = 60
-_RECOVERY_SECONDS = 600
+BATCH_SECONDS = 300
+DEATH_SECONDS = 60
+RECOVERY_SECONDS = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +92,10 @@ def kill_in_the_middle_of_a_batch(job: JobObserver, victim: Victim) -> Kill:
     :raises TimeoutError: No batch was in flight in time, or a process did not die.
     """
     epoch, driver, directory = job.leader_epoch(), job.driver(), job.directory()
-    _await_new_batch(directory)
+    await_new_batch(directory)
     os.kill(driver.python if victim == "python" else driver.jvm, signal.SIGKILL)
     found, at = progress(directory), time.time()
-    wait_until(lambda: not driver.alive(), timeout=_DEATH_SECONDS, what="the driver's processes to be gone")
+    wait_until(lambda: not driver.alive(), timeout=DEATH_SECONDS, what="the driver's processes to be gone")
     return Kill(
         victim=victim,
         epoch=epoch,
@@ -114,22 +116,31 @@ def await_recovery(job: JobObserver, kill: Kill) -> Recovery:
         epoch = job.leader_epoch()
         return epoch if epoch > kill.epoch else 0
 
-    epoch = wait_until(led, timeout=_RECOVERY_SECONDS, what=f"an epoch above {kill.epoch}")
+    epoch = wait_until(led, timeout=RECOVERY_SECONDS, what=f"an epoch above {kill.epoch}")
     leader_seconds = time.time() - kill.at
-    wait_until(lambda: job.directory().name.startswith(f"e{epoch}-"), timeout=_RECOVERY_SECONDS, what="its directory")
+    wait_until(lambda: job.directory().name.startswith(f"e{epoch}-"), timeout=RECOVERY_SECONDS, what="its directory")
     directory = job.directory()
 
-    def committed() -> tuple[str, int] | None:
-        for query, now in progress(directory).items():
-            before = kill.progress.get(query)
-            if now.committed > (before.committed if before else -1):
-                return query, now.committed
-        return None
-
-    query, batch = wait_until(committed, timeout=_RECOVERY_SECONDS, what="the first new commit", interval=0.02)
+    query, batch = await_commit(directory, kill.progress)
     seconds = time.time() - kill.at
     rows = sum(rows_in(directory / name, [kill.progress[name].planned]) for name in kill.in_flight)
     return Recovery(epoch, query, batch, leader_seconds, seconds, rows)
+
+
+def await_commit(directory: Tree, before: Mapping[str, Progress]) -> tuple[str, int]:
+    """Wait for a commit in a working directory that is newer than those *before*; returns its query and batch.
+
+    :raises TimeoutError: It did not come in time.
+    """
+
+    def committed() -> tuple[str, int] | None:
+        for query, now in progress(directory).items():
+            found = before.get(query)
+            if now.committed > (found.committed if found else -1):
+                return query, now.committed
+        return None
+
+    return wait_until(committed, timeout=RECOVERY_SECONDS, what="the first new commit", interval=0.02)
 
 
 def damage_checkpoint(pin: Path, older: Path, *, number: int) -> Damage:
@@ -153,7 +164,7 @@ def as_json(fault: Kill | Recovery | Damage) -> dict[str, Any]:
     return asdict(fault)
 
 
-def _await_new_batch(directory: Path) -> None:
+def await_new_batch(directory: Tree) -> None:
     """Return when a query has just planned a batch: the kill must not come when it ends."""
     before = progress(directory)
 
@@ -161,7 +172,7 @@ def _await_new_batch(directory: Path) -> None:
         now = progress(directory)
         return any(now[query].planned > found.planned and now[query].in_flight for query, found in before.items())
 
-    wait_until(begun, timeout=_BATCH_SECONDS, what="a batch to begin", interval=0.002)
+    wait_until(begun, timeout=BATCH_SECONDS, what="a batch to begin", interval=0.002)
 
 
 def _newest(pin: Path, older: Path, pattern: str) -> Path | None:

@@ -15,7 +15,10 @@ from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixe
 from airflow_provider_ha.checkpoints.format import layout
 from airflow_provider_ha.checkpoints.format.layout import Progress
 from airflow_provider_ha.checkpoints.model import CheckpointKind, CheckpointPointer
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.trees.files import FileGoneError, names, read_text
+from airflow_provider_ha.checkpoints.trees.tree import Tree
+from airflow_provider_ha.checkpoints.working.open_work_area import open_work_area
+from airflow_provider_ha.checkpoints.working.work_area import WorkArea
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import ClusterPaths
@@ -52,11 +55,13 @@ class JobObserver:
     """Looks at one job.
 
     :param coordinator: A session of the observer's own.
+    :param area: Where the job works; by default that of *config*.
     """
 
-    def __init__(self, config: HaConfig, coordinator: Coordinator, job_id: str) -> None:
+    def __init__(self, config: HaConfig, coordinator: Coordinator, job_id: str, area: WorkArea | None = None) -> None:
         self.job_id = job_id
         self._config = config
+        self._area = area or open_work_area(config)
         self._coordinator = coordinator
         self._paths = ClusterPaths(config.root, config.cluster_id).job(job_id)
         self._keys = JobKeys(job_id)
@@ -65,13 +70,13 @@ class JobObserver:
         """Return what ZooKeeper says of the job now."""
         return read_snapshot(self._coordinator, self._paths)
 
-    def directory(self) -> Path:
+    def directory(self) -> Tree:
         """Return the current working directory; one directory per query below it."""
         generation = self.snapshot().generation
         if generation is None:
             message = f"job {self.job_id} has no working directory yet"
             raise LookupError(message)
-        return self._config.work_path / generation.directory
+        return self._area.tree(generation.directory)
 
     def pins(self) -> dict[int, Path]:
         """Return the directories of the retained checkpoints, oldest first."""
@@ -112,7 +117,7 @@ class JobObserver:
 
     def _files_read(self) -> dict[str, int]:
         directory = self.directory()
-        return {name: files_committed(directory / name) for name in layout.queries(LocalTree(directory))}
+        return {name: files_committed(directory / name) for name in layout.queries(directory)}
 
     def _driver(self) -> DriverProcesses | None:
         view = self.snapshot().run
@@ -123,28 +128,34 @@ class JobObserver:
         return _processes(newest.started, submission / "driver.pid")
 
 
-@retry(retry=retry_if_exception_type(FileNotFoundError), stop=stop_after_delay(30), wait=wait_fixed(0.1), reraise=True)
+@retry(
+    retry=retry_if_exception_type((FileNotFoundError, FileGoneError)),
+    stop=stop_after_delay(30),
+    wait=wait_fixed(0.1),
+    reraise=True,
+)
 def undisturbed(look: Callable[[], T]) -> T:
     """Look until nothing vanishes: Spark purges its logs, a new epoch renames the directory of the last."""
     return look()
 
 
-def progress(directory: Path) -> dict[str, Progress]:
+def progress(directory: Tree) -> dict[str, Progress]:
     """Return how far each query below a working directory is."""
-    return {query: layout.progress(LocalTree(directory / query)) for query in layout.queries(LocalTree(directory))}
+    now = directory.fresh()
+    return {query: layout.progress(now / query) for query in layout.queries(now)}
 
 
-def files_committed(checkpoint: Path) -> int:
+def files_committed(checkpoint: Tree) -> int:
     """Return how many input files the query of this directory has read and committed.
 
     Spark logs the files of a batch before it plans the batch: only those up to the log offset of the last committed
     batch count.
     """
-    committed = layout.progress(LocalTree(checkpoint)).committed
+    committed = layout.progress(checkpoint).committed
     return len(_files(checkpoint, after=-1, until=_log_offset(checkpoint, committed)))
 
 
-def rows_in(checkpoint: Path, batches: Iterable[int]) -> int:
+def rows_in(checkpoint: Tree, batches: Iterable[int]) -> int:
     """Return how many input rows these batches of a query read."""
     files = {
         path
@@ -154,19 +165,23 @@ def rows_in(checkpoint: Path, batches: Iterable[int]) -> int:
     return sum(path.read_bytes().count(b"\n") - 1 for path in files)  # the first line holds the names of the columns
 
 
-def _log_offset(checkpoint: Path, batch: int) -> int:
+def _log_offset(checkpoint: Tree, batch: int) -> int:
     """Return the position in the log of the file source that a batch ends with; -1 before the first batch."""
     if batch < 0:
         return -1
-    last_line = (checkpoint / "offsets" / str(batch)).read_text().splitlines()[-1]
+    last_line = read_text(checkpoint / layout.OFFSETS, str(batch)).splitlines()[-1]
     return int(json.loads(last_line)["logOffset"])
 
 
-def _files(checkpoint: Path, *, after: int, until: int) -> set[Path]:
+def _files(checkpoint: Tree, *, after: int, until: int) -> set[Path]:
+    log = (checkpoint / f"{layout.SOURCES}/0").fresh()
+    numbers = {int(name.partition(".")[0]): name for name in names(log) if name[0].isdigit()}
+    compacted = max((number for number, name in numbers.items() if name.endswith(".compact")), default=0)
     entries = (
         json.loads(line)
-        for log in (checkpoint / "sources" / "0").glob("[0-9]*")
-        for line in log.read_text().splitlines()[1:]
+        for number, name in numbers.items()
+        if number >= compacted  # it has all entries of those before it
+        for line in read_text(log, name).splitlines()[1:]
     )
     return {Path(unquote(urlsplit(entry["path"]).path)) for entry in entries if after < entry["batchId"] <= until}
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Mapping
-from contextlib import closing
 
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.system.harness.compare import compare_hourly, compare_long_delays, compare_new_hours, read_hourly
+from tests.system.harness import steps
+from tests.system.harness.compare import compare_new_hours, read_hourly
 from tests.system.harness.faults import (
     Victim,
     as_json,
@@ -16,10 +15,11 @@ from tests.system.harness.faults import (
     damage_checkpoint,
     kill_in_the_middle_of_a_batch,
 )
-from tests.system.harness.flights import data_file
 from tests.system.harness.observer import rows_in
+from tests.system.harness.outputs import LocalOutput
 from tests.system.harness.report import Phase, short
 from tests.system.harness.stage import MAIN_JOB, Stage
+from tests.system.harness.steps import MANY_FILES, PATIENCE, UnexpectedError
 
 
 DAGS = ("flight_delays", "scheduled_savepoint", "stop_job", "disaster_recovery")
@@ -30,15 +30,7 @@ YEAR = 365
 LATE = 5  # days that arrive while the job is being terminated
 # Each phase that needs batches feeds further days, so that none finds the input read to its end. Days fed at the
 # end of each:
-_FIRST, _SUBMITTED, _SAVED, _PYTHON_KILLED, _JVM_KILLED, _SUSPENDED = 30, 70, 120, 190, 260, 330
-_SECONDS_PER_DAY = 0.4
-_MAX_FILES = 4  # small batches while drivers are killed: there is always one to be killed in
-_MANY_FILES = 40  # afterwards what was not read yet is read in a few
-_PATIENCE = 600  # seconds; what is slow on a loaded machine is not wrong
-
-
-class UnexpectedError(Exception):
-    """The job did something else than it should have; says what."""
+_FIRST, _SUBMITTED, _SAVED, _PYTHON_KILLED, _JVM_KILLED, SUSPENDED = 30, 70, 120, 190, 260, 330
 
 
 def wait_for_servers(stage: Stage, phase: Phase) -> None:
@@ -54,8 +46,8 @@ def wait_for_servers(stage: Stage, phase: Phase) -> None:
 
 def submit(stage: Stage, phase: Phase) -> None:
     """Submit the job; wait for a leader and the first checkpoint."""
-    _feed(stage, _SUBMITTED)
-    _submit(stage)
+    steps.feed(stage, _SUBMITTED)
+    steps.submit(stage)
     snapshot = stage.job().snapshot()
     phase.found = (
         f"epoch {snapshot.epoch} leads, checkpoint {snapshot.latest_checkpoint} is there, the task is deferred"
@@ -66,31 +58,31 @@ def submit(stage: Stage, phase: Phase) -> None:
 def savepoint(stage: Stage, phase: Phase) -> None:
     """Take a savepoint while the queries run."""
     stage.servers.api.unpause("scheduled_savepoint")
-    _feed(stage, _SAVED)
-    before = _read(stage)
+    steps.feed(stage, _SAVED)
+    before = steps.read(stage)
     run = stage.run_dag("scheduled_savepoint", {"job_id": MAIN_JOB})
     result = stage.servers.api.xcom(run, "savepoint")
     stage.savepoint = result["savepoint_id"]
-    phase.found = f"{stage.savepoint} is verified; {_read(stage) - before} files were read while it was taken"
+    phase.found = f"{stage.savepoint} is verified; {steps.read(stage) - before} files were read while it was taken"
     phase.facts = dict(result)
 
 
 def kill_python(stage: Stage, phase: Phase) -> None:
     """Kill the driver's Python in the middle of a batch."""
-    _feed(stage, _PYTHON_KILLED)
+    steps.feed(stage, _PYTHON_KILLED)
     _kill(stage, phase, "python")
 
 
 def kill_jvm(stage: Stage, phase: Phase) -> None:
     """Kill the driver's JVM in the middle of a batch."""
-    _feed(stage, _JVM_KILLED)
+    steps.feed(stage, _JVM_KILLED)
     _kill(stage, phase, "jvm")
 
 
 def suspend(stage: Stage, phase: Phase) -> None:
     """Stop with a checkpoint; the run is FINISHED before the task succeeds."""
-    _feed(stage, _SUSPENDED)
-    result = _stop(stage, MAIN_JOB, "suspend")
+    steps.feed(stage, SUSPENDED)
+    result = steps.stop(stage, MAIN_JOB, "suspend")
     progress = stage.job().progress()
     in_flight = {query: found for query, found in progress.items() if found.in_flight}
     if in_flight or not progress:
@@ -110,9 +102,9 @@ def damage(stage: Stage, phase: Phase) -> None:
 
 def restore_after_damage(stage: Stage, phase: Phase) -> None:
     """Run the runbook: it must reject the damaged checkpoint and go on from the one before."""
-    arguments = _arguments(stage, MAIN_JOB, max_files=_MANY_FILES)
+    arguments = steps.arguments(stage, MAIN_JOB, max_files=MANY_FILES)
     run = stage.start_dag("disaster_recovery", {"source_job": MAIN_JOB, "job_id": MAIN_JOB, "arguments": arguments})
-    stage.servers.api.wait_for_task(run, "wait_for_checkpoint", "success", timeout=_PATIENCE)
+    stage.servers.api.wait_for_task(run, "wait_for_checkpoint", "success", timeout=PATIENCE)
     stage.main_run = run
     selection = stage.servers.api.xcom(run, "select_checkpoint")
     rejected = [candidate for candidate in selection["candidates"] if not candidate["accepted"]]
@@ -139,7 +131,7 @@ def _rows_replayed(stage: Stage, replayed: Mapping[str, list[int]]) -> int:
         now = job.progress()
         return all(now[name].planned >= batch for name, batches in replayed.items() for batch in batches[-1:])
 
-    wait_until(planned, timeout=_PATIENCE, what="the replay to end")
+    wait_until(planned, timeout=PATIENCE, what="the replay to end")
     directory = job.directory()
     return sum(rows_in(directory / name, batches) for name, batches in replayed.items())
 
@@ -148,7 +140,7 @@ def restore_savepoint(stage: Stage, phase: Phase) -> None:
     """Restore the savepoint as two other jobs: one continues the output, one begins a fresh one."""
     runs = {}
     for job_id, output in ((COPY, "continue"), (FRESH, "fresh")):
-        _copy_table(stage, job_id)
+        steps.copy_table(stage, job_id)
         runs[job_id] = stage.start_dag(
             "disaster_recovery",
             {
@@ -156,11 +148,11 @@ def restore_savepoint(stage: Stage, phase: Phase) -> None:
                 "job_id": job_id,
                 "start_from": f"savepoint-{stage.savepoint}",
                 "output": output,
-                "arguments": _arguments(stage, job_id, max_files=_MANY_FILES),
+                "arguments": steps.arguments(stage, job_id, max_files=MANY_FILES),
             },
         )
     for run in runs.values():
-        stage.servers.api.wait_for_task(run, "wait_for_checkpoint", "success", timeout=_PATIENCE)
+        stage.servers.api.wait_for_task(run, "wait_for_checkpoint", "success", timeout=PATIENCE)
     phase.found = f"{COPY} and {FRESH} run from savepoint {stage.savepoint}"
     phase.facts = {job_id: stage.servers.api.xcom(run, "plan") for job_id, run in runs.items()}
 
@@ -168,13 +160,13 @@ def restore_savepoint(stage: Stage, phase: Phase) -> None:
 def cancel(stage: Stage, phase: Phase) -> None:
     """Cancel one of the other jobs: it ends at once, and its latest pointer stays."""
     output = stage.output(FRESH)
-    wait_until(lambda: next(read_hourly(output), None), timeout=_PATIENCE, what=f"a new row of {FRESH}", interval=0.5)
+    wait_until(lambda: next(read_hourly(output), None), timeout=PATIENCE, what=f"a new row of {FRESH}", interval=0.5)
     before = stage.job(FRESH).snapshot().latest_checkpoint
     stage.run_dag("stop_job", {"job_id": FRESH, "mode": "cancel"})
     snapshot = stage.job(FRESH).snapshot()
     if snapshot.state is not JobState.CANCELED or (snapshot.latest_checkpoint or 0) < (before or 1):
         raise UnexpectedError(f"{FRESH} is {snapshot.state.value} with checkpoint {snapshot.latest_checkpoint}")
-    earlier = stage.job().savepoint(stage.savepoint) / "sinks" / "hourly_delays"
+    earlier = LocalOutput(stage.job().savepoint(stage.savepoint) / "sinks" / "hourly_delays")
     name = f"{FRESH}: hourly_delays, only what is new"
     result = compare_new_hours(stage.truth(YEAR), output, earlier, name=name)
     stage.report.comparisons.append(result)
@@ -190,16 +182,16 @@ def terminate(stage: Stage, phase: Phase) -> None:
     stage.feeder.feed_until(YEAR - LATE)
     for job_id in (COPY, MAIN_JOB):
         stage.wait_until_read(job_id, YEAR - LATE)
-    _stop(stage, COPY, "terminate")
+    steps.stop(stage, COPY, "terminate")
     stopping = stage.start_dag("stop_job", {"job_id": MAIN_JOB, "mode": "terminate"})
     job = stage.job()
-    wait_until(job.stopped_sharply, timeout=_PATIENCE, what="the checkpoint of the stop", interval=0.02)
+    wait_until(job.stopped_sharply, timeout=PATIENCE, what="the checkpoint of the stop", interval=0.02)
     stage.feeder.feed_until(YEAR)
-    stage.servers.api.wait_for_run(stopping, timeout=_PATIENCE)
-    stage.servers.api.wait_for_run(stage.main_run, timeout=_PATIENCE)
-    _compare(stage, MAIN_JOB, job.files_read(), "when it was terminated")
-    _compare(stage, COPY, stage.job(COPY).files_read(), "restored from the savepoint")
-    if (unread := YEAR - _read(stage)) != LATE:
+    stage.servers.api.wait_for_run(stopping, timeout=PATIENCE)
+    stage.servers.api.wait_for_run(stage.main_run, timeout=PATIENCE)
+    steps.compare(stage, MAIN_JOB, job.files_read(), "when it was terminated")
+    steps.compare(stage, COPY, stage.job(COPY).files_read(), "restored from the savepoint")
+    if (unread := YEAR - steps.read(stage)) != LATE:
         raise UnexpectedError(f"{LATE} files arrived while {MAIN_JOB} was terminated, and {unread} of them wait")
     phase.found = f"both are FINISHED; {unread} files arrived after the last batch and were not read"
     phase.facts = {MAIN_JOB: job.files_read(), COPY: stage.job(COPY).files_read()}
@@ -213,59 +205,20 @@ def go_on(stage: Stage, phase: Phase) -> None:
     """
     conf = {"source_job": MAIN_JOB, "job_id": MAIN_JOB, "accept_verdicts": ["SAFE"]}
     stage.main_run = stage.start_dag("disaster_recovery", conf)
-    stage.servers.api.wait_for_task(stage.main_run, "wait_for_checkpoint", "success", timeout=_PATIENCE)
+    stage.servers.api.wait_for_task(stage.main_run, "wait_for_checkpoint", "success", timeout=PATIENCE)
     stage.wait_until_read(MAIN_JOB, YEAR)
-    _stop(stage, MAIN_JOB, "terminate")
+    steps.stop(stage, MAIN_JOB, "terminate")
     plan = stage.servers.api.xcom(stage.main_run, "plan")
-    phase.found = f"restored {plan['source']}, verdict {plan['verdict']}; {_read(stage)} files are read in all"
+    phase.found = f"restored {plan['source']}, verdict {plan['verdict']}; {steps.read(stage)} files are read in all"
     phase.facts = {"plan": plan}
 
 
 def compare(stage: Stage, phase: Phase) -> None:
     """Compare the result of the whole year with the truth, row for row."""
-    _compare(stage, MAIN_JOB, dict.fromkeys(("hourly_delays", "long_delays"), YEAR), "the whole year")
+    steps.compare(stage, MAIN_JOB, dict.fromkeys(("hourly_delays", "long_delays"), YEAR), "the whole year")
     stage.report.checkpoints = stage.job().snapshot().checkpoint_counter
     compared = sum(result.expected for result in stage.report.comparisons)
     phase.found = f"{compared:,} rows: " + ("equal" if stage.report.verdict else "NOT equal")
-
-
-def _feed(stage: Stage, until: int) -> None:
-    """Let files arrive while the phase plays."""
-    stage.feeder.pause()
-    stage.feeder.start(until=until, seconds_per_day=_SECONDS_PER_DAY)
-
-
-def _submit(stage: Stage) -> None:
-    conf = {
-        "job_id": MAIN_JOB,
-        "input_dir": str(stage.inbox),
-        "output_dir": str(stage.output(MAIN_JOB)),
-        "table": str(stage.table(MAIN_JOB)),
-        "airlines": str(data_file("airlines.csv")),
-        "max_files_per_trigger": _MAX_FILES,
-    }
-    stage.main_run = stage.start_dag("flight_delays", conf)
-    for task, state in (("wait_for_leader", "success"), ("wait_for_checkpoint", "success"), ("submit", "deferred")):
-        stage.servers.api.wait_for_task(stage.main_run, task, state, timeout=_PATIENCE)
-
-
-def _arguments(stage: Stage, job_id: str, *, max_files: int) -> list[str]:
-    return [
-        f"--input={stage.inbox}",
-        f"--output={stage.output(job_id)}",
-        f"--table={stage.table(job_id)}",
-        f"--airlines={data_file('airlines.csv')}",
-        f"--max-files-per-trigger={max_files}",
-    ]
-
-
-def _copy_table(stage: Stage, job_id: str) -> None:
-    """Give another job the rows that the first one wrote: a restore brings Spark's state, not somebody's database."""
-    with (
-        closing(sqlite3.connect(stage.table(MAIN_JOB))) as source,
-        closing(sqlite3.connect(stage.table(job_id))) as target,
-    ):
-        source.backup(target)
 
 
 def _kill(stage: Stage, phase: Phase, victim: Victim) -> None:
@@ -273,36 +226,9 @@ def _kill(stage: Stage, phase: Phase, victim: Victim) -> None:
     kill = kill_in_the_middle_of_a_batch(job, victim)
     recovery = await_recovery(job, kill)
     stage.report.kills.append((kill, recovery))
-    wait_until(lambda: job.snapshot().checkpoint_counter, timeout=_PATIENCE, what="a checkpoint")
+    wait_until(lambda: job.snapshot().checkpoint_counter, timeout=PATIENCE, what="a checkpoint")
     phase.found = (
         f"in the middle of a batch of {', '.join(kill.in_flight)}; epoch {kill.epoch} -> {recovery.epoch}, "
         f"first new commit after {recovery.seconds:.1f} s"
     )
     phase.facts = {"kill": as_json(kill), "recovery": as_json(recovery)}
-
-
-def _stop(stage: Stage, job_id: str, mode: str) -> dict[str, object]:
-    run = stage.run_dag("stop_job", {"job_id": job_id, "mode": mode})
-    state = stage.job(job_id).snapshot().state
-    if state is not JobState.FINISHED:
-        raise UnexpectedError(f"the task of stop_job succeeded, but {job_id} is {state.value}")
-    if job_id == MAIN_JOB:
-        stage.servers.api.wait_for_run(stage.main_run, timeout=_PATIENCE)
-    return dict(stage.servers.api.xcom(run, "stop"))
-
-
-def _read(stage: Stage) -> int:
-    """Return how many files every query of the main job has read."""
-    return min(stage.job().files_read().values(), default=0)
-
-
-def _compare(stage: Stage, job_id: str, days: Mapping[str, int], when: str) -> None:
-    """Compare a job with the truth of the days that each of its queries has read."""
-    hourly, long = stage.truth(days["hourly_delays"]), stage.truth(days["long_delays"])
-    results = (
-        compare_hourly(hourly, stage.output(job_id), name=f"{job_id}: hourly_delays, {when}"),
-        compare_long_delays(long, stage.table(job_id), name=f"{job_id}: long_delays, {when}"),
-    )
-    for result in results:
-        stage.report.comparisons.append(result)
-        stage.say(f"{result.name}: {result.found:,} rows, {result.verdict}")

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from tests.system.harness.compare import Comparison
 from tests.system.harness.faults import Damage, Kill, Recovery, as_json
+from tests.system.harness.losses import Loss
 
 
 # Columns. Of 100, this leaves 57 for what was found: more than the longest path with its UUID left out.
@@ -47,6 +48,7 @@ class Report:
 
     phases: list[Phase] = field(default_factory=list)
     kills: list[tuple[Kill, Recovery]] = field(default_factory=list)
+    losses: list[Loss] = field(default_factory=list)
     damage: Damage | None = None
     comparisons: list[Comparison] = field(default_factory=list)
     checkpoints: int = 0
@@ -73,6 +75,7 @@ class Report:
             and bool(self.comparisons)
             and all(result.holds for result in self.comparisons)
             and all(kill.in_flight and recovery.epoch > kill.epoch for kill, recovery in self.kills)
+            and all(loss.holds for loss in self.losses)
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -85,6 +88,7 @@ class Report:
             "checkpoints_taken": self.checkpoints,
             "rows_replayed_by_the_restore": self.rows_replayed,
             "kills": [_kill(kill, recovery) for kill, recovery in self.kills],
+            "losses": [asdict(loss) | {"holds": loss.holds} for loss in self.losses],
             "damage": as_json(self.damage) if self.damage else None,
             "comparisons": [asdict(result) | {"holds": result.holds} for result in self.comparisons],
         }
@@ -126,6 +130,18 @@ class Report:
                     f"{recovery.rows_replayed:,}",
                 )
             yield kills
+        if self.losses:
+            losses = Table("lost", "processes", "death proven by", "epoch", "driver on", "next commit", title="Losses")
+            for loss in self.losses:
+                losses.add_row(
+                    loss.victim,
+                    str(len(loss.gone)),
+                    loss.proof,
+                    " -> ".join(map(str, loss.epochs)),
+                    " -> ".join(loss.hosts),
+                    f"{loss.seconds:.1f} s",
+                )
+            yield losses
         if self.comparisons:
             rows = Table("result", "rows expected", "rows found", "verdict", title="Compared with the truth")
             for result in self.comparisons:

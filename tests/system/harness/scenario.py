@@ -7,6 +7,8 @@ looks. The steps are those of the issue that asked for the demo.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 from rich.console import Console
 
@@ -19,7 +21,19 @@ from tests.system.harness.servers import Servers
 from tests.system.harness.stage import Stage
 
 
-PHASES: tuple[tuple[str, Callable[[Stage, Phase], None]], ...] = (
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What a demo does.
+
+    :param phases: Title and function of each step, which gets the stage.
+    :param stage: Makes the place where it happens.
+    """
+
+    phases: tuple[tuple[str, Callable[[Any, Phase], None]], ...]
+    stage: Callable[..., Stage] = Stage
+
+
+PHASES = (
     ("Airflow and ZooKeeper start", phases.wait_for_servers),
     ("submit (flight_delays)", phases.submit),
     ("savepoint while it runs (scheduled_savepoint)", phases.savepoint),
@@ -34,6 +48,7 @@ PHASES: tuple[tuple[str, Callable[[Stage, Phase], None]], ...] = (
     ("go on after the end (disaster_recovery)", phases.go_on),
     ("compare with the truth", phases.compare),
 )
+MAIN = Story(PHASES)
 
 
 class Scenario:
@@ -41,9 +56,11 @@ class Scenario:
 
     :param servers: Prepared, not started.
     :param report: Gets what the phases find.
+    :param story: What happens; by default that of ``make demo``.
     """
 
-    def __init__(self, servers: Servers, report: Report, console: Console) -> None:
+    def __init__(self, servers: Servers, report: Report, console: Console, story: Story = MAIN) -> None:
+        self._story = story
         self._servers = servers
         self._report = report
         self._console = console
@@ -56,8 +73,8 @@ class Scenario:
         csv = data / "flights.csv"
         csv.write_bytes(flights_csv())
         feeder = Feeder(read_year(csv.read_bytes()), data / "in")
-        with Display(self._console, phases=len(PHASES), fed=lambda: feeder.fed) as display:
-            stage = Stage(self._servers, feeder, self._report, display.say, data)
+        with Display(self._console, phases=len(self._story.phases), fed=lambda: feeder.fed) as display:
+            stage = self._story.stage(self._servers, feeder, self._report, display.say, data)
             try:
                 self._play(stage, display)
             finally:
@@ -65,7 +82,7 @@ class Scenario:
                 stage.close()
 
     def _play(self, stage: Stage, display: Display) -> None:
-        for title, play in PHASES:
+        for title, play in self._story.phases:
             with display.phase(title), self._report.phase(title) as phase:
                 play(stage, phase)
             display.say(phase.found)

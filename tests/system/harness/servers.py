@@ -123,7 +123,7 @@ class Servers:
         return killed
 
     def environment(self) -> dict[str, str]:
-        """What Airflow is told. No key of a real installation is read: its home is the demo's own."""
+        """Environment of Airflow. No key of a real installation is read: its home is the demo's own."""
         return {
             "AIRFLOW_HOME": str(self.airflow_home),
             "AIRFLOW_CONN_SPARK_HA_DEFAULT": json.dumps(self._connection()),
@@ -154,8 +154,10 @@ class Servers:
 
     def _connection(self) -> dict[str, Any]:
         host, _, port = self.config.zookeeper.rpartition(":")
-        extra = {"storage_root": self.config.storage_root, "cluster_id": self.config.cluster_id}
-        return {"conn_type": "spark_ha", "host": host, "port": int(port), "extra": extra}
+        return {"conn_type": "spark_ha", "host": host, "port": int(port), "extra": self._extra()}
+
+    def _extra(self) -> dict[str, Any]:
+        return {"storage_root": self.config.storage_root, "cluster_id": self.config.cluster_id}
 
     def _run(self, name: str, arguments: list[str], env: dict[str, str] | None = None) -> None:
         environment = {**self.environment(), **(env or {})}

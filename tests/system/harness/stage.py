@@ -7,11 +7,14 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from airflow_provider_ha.checkpoints.working.open_work_area import open_work_area
+from airflow_provider_ha.checkpoints.working.work_area import WorkArea
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.system.harness.feeder import Feeder
 from tests.system.harness.flights import data_file
 from tests.system.harness.observer import JobObserver
+from tests.system.harness.outputs import LocalOutput, Output
 from tests.system.harness.report import Report
 from tests.system.harness.rest import DagRun
 from tests.system.harness.servers import Servers
@@ -42,12 +45,18 @@ class Stage:
         self.savepoint = ""
         self._main_run: DagRun | None = None
         self._coordinator: KazooCoordinator | None = None
+        self._area: WorkArea | None = None
         self._numbers = count(1)
 
     def close(self) -> None:
         """End the observer's session."""
         if self._coordinator is not None:
             self._coordinator.close()
+
+    @property
+    def spark_conn_id(self) -> str:
+        """Connection of the cluster that runs the drivers; empty: the host of the task runs them."""
+        return ""
 
     @property
     def main_run(self) -> DagRun:
@@ -61,9 +70,13 @@ class Stage:
     def main_run(self, run: DagRun) -> None:
         self._main_run = run
 
-    def output(self, job_id: str) -> Path:
-        """Directory of the hourly statistics of a job."""
-        return self._of(job_id) / "hourly"
+    def output_path(self, job_id: str) -> str:
+        """Output of the hourly statistics of a job, as its script names it."""
+        return str(self._of(job_id) / "hourly")
+
+    def output(self, job_id: str) -> Output:
+        """Return the hourly statistics of a job."""
+        return LocalOutput(Path(self.output_path(job_id)))
 
     def table(self, job_id: str) -> Path:
         """SQLite file of the long delays of a job."""
@@ -73,7 +86,8 @@ class Stage:
         """Return a look at a job."""
         if self._coordinator is None:
             self._coordinator = KazooCoordinator.connect(self.servers.config)
-        return JobObserver(self.servers.config, self._coordinator, job_id)
+            self._area = open_work_area(self.servers.config)
+        return JobObserver(self.servers.config, self._coordinator, job_id, self._area)
 
     def start_dag(self, dag_id: str, conf: Mapping[str, Any]) -> DagRun:
         """Start a DAG run; its id says which of the demo's runs it is."""

@@ -27,7 +27,7 @@ HOURLY_VALUES = (
     "total_arrival_delay",
 )
 
-_DEPARTURES = """
+DEPARTURES = """
     CREATE TABLE departures AS
     SELECT *, date_diff('day', DATE '2013-01-01', make_date(year, month, day)) AS day_number
     FROM read_csv(?, header = true, nullstr = 'NA', auto_detect = false, columns = {
@@ -76,7 +76,7 @@ def compute(flights: Path, airlines: Path, *, days: int) -> Truth:
     """
     parameters = {"days": days, "late": LONG_DELAY_MINUTES}
     with duckdb.connect() as database:
-        database.execute(_DEPARTURES, [str(flights)])
+        database.execute(DEPARTURES, [str(flights)])
         database.execute(_AIRLINES, [str(airlines)])
         hourly = database.execute(_HOURLY, parameters).fetchall()
         long = database.execute(_LONG_DELAYS, parameters).fetchall()
