@@ -10,6 +10,9 @@ from rich.console import Console
 from rich.table import Table
 
 
+_WIDTH = 140  # of a table in a log
+
+
 def quick(description: str) -> bool:
     """Read the command line; returns whether to measure a little only, to see that it works."""
     parser = argparse.ArgumentParser(description=description.partition("\n")[0])
@@ -32,4 +35,7 @@ def show(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> N
     table = Table(*columns, title=title)
     for row in rows:
         table.add_row(*row)
-    Console().print(table)
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_WIDTH)
+    console.print(table)

@@ -17,6 +17,7 @@ from airflow_provider_ha.views import events
 from airflow_provider_ha.views.commands import COMMANDS
 from airflow_provider_ha.views.drills import DrillResultView
 from airflow_provider_ha.views.errors import ErrorDocument
+from airflow_provider_ha.views.move import MoveView
 from airflow_provider_ha.views.plan import PlanFiguresView
 from airflow_provider_ha.views.selection import SelectionView
 from airflow_provider_ha.views.task_results import (
@@ -37,6 +38,7 @@ OPERATORS: Mapping[str, Mapping[str, type[View]]] = {
     "SparkHaSavepointOperator": {"": SavepointTakenView},
     "SparkHaStopOperator": {"": StoppedView},
     "SparkHaCancelOperator": {"": CanceledView},
+    "SparkHaMoveOperator": {"": MoveView},
     "SparkHaRestoreOperator": {"": RunReachedView},
     "SparkHaFollowOperator": {"": RunReachedView},
     "SparkHaRecoverJobsOperator": {"": RecoveredJobsView},

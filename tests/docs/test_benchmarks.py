@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "benchmarks"
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py") if '__name__ == "__main__"' in path.read_text("utf-8"))
 # What they share; a file that is neither here nor a script is a script that nothing starts.
-SHARED = ["__init__", "clones", "failover_sides", "shared"]
+SHARED = ["__init__", "clones", "counted", "failover_sides", "shared"]
 PAGE = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
 # How the scripts that need a server of versitygw end where it cannot be built.
 SKIPPED = "Skipped: "

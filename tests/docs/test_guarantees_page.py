@@ -11,6 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "explanation" / "guarantees.md"
+PLACES = ROOT / "docs" / "explanation" / "where-a-job-runs.md"
 _TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 
 
@@ -35,6 +36,7 @@ def test_each_row_names_a_test_that_exists(row: str) -> None:
         assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
-def test_each_test_that_the_page_names_exists() -> None:
-    for file, name in _TEST.findall(PAGE.read_text(encoding="utf-8")):
+@pytest.mark.parametrize("page", [PAGE, PLACES], ids=lambda page: page.name)
+def test_each_test_that_a_page_names_exists(page: Path) -> None:
+    for file, name in _TEST.findall(page.read_text(encoding="utf-8")):
         assert f"def {name}(" in (ROOT / file).read_text(encoding="utf-8"), f"{file}::{name}"
