@@ -4,6 +4,9 @@
 task goes on waiting without a worker slot. Beside it, two sensors show that the job really came up: it has a leader,
 and it has made a checkpoint since.
 
+By default the driver runs on the host of the task, with local executors. ``spark_conn_id`` names a connection of type
+``spark`` in place of that; with deploy mode ``cluster`` a standalone cluster runs driver and executors.
+
 End the job with the DAG ``stop_job``; then ``submit`` succeeds.
 """
 
@@ -37,6 +40,7 @@ with DAG(
         "table": Param(str(DATA / "long_delays.sqlite"), type="string", description="SQLite file of the long delays"),
         "airlines": Param(str(DATA / "airlines.csv"), type="string", description="CSV file of the carriers' names"),
         "max_files_per_trigger": Param(10, type="integer", minimum=1, description="Files in one batch at most"),
+        "spark_conn_id": Param("", type="string", description="Connection of a Spark cluster; empty: this host"),
         "start_from": Param("latest", type="string", description="latest, fresh, checkpoint-<n> or savepoint-<id>"),
     },
 ) as dag:
@@ -52,7 +56,9 @@ with DAG(
             "--max-files-per-trigger={{ params.max_files_per_trigger }}",
         ],
         conf={"spark.sql.shuffle.partitions": "2", "spark.ui.enabled": "false"},
-        master="local[2]",
+        spark_conn_id="{{ params.spark_conn_id }}",
+        master="{{ '' if params.spark_conn_id else 'local[2]' }}",
+        allow_remote_executors="{{ params.spark_conn_id != '' }}",
         driver_memory="1g",
         start_from="{{ params.start_from }}",
         wait_for="finished",

@@ -1,0 +1,1 @@
+"""Moving a job to another cluster, and with it to another store: savepoint, mark, copy, run."""

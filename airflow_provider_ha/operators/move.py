@@ -1,0 +1,160 @@
+"""Move a job to another cluster, and with it to another store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ha.checkpoints.model import Verdict
+from airflow_provider_ha.control.move.outcome import MoveRequest
+from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.hooks.spark_ha import SparkHaHook
+from airflow_provider_ha.operators._base import acting, as_flag
+from airflow_provider_ha.operators._failures import airflow_errors
+from airflow_provider_ha.operators._identity import request_id
+from airflow_provider_ha.operators._operation import SparkHaOperationOperator
+from airflow_provider_ha.views.move import MoveView
+from airflow_provider_ha.views.task_results import StoppedView
+
+
+if TYPE_CHECKING:
+    from airflow_provider_ha.control.client import HaClient
+    from airflow_provider_ha.control.job_client import JobClient
+    from airflow_provider_ha.jobs.model import Operation
+
+
+__all__ = ["SparkHaMoveOperator"]
+
+
+class SparkHaMoveOperator(SparkHaOperationOperator):
+    """Move a job to the cluster of another connection, by savepoint and restore; its outputs stay where they are.
+
+    A job that runs is stopped with a checkpoint when *stop* says so; the task holds no worker slot until its run has
+    ended. Application and savepoint are then copied through the worker. Succeeds once the job has its run in the new
+    cluster. A retry or a clear goes on from where the move was, and finds one that is done.
+
+    Returns ``job_id``, ``origin``, ``destination``, ``place``, ``state``, ``move_id``, ``run`` (in the new cluster),
+    ``steps``, and of the try that ended the move ``source``, ``cut``, ``replayed``, ``files``, ``bytes`` and
+    ``verdict``.
+
+    :param job_id: Stable id of the job.
+    :param to_spark_ha_conn_id: Connection of type ``spark_ha`` of the cluster that the job goes to.
+    :param stop: Stop a job that runs, with a checkpoint; else it is refused.
+    :param conf: Spark conf that the job needs there, on top of what it has; an empty value removes a key.
+    :param packages: Maven coordinates in place of those of the job.
+    :param master: Spark master in place of that of the job.
+    :param accept_verdicts: Verdicts that are accepted for what the job goes on from, each by its own name.
+    :param accept_unverified: Queries for which unverified facts are accepted; judged as ``LOSS_POSSIBLE``.
+    :param kafka_bootstrap: Query -> ``host:port,host:port`` of the brokers that it reads from.
+    :param wait_timeout: Longest wait for the end of the run; ``None`` for no limit. A timeout does not withdraw the
+        stop.
+    :param force: Act although the job belongs to another DAG (``job_owner`` of the operator that submitted it).
+    :param retries: Tries after the first one when the DAG sets none; only a task that Airflow has lost, or an outage,
+        uses them: what FAILED is requested again by a clear, or by retries of the DAG.
+    :param retry_delay: Time between two tries; 10 s when the DAG sets no retries.
+    :param spark_ha_conn_id: Connection of type ``spark_ha`` of the cluster that has the job.
+    :param poll_interval: Seconds between two looks of the trigger when no watch fires.
+    """
+
+    template_fields: Sequence[str] = (
+        *SparkHaOperationOperator.template_fields,
+        "to_spark_ha_conn_id",
+        "stop",
+        "conf",
+        "packages",
+        "master",
+        "accept_verdicts",
+        "accept_unverified",
+        "kafka_bootstrap",
+    )
+    template_fields_renderers = {"conf": "json"}
+    result = StoppedView
+    until_ended = True
+
+    def __init__(
+        self,
+        *,
+        to_spark_ha_conn_id: str,
+        stop: bool | str = False,
+        conf: Mapping[str, str] | None = None,
+        packages: Sequence[str] | None = None,
+        master: str | None = None,
+        accept_verdicts: Sequence[str] = ("SAFE",),
+        accept_unverified: Sequence[str] = (),
+        kafka_bootstrap: Mapping[str, str] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.to_spark_ha_conn_id = to_spark_ha_conn_id
+        self.stop = stop
+        self.conf = conf
+        self.packages = packages
+        self.master = master
+        self.accept_verdicts = accept_verdicts
+        self.accept_unverified = accept_unverified
+        self.kafka_bootstrap = kafka_bootstrap
+
+    def execute(self, context: Any) -> dict[str, Any]:
+        """Move a job that is over; stop one that runs, and defer until its run has ended."""
+        request = self.request(context)
+        with self._clusters() as (here, there):
+            run = here.job(self.job_id).snapshot().run
+            is_running = run is not None and run.result is None
+            if is_running:  # guard: jobs-are-stopped-for-moves-that-are-refused
+                here.plan_move(self.job_id, there, request, acting=acting(context, force=self.force))
+        return super().execute(context) if is_running else self._move(context)
+
+    def execute_complete(self, context: Any, event: dict[str, Any]) -> dict[str, Any]:
+        """Move the job once its run has ended, or fail with what the leader said."""
+        ended = super().execute_complete(context, event)
+        return ended if event["status"] == "lost" else self._move(context)
+
+    def operation_base(self, context: Any, job: JobClient) -> str:
+        """Return the beginning of the ids of the stop: one per run, of a job that may have come back since."""
+        run = job.snapshot().run
+        # guard: moves-take-the-stop-of-an-earlier-run
+        return f"{request_id(context)}-run-{run.run.number if run is not None else 0}"
+
+    def ask(self, job: JobClient, operation_id: str, requested_by: str) -> Operation:
+        """Ask for the stop."""
+        return job.request_stop(operation_id=operation_id, requested_by=requested_by, mode="suspend", savepoint=False)
+
+    def request(self, context: Any) -> MoveRequest:
+        """Return the request. A template that renders to nothing means "as it was".
+
+        :raises airflow.sdk.exceptions.AirflowFailException: *accept_verdicts* or *stop* is not what it can be.
+        """
+        with airflow_errors():
+            try:
+                verdicts = frozenset(Verdict(verdict) for verdict in self.accept_verdicts)
+            except ValueError as error:
+                raise ConfigurationError(
+                    f"the move of job {self.job_id!r} cannot be requested: {error}",
+                    next_step=f"accept_verdicts is a list of {[verdict.value for verdict in Verdict]}",
+                ) from error
+        return MoveRequest(
+            requested_by=request_id(context),
+            stop=as_flag(self.stop),
+            conf={key: str(value) for key, value in (self.conf or {}).items()},
+            packages=tuple(self.packages) if self.packages else None,
+            master=self.master or None,
+            accept_verdicts=verdicts,
+            accept_unverified=frozenset(self.accept_unverified or ()),
+            kafka_bootstrap=dict(self.kafka_bootstrap or {}),
+        )
+
+    def _move(self, context: Any) -> dict[str, Any]:
+        request = self.request(context)
+        with self._clusters() as (here, there):
+            moved = here.move_job(self.job_id, there, request, acting=acting(context, force=self.force))
+        self.log.info(
+            "Job %s works in cluster %s (%s) now, as run %s", self.job_id, moved.destination, moved.place, moved.run
+        )
+        return MoveView.of(moved).to_json()
+
+    @contextmanager
+    def _clusters(self) -> Iterator[tuple[HaClient, HaClient]]:
+        """Open a session with each of the two clusters."""
+        with self.client() as here, SparkHaHook(self.to_spark_ha_conn_id).get_client() as there:
+            yield here, there
