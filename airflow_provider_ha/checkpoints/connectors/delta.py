@@ -10,19 +10,34 @@ of the last; only where older commits were removed is a checkpoint of the log ne
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-from airflow_provider_ha.checkpoints.trees.files import names
+from airflow_provider_ha.checkpoints.connectors.places import Reach, is_local, output_place
+from airflow_provider_ha.checkpoints.connectors.sink_connector import OWN_OUTPUT, RECORDED_CUT, Findings, SinkCase
+from airflow_provider_ha.checkpoints.connectors.sink_type import Conf, QueryMemory, SinkType
+from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.trees.files import names, read
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.errors import HaError, RestoreUnknownError
+from airflow_provider_ha.checkpoints.trees.object_tree import SCHEMES, ObjectTree
+from airflow_provider_ha.checkpoints.trees.tree import Tree
+from airflow_provider_ha.errors import CheckpointCorruptError, ConfigurationError, HaError, RestoreUnknownError
+from airflow_provider_ha.storage.file_reading import FileStoreReader
 
 
 DELTA = "delta"  # format of the sink
 LOG = "_delta_log"
+SINGLE_DRIVER = "S3SingleDriverLogStore"
+"""Delta's default on S3, by the last part of its class: it looks first and writes later, under a lock of its JVM."""
+_FENCED_STORE = (
+    'Set spark.delta.logStore.s3a.impl=io.delta.storage.S3DynamoDBLogStore (Delta, "Multi-cluster setup"), or keep the '
+    "table on HDFS or a mounted directory"
+)
 _COMMIT = re.compile(r"(\d{20})\.json")
 # In one file, in so many parts, or with a unique id (version 2 of the specification).
 _CHECKPOINT = re.compile(
@@ -30,23 +45,58 @@ _CHECKPOINT = re.compile(
 )
 
 
+class DeltaSink(SinkType):
+    """Delta tables, on a mounted file system, HDFS or S3."""
+
+    table = "Delta table"
+
+    def takes(self, source: str) -> bool:
+        """The format, in any case."""
+        return source.lower() == DELTA
+
+    def sink(self, source: str, path: str | None) -> QuerySink:
+        """Return the directory of the table in its normal form, where it can be read from here."""
+        return QuerySink(kind=SinkKind.OTHER, format=source, table=_readable(path))
+
+    def refusal(self, path: str, conf: Conf) -> tuple[str, str] | None:
+        """Refuse a table on S3 whose commits a driver that was taken for dead could write over."""
+        store = unfenced_on_s3(path, conf)
+        if store is not None:  # guard: delta-on-s3-without-a-fence
+            reason = (
+                f"writes to the Delta table {path} with {store}, which keeps apart the writers of one JVM only: a "
+                "driver that was taken for dead would write over commits of its successor, and their rows be lost"
+            )
+            return reason, _FENCED_STORE
+        return None
+
+    def memory(self, sink: QuerySink, reach: Reach) -> QueryMemory | None:
+        """Return the log of the table."""
+        return DeltaLog(sink.table, reach) if sink.table is not None else None
+
+    def judge(self, sink: QuerySink, case: SinkCase, findings: Findings) -> dict[int, str]:
+        """Judge by the highest batch that the table has: it skips what is not above that."""
+        if case.top is not None and case.is_known:  # what is not known is a separate finding
+            _judge_table(sink, case, case.top, findings)
+        return {}
+
+
 class DeltaLog:
     """The log of one table.
 
-    :param table: Directory of the table.
+    :param table: Directory of the table: a path, or a URI.
+    :param reach: How its file system is reached; as the environment says by default.
     """
 
-    def __init__(self, table: Path) -> None:
-        self.table = table
+    def __init__(self, table: Path | str, reach: Reach | None = None) -> None:
+        self.table = str(table)
+        self._reach = reach or Reach()
 
     def exists(self) -> bool:
         """Whether there is a table: a directory with a commit or a checkpoint in its log.
 
         :raises StorageUnavailableError: It could not be found out.
         """
-        return any(
-            _COMMIT.fullmatch(name) or _CHECKPOINT.fullmatch(name) for name in names(LocalTree(self.table / LOG))
-        )
+        return any(_COMMIT.fullmatch(name) or _CHECKPOINT.fullmatch(name) for name in names(self._log()))
 
     def last_batch(self, query_id: str) -> int:
         """Return the highest batch that the table has of a query; -1 when it has none, or is not there.
@@ -56,7 +106,7 @@ class DeltaLog:
             read here.
         :raises StorageUnavailableError: It could not be listed.
         """
-        found = names(LocalTree(self.table / LOG))
+        found = names(self._log())
         commits = {int(match[1]) for name in found if (match := _COMMIT.fullmatch(name))}
         checkpoints = _whole_checkpoints(found)
         version = max((*commits, *checkpoints), default=-1)
@@ -72,44 +122,104 @@ class DeltaLog:
         return max((self._in_checkpoint(name, query_id) for name in checkpoints[version]), default=-1)
 
     def _in_commit(self, version: int, query_id: str) -> int | None:
-        path = self.table / LOG / f"{version:020d}.json"
-        batches = [
-            batch for action in self._actions(path) if (batch := _batch(action.get("txn"), query_id)) is not None
-        ]
+        actions = self._actions(f"{version:020d}.json")
+        batches = [batch for action in actions if (batch := _batch(action.get("txn"), query_id)) is not None]
         return batches[-1] if batches else None
 
     def _in_checkpoint(self, name: str, query_id: str) -> int:
-        path = self.table / LOG / name
-        rows = self._actions(path) if name.endswith(".json") else self._rows(path)
+        rows = self._actions(name) if name.endswith(".json") else self._rows(name)
         return max((batch for row in rows if (batch := _batch(row.get("txn"), query_id)) is not None), default=-1)
 
-    def _actions(self, path: Path) -> Iterator[dict[str, Any]]:
+    def _actions(self, name: str) -> Iterator[dict[str, Any]]:
         try:
-            with path.open(encoding="utf-8") as lines:
-                for line in lines:
-                    if line.strip() and isinstance(action := json.loads(line), dict):
-                        yield action
-        except (OSError, ValueError) as error:
-            raise self._unknown(f"{path.name} cannot be read: {error}", "Repair the table, then plan again") from error
+            for line in read(self._log(), name).splitlines():
+                if line.strip() and isinstance(action := json.loads(line), dict):
+                    yield action
+        except (CheckpointCorruptError, ValueError) as error:
+            raise self._unknown(f"{name} cannot be read: {error}", "Repair the table, then plan again") from error
 
-    def _rows(self, path: Path) -> Iterator[dict[str, Any]]:
+    def _rows(self, name: str) -> Iterator[dict[str, Any]]:
         try:
             import pyarrow as pa  # an extra
             from pyarrow import parquet  # the same
         except ImportError as error:
             step = "pip install 'airflow-provider-ha[delta]'"
-            raise self._unknown(f"{path.name} is Parquet, and pyarrow is not installed", step) from error
+            raise self._unknown(f"{name} is Parquet, and pyarrow is not installed", step) from error
+        log = self._log()
         try:
-            with parquet.ParquetFile(path) as file:
+            place = log.local_path / name if log.local_path is not None else io.BytesIO(read(log, name))
+            with parquet.ParquetFile(place) as file:
                 if "txn" in file.schema_arrow.names:
                     for batch in file.iter_batches(columns=["txn.appId", "txn.version"]):
                         yield from batch.to_pylist()
-        except (OSError, pa.ArrowException) as error:
-            raise self._unknown(f"{path.name} cannot be read: {error}", "Repair the table, then plan again") from error
+        except (CheckpointCorruptError, OSError, pa.ArrowException) as error:
+            raise self._unknown(f"{name} cannot be read: {error}", "Repair the table, then plan again") from error
+
+    def _log(self) -> Tree:
+        place = output_place(self.table)
+        if is_local(place):
+            return LocalTree(Path(place) / LOG)
+        return ObjectTree(FileStoreReader(self._reach.files(place)), f"{LOG}/")
 
     def _unknown(self, reason: str, next_step: str) -> HaError:
         return RestoreUnknownError(
             f"the batches of Delta table {self.table} are unknown: {reason}", next_step=next_step
+        )
+
+
+def unfenced_on_s3(table: str, conf: Conf) -> str | None:
+    """Return which log store would let two drivers write one commit of a table on S3; ``None`` where none would.
+
+    :param table: As the script names it.
+    :param conf: Returns a value of the session's conf.
+    """
+    scheme = urlsplit(table).scheme
+    if scheme not in SCHEMES:
+        return None
+    named = conf(f"spark.delta.logStore.{scheme}.impl") or conf("spark.delta.logStore.class") or SINGLE_DRIVER
+    return named if named.rpartition(".")[2] == SINGLE_DRIVER else None
+
+
+def _readable(path: str | None) -> str | None:
+    """Return the directory of a table; ``None`` when it is on a file system that cannot be read here."""
+    try:
+        return output_place(path) if path else None
+    except ConfigurationError:
+        return None
+
+
+def _judge_table(sink: QuerySink, case: SinkCase, top: int, findings: Findings) -> None:
+    cut, reached = case.batch, case.state.reached
+    if case.state.gone:
+        findings.add(
+            Verdict.LOSS_POSSIBLE,
+            f"the table {sink.table} is gone, and with it what was written up to batch {cut}",
+            "put the table back, its log included",
+            "accept LOSS_POSSIBLE by name: the next batch makes a new table, which holds what comes after the cut",
+            OWN_OUTPUT,
+        )
+    elif reached > top and case.has_fresh_id:
+        findings.add(
+            Verdict.DUPLICATES_POSSIBLE,
+            f"with a fresh query id batches {top + 1} to {reached}, which the table has, are written again",
+            f"remove their rows from the table first: it was last right at batch {top}",
+        )
+    elif reached > top:
+        findings.add(
+            Verdict.IMPOSSIBLE,  # guard: tables-skip-what-comes-next
+            f"the table has batches of this query up to {reached}, but boundaries are recorded up to {top} only; it "
+            f"would skip batches {top + 1} to {reached}, also with new content",
+            RECORDED_CUT,
+            "give the query a fresh id (--reset-query-id): then nothing is skipped, and these batches are written "
+            "again (DUPLICATES_POSSIBLE)",
+            OWN_OUTPUT,
+        )
+    elif reached < cut and not (case.has_fresh_id and reached < 0):
+        findings.add(
+            Verdict.LOSS_POSSIBLE,
+            f"the table has batches of this query up to {reached} only, but the cut is at {cut}",
+            "bring the table back to a version that has them",
+            f"restore a cut at batch {reached} or before" if reached >= 0 else OWN_OUTPUT,
         )
 
 

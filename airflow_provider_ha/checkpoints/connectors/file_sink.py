@@ -8,21 +8,75 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG, FileSinkLog, local_path
-from airflow_provider_ha.checkpoints.connectors.places import sink_log
-from airflow_provider_ha.checkpoints.connectors.sink_connector import Findings, SinkCase, SinkState
+from airflow_provider_ha.checkpoints.connectors.file_sink_log import (
+    FORMATS,
+    LOG,
+    FileSinkLog,
+    is_seeding,
+    log_files,
+    sink_log,
+)
+from airflow_provider_ha.checkpoints.connectors.places import Reach, is_local, output_place
+from airflow_provider_ha.checkpoints.connectors.sink_connector import (
+    OWN_OUTPUT,
+    RECORDED_CUT,
+    Findings,
+    SinkCase,
+    SinkState,
+)
+from airflow_provider_ha.checkpoints.connectors.sink_type import SinkType
+from airflow_provider_ha.checkpoints.connectors.stored_sink_log import StoredSinkLog
 from airflow_provider_ha.checkpoints.format.compactible_log import CompactibleLog, entry_names
-from airflow_provider_ha.checkpoints.model import Verdict
+from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.trees.files import names, read
 from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.errors import CheckpointCorruptError, ConfigurationError
 
 
-OWN_OUTPUT = "restore as another job, with its own output"
-RECORDED_CUT = "restore a cut after which every batch is recorded; the candidates name what there is"
+class FileSinks(SinkType):
+    """All of Spark's file formats."""
+
+    def takes(self, source: str) -> bool:
+        """Any of them, in any case."""
+        return source.lower() in FORMATS
+
+    def owns(self, sink: QuerySink) -> bool:
+        """Of any format."""
+        return sink.kind is SinkKind.FILE
+
+    def sink(self, source: str, path: str | None) -> QuerySink:
+        """Return the output directory in its normal form."""
+        return QuerySink(kind=SinkKind.FILE, format=source, path=output_place(path) if path else None)
+
+    def named(self, said: str, reach: Reach) -> QuerySink | None:
+        """Return the output directory that is named, with what it has; a name with a slash is one."""
+        if "/" in said:
+            path = output_place(said)
+            return QuerySink(kind=SinkKind.FILE, path=path, max_batch=FileSink(path, reach).reached())
+        if self.takes(said):
+            raise ConfigurationError(
+                f"a file sink is named by its output directory, not by its format {said!r}",
+                next_step="Name the directory, with a slash in it",
+            )
+        return None
+
+    def name(self, source: str, path: str | None) -> str | None:  # noqa: ARG002  # the directory says it
+        """Return the output directory; ``None`` for one that is relative, or on another file system."""
+        parts = urlsplit(path or "")
+        place = unquote(parts.path) if parts.scheme == "file" else path or ""
+        return place if place.startswith("/") else None
+
+    def connector(self, sink: QuerySink, reach: Reach) -> FileSink:
+        """Return the log of the output."""
+        return FileSink(sink.path, reach)
+
+    def judge(self, sink: QuerySink, case: SinkCase, findings: Findings) -> dict[int, str]:
+        """Judge by the log."""
+        return FileSink(sink.path).judge(case, findings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +85,16 @@ class FileSink:
 
     :param output: Path or URI, as a ``QuerySink`` has it; ``None`` while the script has not named it: then it has
         nothing, and nothing is missing.
+    :param reach: How its file system is reached.
     """
 
     output: str | None
+    reach: Reach = field(default_factory=Reach)
+
+    @property
+    def needs_proof(self) -> bool:
+        """Whether the name of an entry is free again once it is set aside: a request on its way would take it."""
+        return self.output is not None and not is_local(output_place(self.output))
 
     def reached(self) -> int:
         """Return the highest batch in the log; -1 for none."""
@@ -52,23 +113,25 @@ class FileSink:
         return SinkState(
             reached=max(entries, default=-1),
             digests={number: self._digest(name) for number, name in entries.items() if number > batch},
-            gone=batch >= 0 and not sink_log(self.output).is_directory(),
+            gone=batch >= 0 and not sink_log(self.output, self.reach).is_directory(),
             log_kept=kept is not None and _is_whole(kept, batch),
         )
 
-    def closure(self, batch: int) -> Iterator[tuple[Path, str]]:
+    def record(self) -> Tree:
+        """Return the log."""
+        return sink_log(self._named(), self.reach)
+
+    def closure(self, batch: int) -> Iterator[str]:
         """Yield the entries since the last compact one, with their hidden checksums."""
-        log = self._log()
-        for name in log.closure_files(batch):
-            yield log.path / name, str(name)
+        yield from log_files(self.record(), batch)
 
     def set_aside(self, batch: int, digest: str) -> bool:
-        """Rename an entry, so that readers no longer see its files."""
+        """Hide an entry, so that readers no longer see its files."""
         return self._log().set_aside(batch, digest)
 
     def seed(self, batch: int, mode: str, source: Tree) -> None:
         """Make the log that Spark looks for at its next compaction."""
-        FileSinkLog.seed(self._log().path, batch, mode, source)
+        self._log().seed(batch, mode, source)
 
     def judge(self, case: SinkCase, findings: Findings) -> dict[int, str]:
         """Judge what the log has beyond the recorded batches, and what it lacks."""
@@ -80,7 +143,17 @@ class FileSink:
         if case.state.gone:
             self._judge_missing_output(case, findings)
             return {}
-        return _judge_log(case, case.top, findings)
+        set_aside = _judge_log(case, case.top, findings)
+        if set_aside and self.needs_proof and not case.writers_dead:  # guard: entries-of-the-living-are-set-aside
+            findings.add(
+                Verdict.LOSS_POSSIBLE,
+                f"entry {max(set_aside)} of the file sink {self.output} is set aside, and a driver that is not proven "
+                "dead may write it again: then the next batch of that number is skipped",
+                "wait until the end of the last driver is recorded, then plan again",
+                "see that none of its processes runs any more, then accept LOSS_POSSIBLE by name",
+                OWN_OUTPUT,
+            )
+        return set_aside
 
     def _judge_missing_output(self, case: SinkCase, findings: Findings) -> None:
         if not case.state.log_kept:
@@ -101,13 +174,15 @@ class FileSink:
         )
 
     def _entries(self) -> dict[int, str]:
-        return entry_names(names(sink_log(self.output))) if self.output is not None else {}
+        found = names(self.record()) if self.output is not None else []
+        return {} if is_seeding(found) else entry_names(found)  # guard: half-seeded-outputs-have-batches
 
     def _digest(self, name: str) -> str:
-        return hashlib.sha256(read(sink_log(self._named()), name)).hexdigest()
+        return hashlib.sha256(read(self.record(), name)).hexdigest()
 
-    def _log(self) -> FileSinkLog:
-        return FileSinkLog(local_path(self._named()))
+    def _log(self) -> FileSinkLog | StoredSinkLog:
+        place = output_place(self._named())
+        return FileSinkLog(Path(place)) if is_local(place) else StoredSinkLog(self.reach.files(place))
 
     def _named(self) -> str:
         if self.output is None:

@@ -9,17 +9,20 @@ compaction.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
+from airflow_provider_ha.checkpoints.connectors.places import Reach, is_local, output_place
 from airflow_provider_ha.checkpoints.format.compactible_log import COMPACT, CompactibleLog, entry_names
 from airflow_provider_ha.checkpoints.trees.files import FileGoneError, names, read
 from airflow_provider_ha.checkpoints.trees.links import building, hidden_checksum, write_aside
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.trees.object_tree import ObjectTree
 from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.errors import ConfigurationError, RestoreRefusedError
 from airflow_provider_ha.storage.durable import flush_directory
+from airflow_provider_ha.storage.file_reading import FileStoreReader
+from airflow_provider_ha.storage.file_store import FileStore
 from airflow_provider_ha.storage.outage import outages
 
 
@@ -29,19 +32,38 @@ LOG = "_spark_metadata"
 EMPTY_ENTRY = b"v1"
 
 
-def local_path(path: str) -> Path:
-    """Return a sink's path as a path of this host.
+SEEDING = ".seeding"
+"""Name in a log that is being made, on storage where it cannot appear at once: what it is going to hold."""
 
-    :param path: As the script named it: a path or a ``file:`` URI.
-    :raises ConfigurationError: It is not on a file system of this host.
+
+def sink_log(output: str, reach: Reach | None = None) -> Tree:
+    """Return the log of a file sink, by its output; of the output itself nothing is listed.
+
+    :param output: A path or a URI.
+    :param reach: How its file system is reached; as the environment says by default.
+    :raises ConfigurationError: It lies on a file system that cannot be read here.
     """
-    parts = urlsplit(path)
-    if parts.scheme not in ("", "file"):
-        raise ConfigurationError(
-            f"file sink {path!r} is not on a file system of this host, so its log cannot be read",
-            next_step="Write to a mounted directory, or through foreachBatch",
-        )
-    return Path(unquote(parts.path)) if parts.scheme else Path(path)
+    place = output_place(output)
+    return LocalTree(Path(place) / LOG) if is_local(place) else log_of_files((reach or Reach()).files(place))
+
+
+def log_of_files(files: FileStore) -> Tree:
+    """Return the log of the file sink that writes to the root of *files*."""
+    return ObjectTree(FileStoreReader(files), f"{LOG}/")
+
+
+def is_seeding(names: Iterable[str]) -> bool:
+    """Whether a log is being made, by what lies in it: then its entries are not yet those of an output."""
+    return SEEDING in names
+
+
+def check_mode(mode: str) -> None:
+    """Refuse what is no output mode.
+
+    :raises ConfigurationError: It is not.
+    """
+    if mode not in ("continue", "fresh"):
+        raise ConfigurationError(f"output mode {mode!r} is not known", next_step="Use 'continue' or 'fresh'")
 
 
 def log_files(log: Tree, batch: int) -> list[str]:
@@ -91,10 +113,6 @@ class FileSinkLog:
         """
         return [Path(path).name for path in self._log().closure(batch)] if batch >= 0 else []
 
-    def closure_files(self, batch: int) -> Iterator[Path]:
-        """Yield the closure of *batch* relative to the sink's directory, hidden checksums included."""
-        yield from (Path(LOG, name) for name in log_files(LocalTree(self.path / LOG), batch))
-
     def set_aside(self, batch: int, sha256: str) -> bool:
         """Take one entry out of the log, when it is exactly that one; readers no longer see its files.
 
@@ -123,11 +141,9 @@ class FileSinkLog:
             flush_directory(entry.parent)
         return True
 
-    @staticmethod
-    def seed(target: Path, batch: int, mode: str, source: Tree) -> None:
-        """Make the log of a new output directory that goes on after *batch*.
+    def seed(self, batch: int, mode: str, source: Tree) -> None:
+        """Make the log of this output directory, a new one that goes on after *batch*; it must not have a log.
 
-        :param target: The new output directory; must not have a log.
         :param batch: N of the cut that is continued; nothing is made for -1.
         :param mode: ``"continue"`` copies the old entries, which name the old data files, so these must stay;
             ``"fresh"`` makes empty entries of the same names (only what is new). Spark looks for the files of an
@@ -136,12 +152,11 @@ class FileSinkLog:
         :raises ObjectExistsError: The target has a log.
         :raises CheckpointCorruptError: The old log does not hold the closure of *batch*.
         """
-        if mode not in ("continue", "fresh"):
-            raise ConfigurationError(f"output mode {mode!r} is not known", next_step="Use 'continue' or 'fresh'")
+        check_mode(mode)
         if batch < 0:
             return
         entries = [name for name in log_files(source, batch) if not name.startswith(".")]
-        with building(target / LOG, private=False) as log:
+        with building(self.path / LOG, private=False) as log:
             for name in entries:
                 write_aside(log / name, read(source, name) if mode == "continue" else EMPTY_ENTRY)
 

@@ -14,13 +14,41 @@ import re
 from collections.abc import Mapping
 from typing import ClassVar
 
-from airflow_provider_ha.checkpoints.model import GivenBatches
+from airflow_provider_ha.checkpoints.connectors.other_sink import judge_given
+from airflow_provider_ha.checkpoints.connectors.sink_connector import Findings, SinkCase
+from airflow_provider_ha.checkpoints.connectors.sink_type import SinkType
+from airflow_provider_ha.checkpoints.model import GivenBatches, QuerySink, SinkKind
 from airflow_provider_ha.checkpoints.trees.files import names, read
 from airflow_provider_ha.checkpoints.trees.tree import WritableTree
 from airflow_provider_ha.records import Record
 
 
+FOREACH_BATCH = "foreachBatch"
 _FILE = re.compile(r"e(\d+)\.json")
+
+
+class ForeachBatchSink(SinkType):
+    """A function of the script."""
+
+    has_notes = True
+
+    def takes(self, source: str) -> bool:
+        """The name of pyspark's method."""
+        return source == FOREACH_BATCH
+
+    def owns(self, sink: QuerySink) -> bool:
+        """Also of an older release, which did not note a format."""
+        return sink.kind is SinkKind.FOREACH_BATCH
+
+    def sink(self, source: str, path: str | None) -> QuerySink:  # noqa: ARG002  # it has none
+        """Return the function's sink; where that writes, nothing shows."""
+        return QuerySink(kind=SinkKind.FOREACH_BATCH, format=source)
+
+    def judge(self, sink: QuerySink, case: SinkCase, findings: Findings) -> dict[int, str]:  # noqa: ARG002  # all are alike
+        """Judge what the function may have been given."""
+        if case.top is not None:
+            judge_given(case, case.top, findings)
+        return {}
 
 
 class ForeachBatchRecord(Record):

@@ -1,4 +1,4 @@
-"""Whether the input files that a checkpoint records are still there: on this host, or on S3."""
+"""File sources: they record the files of each batch, which are still there or not, on this host or on S3."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from functools import cache
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from airflow_provider_ha.checkpoints.connectors.inputs import LOCAL
-from airflow_provider_ha.checkpoints.model import BatchEntry
+from airflow_provider_ha.checkpoints.connectors.places import LOCAL
+from airflow_provider_ha.checkpoints.connectors.sink_connector import Findings
+from airflow_provider_ha.checkpoints.connectors.source_type import Reading, SourceType
+from airflow_provider_ha.checkpoints.model import BatchEntry, SourceInput, Verdict
 from airflow_provider_ha.checkpoints.trees.at_once import each
 from airflow_provider_ha.checkpoints.trees.object_tree import SCHEMES
 from airflow_provider_ha.config import S3Options
@@ -30,6 +32,39 @@ class InputFiles:
     missing: Mapping[int, tuple[str, ...]]
     asked: frozenset[str]
     error: StorageUnavailableError | None = None
+
+
+class FileSource(SourceType):
+    """Files of a directory, or of S3."""
+
+    def takes(self, reading: Reading) -> bool:
+        """An offset in a log of files."""
+        return reading.has_log
+
+    def input(self, reading: Reading) -> SourceInput:
+        """Return how many files are read again; those on other file systems were not looked for."""
+        gone = {
+            path for batch in {batch for batch, _ in reading.lines} for path in reading.facts.missing.get(batch, ())
+        }
+        asked = all(_scheme(line) in reading.facts.asked for _, line in reading.lines)
+        return SourceInput(
+            source=reading.name, unit="files", amount=len(reading.lines), gone=len(gone) if asked else None
+        )
+
+
+def judge_files(missing: Mapping[int, tuple[str, ...]], replay: tuple[BatchEntry, ...], findings: Findings) -> None:
+    """Judge file sources: what has to be replayed has to be there."""
+    for entry in replay:
+        gone = missing.get(entry.batch)
+        if gone:
+            findings.add(
+                Verdict.IMPOSSIBLE,  # guard: replays-without-their-input
+                f"batch {entry.batch} has to be replayed, but its input {gone[0]} is gone",
+                "put the file back where it was, unchanged",
+                "restore a newer cut: what it has behind it is not read again",
+                "restore as another job with its own output: nothing is replayed there",
+            )
+            return
 
 
 def look_for(entries: Iterable[BatchEntry], s3: S3Options | None = None) -> InputFiles:
@@ -52,6 +87,13 @@ def look_for(entries: Iterable[BatchEntry], s3: S3Options | None = None) -> Inpu
         asked=LOCAL if failed else LOCAL | SCHEMES,
         error=failed,
     )
+
+
+def _scheme(line: str) -> str:
+    try:
+        return urlsplit(str(json.loads(line)["path"])).scheme
+    except (ValueError, KeyError, TypeError):
+        return ""
 
 
 def _paths(entry: BatchEntry) -> Iterator[str]:

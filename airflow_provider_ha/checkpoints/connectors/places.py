@@ -1,21 +1,130 @@
-"""The place of a checkpoint or an output, as users and Spark name it: a path, a ``file:`` or an ``s3:`` URI."""
+"""The place of a checkpoint or an output, as users and Spark name it: a path, a ``file:``, ``s3:`` or ``hdfs:`` URI."""
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
+import os
+import posixpath
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote, unquote, urlsplit
 
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG, local_path
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.trees.object_tree import SCHEMES, ObjectTree
 from airflow_provider_ha.checkpoints.trees.tree import Tree
-from airflow_provider_ha.config import S3Options
+from airflow_provider_ha.config import HaConfig, HdfsOptions, S3Options
 from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.storage.file_reading import FileStoreReader
+from airflow_provider_ha.storage.file_store import FileStore
+from airflow_provider_ha.storage.hdfs_files import HdfsFileStore
+from airflow_provider_ha.storage.s3_files import S3FileStore
 from airflow_provider_ha.storage.s3_reader import S3Reader
+
+
+HDFS = "hdfs"
+LOCAL = frozenset({"", "file"})
+"""Schemes of what lies on a file system of this host."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How this process reaches the file systems that outputs lie on.
+
+    :param s3: Endpoint and credentials of S3; by default what the environment says.
+    :param hdfs: Web servers of name nodes, and the user of the requests; by default what the environment says.
+    """
+
+    s3: S3Options | None = None
+    hdfs: HdfsOptions | None = None
+
+    @classmethod
+    def of(cls, config: HaConfig) -> Reach:
+        """Return what a connection says."""
+        return cls(config.s3, config.hdfs)
+
+    def files(self, output: str) -> FileStore:
+        """Return the files of an output that is not on a file system of this host. Nothing is read yet.
+
+        :param output: As :func:`output_place` returns it.
+        :raises ConfigurationError: The options cannot be used.
+        """
+        parts = urlsplit(output)
+        uri = f"{parts.scheme}://{parts.netloc}{quote(parts.path)}"
+        if parts.scheme == HDFS:
+            return HdfsFileStore(uri, self.hdfs or HdfsOptions.from_env())
+        return S3FileStore(uri, self.s3 or S3Options.from_env())
+
+    def tree(self, place: str) -> Tree:
+        """Return a directory, to be read. Nothing is read yet.
+
+        :param place: As :func:`output_place` returns it.
+        :raises ConfigurationError: The options cannot be used.
+        """
+        return LocalTree(Path(place)) if is_local(place) else ObjectTree(FileStoreReader(self.files(place)))
+
+
+def local_path(path: str) -> Path:
+    """Return a place as a path of this host.
+
+    :param path: As the script named it: a path or a ``file:`` URI.
+    :raises ConfigurationError: It is not on a file system of this host.
+    """
+    parts = urlsplit(path)
+    if parts.scheme not in LOCAL:
+        raise ConfigurationError(
+            f"{path!r} is not on a file system of this host, so it cannot be read as one",
+            next_step="Write to a mounted directory, or through foreachBatch",
+        )
+    return Path(unquote(parts.path)) if parts.scheme else Path(path)
+
+
+def is_local(place: str) -> bool:
+    """Whether *place* is a path or a ``file:`` URI."""
+    return urlsplit(place).scheme in LOCAL
+
+
+def output_place(said: str) -> str:
+    """Return an output in its normal form: two spellings of one directory become one.
+
+    Hadoop takes no escapes: what follows the bucket is the key itself.
+
+    Two names of one HDFS (a name node's and that of its nameservice, with and without the port) stay two.
+
+    :param said: As a script or a user names it: a path, ``file:/path``, ``s3a://bucket/key`` (or ``s3``, ``s3n``),
+        ``hdfs://namenode:8020/path``.
+    :returns: An absolute path, ``s3://bucket/key`` or ``hdfs://namenode:8020/path``.
+    :raises ConfigurationError: It lies on a file system whose logs cannot be read here, or names no place of one.
+    """
+    if is_local(said):
+        return os.path.abspath(local_path(said))  # noqa: PTH100  # links stay as they are, as Spark has it
+    parts = urlsplit(said)
+    if parts.scheme not in SCHEMES | {HDFS}:
+        raise ConfigurationError(
+            f"the output {said!r} lies on a file system ({parts.scheme}:) whose sink log cannot be read from here",
+            next_step="Write to a mounted directory, to s3a://bucket/prefix or hdfs://namenode:8020/path, or through "
+            "foreachBatch",
+        )
+    # guard: outputs-with-a-query-are-another-directory
+    if parts.query or parts.fragment or not parts.netloc or "@" in parts.netloc:
+        shown = f"{parts.scheme}://...@{parts.netloc.rpartition('@')[2]}" if "@" in parts.netloc else said
+        raise ConfigurationError(
+            f"the output {shown!r} is no place that this package and Spark read alike: a bucket or a name node, and "
+            "a path without '?' and '#'",
+            next_step="Write s3a://bucket/prefix or hdfs://namenode:8020/path; credentials belong into the connection "
+            "and Spark's conf",
+        )
+    path = posixpath.normpath(f"/{parts.path.strip('/')}")
+    authority = parts.netloc.lower() if parts.scheme == HDFS else parts.netloc
+    return f"{HDFS if parts.scheme == HDFS else 's3'}://{authority}{path}".rstrip("/")
 
 
 def is_s3(place: str) -> bool:
     """Whether *place* is a URI of S3, with the common scheme (``s3``) or one of Hadoop's (``s3a``, ``s3n``)."""
     return urlsplit(place).scheme in SCHEMES
+
+
+def is_hdfs(place: str) -> bool:
+    """Whether *place* is a URI of HDFS."""
+    return urlsplit(place).scheme == HDFS
 
 
 def s3_uri(place: str) -> str:
@@ -32,18 +141,17 @@ def s3_uri(place: str) -> str:
 def directory_at(place: str, options: S3Options | None = None) -> Tree:
     """Return the directory at *place*, to be read. Nothing is read yet.
 
-    :param place: A path, ``file:///path`` or ``s3://bucket/prefix``.
+    :param place: A path, ``file:///path``, ``s3://bucket/prefix`` or ``hdfs://namenode:8020/path``.
     :param options: How to reach S3; by default what the environment says.
     :raises ConfigurationError: It is neither, or the options cannot be used.
     """
     if is_s3(place):
         return ObjectTree(S3Reader(s3_uri(place), options or S3Options.from_env()))
+    if is_hdfs(place):
+        return Reach().tree(output_place(place))
+    if not is_local(place):
+        raise ConfigurationError(
+            f"{place!r} lies on a file system ({urlsplit(place).scheme}:) that cannot be read from here",
+            next_step="Name a mounted path, s3://bucket/prefix or hdfs://namenode:8020/path",
+        )
     return LocalTree(local_path(place))
-
-
-def sink_log(output: str, options: S3Options | None = None) -> Tree:
-    """Return the log of a file sink, by its output directory; of the output itself nothing is listed.
-
-    :raises ConfigurationError: As :func:`directory_at`.
-    """
-    return directory_at(f"{output.rstrip('/')}/{LOG}", options)

@@ -1,18 +1,20 @@
-"""What this package needs of a sink that keeps its own record of batches (``sinks`` finds the connector of a kind).
+"""What this package needs of a sink that keeps its own record of batches (``sinks`` finds the connector of a type).
 
-A connector is bound to the output of one query, and is all that the rest of the package knows of its kind. Facts are
-read by ``state``; ``judge`` decides from facts alone.
+A connector is bound to the output of one query. Facts are read by ``state``; ``judge`` decides from facts alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Protocol
 
 from airflow_provider_ha.checkpoints.model import Verdict
 from airflow_provider_ha.checkpoints.trees.tree import Tree
+
+
+OWN_OUTPUT = "restore as another job, with its own output"
+RECORDED_CUT = "restore a cut after which every batch is recorded; the candidates name what there is"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +42,26 @@ class SinkCase:
     :param top: Last batch that is executed again with its recorded boundaries; ``None`` for a job that goes on with
         another output.
     :param drained: Batch that a drain gave to the output, and the digest of its record; ``None`` when there is none.
+    :param writers_dead: Whether every driver that could write to the output is proven dead.
+    :param is_known: Whether it could be found out what an output has that remembers the query.
+    :param has_fresh_id: Whether the query gets a fresh id.
+    :param planned_to: Highest batch that is known to have been planned.
+    :param complete: Whether no higher batch can have been planned.
+    :param noted_to: Highest batch that a fenced function was given; ``None`` without notes of every epoch.
+    :param drain_wrote: Whether the drain may have given the output anything.
     """
 
     batch: int
     state: SinkState
     top: int | None
     drained: tuple[int, str | None] | None = None
+    writers_dead: bool = True
+    is_known: bool = True
+    has_fresh_id: bool = False
+    planned_to: int = -1
+    complete: bool = True
+    noted_to: int | None = None
+    drain_wrote: bool = False
 
 
 class Findings(Protocol):
@@ -57,6 +73,10 @@ class Findings(Protocol):
 
 class SinkConnector(Protocol):
     """The record of batches of one output. Nothing is remembered between two calls."""
+
+    @property
+    def needs_proof(self) -> bool:
+        """Whether a record that was set aside can come back from a writer that is not proven dead."""
 
     def reached(self) -> int:
         """Return the highest batch that the output has; -1 for none.
@@ -73,14 +93,22 @@ class SinkConnector(Protocol):
         :param kept: Where the cut keeps the record of the output; ``None`` when nowhere.
         """
 
-    def closure(self, batch: int) -> Iterator[tuple[Path, str]]:
-        """Yield the files of the record that a cut at *batch* has to keep: where each lies, and its name there.
+    def record(self) -> Tree:
+        """Return where the output keeps its record of batches.
+
+        :raises ConfigurationError: The output is not known yet.
+        """
+
+    def closure(self, batch: int) -> Iterator[str]:
+        """Yield the names in the record that a cut at *batch* has to keep.
 
         :raises CheckpointCorruptError: The record is not whole up to *batch*.
         """
 
     def set_aside(self, batch: int, digest: str) -> bool:
         """Take the record of the highest batch out of the output, when it is exactly that one; repeatable.
+
+        Where the storage cannot rename, the caller has to know that the process that wrote it is dead.
 
         :returns: Whether it was there.
         :raises RestoreRefusedError: Another record has that number, or the output goes on behind it.

@@ -1,24 +1,59 @@
-"""The connectors of sinks, by kind.
-
-A kind without one (``foreachBatch``, and others) executes every batch that it is given and keeps no record of them;
-what such a sink may have is judged from the checkpoint alone.
-"""
+"""The types of sinks: the one list. A new type is a separate module and an entry here."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
-
-from airflow_provider_ha.checkpoints.connectors.file_sink import FileSink
+from airflow_provider_ha.checkpoints.connectors.delta import DeltaSink
+from airflow_provider_ha.checkpoints.connectors.file_sink import FileSinks
+from airflow_provider_ha.checkpoints.connectors.foreach_batch import ForeachBatchSink
+from airflow_provider_ha.checkpoints.connectors.other_sink import OtherSink
+from airflow_provider_ha.checkpoints.connectors.places import Reach
 from airflow_provider_ha.checkpoints.connectors.sink_connector import SinkConnector
+from airflow_provider_ha.checkpoints.connectors.sink_type import QueryMemory, SinkType
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 
 
-CONNECTORS: Mapping[SinkKind, Callable[[str | None], SinkConnector]] = MappingProxyType({SinkKind.FILE: FileSink})
-"""Kind -> makes the connector of an output, by its path; the path is ``None`` while the script has not named it."""
+SINK_TYPES: tuple[SinkType, ...] = (FileSinks(), ForeachBatchSink(), DeltaSink(), OtherSink())
+"""The first one that takes a format, or owns a recorded sink, is its type; the last one takes all."""
 
 
-def sink_connector(sink: QuerySink) -> SinkConnector | None:
-    """Return the connector of where a query writes; ``None`` for a kind that keeps no record of batches."""
-    connect = CONNECTORS.get(sink.kind)
-    return connect(sink.path) if connect is not None else None
+def type_of_format(source: str) -> SinkType:
+    """Return the type of the sink that a writer of the format *source* has."""
+    return next(each for each in SINK_TYPES if each.takes(source))
+
+
+def type_of(sink: QuerySink) -> SinkType:
+    """Return the type of a recorded sink."""
+    return next(each for each in SINK_TYPES if each.owns(sink))
+
+
+def sink_named(said: str | None, reach: Reach | None = None) -> QuerySink:
+    """Return the sink that the user names: its output directory, or its format where it is no directory.
+
+    :param said: A path or URI, ``"foreachBatch"``, a format such as ``"kafka"``, or ``None`` when none is named.
+    :param reach: How the file system of the output is reached; as the environment says by default.
+    :raises ConfigurationError: A format that keeps a log is named without its directory, or it cannot be read here.
+    """
+    if said is None:
+        return QuerySink(kind=SinkKind.OTHER)
+    found = (each.named(said, reach or Reach()) for each in SINK_TYPES)
+    return next(sink for sink in found if sink is not None)
+
+
+def sink_connector(sink: QuerySink, reach: Reach | None = None) -> SinkConnector | None:
+    """Return the connector of where a query writes; ``None`` for a type that keeps no record of batches.
+
+    :param reach: How the file system of the output is reached; as the environment says by default.
+    """
+    return type_of(sink).connector(sink, reach or Reach())
+
+
+def sink_record(sink: QuerySink, reach: Reach) -> Tree | None:
+    """Return where an output keeps its record of batches; ``None`` for one that keeps none, or is not named yet."""
+    connector = sink_connector(sink, reach)
+    return connector.record() if connector is not None and sink.path is not None else None
+
+
+def query_memory(sink: QuerySink, reach: Reach) -> QueryMemory | None:
+    """Return the output that remembers the query by its id; ``None`` where there is none, or it cannot be read."""
+    return type_of(sink).memory(sink, reach)

@@ -52,7 +52,8 @@ class Component:
         """Set the conf, and open the gate.
 
         :param conf: What the user said.
-        :raises ApplicationRefusedError: That contradicts it, or the JVM has no component of this release.
+        :raises ApplicationRefusedError: That contradicts it.
+        :raises ConfigurationError: The JVM has no component of this release.
         """
         refuse_owned(conf)
         check_driver(self._jvm)
@@ -76,10 +77,19 @@ class Component:
         if self._keeper is not None:
             self._keeper.close(reason)
 
+    def watch_sink(self, output: str, reached: int) -> None:
+        """End the query of an output when its log has an entry that is neither known here nor of this driver.
+
+        :param output: Directory of a file sink, as ``output_place`` returns it.
+        :param reached: The last batch in its log; -1 for none.
+        """
+        self._jvm.io.github.sparkha.SinkLogs.start(output, reached)
+
     def check_session(self, session: Any) -> None:
         """Refuse a session whose queries would be written by another manager; before anything of a query is written.
 
-        :raises ApplicationRefusedError: Its conf names another one, or executors have no component of this release.
+        :raises ApplicationRefusedError: Its conf names another one.
+        :raises ConfigurationError: Executors have no component of this release.
         """
         found = session.conf.get(MANAGER, None)
         if found != MANAGER_CLASS:  # guard: sessions-with-another-manager

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from airflow_provider_ha.driver.jvm.release import check_driver
-from airflow_provider_ha.errors import ApplicationRefusedError
+from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.component_conf import refuse_owned
 
 
@@ -26,7 +26,8 @@ def prepare_file_system(jvm: Any, root: str, conf: Mapping[str, str], site: Mapp
     :param root: Storage root with Hadoop's scheme.
     :param conf: What the user said.
     :param site: What the connection says of the root. What is set in the JVM already is the user's, and stays.
-    :raises ApplicationRefusedError: The conf sets what is ours, or the JVM lacks the component or the file system.
+    :raises ApplicationRefusedError: The conf sets what is ours.
+    :raises ConfigurationError: The JVM lacks the component or the file system; that of another host may have it.
     """
     refuse_owned(conf)
     check_driver(jvm)
@@ -35,7 +36,7 @@ def prepare_file_system(jvm: Any, root: str, conf: Mapping[str, str], site: Mapp
         warm_up(jvm, root, site)
     except Exception as error:  # an error of py4j, with what Java has thrown
         hadoop = str(jvm.org.apache.hadoop.util.VersionInfo.getVersion())
-        raise ApplicationRefusedError(
+        raise ConfigurationError(
             f"the driver's JVM cannot open {root}: {_reason(error)}",
             next_step=f"Give the job packages=['org.apache.hadoop:hadoop-aws:{hadoop}'], or put S3A of Hadoop {hadoop} "
             "into Spark's directory of jars, and check its conf (spark.hadoop.fs.s3a.*)",
@@ -60,7 +61,7 @@ def _check_hadoop(jvm: Any, root: str) -> None:
     match = _RELEASE.match(found)
     release = tuple(map(int, match.groups())) if match else S3A_NEEDS
     if urlsplit(root).scheme == "s3a" and release < S3A_NEEDS:  # guard: stores-without-conditions-are-used
-        raise ApplicationRefusedError(
+        raise ConfigurationError(
             f"this Spark has Hadoop {found}, whose S3A cannot create an object on condition: two drivers could both "
             "believe that they have committed a batch",
             next_step="Use Spark 4.1 or newer, or a work root on a mounted file system",

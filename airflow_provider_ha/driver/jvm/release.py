@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from airflow_provider_ha._version import __version__
-from airflow_provider_ha.errors import ApplicationRefusedError
+from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.executors import is_local
 
 
@@ -18,12 +18,12 @@ _NEXT_STEP = (
 def check_driver(jvm: Any) -> None:
     """Refuse a driver without the component.
 
-    :raises ApplicationRefusedError: It is not there, or of another release.
+    :raises ConfigurationError: It is not there, or of another release.
     """
     try:
         found = str(jvm.io.github.sparkha.Component.version())
     except Exception as error:  # py4j shows a class that is missing as a package, and the call as a wrong type
-        raise ApplicationRefusedError(
+        raise ConfigurationError(
             f"the driver's JVM does not have the component ({type(error).__name__})",
             next_step="Start it with the jar in spark.jars",
         ) from error
@@ -33,7 +33,7 @@ def check_driver(jvm: Any) -> None:
 def check_executors(session: Any) -> None:
     """Refuse executors without the component. One short job; executors that come later are not asked.
 
-    :raises ApplicationRefusedError: It is not there, or of another release.
+    :raises ConfigurationError: It is not there, or of another release.
     """
     if is_local(session.sparkContext.master):
         return
@@ -41,7 +41,7 @@ def check_executors(session: Any) -> None:
     try:
         rows = session.range(0, tasks, 1, tasks).selectExpr(f"{_CALL} AS release").distinct().collect()
     except Exception as error:  # any error that Spark raises when a class is missing on an executor
-        raise ApplicationRefusedError(
+        raise ConfigurationError(
             f"the executors do not have the component: {str(error)[:300]}",
             next_step="Let them fetch spark.jars from the driver, or put the jar into their image",
         ) from error
@@ -50,7 +50,7 @@ def check_executors(session: Any) -> None:
 
 def _check(who: str, found: set[str]) -> None:
     if found != {__version__}:  # guard: components-of-two-releases
-        raise ApplicationRefusedError(
+        raise ConfigurationError(
             f"the {who} of this application have the component of release {', '.join(sorted(found))}, "
             f"and airflow-provider-ha is {__version__}",
             next_step=_NEXT_STEP,

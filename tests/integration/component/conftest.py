@@ -49,11 +49,11 @@ class Local:
 
     @property
     def own(self) -> Path:
-        return self.root / "work" / "j" / "e8-x" / "q"
+        return self.root / "jobs" / "j" / "e8-x" / "q"
 
     @property
     def old(self) -> Path:
-        return self.root / "work" / "j" / "e7-x" / "q"
+        return self.root / "jobs" / "j" / "e7-x" / "q"
 
     @property
     def uri(self) -> str:
@@ -77,7 +77,7 @@ class Local:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(f"7 {name}".encode())
             status = path.stat()
-            place = f"work/j/e7-x/q/{name}"
+            place = f"jobs/j/e7-x/q/{name}"
             entries[name] = (place, status.st_size, status.st_mtime_ns // 1_000_000, "")
         self.own.mkdir(parents=True, exist_ok=True)
         (self.own / "_ha_base").write_bytes(base(entries))

@@ -93,7 +93,7 @@ def test_the_log_of_a_file_sink_passes_with_a_lease_only(local: Local, tmp_path:
 
 
 def test_the_log_of_another_epoch_is_refused(local: Local) -> None:
-    local.jvm.open_gate(f"hafile://{local.root}/work/j/e9-x")
+    local.jvm.open_gate(f"hafile://{local.own.parent.parent}/e9-x")
 
     with pytest.raises(Py4JJavaError, match="epoch 8 of job j works in"):
         create(local, "offsets/0")

@@ -22,6 +22,8 @@ from tests.support.spark.component_jvm import ComponentJvm, base, component_jvm,
 
 pytestmark = pytest.mark.timeout(600)  # the first test waits for the compiler and for a JVM
 WRITERS, NAMES = 8, 20
+AREA = "work"
+OLD, OWN = f"{AREA}/j/e7-x", f"{AREA}/j/e8-x"  # directories of two epochs
 EXISTS = "org.apache.hadoop.fs.FileAlreadyExistsException"
 
 
@@ -80,7 +82,7 @@ def s3a_conf(jvm: ComponentJvm, s3: S3Access, bucket: str, endpoint: str, writer
 
 def on_s3(jvm: ComponentJvm, s3: S3Access, endpoint: str) -> Store:
     bucket = s3.new_bucket()
-    uri = f"has3a://{bucket}/root/work/j/e8-x"
+    uri = f"has3a://{bucket}/root/{OWN}"
     jvm.open_gate(uri)
     return Store(jvm, s3a_conf(jvm, s3, bucket, endpoint), f"{uri}/q")
 
@@ -92,14 +94,14 @@ def s3_store(s3_jvm: ComponentJvm, s3: S3Access) -> Store:
 
 @pytest.fixture
 def local_store(jvm: ComponentJvm, tmp_path: Path) -> Store:
-    uri = f"hafile://{tmp_path}/work/j/e8-x"
+    uri = f"hafile://{tmp_path}/{OWN}"
     jvm.open_gate(uri)
     return Store(jvm, jvm.conf(f"file://{tmp_path}"), f"{uri}/q")
 
 
 @pytest.fixture
 def hdfs_store(jvm: ComponentJvm, hdfs: str) -> Store:
-    uri = f"ha{hdfs}/root/work/j/e8-x"
+    uri = f"ha{hdfs}/root/{OWN}"
     jvm.open_gate(uri)
     conf = jvm.conf(f"{hdfs}/root", {"dfs.replication": "1", "dfs.client.use.datanode.hostname": "true"})
     return Store(jvm, conf, f"{uri}/q")
@@ -230,7 +232,9 @@ def test_an_entry_on_s3_costs_one_request(s3_jvm: ComponentJvm, s3: S3Access) ->
         asked.append(exchange.path)
         exchange.forward()
 
-    faults = [Fault(note, method, "/root/work/", times=FOR_EVER) for method in ("GET", "HEAD", "PUT", "POST", "DELETE")]
+    faults = [
+        Fault(note, method, f"/root/{AREA}/", times=FOR_EVER) for method in ("GET", "HEAD", "PUT", "POST", "DELETE")
+    ]
     with s3_proxy(s3.endpoint, *faults) as proxied:
         store = on_s3(s3_jvm, s3, proxied)
         manager = s3_jvm.manager(store.conf, f"{store.uri}/offsets")
@@ -246,10 +250,10 @@ def test_a_file_of_the_base_that_was_replaced_is_told_by_its_etag(s3_jvm: Compon
     store = on_s3(s3_jvm, s3, s3.endpoint)
     bucket = store.uri.split("/")[2]
     client = s3.client()
-    key = "root/work/j/e7-x/q/state/0/3/17.zip"
+    key = f"root/{OLD}/q/state/0/3/17.zip"
     etag = client.put_object(Bucket=bucket, Key=key, Body=b"state")["ETag"].strip('"')
-    head = {"state/0/3/17.zip": ("work/j/e7-x/q/state/0/3/17.zip", 5, 0, etag)}
-    client.put_object(Bucket=bucket, Key="root/work/j/e8-x/q/_ha_base", Body=base(head))
+    head = {"state/0/3/17.zip": (f"{OLD}/q/state/0/3/17.zip", 5, 0, etag)}
+    client.put_object(Bucket=bucket, Key=f"root/{OWN}/q/_ha_base", Body=base(head))
     files, name = s3_jvm.files(store.conf, store.uri), f"{store.uri}/state/0/3/17.zip"
 
     assert s3_jvm.read(files, name) == b"state"
@@ -277,7 +281,7 @@ def test_a_table_on_s3_is_uploaded_and_copied_back(s3_jvm: ComponentJvm, s3: S3A
 def test_files_on_hdfs_have_the_replication_that_hdfs_is_set_to(jvm: ComponentJvm, hdfs: str) -> None:
     """A file system has 1 by default, also where HDFS is set to 3: a lost disk would take the state with it."""
     conf = jvm.conf(f"{hdfs}/root", {"dfs.replication": "3", "fs.hdfs.impl.disable.cache": "true"})
-    uri = f"ha{hdfs}/root/work/j/e8-x/q/state/0/3"
+    uri = f"ha{hdfs}/root/{OWN}/q/state/0/3"
     files = jvm.files(conf, uri)
 
     jvm.create(jvm.manager(conf, uri), f"{uri}/17.delta", b"state", overwrite=True)

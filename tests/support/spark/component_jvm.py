@@ -117,7 +117,7 @@ def java_class(error: Any) -> str:
 
 def base(entries: Mapping[str, tuple[str, int, int, str]], epoch: int = 8, version: int = 1) -> bytes:
     """Return a base: name -> place, length, mtime, ETag."""
-    head = json.dumps({"epoch": epoch, "submission": "s", "source": "work/j/e7", "batch": 41})
+    head = json.dumps({"epoch": epoch, "submission": "s", "source": "jobs/j/e7", "batch": 41})
     lines = [
         f"{escaped(name)}\t{escaped(place)}\t{length}\t{mtime}\t{etag}"
         for name, (place, length, mtime, etag) in sorted(entries.items())

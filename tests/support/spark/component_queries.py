@@ -106,7 +106,7 @@ class Epochs:
         self.component.Gate.extend(now + 600_000)
 
     def directory(self, epoch: int) -> str:
-        return f"ha{self.root}/work/j/e{epoch}-x"
+        return f"ha{self.root}/jobs/j/e{epoch}-x"
 
     def start(self, shape: str, epoch: int) -> dict[str, int]:
         """Run one shape to the end of the input; return what it counted."""
@@ -159,7 +159,7 @@ class Epochs:
         from tests.support.spark.component_jvm import base
 
         path = self.jvm.org.apache.hadoop.fs.Path
-        old = path(f"{self.root}/work/j/e1-x/{query}")
+        old = path(f"{self.root}/jobs/j/e1-x/{query}")
         files = old.getFileSystem(self.spark._jsc.hadoopConfiguration())
         above = path(self.root).toUri().getPath()
         entries, digests = {}, {}
@@ -171,7 +171,7 @@ class Epochs:
             if not name.startswith("."):
                 entries[name] = (place, int(status.getLen()), int(status.getModificationTime()), "")
                 digests[name] = self.digest(files, status.getPath())
-        stream = files.create(path(f"{self.root}/work/j/e2-x/{query}/_ha_base"), False)
+        stream = files.create(path(f"{self.root}/jobs/j/e2-x/{query}/_ha_base"), False)
         stream.write(base(entries, epoch=2))
         stream.close()
         return digests
@@ -187,7 +187,7 @@ class Epochs:
         """Whether all that epoch 1 left is as it was."""
         path = self.jvm.org.apache.hadoop.fs.Path
         files = path(self.root).getFileSystem(self.spark._jsc.hadoopConfiguration())
-        place = f"{self.root}/work/j/e1-x/{query}"
+        place = f"{self.root}/jobs/j/e1-x/{query}"
         return {name: self.digest(files, path(f"{place}/{name}")) for name in before} == before
 
     def without_a_lease(self) -> str:

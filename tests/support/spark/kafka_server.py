@@ -131,6 +131,19 @@ class Kafka:
             producer.produce(topic, value=str(number), partition=partition)
         assert producer.flush(60) == 0
 
+    def values(self, topic: str, partition: int = 0) -> list[str]:
+        """Return what is in one partition, from its first row to its last."""
+        from confluent_kafka import Consumer, TopicPartition
+
+        reader = Consumer({"bootstrap.servers": self.servers, "group.id": uuid.uuid4().hex, "log_level": "2"})
+        try:
+            place = TopicPartition(topic, partition)
+            first, end = reader.get_watermark_offsets(place, timeout=30)
+            reader.assign([TopicPartition(topic, partition, first)])
+            return [message.value().decode() for message in reader.consume(end - first, 60)] if end > first else []
+        finally:
+            reader.close()
+
     def forget(self, topic: str, before: int, partition: int = 0) -> None:
         """Do at once what retention does in time: remove every row below offset *before*."""
         from confluent_kafka import TopicPartition

@@ -25,9 +25,10 @@ from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.requests import SubmitRequest
 from airflow_provider_ha.control.job_client import JobClient
 from airflow_provider_ha.errors import NotConnectedError
-from airflow_provider_ha.jobs.model import HaOptions, JobState, Operation, RunResult
+from airflow_provider_ha.jobs.model import HaOptions, JobState, Operation, OperationState, RunResult
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.engine_helpers import pid_of
+from tests.support.clusters.variables import variables_of
 from tests.support.spark.driver_helpers import APPS, BOOTSTRAP, CONF, PATIENCE, Stream
 
 
@@ -233,10 +234,26 @@ class SupervisedJob:
         return found
 
 
+def terminate_and_compare(job: SupervisedJob, files: int) -> None:
+    """Have every window emitted, and compare all rows with the truth."""
+    answer = job.stop("terminate")
+    result = job.await_result()
+    assert result.state is JobState.FINISHED, result.reason
+    assert job.operation(answer).state is OperationState.COMPLETED
+    compare(job, files)
+
+
+def compare(job: SupervisedJob, files: int) -> None:
+    """Compare all rows of so many files with the truth."""
+    assert job.stream.windows() == job.stream.expected_windows(files)
+    if "rows" in job.queries:
+        assert job.stream.seen() == job.stream.expected_rows(files)
+
+
 @contextlib.contextmanager
 def recoverer(config: HaConfig) -> Iterator[None]:
     """Have ``spark-ha recover --watch`` for the time of the block."""
-    environment = os.environ | {"SPARK_HA_ZOOKEEPER": config.zookeeper, "SPARK_HA_STORAGE_ROOT": config.storage_root}
+    environment = os.environ | variables_of(config)
     command = [str(Path(sys.executable).with_name("spark-ha")), "recover", "--watch"]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:

@@ -117,6 +117,9 @@ public final class HaCheckpointFileManager implements CheckpointFileManager {
                 publication.abort();
                 throw e;
             }
+            if (Layout.isSinkLog(path)) {
+                SinkLogs.writes(path);
+            }
             publication.publishWhole();
             // Two writers under the two names of a batch: the later one sees the other, so at most one goes on.
             refuseBatch(path, overwrite);
@@ -143,7 +146,11 @@ public final class HaCheckpointFileManager implements CheckpointFileManager {
     @Override
     public FileStatus[] list(Path path, PathFilter filter) {
         try {
-            return files.listStatus(path, filter);
+            FileStatus[] found = files.listStatus(path, filter);
+            if (Layout.isSinkLogDirectory(path)) {
+                SinkLogs.check(path, found);
+            }
+            return found;
         } catch (IOException e) {
             throw Errors.unchecked(e);
         }

@@ -13,7 +13,7 @@ final class Layout {
         Pattern.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}");
     private static final Pattern REPLACEABLE =
         Pattern.compile("\\d+\\.(?:zip|delta|snapshot|changelog)(?:\\.crc)?");
-    private static final String COMPACT = ".compact";
+    static final String COMPACT = ".compact";
 
     /** A path below a query's directory. */
     record Place(String root, String name) {
@@ -54,7 +54,11 @@ final class Layout {
     }
 
     static boolean isSinkLog(Path entry) {
-        return entry.getParent().getName().equals("_spark_metadata");
+        return isSinkLogDirectory(entry.getParent());
+    }
+
+    static boolean isSinkLogDirectory(Path directory) {
+        return directory.getName().equals("_spark_metadata");
     }
 
     /** The other name of the same batch: N of N.compact, N.compact of N; null for names that have none. */

@@ -1,0 +1,90 @@
+"""Kafka's source: it records how far each partition was read, and the brokers say what they still have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from airflow_provider_ha.checkpoints.connectors.kafka_offsets import (
+    Partition,
+    parse_kafka_offset,
+    partitions_after,
+    rows_between,
+)
+from airflow_provider_ha.checkpoints.connectors.sink_connector import Findings
+from airflow_provider_ha.checkpoints.connectors.source_type import Reading, SourceType
+from airflow_provider_ha.checkpoints.model import KafkaPartition, SourceInput, Verdict
+
+
+_NAMED = 3  # partitions that a reason names; the plan has them all
+_WAYS = (
+    "restore a newer cut, if there is one: it needs fewer of the old rows",
+    "accept LOSS_POSSIBLE by name; unless the reader has failOnDataLoss=false, Spark fails instead of going on without",
+)
+
+
+class KafkaSource(SourceType):
+    """Topics."""
+
+    def takes(self, reading: Reading) -> bool:
+        """An offset of partitions."""
+        return parse_kafka_offset(reading.end) is not None
+
+    def input(self, reading: Reading) -> SourceInput:
+        """Return the rows between two offsets, with each partition once the brokers have answered."""
+        end: Mapping[Partition, int] = parse_kafka_offset(reading.end) or {}
+        start = (parse_kafka_offset(reading.before) or {}) if reading.is_replayed else end
+        amount = rows_between(start, end)
+        if reading.facts.kafka is None:
+            return SourceInput(source=reading.name, unit="rows", amount=amount)
+        topics = {topic for topic, _ in end}
+        held = {partition: offsets for partition, offsets in reading.facts.kafka.items() if partition[0] in topics}
+        partitions = partitions_after(start, end, held)
+        gone = sum(each.gone for each in partitions)
+        return SourceInput(source=reading.name, unit="rows", amount=amount, gone=gone, partitions=partitions)
+
+    def judges(self, source: SourceInput) -> bool:
+        """What the brokers have answered."""
+        return bool(source.partitions)
+
+    def judge(self, source: SourceInput, findings: Findings) -> None:
+        """Note partitions that are gone, that were made again, and rows that retention has removed."""
+        lost = [each for each in source.partitions if each.earliest is None]
+        if lost:
+            rows = sum(each.gone for each in lost)
+            findings.add(
+                Verdict.LOSS_POSSIBLE,
+                f"source {source.source}: {_names(lost)} {_are(lost)} gone, with {rows} rows that were read after the "
+                "cut and all unread rows",
+                *_WAYS,
+            )
+        shorter = [each for each in source.partitions if each.latest is not None and each.latest < each.end]
+        if shorter:
+            findings.add(
+                Verdict.LOSS_POSSIBLE,
+                f"source {source.source}: {_names(shorter)} {_ends(shorter)} before the offsets that were read: made "
+                "again under its old name, so other rows stand there now",
+                "let the script read the new topic with a new query: start it fresh",
+                *_WAYS,
+            )
+        expired = [each for each in source.partitions if each.gone and each not in lost and each not in shorter]
+        if expired:
+            rows = sum(each.gone for each in expired)
+            findings.add(
+                Verdict.LOSS_POSSIBLE,
+                f"source {source.source}: {rows} rows after the cut were removed by retention, of {_names(expired)}",
+                *_WAYS,
+            )
+
+
+def _names(partitions: list[KafkaPartition]) -> str:
+    told = ", ".join(f"{each.topic}-{each.partition}" for each in partitions[:_NAMED])
+    more = len(partitions) - _NAMED
+    return f"{told} and {more} more" if more > 0 else told
+
+
+def _are(partitions: list[KafkaPartition]) -> str:
+    return "are" if len(partitions) > 1 else "is"
+
+
+def _ends(partitions: list[KafkaPartition]) -> str:
+    return "end" if len(partitions) > 1 else "ends"

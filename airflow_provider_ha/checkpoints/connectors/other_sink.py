@@ -1,0 +1,79 @@
+"""Sinks that execute every batch they are given and keep no record: what they may have, judged by the checkpoint."""
+
+from __future__ import annotations
+
+from airflow_provider_ha.checkpoints.connectors.sink_connector import OWN_OUTPUT, RECORDED_CUT, Findings, SinkCase
+from airflow_provider_ha.checkpoints.connectors.sink_type import SinkType
+from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind, Verdict
+
+
+# What is written there is gone with the driver.
+_TRANSIENT_FORMATS = frozenset({"noop", "console", "memory"})
+
+
+class OtherSink(SinkType):
+    """Every format that no other type takes."""
+
+    def takes(self, source: str) -> bool:  # noqa: ARG002  # it takes any
+        """Any format."""
+        return True
+
+    def owns(self, sink: QuerySink) -> bool:
+        """A sink that was not named, too."""
+        return sink.kind is SinkKind.OTHER
+
+    def judge(self, sink: QuerySink, case: SinkCase, findings: Findings) -> dict[int, str]:
+        """Judge what it may have, and what it is given again."""
+        if case.top is None or sink.format in _TRANSIENT_FORMATS:
+            return {}
+        judge_given(case, case.top, findings)
+        if case.top > case.batch:
+            findings.add(
+                Verdict.DUPLICATES_POSSIBLE,
+                f"batches {case.batch + 1} to {case.top} are written again to a {sink.format or 'custom'} sink",
+                "restore the newest cut: the fewest batches come again",
+                f"remove from the sink what came after batch {case.batch}",
+                OWN_OUTPUT,
+            )
+        return {}
+
+
+def judge_given(case: SinkCase, top: int, findings: Findings) -> None:
+    """Judge a sink that executes every batch it is given: it may have all that were ever planned."""
+    _judge_beyond(case, top, findings)
+    if case.drained is not None and case.drain_wrote:
+        findings.add(
+            Verdict.DUPLICATES_POSSIBLE,
+            f"the sink may have the rows of the drain's batch {case.drained[0]}, which cannot be taken back",
+            f"remove what batch {case.drained[0]} wrote, or write by key so that it is written over",
+            OWN_OUTPUT,
+        )
+
+
+def _judge_beyond(case: SinkCase, top: int, findings: Findings) -> None:
+    """Judge what the sink may have beyond the recorded batches; a fenced function's notes say what it has at most."""
+    last = case.drained[0] - 1 if case.drained is not None else None
+    planned_to = case.planned_to if last is None else min(case.planned_to, last)
+    if case.noted_to is not None:
+        reached = case.noted_to if last is None else min(case.noted_to, last)
+        if reached > top:
+            findings.add(
+                Verdict.LOSS_POSSIBLE,
+                f"the fenced function was given batches up to {reached}, but boundaries are recorded up to {top} only",
+                RECORDED_CUT,
+                f"accept LOSS_POSSIBLE by name, once what came after batch {top} is removed from the sink",
+            )
+    elif planned_to > top:
+        findings.add(
+            Verdict.LOSS_POSSIBLE,
+            f"batches up to {planned_to} were planned, but boundaries are recorded up to {top} only",
+            RECORDED_CUT,
+            f"look whether the sink has anything after batch {top}; if not, accept LOSS_POSSIBLE by name",
+        )
+    elif not case.complete:
+        findings.add(
+            Verdict.LOSS_POSSIBLE,
+            f"the last working directory is gone, so batches after {top} may have reached the sink unrecorded",
+            f"look whether the sink has anything after batch {top}; if not, accept LOSS_POSSIBLE by name",
+            "wrap the function with fenced(): its notes outlive the working directory",
+        )

@@ -1,0 +1,95 @@
+"""What a type of sink is: everything that the rest of the package knows of it (``sinks`` has the list of all types).
+
+The defaults are those of a sink of which nothing is known: it executes every batch that it is given, and cannot be
+asked what it has. A type overrides what it knows better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar, Protocol
+
+from airflow_provider_ha.checkpoints.connectors.places import Reach
+from airflow_provider_ha.checkpoints.connectors.sink_connector import Findings, SinkCase, SinkConnector
+from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
+
+
+Conf = Callable[[str], "str | None"]
+"""Returns a value of the session's conf."""
+
+
+class QueryMemory(Protocol):
+    """An output that remembers the highest batch of each query, by the id of the query."""
+
+    def exists(self) -> bool:
+        """Whether the output is there.
+
+        :raises StorageUnavailableError: It could not be found out.
+        """
+
+    def last_batch(self, query_id: str) -> int:
+        """Return the highest batch that it has of a query; -1 when it has none, or is not there.
+
+        :raises RestoreUnknownError: What it has cannot be read.
+        :raises StorageUnavailableError: It does not answer.
+        """
+
+
+class SinkType:
+    """One type of sink.
+
+    :cvar table: What it calls an output that remembers batches by the query's id; ``None`` when it has no such output.
+    :cvar has_notes: Whether a fenced function of the script may have noted what it was given.
+    """
+
+    table: ClassVar[str | None] = None
+    has_notes: ClassVar[bool] = False
+
+    def takes(self, source: str) -> bool:
+        """Whether a writer of the format *source* writes to it."""
+        raise NotImplementedError
+
+    def owns(self, sink: QuerySink) -> bool:
+        """Whether a recorded sink is of this type."""
+        return sink.kind is SinkKind.OTHER and sink.format is not None and self.takes(sink.format)
+
+    def sink(self, source: str, path: str | None) -> QuerySink:  # noqa: ARG002  # of those that have one
+        """Return where a writer writes.
+
+        :param source: Its format.
+        :param path: Its option ``path``; ``None`` without one.
+        :raises ConfigurationError: What it has could not be read there.
+        """
+        return QuerySink(kind=SinkKind.OTHER, format=source)
+
+    def named(self, said: str, reach: Reach) -> QuerySink | None:  # noqa: ARG002  # of those that are read
+        """Return the sink that a user names; ``None`` when it is of another type.
+
+        :param said: The directory of an output, or a format.
+        :raises ConfigurationError: It is of this type, and is to be named otherwise.
+        """
+        return self.sink(said, None) if self.takes(said) else None
+
+    def name(self, source: str, path: str | None) -> str | None:  # noqa: ARG002  # of those that have one
+        """Return how a user names the sink of a writer (:meth:`named`); ``None`` when that is not known."""
+        return source
+
+    def refusal(self, path: str, conf: Conf) -> tuple[str, str] | None:  # noqa: ARG002  # of those that need it
+        """Return why two drivers could not be kept apart there, and the next step; ``None`` where they are.
+
+        :param path: The writer's option ``path``; empty without one.
+        :returns: What follows the name of the query, and what its user can do.
+        """
+        return None
+
+    def connector(self, sink: QuerySink, reach: Reach) -> SinkConnector | None:  # noqa: ARG002  # of those that have one
+        """Return the record of batches that an output keeps; ``None`` for a type without."""
+        return None
+
+    def memory(self, sink: QuerySink, reach: Reach) -> QueryMemory | None:  # noqa: ARG002  # of those that have one
+        """Return the output that remembers the query; ``None`` when it has none, or cannot be read from here."""
+        return None
+
+    def judge(self, sink: QuerySink, case: SinkCase, findings: Findings) -> dict[int, str]:
+        """Note what the sink makes of a restore; return what has to be set aside there: batch -> digest. Pure."""
+        raise NotImplementedError
