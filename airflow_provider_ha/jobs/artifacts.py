@@ -17,6 +17,7 @@ from airflow_provider_ha.errors import RecordCorruptError
 from airflow_provider_ha.jobs._archives import pack, pack_content, unpack
 from airflow_provider_ha.jobs.application_files import ApplicationFiles, collect_application, unreadable
 from airflow_provider_ha.jobs.model import Artifact, Blob, JobGraph
+from airflow_provider_ha.jobs.unpacking import unpack_archive
 from airflow_provider_ha.storage.blobs import BlobRef, blob_ref, fetch_blob, put_blob
 from airflow_provider_ha.storage.durable import PRIVATE_DIRECTORY, make_directories
 from airflow_provider_ha.storage.store import ObjectStore
@@ -31,6 +32,7 @@ class ApplicationArtifacts:
     py_files: tuple[Artifact, ...] = ()
     files: tuple[Artifact, ...] = ()
     jars: tuple[Artifact, ...] = ()
+    archives: tuple[Artifact, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +41,8 @@ class FetchedApplication:
 
     :param script: The script; its modules and packages are beside it, in ``script.parent``.
     :param files_directory: Directory of the data files: the driver's working directory, so that a script finds them by
-        their bare names as under ``spark-submit --files`` on a cluster.
+        their bare names as under ``spark-submit --files`` on a cluster. Archives are unpacked there.
+    :param archives: Items of ``spark.archives``: executors get them, too.
     :param archive: Script and modules as a zip file, for executors of other hosts; ``None`` where all are on this one,
         or nothing lies beside the script.
     """
@@ -49,6 +52,7 @@ class FetchedApplication:
     py_files: tuple[Path, ...] = ()
     files: tuple[Path, ...] = ()
     jars: tuple[Path, ...] = ()
+    archives: tuple[str, ...] = ()
     archive: Path | None = None
 
 
@@ -59,6 +63,7 @@ def upload_application(
     py_files: Sequence[str | Path] = (),
     files: Sequence[str | Path] = (),
     jars: Sequence[str | Path] = (),
+    archives: Sequence[str | Path] = (),
     modules: Sequence[str | Path] = (),
 ) -> ApplicationArtifacts:
     """Put all files of an application into storage, content-addressed: what is there already is not sent again.
@@ -66,7 +71,9 @@ def upload_application(
     :raises ConfigurationError: As :func:`collect_application`; nothing was written.
     :raises StorageError: Storage could not be written.
     """
-    found = collect_application(application=application, py_files=py_files, files=files, jars=jars, modules=modules)
+    found = collect_application(
+        application=application, py_files=py_files, files=files, jars=jars, archives=archives, modules=modules
+    )
     return _artifacts(found, partial(put_blob, store))
 
 
@@ -76,12 +83,14 @@ def digest_application(
     py_files: Sequence[str | Path] = (),
     files: Sequence[str | Path] = (),
     jars: Sequence[str | Path] = (),
+    archives: Sequence[str | Path] = (),
 ) -> ApplicationArtifacts:
     """Return what :func:`upload_application` would return. Writes nothing.
 
     :raises ConfigurationError: As :func:`collect_application`.
     """
-    return _artifacts(collect_application(application=application, py_files=py_files, files=files, jars=jars), blob_ref)
+    found = collect_application(application=application, py_files=py_files, files=files, jars=jars, archives=archives)
+    return _artifacts(found, blob_ref)
 
 
 def fetch_application(store: ObjectStore, graph: JobGraph, target: Path) -> FetchedApplication:
@@ -89,6 +98,7 @@ def fetch_application(store: ObjectStore, graph: JobGraph, target: Path) -> Fetc
 
     :raises ObjectMissingError: A file is not in storage.
     :raises RecordCorruptError: A file has another digest, or a name that would leave *target*.
+    :raises ConfigurationError: An archive cannot be unpacked.
     :raises StorageUnavailableError: Storage could not be read, or *target* could not be written.
     """
     application = target / "application"
@@ -101,12 +111,17 @@ def fetch_application(store: ObjectStore, graph: JobGraph, target: Path) -> Fetc
             _fetch_package(store, module, application)
         else:
             _fetch(store, module, application)
+    archives = _fetch_all(store, graph.archives, target / "archives")
+    places = [_place(artifact) for artifact in graph.archives]
+    for archive, place in zip(archives, places, strict=True):
+        unpack_archive(archive, target / "files" / place)
     return FetchedApplication(  # guard: archives-of-other-hosts-are-left-out
         script=script,
         files_directory=target / "files",
         py_files=_fetch_all(store, graph.py_files, target / "py_files"),
         files=_fetch_all(store, graph.files, target / "files"),
         jars=_fetch_all(store, graph.jars, target / "jars"),
+        archives=tuple(f"{path.as_uri()}#{place}" for path, place in zip(archives, places, strict=True)),
         archive=_archive(application, target) if graph.modules and graph.options.allow_remote_executors else None,
     )
 
@@ -119,6 +134,7 @@ def _artifacts(found: ApplicationFiles, put: Callable[[Path], BlobRef]) -> Appli
             py_files=tuple(_artifact(put, path) for path in found.py_files),
             files=tuple(_artifact(put, path) for path in found.files),
             jars=tuple(_artifact(put, path) for path in found.jars),
+            archives=tuple(_artifact(put, path).model_copy(update={"alias": alias}) for path, alias in found.archives),
         )
     except OSError as error:
         raise unreadable(found.application, error) from error
@@ -151,11 +167,19 @@ def _fetch_all(store: ObjectStore, artifacts: Sequence[Artifact], directory: Pat
     return tuple(_fetch(store, artifact, directory) for artifact in artifacts)
 
 
-def _fetch(store: ObjectStore, artifact: Artifact, directory: Path) -> Path:
-    name = artifact.name
+def _place(artifact: Artifact) -> str:
+    """Return the directory that an archive is unpacked as."""
+    return _safe(artifact.alias or artifact.name)  # guard: aliases-of-a-graph-lead-outside
+
+
+def _safe(name: str) -> str:
     if name in ("", ".", "..") or "/" in name or "\\" in name or not name.isprintable():
         raise RecordCorruptError(f"the job graph holds an artifact with the unsafe name {name!r}")
-    path = directory / name
+    return name
+
+
+def _fetch(store: ObjectStore, artifact: Artifact, directory: Path) -> Path:
+    path = directory / _safe(artifact.name)
     fetch_blob(store, artifact.blob.sha256, path)
     return path
 

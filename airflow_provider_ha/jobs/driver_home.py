@@ -46,11 +46,6 @@ class DriverHome:
         return self.directory / "spark.properties"
 
     @property
-    def sink_logs(self) -> Path:
-        """Copies of logs of file sinks that are kept where this host has no path to them."""
-        return self.directory / "sink-logs"
-
-    @property
     def session(self) -> Path:
         """Where the driver leaves its ZooKeeper session, so that the supervisor can end it once the driver is dead."""
         return self.directory / "session"

@@ -11,6 +11,7 @@ from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.model import Target
 
 
+LOCAL = "local"  # name of the engine of this host
 PYTHON_OPTION = "python"  # interpreter of the driver and of its Python workers
 SPARK_HOME_OPTION = "spark_home"  # directory with ``bin/spark-submit``
 
@@ -24,9 +25,19 @@ STANDALONE_OPTIONS = LOCAL_OPTIONS | {REST_PORT_OPTION, REST_SCHEME_OPTION, REST
 
 
 def engine_options(config: HaConfig, target: Target) -> dict[str, str]:
-    """Return the options that count for a job: its own, and those of the connection for what it leaves open."""
+    """Return the options that count for a job: its own, and those of the connection for what it leaves open.
+
+    What neither names is as it was when the job was submitted: a client that recovers it at night may know only how to
+    reach the cluster.
+    """
     # guard: options-of-the-job-win
-    return {**config.engines.get(target.engine, {}), **target.engine_options}
+    return {**target.cluster_options, **config.engines.get(target.engine, {}), **target.engine_options}
+
+
+def cluster_options(config: HaConfig, engine: str) -> dict[str, str]:
+    """Return what a job graph keeps of a connection's options: none of the local engine, whose paths differ by host."""
+    # guard: graphs-keep-no-path-of-a-host
+    return {} if engine == LOCAL else dict(config.engines.get(engine, {}))
 
 
 def check_options(engine: str, given: Mapping[str, str], known: frozenset[str]) -> None:

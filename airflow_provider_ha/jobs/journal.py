@@ -16,6 +16,7 @@ from typing import ClassVar
 
 from airflow_provider_ha.errors import ObjectExistsError, ObjectMissingError, RecordCorruptError, StorageError
 from airflow_provider_ha.jobs.model import Generation, Run, RunResult
+from airflow_provider_ha.jobs.moves import Moved
 from airflow_provider_ha.jobs.submissions import Submission, SubmissionStarted
 from airflow_provider_ha.records import Record
 from airflow_provider_ha.storage.keys import JobKeys
@@ -72,12 +73,22 @@ class GenerationEntry(Record):
     generation: Generation
 
 
-Entry = SubmissionEntry | StartedEntry | ResultEntry | GenerationEntry
+class MovedEntry(Record):
+    """Where the job was about to go: without it, ZooKeeper's loss would let its old place start it again."""
+
+    kind: ClassVar[str] = "journal-moved"
+
+    job_id: str
+    moved: Moved
+
+
+Entry = SubmissionEntry | StartedEntry | ResultEntry | GenerationEntry | MovedEntry
 _KINDS: dict[str, type[Entry]] = {
     "submission": SubmissionEntry,
     "started": StartedEntry,
     "result": ResultEntry,
     "generation": GenerationEntry,
+    "moved": MovedEntry,
 }
 
 
@@ -138,6 +149,22 @@ class JobJournal:
         """
         entry = GenerationEntry(job_id=self._keys.job_id, generation=generation)
         self._store.write(self._keys.journal("generation", f"e{generation.epoch}"), entry.to_bytes())
+
+    def moved(self, moved: Moved) -> None:
+        """Note where the job goes, before the node that says so is made, or set.
+
+        :raises StorageError: It could not be written: then the node may not be made.
+        """
+        entry = MovedEntry(job_id=self._keys.job_id, moved=moved)
+        self._store.write(self._keys.journal("moved", moved.move_id), entry.to_bytes())
+
+    def stays(self) -> None:
+        """Forget every move: the job has come back, or was never gone. After the node is removed.
+
+        :raises StorageError: Storage could not be read or written.
+        """
+        for info in list(self._store.list(self._keys.journal("moved", "").removesuffix(".json"))):
+            self._store.delete(info.key)
 
     def read(self) -> tuple[list[Entry], list[UnreadableEntry]]:
         """Return every entry, and beside them those that cannot be read.

@@ -48,11 +48,13 @@ class Artifact(Model):
     :param name: File name on the driver's side, without directories.
     :param blob: Its bytes.
     :param unpack: Whether it is a zipped package directory that is unpacked beside the application.
+    :param alias: Of an archive: the directory that it is unpacked as; its own name when empty.
     """
 
     name: str
     blob: Blob
     unpack: bool = False
+    alias: str = ""
 
 
 class HaOptions(Model):
@@ -122,12 +124,15 @@ class Target(Model):
     :param master: Spark master of the session: ``--master``.
     :param deploy_mode: Whether spark-submit itself is the driver (``client``), or asks the cluster for one.
     :param engine_options: Options of the engine for this job; each engine has different ones.
+    :param cluster_options: Options that the connection of the submission named for all jobs, where they describe the
+        machines of a cluster. They count for a later client whose connection names none.
     """
 
     engine: str = "local"
     master: str = "local[*]"
     deploy_mode: Literal["client", "cluster"] = "client"
     engine_options: dict[str, str] = {}
+    cluster_options: dict[str, str] = {}
 
 
 class JobGraph(Record):
@@ -139,6 +144,7 @@ class JobGraph(Record):
     :param py_files: ``--py-files``: zips, eggs, wheels, modules.
     :param files: ``--files``: data files, found in the driver's working directory.
     :param jars: ``--jars``.
+    :param archives: ``--archives``: unpacked in the working directories of driver and executors.
     :param packages: ``--packages``, Maven coordinates.
     :param conf: Spark conf; travels in a file that only its owner can read.
     :param env: Environment of the driver.
@@ -147,7 +153,7 @@ class JobGraph(Record):
     """
 
     kind: ClassVar[str] = "job-graph"
-    format_version: ClassVar[int] = 2
+    format_version: ClassVar[int] = 3
 
     job_id: str
     name: str
@@ -157,12 +163,23 @@ class JobGraph(Record):
     py_files: tuple[Artifact, ...] = ()
     files: tuple[Artifact, ...] = ()
     jars: tuple[Artifact, ...] = ()
+    archives: tuple[Artifact, ...] = ()
     packages: tuple[str, ...] = ()
     conf: dict[str, str] = {}
     env: dict[str, str] = {}
     target: Target = Target()
     driver_memory: str | None = None
     options: HaOptions = HaOptions()
+
+    @property
+    def written_version(self) -> int:
+        """Version 2 without archives: a release that knows none would run the job without them."""
+        return 3 if self.archives else 2  # guard: older-releases-forget-archives
+
+    @property
+    def artifacts(self) -> tuple[Artifact, ...]:
+        """Every file of the application."""
+        return (self.application, *self.modules, *self.py_files, *self.files, *self.jars, *self.archives)
 
     @model_validator(mode="before")
     @classmethod

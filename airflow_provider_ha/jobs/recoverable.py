@@ -154,7 +154,7 @@ def _graph(graphs: JobGraphStore, store: ObjectStore, snapshot: JobSnapshot) -> 
     """
     assert snapshot.run is not None, "an idle job has a run"  # noqa: S101  # checked by the caller
     graph = graphs.read_graph(snapshot.run.run.graph)
-    for artifact in (graph.application, *graph.modules, *graph.py_files, *graph.files, *graph.jars):
+    for artifact in graph.artifacts:
         found = store.info(keys.blob(artifact.blob.sha256))
         if found is None or found.size != artifact.blob.size:  # guard: artifacts-there
             raise ObjectMissingError(f"file {artifact.name!r} of its graph is not in storage, or is truncated")

@@ -7,7 +7,7 @@ from DIRTY to CLEAN), so what was read of them stays true; only "not there" can 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -53,6 +53,15 @@ class RunView:
     submissions: tuple[SubmissionView, ...] = ()
 
     @property
+    def is_dead(self) -> bool:
+        """Whether the death of every submission is proven."""
+        return all(each.exit is not None for each in self.submissions)
+
+    def are_dead_before(self, attempt: int) -> bool:
+        """Whether the death of every submission before *attempt* is proven."""
+        return all(each.exit is not None for each in self.submissions if each.submission.attempt < attempt)
+
+    @property
     def newest(self) -> SubmissionView | None:
         """The newest submission: the only one that may lead."""
         return self.submissions[-1] if self.submissions else None
@@ -61,17 +70,6 @@ class RunView:
 def live(view: RunView) -> bool:
     """Whether the run has no result: it may be running, or wait to be recovered."""
     return view.result is None
-
-
-def drains_after(results: Mapping[int, RunResult], newest: int) -> int | None:
-    """Return the epoch after which an unfinished drain is one of run *newest*; ``None`` when that has finished one.
-
-    :param results: Those of all runs that have one.
-    """
-    own = results.get(newest)
-    if own is not None and own.drained:  # guard: finished-drains-stay-for-ever
-        return None
-    return max((result.epoch for number, result in results.items() if number < newest), default=0)
 
 
 class RunStore:
@@ -96,12 +94,29 @@ class RunStore:
 
     def results(self) -> dict[int, RunResult]:
         """Return the results of all runs that have one, by number, ascending."""
-        paths = {number: self._paths.run_result(number) for number in self.numbers()}
+        return self._results(self.numbers())
+
+    def _results(self, numbers: Iterable[int]) -> dict[int, RunResult]:
+        paths = {number: self._paths.run_result(number) for number in numbers}
         if not paths:
             return {}
         seen = self._coordinator.read(Reads(tuple(paths.values())))
         found = {number: decode(seen.nodes[path], RunResult) for number, path in paths.items()}
         return {number: result for number, result in found.items() if result is not None}
+
+    def drains_after(self) -> int | None:
+        """Return the epoch after which an unfinished drain is one of the newest run.
+
+        :returns: ``None`` when that run has finished one, and without a run.
+        """
+        numbers = self.numbers()
+        if not numbers:
+            return None
+        results = self._results(numbers)
+        own = results.pop(numbers[-1], None)
+        if own is not None and own.drained:  # guard: finished-drains-stay-for-ever
+            return None
+        return max((result.epoch for result in results.values()), default=0)
 
     def get(self, number: int) -> RunView:
         """Return run *number*.

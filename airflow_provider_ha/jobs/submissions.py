@@ -111,6 +111,8 @@ class SubmissionExit(Record):
     :param failure: The driver's report of its failure; ``None`` for one that was killed, or ended without a report.
     :param decision: What its user has to decide before the run goes on, and how; empty when nothing.
     :param last_lines: Of the driver's log, without secrets, for hosts that do not have it.
+    :param refused: Why no host can run it; ends the run. Empty when nothing.
+    :param unfit: Whether its host lacks what another one had for the run.
     :param ran: Whether the job was RUNNING under it: every query had committed a batch, or found no data.
     """
 
@@ -124,6 +126,8 @@ class SubmissionExit(Record):
     failure: Failure | None = None
     decision: str = ""
     last_lines: str = ""
+    refused: str = ""
+    unfit: bool = False
     ran: bool = False
     at: datetime
 
@@ -135,7 +139,7 @@ class SubmissionExit(Record):
 
     @property
     def counts(self) -> bool:
-        """Whether it counts as an attempt: not after an outage, nor when its working directory was what failed."""
+        """Whether it counts as an attempt: not when an outage, its working directory or its host was what failed."""
         # guard: refused-directory-uses-up-attempts
         lost_directory = bool(self.decision) or (self.failure is not None and bool(self.failure.refused))
-        return not self.met_outage and not lost_directory
+        return not self.met_outage and not lost_directory and not self.unfit  # guard: sick-host-uses-up-attempts

@@ -19,6 +19,7 @@ from airflow_provider_ha.errors import (
 from airflow_provider_ha.jobs.job_records import JobRecords, who
 from airflow_provider_ha.jobs.model import GraphPointer, Recovery, Run
 from airflow_provider_ha.jobs.submissions import NOT_LAUNCHED, Handle, Submission, SubmissionExit, SubmissionStarted
+from airflow_provider_ha.recovery.unfit import judged
 from airflow_provider_ha.redaction import public
 
 
@@ -76,12 +77,18 @@ def note_started(job: JobRecords, run: int, submission: Submission, handle: Hand
     create_once(job.coordinator, job.paths.submission_started(run, submission.attempt), started)
 
 
-def note_not_launched(job: JobRecords, run: int, attempt: int, reason: str, *, outage: bool) -> None:
+def note_not_launched(
+    job: JobRecords, run: int, attempt: int, reason: str, *, outage: bool, unfit: bool = False
+) -> None:
     """Write the exit of a submission that never had a driver.
 
     :param outage: Whether an outage kept it from being started: it counts as no attempt then.
+    :param unfit: Whether the place kept it from being started (:mod:`~airflow_provider_ha.recovery.unfit`).
     """
-    record = SubmissionExit(code=NOT_LAUNCHED, reason=public(reason), outage=outage, at=job.clock.now())
+    reason = public(reason)
+    record = SubmissionExit(code=NOT_LAUNCHED, reason=reason, outage=outage, at=job.clock.now())
+    if unfit:
+        record = record.model_copy(update=judged(job, run, reason, refused=False))
     create_once(job.coordinator, job.paths.submission_exit(run, attempt), record)
 
 

@@ -106,6 +106,19 @@ def take_lock(
     )
 
 
+def brief_commit(job: JobRecords, run: int) -> Callable[..., list[int]]:
+    """Return a commit that leads a job without a driver for each transaction alone; it raises as :func:`take_lock`.
+
+    For what takes long in between: nothing renews the lease of a lock that is taken for one action.
+    """
+
+    def commit(*ops: Op) -> list[int]:
+        with take_lock(job, run) as leadership:
+            return leadership.commit(*ops)
+
+    return commit
+
+
 def _concludable(snapshot: JobSnapshot) -> int:
     run, leader = snapshot.run, snapshot.leader
     if run is None or run.result is not None:

@@ -7,8 +7,8 @@ and a run with a result is never run again. An error of the application that rep
 Invariant: a submission that met an outage is no loss of the job, whether storage or ZooKeeper kept it from running the
 script or the script met it later. It counts as no attempt, however often it happens, and only makes the delay grow: a
 disk that is full for an hour, or a broker that is away, costs the hour, never the run. Nor does one count whose working
-directory Spark refused: the next one goes on from a checkpoint. A run that may lose or repeat rows when it goes on
-waits for its user.
+directory Spark refused: the next one goes on from a checkpoint; nor one whose host lacks what another host had for the
+run (``recovery.unfit``). A run that may lose or repeat rows when it goes on waits for its user.
 
 A loss whose processes are proven dead is recovered at once when it is the first one, or when the job was RUNNING until
 something from outside ended the driver: a delay protects from a driver that fails again and again, not from a host that
@@ -58,7 +58,7 @@ class Resubmit:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """The run has used up its attempts, or its application fails again and again at the same batch.
+    """The run has used up its attempts, no host can run it, or its application fails again and again at one batch.
 
     :param reason: For people.
     :param failure: The error of the application.
@@ -96,8 +96,8 @@ def decide(snapshot: JobSnapshot, options: HaOptions, *, now: datetime, newest_i
     lost = snapshot.state is JobState.LOST or (newest_is_gone and snapshot.leader is None)
     if newest is None or not lost:
         return Keep()
-    if newest.exit is not None and newest.exit.decision:  # guard: undecided-run-is-run-again
-        return NeedsDecision(newest.exit.decision)
+    if (said := _said(newest)) is not None:
+        return said
     repeated = repeated_failure(run.submissions, options)
     if repeated is not None and repeated.ends_the_run(options):  # guard: repeated-error-never-ends-the-run
         return GiveUp(f"{repeated.reason} (log: {_log(newest)})", repeated.failure)
@@ -112,6 +112,15 @@ def decide(snapshot: JobSnapshot, options: HaOptions, *, now: datetime, newest_i
         lost_epoch=snapshot.epoch if led and snapshot.recovery is None else None,  # guard: claim-without-a-loss
         after=max(again, _delay_left(newest, idle, options, now)),
     )
+
+
+def _said(newest: SubmissionView) -> GiveUp | NeedsDecision | None:
+    """Return what the exit itself decides."""
+    if newest.exit is not None and newest.exit.refused:  # guard: refused-run-is-run-again
+        return GiveUp(newest.exit.refused)
+    if newest.exit is not None and newest.exit.decision:  # guard: undecided-run-is-run-again
+        return NeedsDecision(newest.exit.decision)
+    return None
 
 
 def attempts_used(submissions: tuple[SubmissionView, ...], options: HaOptions, now: datetime) -> int:

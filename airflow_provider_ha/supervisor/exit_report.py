@@ -24,6 +24,7 @@ from airflow_provider_ha.jobs.driver_log import last_lines
 from airflow_provider_ha.jobs.driver_spec import DriverSpec, read_secrets, read_session
 from airflow_provider_ha.jobs.failures import MESSAGE_LIMIT, Failure, FailureKind
 from airflow_provider_ha.jobs.submissions import Submission, SubmissionExit
+from airflow_provider_ha.recovery.unfit import judged
 from airflow_provider_ha.redaction import public, remember
 from airflow_provider_ha.supervisor import after_death
 from airflow_provider_ha.supervisor.connection import connected
@@ -95,10 +96,13 @@ def _end_session(spec: DriverSpec) -> None:
 
 def _write_exit(spec: DriverSpec, death: Death, restart: RestartInPlace | None) -> Reported:
     reported, said = read_failure(spec.home.directory), read_code(spec.home.directory)
+    reason = public(f"{reported} ({death.reason})" if reported else death.reason)  # guard: exits-keep-passwords
+    unfit = death.unfit or said == ExitCode.UNFIT
+    # guard: exits-do-not-say-what-happened
     record = SubmissionExit(
         code=death.code,
         pids=death.pids,
-        reason=public(f"{reported} ({death.reason})" if reported else death.reason),  # guard: exits-keep-passwords
+        reason=reason,
         log=str(spec.home.driver_log),
         outage=death.outage or said == ExitCode.OUTAGE,
         failure=_failure(spec, reported),
@@ -108,6 +112,8 @@ def _write_exit(spec: DriverSpec, death: Death, restart: RestartInPlace | None) 
         at=SystemClock().now(),
     )
     with connected(spec) as job:
+        if death.refused or unfit:
+            record = record.model_copy(update=judged(job, spec.run, reason, refused=death.refused))
         claimed = None if restart is None else restart.claim_with_exit(job, record)
         if claimed is None:
             create_once(job.coordinator, job.paths.submission_exit(spec.run, spec.attempt), record)

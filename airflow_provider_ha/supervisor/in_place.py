@@ -12,8 +12,9 @@ Invariants:
 - A supervisor that was asked to end (SIGTERM) restarts nothing: its host goes away.
 - Only the newest attempt of the newest run is restarted, and only by its own supervisor.
 
-A host may be the reason that a driver does not come up. When a restart in place was lost before the job was RUNNING,
-other hosts get the first turn: the supervisor claims some seconds after the delay, when no other process has.
+A host may be the reason that a driver does not come up. When it lacks something that another host had, or a restart in
+place was lost before the job was RUNNING, other hosts get the first turn: the supervisor claims some seconds after the
+delay, when no other process has.
 """
 
 from __future__ import annotations
@@ -173,10 +174,12 @@ def with_exit(snapshot: JobSnapshot, spec: DriverSpec, record: SubmissionExit) -
 
 
 def leaves_first_turn(snapshot: JobSnapshot) -> bool:
-    """Whether other hosts should have the first turn: a restart in place was lost before the job was RUNNING. Pure."""
+    """Whether other hosts should have the first turn: this one lacks something, or did not get the job to run. Pure."""
     lost = snapshot.run.newest if snapshot.run is not None else None
     if lost is None or lost.exit is None:
         return False
+    if lost.exit.unfit:  # guard: unfit-host-keeps-the-job
+        return True
     return lost.submission.requested_by.startswith(BY) and not lost.exit.ran  # guard: sick-host-keeps-the-job
 
 

@@ -32,7 +32,7 @@ from pathlib import Path
 
 from airflow_provider_ha._process.tree import END_SIGNALS, Death, DeathWatch, ProcessTree, become_subreaper
 from airflow_provider_ha.clock import new_id
-from airflow_provider_ha.errors import ConfigurationError, HaError, StorageUnavailableError
+from airflow_provider_ha.errors import ApplicationRefusedError, ConfigurationError, HaError, StorageUnavailableError
 from airflow_provider_ha.jobs.artifacts import fetch_application
 from airflow_provider_ha.jobs.driver_spec import OWNER_ONLY, DriverSpec, write_private
 from airflow_provider_ha.jobs.engine_options import engine_options, named_spark_home
@@ -47,6 +47,7 @@ from airflow_provider_ha.supervisor import spark_submit
 from airflow_provider_ha.supervisor.arrival import arrived
 from airflow_provider_ha.supervisor.directory_lock import lock_directory
 from airflow_provider_ha.supervisor.log_rotation import rotate_log
+from airflow_provider_ha.supervisor.packed_python import check_python, packed_python
 
 
 ROOM = 1024 * 1024  # bytes
@@ -163,7 +164,11 @@ def start(spec: DriverSpec) -> ProcessTree:
     remember(secret_values(graph.conf) | secret_values(graph.env))
     spark_home = spark_submit.find_spark_home(named_spark_home(engine_options(spec.config, graph.target)))
     application = fetch_application(store, graph, spec.home.application_directory)
-    write_private(spec.home.properties, spark_submit.render(spark_submit.properties(graph, application, spec.config)))
+    if (named := packed_python(graph.conf)) is not None:
+        check_python(named, application.files_directory)
+    properties = spark_submit.properties(graph, application, spec.config)
+    remember(secret_values(properties))
+    write_private(spec.home.properties, spark_submit.render(properties))
     os.close(os.open(spec.home.driver_log, os.O_WRONLY | os.O_CREAT, 0o600))
     tree = ProcessTree(
         spark_submit.command(spark_home, spec),
@@ -219,8 +224,14 @@ def _await_jvm(tree: ProcessTree) -> None:
 
 def _not_started(error: Exception) -> Death:
     """Return the end of a submission without a driver: its watchers have to read of it, for each kind of error."""
-    outage = error.retryable if isinstance(error, HaError) else is_outage(error)
-    return Death(NOT_LAUNCHED, (), f"the driver could not be started: {error}", outage=outage)
+    return Death(
+        NOT_LAUNCHED,
+        (),
+        f"the driver could not be started: {error}",
+        outage=error.retryable if isinstance(error, HaError) else is_outage(error),
+        refused=isinstance(error, ApplicationRefusedError),
+        unfit=isinstance(error, ConfigurationError),
+    )
 
 
 class _StopFlag:

@@ -6,7 +6,7 @@ travel in a properties file that only its owner can read, the script's arguments
 
 from __future__ import annotations
 
-import re
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,12 +17,16 @@ from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.artifacts import FetchedApplication
 from airflow_provider_ha.jobs.component_conf import needs_component
 from airflow_provider_ha.jobs.component_jar import component_jar
+from airflow_provider_ha.jobs.conf_keys import check_keys
 from airflow_provider_ha.jobs.driver_spec import SPEC_VARIABLE, SUBMISSION_VARIABLE, DriverSpec
 from airflow_provider_ha.jobs.engine_options import PYTHON_OPTION, SPARK_HOME_OPTION, engine_options
 from airflow_provider_ha.jobs.model import JobGraph
 from airflow_provider_ha.jobs.spark_release import check_one_release, installed_spark
+from airflow_provider_ha.supervisor.packed_python import IMPORTS_VARIABLE, imports, packed_python
 
 
+# A worker that authenticates gives its secret so to what it starts; Spark's driver takes it from its conf alone.
+AUTHENTICATION_VARIABLE = "_SPARK_AUTH_SECRET"
 _FIRST_PRINTABLE, _LAST_PRINTABLE = 0x20, 0x7E
 # spark-class first starts a JVM that only prints the command line of the second one: with one compiler that takes
 # 0.1 s less.
@@ -79,6 +83,8 @@ def environment(spark_home: Path, spec: DriverSpec, graph: JobGraph, inherited: 
         SPEC_VARIABLE: str(spec.home.spec),
         SUBMISSION_VARIABLE: spec.submission_id,
     }
+    if packed_python(graph.conf) is not None:
+        values[IMPORTS_VARIABLE] = imports()
     return values
 
 
@@ -103,12 +109,14 @@ def properties(graph: JobGraph, application: FetchedApplication, config: HaConfi
         "spark.files": [str(path) for path in application.files],
         "spark.jars": [*component, *(str(path) for path in application.jars)],
         "spark.jars.packages": list(graph.packages),
-        ARCHIVES: [archive_item(application.archive)] if application.archive else [],
+        ARCHIVES: [*application.archives, *([archive_item(application.archive)] if application.archive else [])],
     }
     for key, items in lists.items():
         own = [item for item in values.get(key, "").split(",") if item]
         if own or items:
             values[key] = ",".join([*own, *items])
+    if values.get("spark.authenticate") == "true" and (secret := os.environ.get(AUTHENTICATION_VARIABLE)):
+        values.setdefault("spark.authenticate.secret", secret)  # guard: driver-without-the-secret-of-its-worker
     # guard: workers-do-not-search-the-script
     return values | {WORKER_PATH: worker_path(values, application.script.parent)}
 
@@ -118,11 +126,7 @@ def render(values: Mapping[str, str]) -> bytes:
 
     :raises ConfigurationError: A key is not a Spark key; spark-submit would drop it in silence.
     """
-    for key in values:
-        if not re.fullmatch(r"spark\.\S+", key):
-            raise ConfigurationError(
-                f"{key!r} is not a Spark conf key", next_step="Spark reads only keys that begin with 'spark.'"
-            )
+    check_keys(values)
     return "".join(f"{_escape(key)}={_escape(value)}\n" for key, value in sorted(values.items())).encode("ascii")
 
 

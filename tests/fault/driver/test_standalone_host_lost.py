@@ -23,7 +23,6 @@ from airflow_provider_ha.jobs.submissions import Submission
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters.standalone_cluster import (
     StandaloneCluster,
-    TestHost,
     can_make_hosts,
     command_of,
     standalone_cluster,
@@ -119,10 +118,6 @@ def await_output(stream: Stream) -> None:
     wait_until(complete, timeout=PATIENCE, what="the whole output")
 
 
-def executors(host: TestHost) -> list[int]:
-    return [each.pid for each in host.processes() if "CoarseGrainedExecutorBackend" in command_of(each)]
-
-
 def test_a_job_that_loses_its_host_is_recovered_on_another_one(
     job: JobClient, cluster: StandaloneCluster, stream: Stream
 ) -> None:
@@ -130,7 +125,7 @@ def test_a_job_that_loses_its_host_is_recovered_on_another_one(
     lost = cluster.host_of(newest(job).submission_id)
     commands = [command_of(each) for host in cluster.hosts for each in host.processes()]
     assert not [command for command in commands if ROOT_SECRET_KEY in command]
-    assert any(executors(host) for host in cluster.hosts), "state is written by another process than the driver's"
+    assert any(host.executors() for host in cluster.hosts), "state is written by another process than the driver's"
 
     lost.lose()
     stream.feed(2)

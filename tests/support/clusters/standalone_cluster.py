@@ -24,18 +24,20 @@ import psutil
 
 from airflow_provider_ha._process import die_with_parent
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.coordination.ports import free_ports
 from airflow_provider_ha.engines.standalone import StandaloneEngine
 from airflow_provider_ha.jobs.driver_spec import SUBMISSION_VARIABLE, write_private
 from airflow_provider_ha.jobs.model import Target
 from airflow_provider_ha.jobs.spark_release import installed_spark
 from airflow_provider_ha.testing.waiting import wait_until
+from tests.support.clusters.masters_zookeeper import MastersZooKeeper
 
 
 HOST = "127.0.0.1"
 PATIENCE = 180.0
-WORKER_TIMEOUT = 6  # seconds after which a master gives a silent worker up
+# Seconds after which a master gives a silent worker up. A worker that waits for the end of a driver is silent, too: it
+# may be so for TERMINATE_SECONDS, beside the two seconds between its heartbeats.
+WORKER_TIMEOUT = 12
 TERMINATE_SECONDS = 5  # that a worker waits for a driver that it has asked to end
 INIT = Path(__file__).parents[2] / "apps" / "host_init.py"
 SMALL_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -48,13 +50,6 @@ def can_make_hosts() -> bool:
     return found is not None and not subprocess.run([*NAMESPACES, "true"], check=False, capture_output=True).returncode
 
 
-class MastersZooKeeper(EmbeddedZooKeeper):
-    """A ZooKeeper for the masters: it ends the session of one that is killed after seconds, and not after a minute."""
-
-    def _settings(self) -> dict[str, object]:
-        return super()._settings() | {"maxSessionTimeout": 4000}
-
-
 def spark_home() -> Path:
     """Return Spark's directory, which the daemons and the drivers use."""
     found = installed_spark().home
@@ -64,9 +59,17 @@ def spark_home() -> Path:
 
 @dataclass
 class Daemon:
-    """A JVM of the cluster, and what becomes of it."""
+    """A JVM of the cluster, and what becomes of it.
+
+    :param spark: Spark's directory, which it and what it starts use.
+    :param bound: Whether it ends with this process: a killed test leaves nothing.
+    :param environment: Of it and what it starts, beside what it needs.
+    """
 
     process: subprocess.Popen[bytes] | None = None
+    spark: Path = field(default_factory=spark_home)
+    bound: bool = True
+    environment: dict[str, str] = field(default_factory=dict)
 
     @property
     def pid(self) -> int:
@@ -79,7 +82,7 @@ class Daemon:
         raise NotImplementedError
 
     def start_as(self, command: list[str], log: Path, environment: dict[str, str]) -> None:
-        bound = [sys.executable, "-I", "-S", die_with_parent.__file__, str(os.getpid())]  # a killed test leaves nothing
+        bound = [sys.executable, "-I", "-S", die_with_parent.__file__, str(os.getpid())] if self.bound else []
         with log.open("ab") as output:
             self.process = subprocess.Popen(
                 [*bound, *command],
@@ -117,9 +120,15 @@ class Master(Daemon):
         }
         if self.recovery:
             options |= {"spark.deploy.recoveryMode": "ZOOKEEPER", "spark.deploy.zookeeper.url": self.recovery}
-        command = [str(spark_home() / "bin" / "spark-class"), "org.apache.spark.deploy.master.Master"]
+        command = [str(self.spark / "bin" / "spark-class"), "org.apache.spark.deploy.master.Master"]
         places = ["--host", HOST, "--port", str(self.port), "--webui-port", str(self.page_port)]
-        self.start_as([*command, *places], self.root / f"master-{self.port}.log", _daemon_environment(options))
+        environment = _daemon_environment(self.spark, options) | self.environment
+        self.start_as([*command, *places], self.log, environment)
+
+    @property
+    def log(self) -> Path:
+        """What it says."""
+        return self.root / f"master-{self.port}.log"
 
     @property
     def seen(self) -> dict[str, Any]:
@@ -143,14 +152,17 @@ class Master(Daemon):
 
 @dataclass
 class TestHost(Daemon):
-    """A worker with its own processes, disk and name."""
+    """A worker with its own processes, disk, name and address.
+
+    Executors with one address read each other's shuffle files from disk.
+    """
 
     __test__ = False
 
     name: str = ""
+    address: str = HOST
     root: Path = field(default_factory=Path)
     masters: str = ""
-    environment: dict[str, str] = field(default_factory=dict)
 
     @property
     def disk(self) -> Path:
@@ -170,13 +182,14 @@ class TestHost(Daemon):
         self.mount_point.mkdir(exist_ok=True)
         for name in ("work", "local", "tmp", "etc"):
             (self.disk / name).mkdir(parents=True, exist_ok=True)
-        command = [str(spark_home() / "bin" / "spark-class"), "org.apache.spark.deploy.worker.Worker"]
-        places = ["--host", HOST, "--cores", "8", "--memory", "8g", "--webui-port", "0", self.masters]
+        command = [str(self.spark / "bin" / "spark-class"), "org.apache.spark.deploy.worker.Worker"]
+        places = ["--host", self.address, "--cores", "8", "--memory", "8g", "--webui-port", "0", self.masters]
         init = [sys.executable, str(INIT), self.name, str(self.disk), str(self.mount_point)]
         environment = _daemon_environment(
-            {"spark.worker.driverTerminateTimeout": f"{TERMINATE_SECONDS}s", "spark.worker.timeout": "8"}
+            self.spark, {"spark.worker.driverTerminateTimeout": f"{TERMINATE_SECONDS}s", "spark.worker.timeout": "8"}
         )
         here = {
+            "SPARK_LOCAL_IP": self.address,
             "SPARK_WORKER_DIR": str(self.mount_point / "work"),
             "SPARK_LOCAL_DIRS": str(self.mount_point / "local"),
             "TMPDIR": str(self.mount_point / "tmp"),
@@ -185,11 +198,15 @@ class TestHost(Daemon):
         environment |= here | self.environment
         self.start_as([*NAMESPACES, *init, *command, *places], self.root / f"{self.name}.log", environment)
 
+    def config_file(self, config: HaConfig) -> Path:
+        """Path on the host of the private file that says how to reach a cluster."""
+        return self.mount_point / "etc" / f"{config.cluster_id}.json"
+
     def write_config(self, config: HaConfig) -> str:
-        """Leave the private file that says how to reach a cluster; returns its path on the host."""
-        name = f"etc/{config.cluster_id}.json"
-        write_private(self.disk / name, config.to_private_json().encode())
-        return str(self.mount_point / name)
+        """Leave that file; returns its path on the host."""
+        path = self.config_file(config)
+        write_private(self.outside(path), config.to_private_json().encode())
+        return str(path)
 
     def processes(self) -> list[psutil.Process]:
         """Return all processes of the host, but the one outside of it that holds its namespaces."""
@@ -208,6 +225,10 @@ class TestHost(Daemon):
     def supervisor_of(self, submission_id: str) -> psutil.Process:
         """Return the supervisor of a submission: the child of that JVM, whose command line names it as well."""
         return self.jvm_of(submission_id).children()[0]
+
+    def executors(self) -> list[psutil.Process]:
+        """Return the executors that run here."""
+        return [each for each in self.processes() if "CoarseGrainedExecutorBackend" in command_of(each)]
 
     @property
     def worker(self) -> psutil.Process | None:
@@ -231,7 +252,7 @@ class StandaloneCluster:
 
     masters: list[Master]
     hosts: list[TestHost]
-    zookeeper: EmbeddedZooKeeper | None = None
+    zookeeper: MastersZooKeeper | None = None
 
     @property
     def url(self) -> str:
@@ -275,6 +296,26 @@ class StandaloneCluster:
 
         return wait_until(found, timeout=PATIENCE, what="the host of the submission")
 
+    def start(self) -> None:
+        for daemon in (*self.masters, *self.hosts):
+            daemon.start()
+
+    def kill_masters(self) -> None:
+        """Have no master answer any more."""
+        for master in self.masters:
+            master.kill()
+
+    def make_whole(self) -> None:
+        """Start what has ended, and continue masters that were frozen."""
+        for master in self.masters:
+            if master.process is None or master.process.poll() is not None:
+                master.start()
+            master.thaw()
+        for host in self.hosts:
+            if host.worker is None:
+                host.kill()
+                host.start()
+
     def stop(self) -> None:
         for daemon in (*self.hosts, *self.masters):
             daemon.kill()
@@ -282,35 +323,86 @@ class StandaloneCluster:
             self.zookeeper.stop()
 
 
-@contextlib.contextmanager
-def standalone_cluster(
-    root: Path, *, masters: int = 1, hosts: int = 1, conf: dict[str, str] | None = None
-) -> Iterator[StandaloneCluster]:
-    """Run a cluster in *root*; several masters find their leader by a separate ZooKeeper."""
+def build_cluster(
+    root: Path,
+    *,
+    masters: int = 1,
+    hosts: int = 1,
+    recovery: str = "",
+    conf: dict[str, str] | None = None,
+    spark: Path | None = None,
+    bound: bool = True,
+    environment: dict[str, str] | None = None,
+) -> StandaloneCluster:
+    """Return a cluster in *root*, of which nothing runs yet.
+
+    :param recovery: ZooKeeper by which several masters find their leader.
+    :param conf: Conf of the masters.
+    :param spark: Directory of the Spark that all of it uses; by default that of pyspark.
+    :param bound: Whether it ends with this process.
+    :param environment: Of all of it.
+    """
     root.mkdir(parents=True, exist_ok=True)
     ports = free_ports(3 * masters)
-    zookeeper = MastersZooKeeper(root / "zookeeper", tick_ms=200).start() if masters > 1 else None
-    recovery = zookeeper.hosts if zookeeper else ""
+    home = spark or spark_home()
     all_masters = [
-        Master(root=root, port=one, rest_port=two, page_port=three, recovery=recovery, conf=conf or {})
+        Master(
+            root=root,
+            port=one,
+            rest_port=two,
+            page_port=three,
+            recovery=recovery,
+            conf=conf or {},
+            spark=home,
+            bound=bound,
+            environment=environment or {},
+        )
         for one, two, three in zip(ports[::3], ports[1::3], ports[2::3], strict=True)
     ]
-    cluster = StandaloneCluster(all_masters, [], zookeeper)
-    cluster.hosts = [TestHost(name=f"host-{letter}", root=root, masters=cluster.url) for letter in "abcdef"[:hosts]]
+    cluster = StandaloneCluster(all_masters, [])
+    cluster.hosts = [
+        TestHost(
+            name=f"host-{letter}",
+            address=f"127.0.0.{number}",
+            root=root,
+            masters=cluster.url,
+            spark=home,
+            bound=bound,
+            environment=environment or {},
+        )
+        for number, letter in enumerate("abcdef"[:hosts], start=2)
+    ]
+    return cluster
+
+
+@contextlib.contextmanager
+def standalone_cluster(
+    root: Path,
+    *,
+    masters: int = 1,
+    hosts: int = 1,
+    conf: dict[str, str] | None = None,
+    environment: dict[str, str] | None = None,
+) -> Iterator[StandaloneCluster]:
+    """Run a cluster in *root*; several masters find their leader by a separate ZooKeeper. See :func:`build_cluster`."""
+    root.mkdir(parents=True, exist_ok=True)
+    zookeeper = MastersZooKeeper(root / "zookeeper", tick_ms=200).start() if masters > 1 else None
+    recovery = zookeeper.hosts if zookeeper else ""
+    cluster = build_cluster(root, masters=masters, hosts=hosts, recovery=recovery, conf=conf, environment=environment)
+    cluster.zookeeper = zookeeper
     try:
-        for daemon in (*cluster.masters, *cluster.hosts):
-            daemon.start()
+        cluster.start()
         cluster.await_workers()
         yield cluster
     finally:
         cluster.stop()
 
 
-def _daemon_environment(options: dict[str, str]) -> dict[str, str]:
+def _daemon_environment(spark: Path, options: dict[str, str]) -> dict[str, str]:
     given = " ".join(f"-D{key}={value}" for key, value in options.items())
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     return plain | {
-        "SPARK_HOME": str(spark_home()),
+        "SPARK_HOME": str(spark),
         "SPARK_LOCAL_IP": HOST,
         "SPARK_DAEMON_MEMORY": "128m",
         "SPARK_DAEMON_JAVA_OPTS": f"{SMALL_JVM} {given}",

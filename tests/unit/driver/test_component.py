@@ -13,7 +13,7 @@ from airflow_provider_ha import __version__
 from airflow_provider_ha.driver.jvm import gate
 from airflow_provider_ha.driver.jvm.component import Component, Leader
 from airflow_provider_ha.driver.jvm.gate import GateKeeper
-from airflow_provider_ha.errors import ApplicationRefusedError
+from airflow_provider_ha.errors import ApplicationRefusedError, ConfigurationError
 from airflow_provider_ha.jobs.component_conf import (
     MANAGER,
     MANAGER_CLASS,
@@ -25,7 +25,7 @@ from airflow_provider_ha.jobs.component_conf import (
 from airflow_provider_ha.testing.waiting import wait_until
 
 
-LEADER = Leader("j", 8, "has3a://b/root/work/j/e8-x", "s3a://b/root", writer_id(8, "s", "p"))
+LEADER = Leader("j", 8, "has3a://b/root/jobs/j/e8-x", "s3a://b/root", writer_id(8, "s", "p"))
 OTHER = "org.apache.spark.Other"
 
 
@@ -102,7 +102,7 @@ def test_conf_and_gate_are_set_before_there_is_a_session() -> None:
         "spark.hadoop.fs.ha.writer": "8/s/p",
         "spark.sql.streaming.checkpointFileManagerClass": "io.github.sparkha.HaCheckpointFileManager",
     }
-    assert jvm.gate.bound == ("j", 8, "has3a://b/root/work/j/e8-x")
+    assert jvm.gate.bound == ("j", 8, "has3a://b/root/jobs/j/e8-x")
     assert len(jvm.gate.deadlines) == 1
 
 
@@ -141,19 +141,17 @@ def test_a_component_of_another_release_is_refused(where: str) -> None:
         "executors": lambda: component(Jvm()).check_session(Session(MANAGER_CLASS, "spark://m:7077", "0.0.1")),
     }
 
-    with pytest.raises(
-        ApplicationRefusedError, match=f"the {where} of this application have the component of release 0"
-    ):
+    with pytest.raises(ConfigurationError, match=f"the {where} of this application have the component of release 0"):
         checks[where]()
 
 
 def test_a_driver_without_the_component_is_refused() -> None:
-    with pytest.raises(ApplicationRefusedError, match=r"does not have the component.*spark\.jars"):
+    with pytest.raises(ConfigurationError, match=r"does not have the component.*spark\.jars"):
         component(SimpleNamespace(io=SimpleNamespace())).prepare(LEADER, {})  # type: ignore[arg-type]
 
 
 def test_executors_without_the_component_are_refused() -> None:
-    with pytest.raises(ApplicationRefusedError, match="the executors do not have the component: ClassNotFound"):
+    with pytest.raises(ConfigurationError, match="the executors do not have the component: ClassNotFound"):
         component(Jvm()).check_session(Session(MANAGER_CLASS, "spark://m:7077"))
 
 

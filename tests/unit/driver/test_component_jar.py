@@ -16,6 +16,9 @@ from airflow_provider_ha.jobs.component_jar import component_jar
 from java.build_component import ROOT, CompileError, NoJdkError, build, compile_to, made_from
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the jar is made from, and the jar: a build takes seconds."""

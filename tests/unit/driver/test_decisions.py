@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from datetime import datetime, timezone
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from airflow_provider_ha.checkpoints.connectors.places import Reach
 from airflow_provider_ha.checkpoints.model import QueryPlan, QuerySink, RestorePlan, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.driver.lead import check_admission
@@ -23,7 +25,13 @@ from airflow_provider_ha.driver.spark_conf import (
 )
 from airflow_provider_ha.driver.start_point import check_facts
 from airflow_provider_ha.driver.stopper import Moment, classify
-from airflow_provider_ha.driver.writer_notes import WriterNotes, check_options, checked_name, sink_spec
+from airflow_provider_ha.driver.writer_notes import (
+    WriterNotes,
+    check_options,
+    checked_name,
+    refuse_unfenced,
+    sink_spec,
+)
 from airflow_provider_ha.errors import ApplicationRefusedError, JobStateError, RestoreRefusedError
 from airflow_provider_ha.jobs.model import (
     Blob,
@@ -215,9 +223,11 @@ def test_query_name_must_be_there_unique_and_a_file_name(name: str | None) -> No
 
 def test_file_sink_is_known_by_its_path_and_refused_where_its_log_cannot_be_read() -> None:
     local = sink_spec("q", WriterNotes(options={"path": "file:///data/out"}), "parquet")
-    assert (local.kind, local.path) == (SinkKind.FILE, Path("/data/out"))
-    with pytest.raises(ApplicationRefusedError, match="s3a://"):
-        sink_spec("q", WriterNotes(sink="JSON", options={"path": "s3a://bucket/out"}), "parquet")
+    assert (local.kind, local.path) == (SinkKind.FILE, "/data/out")
+    stored = sink_spec("q", WriterNotes(options={"path": "s3a://bucket//out/"}), "parquet")
+    assert (stored.kind, stored.path) == (SinkKind.FILE, "s3://bucket/out")
+    with pytest.raises(ApplicationRefusedError, match="abfs://"):
+        sink_spec("q", WriterNotes(sink="JSON", options={"path": "abfs://box@account/out"}), "parquet")
 
 
 @pytest.mark.parametrize(
@@ -244,9 +254,9 @@ def test_restore_is_refused_when_an_output_changed_since_the_plan(
     )
     if refused:
         with pytest.raises(RestoreRefusedError):
-            check_facts(plan, LocalTree(tmp_path))
+            check_facts(plan, LocalTree(tmp_path), Reach())
     else:
-        check_facts(plan, LocalTree(tmp_path))
+        check_facts(plan, LocalTree(tmp_path), Reach())
 
 
 def test_only_one_ends_the_run() -> None:
@@ -263,9 +273,11 @@ def test_end_that_was_not_brought_about_can_be_claimed_again() -> None:
 
 def test_a_delta_table_is_known_by_its_directory_where_that_can_be_read() -> None:
     places = {
-        "file:///data/rows": Path("/data/rows"),
-        "/data/rows": Path("/data/rows"),
-        "s3a://bucket/rows": None,
+        "file:///data/rows": "/data/rows",
+        "/data/rows": "/data/rows",
+        "s3a://bucket/rows/": "s3://bucket/rows",
+        "hdfs://names:8020/rows": "hdfs://names:8020/rows",
+        "abfss://place/rows": None,
         None: None,
     }
     for path, table in places.items():
@@ -287,3 +299,21 @@ def test_conf_of_a_script_whose_jvm_is_gone_is_none(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(SparkContext, "_active_spark_context", context)
 
     assert conf_of_script() == ({"spark.master": "local[2]"} if alive else {})
+
+
+@pytest.mark.parametrize(
+    ("table", "conf", "refused"),
+    [
+        ("s3a://bucket/table", {}, True),
+        ("s3a://bucket/table", {"spark.delta.logStore.class": "io.delta.storage.S3SingleDriverLogStore"}, True),
+        ("s3a://bucket/table", {"spark.delta.logStore.s3.impl": "io.delta.storage.S3DynamoDBLogStore"}, True),
+        ("s3a://bucket/table", {"spark.delta.logStore.s3a.impl": "io.delta.storage.S3DynamoDBLogStore"}, False),
+        ("hdfs://names/table", {}, False),
+        ("/data/table", {}, False),
+    ],
+)
+def test_a_delta_table_on_s3_needs_a_log_store_for_two_drivers(table: str, conf: dict[str, str], refused: bool) -> None:
+    noted = WriterNotes(sink="delta", options={"path": table})
+
+    with pytest.raises(ApplicationRefusedError, match="S3DynamoDBLogStore") if refused else nullcontext():
+        refuse_unfenced("q", noted, "parquet", conf.get)

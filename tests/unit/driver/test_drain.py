@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.checkpoints.connectors.places import Reach
 from airflow_provider_ha.checkpoints.model import SinkKind
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.driver.drain_run import DrainFork, DrainStarter, WithheldWhenEmpty, _drained
@@ -73,14 +74,14 @@ def test_last_batch_of_a_file_sink_is_named_with_the_digest_of_its_entry(tmp_pat
     entry.parent.mkdir()
     entry.write_bytes(b"v1")
 
-    drained = _drained(7, SinkSpec(kind=SinkKind.FILE, source="json", path=tmp_path), wrote=True)
+    drained = _drained(7, SinkSpec(kind=SinkKind.FILE, source="json", path=str(tmp_path)), Reach(), wrote=True)
 
     digest = hashlib.sha256(b"v1").hexdigest()
     assert drained == DrainedQuery(batch=7, sink_path=str(tmp_path), sink_entry_sha256=digest)
 
 
 def test_last_batch_of_another_sink_says_whether_it_wrote() -> None:
-    drained = _drained(7, SinkSpec(kind=SinkKind.OTHER, source="kafka"), wrote=True)
+    drained = _drained(7, SinkSpec(kind=SinkKind.OTHER, source="kafka"), Reach(), wrote=True)
 
     assert drained == DrainedQuery(batch=7, wrote=True)
 
@@ -94,7 +95,11 @@ def test_fork_of_a_drain_is_still_there_when_the_result_is_written(tmp_path: Pat
 
 def ending_of(script: Callable[[], None], component: Any = None) -> Ending:
     parts = SimpleNamespace(
-        calls=None, patches=SimpleNamespace(), script=SimpleNamespace(run=script), component=component
+        calls=None,
+        patches=SimpleNamespace(),
+        script=SimpleNamespace(run=script),
+        component=component,
+        origin=SimpleNamespace(reach=Reach()),
     )
     return Ending(spec=None, led=None, way_out=None, parts=parts)  # type: ignore[arg-type]
 

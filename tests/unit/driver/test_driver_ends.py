@@ -9,6 +9,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
+from airflow_provider_ha.checkpoints.connectors.places import Reach
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.driver import lead as leading
 from airflow_provider_ha.driver import main
@@ -190,7 +191,8 @@ def ending(way_out: Any, *, kind: OriginKind = OriginKind.FRESH, refusal: HaErro
     lifecycle = Lifecycle()
     lifecycle.refusal = refusal
     registry = SimpleNamespace(failure=lambda: None, started=["q"])
-    parts = MagicMock(lifecycle=lifecycle, registry=registry, origin=SimpleNamespace(kind=kind, key="k"))
+    origin = SimpleNamespace(kind=kind, key="k", reach=Reach())
+    parts = MagicMock(lifecycle=lifecycle, registry=registry, origin=origin)
     return Ending(MagicMock(), MagicMock(), way_out, parts)
 
 
@@ -218,6 +220,25 @@ def test_an_output_that_does_not_fit_a_fallback_needs_a_decision(way_out: WayOut
     assert concluded(way_out, end) == (ExitCode.DECISION_NEEDED, "the output has changed.")
 
     end.parts.writer.end.assert_not_called()
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "over"),
+    [
+        (OriginKind.RECOVERY, ExitCode.UNFIT, False),
+        (OriginKind.FALLBACK, ExitCode.UNFIT, False),
+        (OriginKind.FRESH, ExitCode.REFUSED, True),
+        (OriginKind.RESTORE, ExitCode.REFUSED, True),
+    ],
+)
+def test_executors_without_the_component_end_only_a_run_that_has_never_worked(
+    way_out: WayOut, kind: OriginKind, code: ExitCode, over: bool
+) -> None:
+    end = ending(way_out, kind=kind, refusal=ConfigurationError("the executors do not have the component"))
+
+    assert concluded(way_out, end) == (code, "the executors do not have the component.")
+
+    assert end.parts.writer.end.called is over
 
 
 def test_a_script_without_a_query_ends_the_run(way_out: WayOut) -> None:

@@ -11,10 +11,10 @@ from airflow_provider_ha import __version__
 from airflow_provider_ha.config import HaConfig, S3Options
 from airflow_provider_ha.driver.jvm.file_system import prepare_file_system
 from airflow_provider_ha.driver.jvm.s3a_conf import SIMPLE_CREDENTIALS, s3a_conf
-from airflow_provider_ha.errors import ApplicationRefusedError
+from airflow_provider_ha.errors import ApplicationRefusedError, ConfigurationError
 
 
-ROOT = "s3a://bucket/work/prod"
+ROOT = "s3a://bucket/live/prod"
 ENDPOINT = "spark.hadoop.fs.s3a.bucket.bucket.endpoint"
 
 
@@ -68,7 +68,7 @@ def test_what_the_user_has_set_stays() -> None:
 def test_a_jvm_without_s3a_is_told_what_to_add() -> None:
     jvm = Jvm(failure=RuntimeError("ClassNotFoundException: Class org.apache.hadoop.fs.s3a.S3AFileSystem not found"))
 
-    with pytest.raises(ApplicationRefusedError, match=r"cannot open s3a://bucket.*S3AFileSystem not found") as refused:
+    with pytest.raises(ConfigurationError, match=r"cannot open s3a://bucket.*S3AFileSystem not found") as refused:
         prepare_file_system(jvm, ROOT, {}, {})
 
     assert "packages=['org.apache.hadoop:hadoop-aws:3.4.2']" in str(refused.value)
@@ -76,7 +76,7 @@ def test_a_jvm_without_s3a_is_told_what_to_add() -> None:
 
 @pytest.mark.parametrize("release", ["3.3.4", "3.4.1"])
 def test_a_hadoop_that_cannot_create_on_condition_is_refused(release: str) -> None:
-    with pytest.raises(ApplicationRefusedError, match=rf"Hadoop {release}.*Use Spark 4\.1 or newer"):
+    with pytest.raises(ConfigurationError, match=rf"Hadoop {release}.*Use Spark 4\.1 or newer"):
         prepare_file_system(Jvm(release), ROOT, {}, {})
 
 
@@ -99,7 +99,7 @@ def test_a_conf_that_sets_what_is_ours_is_refused_before_a_property_is_set() -> 
 
 def config(**values: Any) -> HaConfig:
     return HaConfig.build(
-        zookeeper="zk:2181", storage_root="file:///s", work_root="s3://bucket/work", home_root="file:///h", **values
+        zookeeper="zk:2181", storage_root="file:///s", work_root="s3://bucket/live", home_root="file:///h", **values
     )
 
 

@@ -25,7 +25,7 @@ prove.main(sys.argv[1:])
 
 def test_a_proof_that_fails_says_why_and_ends_in_order(tmp_path: Path) -> None:
     request = ProofRequest(
-        copy_directory=tmp_path, original=tmp_path, batch=4, state_by_id=False, scratch=tmp_path, heap="1g"
+        copy_directory=tmp_path, original=str(tmp_path), batch=4, state_by_id=False, scratch=tmp_path, heap="1g"
     )
     (tmp_path / "request.json").write_text(request.model_dump_json())
 

@@ -17,7 +17,7 @@ def request(
 ) -> ProofRequest:
     return ProofRequest(
         copy_directory=Path("/s/copy"),
-        original=Path("/data/counts"),
+        original="/data/counts",
         batch=8,
         state_by_id=False,
         query=query,
@@ -46,6 +46,24 @@ def test_without_a_name_it_is_the_one_of_this_location_else_of_this_name(
     options = {} if location is None else {"checkpointlocation": location}
 
     assert is_wanted(request(), WriterNotes(name=name, options=options)) is wanted
+
+
+@pytest.mark.parametrize(
+    ("original", "location", "wanted"),
+    [
+        ("s3://data/counts", "s3a://data/counts/", True),
+        ("s3://data/counts", "s3a://data/other", False),
+        ("s3://data/counts", "/data/counts", False),
+        ("hdfs://namenode:8020/counts", "hdfs://NAMENODE:8020/counts", True),
+        ("s3://data/counts", None, True),
+        ("s3://data/counts", "gs://data/counts", False),
+    ],
+)
+def test_a_location_in_a_store_is_known_in_every_spelling(original: str, location: str | None, *, wanted: bool) -> None:
+    options = {} if location is None else {"checkpointlocation": location}
+    asked = request().model_copy(update={"original": original})
+
+    assert is_wanted(asked, WriterNotes(name="counts", options=options)) is wanted
 
 
 def test_a_name_that_is_asked_for_decides_alone() -> None:

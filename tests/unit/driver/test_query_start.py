@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.checkpoints.connectors import sinks
+from airflow_provider_ha.checkpoints.connectors.delta import DeltaLog
 from airflow_provider_ha.checkpoints.connectors.foreach_batch import GivenLog
 from airflow_provider_ha.checkpoints.format.layout import Progress, progress
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryPlan, QuerySink, RestorePlan, SinkKind, Verdict
@@ -27,6 +29,7 @@ from airflow_provider_ha.driver.writer_notes import notes
 from airflow_provider_ha.errors import ApplicationRefusedError, JobStateError, RestoreRefusedError
 from airflow_provider_ha.jobs.model import OutputMode
 from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint
+from tests.support.checkpoints.ledger_sink import LedgerSink
 from tests.support.checkpoints.writer_helpers import writer_of
 
 
@@ -102,6 +105,48 @@ def plan_of(query: str, *, replay: int = 0, adopted: bool = False) -> RestorePla
     )
 
 
+def file_writer(name: str, directory: Path, path: str) -> Any:
+    """Return a writer of a file sink."""
+    writer = writer_of(name, directory)
+    notes(writer).sink = "json"
+    notes(writer).options["path"] = path
+    return writer
+
+
+def test_files_on_s3_are_refused_where_spark_does_not_create_them_exclusively(spark: Started, tmp_path: Path) -> None:
+    starter = starter_of(spark, tmp_path, Lifecycle())
+
+    with pytest.raises(ApplicationRefusedError, match=r"writes files to s3://bucket/out: .* not create .* exclusively"):
+        starter.start(file_writer("q", tmp_path, "s3a://bucket/out"), None)
+
+    assert spark.handles == []
+
+
+def test_two_queries_with_one_output_are_refused(spark: Started, tmp_path: Path) -> None:
+    starter = starter_of(spark, tmp_path, Lifecycle())
+    starter.start(file_writer("first", tmp_path, f"{tmp_path}/out"), None)
+
+    with pytest.raises(ApplicationRefusedError, match=r"/out, and so does query 'first' of this job"):
+        starter.start(file_writer("second", tmp_path, f"file://{tmp_path}/./out/"), None)
+
+    assert len(spark.handles) == 1
+
+
+def test_an_output_is_claimed_before_the_query_starts(spark: Started, tmp_path: Path) -> None:
+    class Claims:
+        def claim(self, place: str, query: str) -> None:
+            raise ApplicationRefusedError(f"{place} of {query} is another job's")
+
+    lifecycle = Lifecycle()
+    starter = starter_of(spark, tmp_path, lifecycle, claims=Claims())
+
+    with pytest.raises(ApplicationRefusedError, match="out of q is another job's"):
+        starter.start(file_writer("q", tmp_path, f"{tmp_path}/out"), None)
+
+    assert spark.handles == []
+    assert lifecycle.refusal is not None
+
+
 def test_a_query_that_was_not_adopted_is_refused_before_it_starts(spark: Started, tmp_path: Path) -> None:
     """Its name was mistyped: it would begin from nothing, and write again what its checkpoint says it has written."""
     lifecycle = Lifecycle()
@@ -150,6 +195,26 @@ def test_a_query_that_the_component_refuses_is_no_query_of_the_job(spark: Starte
 
     assert starter._registry.started == ()
     assert lifecycle.refusal is not None
+
+
+def test_the_component_knows_what_the_sink_has_before_the_query_starts(spark: Started, tmp_path: Path) -> None:
+    """A request of the lost driver may still be on its way into the sink's log."""
+    order: list[tuple[str, int, int]] = []
+
+    class Watching(Refusing):
+        def watch_sink(self, output: str, reached: int) -> None:
+            order.append((output, reached, len(spark.handles)))
+
+    log = tmp_path / "out" / "_spark_metadata"
+    log.mkdir(parents=True)
+    (log / "0").write_bytes(b"v1")
+    commit(tmp_path / "q")
+    starter = starter_of(spark, tmp_path, Lifecycle(), component=Watching("nothing"))
+
+    starter.start(file_writer("q", tmp_path, f"{tmp_path}/out"), None)
+    starter.start(writer_of("other", tmp_path), None)
+
+    assert order == [(f"{tmp_path}/out", 0, 0)]
 
 
 def test_a_query_that_has_ended_is_started_again_under_its_name(spark: Started, tmp_path: Path) -> None:
@@ -306,17 +371,37 @@ def test_a_table_says_what_it_has_of_a_query_by_its_id(spark: Started, tmp_path:
     live = tmp_path / "live"
     commit(live / "rows")
     (live / "rows" / "metadata").write_text('{"id":"00000000-0000-4000-8000-000000000001"}')
+    own = a_table(tmp_path / "own", "00000000-0000-4000-8000-000000000001", 7)
+    other = a_table(tmp_path / "other", "other-id", 7)
     starter = starter_of(spark, live, Lifecycle())
 
-    assert starter._in_table("rows", a_table(tmp_path / "own", "00000000-0000-4000-8000-000000000001", 7)) == 7
-    assert starter._in_table("rows", a_table(tmp_path / "other", "other-id", 7)) == -1
+    assert starter._in_table("rows", DeltaLog(own)) == 7
+    assert starter._in_table("rows", DeltaLog(other)) == -1
+
+
+def test_an_output_of_a_type_that_was_added_is_asked_what_it_has(
+    spark: Started, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sinks, "SINK_TYPES", (LedgerSink(), *sinks.SINK_TYPES))
+    identity = "00000000-0000-4000-8000-000000000001"
+    commit(tmp_path / "rows")
+    (tmp_path / "rows" / "metadata").write_text(json.dumps({"id": identity}))
+    (tmp_path / "ledger").write_text(json.dumps({identity: 1}))
+    writer = writer_of("rows", tmp_path)
+    writer._spark.conf.set("ledger.locked", "yes")
+    notes(writer).sink, notes(writer).options["path"] = "ledger", str(tmp_path / "ledger")
+
+    with pytest.raises(RestoreRefusedError, match="batches up to 1, but"):
+        starter_of(spark, tmp_path, Lifecycle()).start(writer, None)
+
+    assert spark.handles == []
 
 
 def test_a_query_that_gets_a_fresh_id_is_asked_about_under_the_one_that_it_had(spark: Started, tmp_path: Path) -> None:
     """The plan knows up to where the table has its batches; the fresh id is made when it starts."""
     starter = starter_of(spark, tmp_path / "live", Lifecycle(), table_plan(max_batch=2, query_id="fresh"))
 
-    assert starter._in_table("rows", tmp_path / "unread") == 2
+    assert starter._in_table("rows", DeltaLog(tmp_path / "unread")) == 2
 
 
 def test_a_table_that_cannot_be_read_leaves_what_the_plan_knew(
@@ -329,7 +414,7 @@ def test_a_table_that_cannot_be_read_leaves_what_the_plan_knew(
     (table / "_delta_log" / f"{0:020}.json").write_text("{")
     starter = starter_of(spark, live, Lifecycle(), table_plan(max_batch=2, query_id="fresh"))
 
-    assert starter._in_table("rows", table) == 2
+    assert starter._in_table("rows", DeltaLog(table)) == 2
     assert "query rows starts without knowing what its table has" in caplog.text
 
 
@@ -355,7 +440,7 @@ def seeded(spark: Started, directory: Path, log: Any, **changes: Any) -> list[tu
     )
     starter = starter_of(spark, directory, Lifecycle(), plan)
     starter._origin = replace(starter._origin, sinks=changes.get("sinks", Path("/kept")), output=OutputMode.CONTINUE)
-    starter._seed("rows", log, Path("/new"))
+    starter._seed("rows", log, "/new")
     found: list[tuple[int, str, Path]] = log.seeded
     return found
 

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryPlan, QuerySink, RestorePlan, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.trees.files import read
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.layered.layered_work_area import LayeredWorkArea
 from airflow_provider_ha.checkpoints.working.started_queries import StartedBefore, StartedQueries
@@ -57,7 +59,7 @@ def not_asked() -> Mapping[str, QuerySink]:
 
 
 def the_only(origin: Origin, started: StartedQueries | None = None) -> RestingQuery:
-    (query,) = expected_queries(origin, started or StartedQueries(), not_asked, Path("unused"))
+    (query,) = expected_queries(origin, started or StartedQueries(), not_asked)
     return query
 
 
@@ -67,7 +69,7 @@ def test_the_order_is_that_of_the_first_start_and_names_without_a_directory_are_
     noted = tuple(StartedBefore(name=name, sink=NEW) for name in ("z", "never-planned", "a"))
     origin = origin_of(tmp_path, OriginKind.RECOVERY, planned=False)
 
-    found = expected_queries(origin, StartedQueries(queries=noted), lambda: {"m": OLD, "a": OLD}, tmp_path)
+    found = expected_queries(origin, StartedQueries(queries=noted), lambda: {"m": OLD, "a": OLD})
 
     assert [(query.name, query.sink) for query in found] == [("z", NEW), ("a", NEW), ("m", OLD)]
 
@@ -78,7 +80,7 @@ def test_what_the_run_has_started_itself_counts_more_than_the_plan_of_its_restor
 
     found = the_only(origin_of(tmp_path, OriginKind.RECOVERY), started)
 
-    assert (found.sink, found.sink_log) == (NEW, Path("/data/new"))
+    assert (found.sink, found.sink_log) == (NEW, LocalTree(Path("/data/new") / LOG))
 
 
 def test_a_restored_query_writes_where_the_cut_says_until_its_script_starts_it(tmp_path: Path) -> None:
@@ -86,7 +88,7 @@ def test_a_restored_query_writes_where_the_cut_says_until_its_script_starts_it(t
 
     found = the_only(origin_of(tmp_path, OriginKind.RESTORE))
 
-    assert (found.sink, found.sink_log) == (OLD, Path("/data/old"))
+    assert (found.sink, found.sink_log) == (OLD, LocalTree(Path("/data/old") / LOG))
 
 
 def test_the_output_of_another_job_is_not_that_of_the_restored_one(tmp_path: Path) -> None:
@@ -96,34 +98,34 @@ def test_the_output_of_another_job_is_not_that_of_the_restored_one(tmp_path: Pat
     found = the_only(origin_of(tmp_path, OriginKind.RESTORE, same_output=False))
 
     assert found.sink == QuerySink(kind=SinkKind.FILE, format="json")
-    assert found.sink_log == tmp_path / "pin" / "sinks" / "late"
+    assert found.sink_log == LocalTree(tmp_path / "pin" / "sinks" / "late" / LOG)
 
 
 def test_the_log_of_an_output_that_is_gone_is_the_one_that_was_kept_with_the_cut(tmp_path: Path) -> None:
     directory_of(tmp_path, "late", 3, 3)
 
-    assert the_only(origin_of(tmp_path, OriginKind.RESTORE, sink_gone=True)).sink_log == tmp_path / "pin/sinks/late"
+    found = the_only(origin_of(tmp_path, OriginKind.RESTORE, sink_gone=True))
+
+    assert found.sink_log == LocalTree(tmp_path / "pin" / "sinks" / "late" / LOG)
 
 
-def test_a_log_that_is_kept_elsewhere_is_read_from_a_copy(tmp_path: Path) -> None:
-    """Where a work area is no directory of this host; the driver's home takes the copy."""
+def test_a_log_that_is_kept_elsewhere_is_read_there(tmp_path: Path) -> None:
+    """Where a work area is no directory of this host."""
     area = LayeredWorkArea(LocalFileStore(tmp_path / "work"))
     kept = area.create(f"{JobKeys('j').live}e2-x")
     kept.write("late/metadata", b"{}")
     kept.write("sinks/late/_spark_metadata/3", b"v1")
     origin = replace(origin_of(tmp_path, OriginKind.RESTORE, sink_gone=True), directory=kept, sinks=kept)
 
-    (found,) = expected_queries(origin, StartedQueries(), not_asked, tmp_path / "home")
+    log = the_only(origin).sink_log
 
-    assert found.sink_log == tmp_path / "home" / "late"
-    assert (tmp_path / "home" / "late" / "_spark_metadata" / "3").read_bytes() == b"v1"
+    assert log is not None
+    assert read(log.fresh(), "3") == b"v1"
 
 
 def test_a_query_of_which_nothing_tells_where_it_writes_is_in_no_cut(tmp_path: Path) -> None:
     directory_of(tmp_path, "late", 3, 3)
-    (found,) = expected_queries(
-        origin_of(tmp_path, OriginKind.RECOVERY, planned=False), StartedQueries(), dict, tmp_path
-    )
+    (found,) = expected_queries(origin_of(tmp_path, OriginKind.RECOVERY, planned=False), StartedQueries(), dict)
 
     with pytest.raises(CheckpointError, match="query 'late' has not been started yet"):
         found.sink_now()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.checkpoints.connectors.places import Reach
 from airflow_provider_ha.checkpoints.format.metadata_log import read_query_id
 from airflow_provider_ha.checkpoints.model import QueryPlan, QuerySink, RestorePlan, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
@@ -181,10 +182,10 @@ def table_with(directory: Path, batch: int) -> RestorePlan:
 
 
 def test_a_table_that_has_a_batch_more_than_the_plan_knew_refuses_the_restore(tmp_path: Path) -> None:
-    check_facts(table_with(tmp_path / "as planned", 3), LocalTree(tmp_path / "as planned" / "cut"))
+    check_facts(table_with(tmp_path / "as planned", 3), LocalTree(tmp_path / "as planned" / "cut"), Reach())
 
     with pytest.raises(RestoreRefusedError, match=r"table\) has batches up to 4; the restore was planned with 3"):
-        check_facts(table_with(tmp_path / "since", 4), LocalTree(tmp_path / "since" / "cut"))
+        check_facts(table_with(tmp_path / "since", 4), LocalTree(tmp_path / "since" / "cut"), Reach())
 
 
 def test_a_table_that_cannot_be_read_now_keeps_no_restore_from_its_start(
@@ -193,6 +194,6 @@ def test_a_table_that_cannot_be_read_now_keeps_no_restore_from_its_start(
     plan = table_with(tmp_path, 4)
     (tmp_path / "table" / "_delta_log" / f"{0:020}.json").write_text("{")
 
-    check_facts(plan, LocalTree(tmp_path / "cut"))
+    check_facts(plan, LocalTree(tmp_path / "cut"), Reach())
 
     assert "the restore goes on without knowing what table" in caplog.text

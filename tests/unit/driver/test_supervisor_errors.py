@@ -371,6 +371,16 @@ def test_a_run_whose_driver_is_not_dead_has_no_turn_to_leave(job: JobRecords) ->
     assert in_place.leaves_first_turn(job.snapshot()) is False
 
 
+def test_a_host_that_lacks_something_leaves_the_first_turn_to_others(job: JobRecords, tmp_path: Path) -> None:
+    """Also when another process had placed the driver there."""
+    unfit = exit_record(job).model_copy(update={"unfit": True})
+
+    seen = in_place.with_exit(job.snapshot(), of_run(job, tmp_path), unfit)
+
+    assert seen is not None
+    assert in_place.leaves_first_turn(seen) is True
+
+
 @pytest.mark.parametrize(
     ("errors", "tries"),
     [

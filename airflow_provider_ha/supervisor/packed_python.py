@@ -1,0 +1,89 @@
+"""A Python that travels with the job, in one of its archives: ``spark.pyspark.python = ./environment/bin/python``.
+
+The archive is unpacked in the working directory of the driver, as in that of each executor, so the same relative path
+holds for all of them. This package is not in the environment: the driver finds it, and what it needs, where the
+supervisor does, after everything that the environment has (``driver.bootstrap``). That takes one release of Python on
+both sides. Of other packages of the host the driver sees none, as its executors do not.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires
+from pathlib import Path
+
+from airflow_provider_ha.errors import ConfigurationError
+
+
+IMPORTS_VARIABLE = "SPARK_HA_IMPORTS"  # JSON: where a driver in a packed environment finds which modules
+
+_ANSWER_SECONDS = 60.0
+_DISTRIBUTIONS = ("airflow-provider-ha", "confluent-kafka", "pure-sasl")  # the latter where they are installed
+_NAME = re.compile(r"[A-Za-z0-9._-]+")
+_VERSION = "import sys; print('{}.{}'.format(*sys.version_info))"
+
+
+def packed_python(conf: Mapping[str, str]) -> str | None:
+    """Return the driver's Python where the conf names it relative to the working directory; else ``None``. Pure."""
+    named = conf.get("spark.pyspark.driver.python") or conf.get("spark.pyspark.python") or ""
+    return named if "/" in named and not named.startswith("/") else None
+
+
+def check_python(named: str, directory: Path) -> None:
+    """Refuse a packed Python that cannot be the driver's.
+
+    :param directory: Working directory of the driver, with the unpacked archives.
+    :raises ConfigurationError: It is not there, cannot be run on this host, or is of another release.
+    """
+    program = [str(directory / named), "-c", _VERSION]
+    try:
+        answer = subprocess.run(program, capture_output=True, text=True, timeout=_ANSWER_SECONDS, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise ConfigurationError(
+            f"the driver's Python {named!r} of the conf cannot be run on this host: {error}",
+            next_step="Name it as it lies in the archives (archive.tar.gz#environment: ./environment/bin/python). What "
+            "venv-pack has packed holds a link to a Python: each host needs that Python, at the same path",
+        ) from error
+    found, ours = answer.stdout.strip(), "{}.{}".format(*sys.version_info)
+    if found != ours:  # guard: packed-python-of-another-release
+        raise ConfigurationError(
+            f"the driver's Python {named!r} of the conf is {found}, and airflow-provider-ha has {ours} on this host",
+            next_step=f"Pack an environment of Python {ours}, or name a Python {found} with airflow-provider-ha in the "
+            "engine option 'python'",
+        )
+
+
+def imports() -> str:
+    """Return where this package and what it needs are found here, as the value of :data:`IMPORTS_VARIABLE`."""
+    here = str(Path.cwd())
+    path = [entry for entry in sys.path if entry and entry != here and Path(entry).is_dir()]
+    return json.dumps({"path": [*path, str(Path(__file__).parents[2])], "names": _modules()})
+
+
+def _modules() -> list[str]:
+    """Return the modules of this package and of all distributions that it needs."""
+    needed, left = set[str](), list(_DISTRIBUTIONS)
+    while left:
+        name = _plain(left.pop())
+        if name not in needed:
+            needed.add(name)
+            left += _requirements(name)
+    provided = packages_distributions().items()
+    # guard: driver-sees-packages-of-its-host
+    return sorted(module for module, names in provided if needed & {_plain(name) for name in names})
+
+
+def _requirements(name: str) -> list[str]:
+    try:
+        lines = requires(name) or []
+    except PackageNotFoundError:
+        return []
+    return [found.group() for line in lines if "extra ==" not in line and (found := _NAME.match(line))]
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()

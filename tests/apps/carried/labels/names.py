@@ -1,0 +1,3 @@
+"""A module of a package."""
+
+LABEL = "package beside the script"

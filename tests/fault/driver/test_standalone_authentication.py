@@ -1,0 +1,107 @@
+"""A standalone cluster whose processes authenticate: a job works there, and nothing shows the secret.
+
+Masters and workers have the secret in a private ``spark-defaults.conf``, as Spark's guide wants it; the job says only
+that it authenticates.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ha.config import HaConfig, Timings
+from airflow_provider_ha.control.client import HaClient
+from airflow_provider_ha.control.job.requests import SubmitRequest
+from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.jobs.model import HaOptions
+from airflow_provider_ha.testing.waiting import wait_until
+from tests.support.clusters.standalone_cluster import (
+    StandaloneCluster,
+    can_make_hosts,
+    command_of,
+    standalone_cluster,
+)
+from tests.support.spark.driver_helpers import APPS, CONF, Stream
+
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.spark,
+    pytest.mark.timeout(1200),
+    pytest.mark.skipif(not can_make_hosts(), reason="this host does not let a test make namespaces"),
+]
+SECRET = "the-secret-of-all-processes"
+PATIENCE = 800.0
+
+
+@pytest.fixture
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
+    root = tmp_path_factory.mktemp("standalone")
+    site = root / "conf"
+    site.mkdir()
+    (site / "spark-defaults.conf").write_text(f"spark.authenticate true\nspark.authenticate.secret {SECRET}\n")
+    (site / "spark-defaults.conf").chmod(0o600)
+    with standalone_cluster(root, environment={"SPARK_CONF_DIR": str(site)}) as running:
+        yield running
+
+
+def below(coordinator: Coordinator, path: str) -> Iterator[bytes]:
+    """Yield the data of every node below a path."""
+    for name in coordinator.children(path):
+        child = f"{path}/{name}"
+        yield coordinator.get(child).data
+        yield from below(coordinator, child)
+
+
+def test_a_job_works_on_a_cluster_that_authenticates_and_nothing_shows_the_secret(
+    config: HaConfig, coordinator: Coordinator, cluster: StandaloneCluster, tmp_path: Path
+) -> None:
+    config = config.model_copy(update={"timings": Timings()})
+    stream = Stream(tmp_path / "stream")
+    stream.feed(2)
+    target = cluster.target(config)
+    conf = {key: value for key, value in CONF.items() if key not in ("spark.master", "spark.driver.memory")}
+    small = {"spark.cores.max": "1", "spark.executor.memory": "512m"}
+
+    with HaClient.open(config) as client:
+        job = client.job("counts")
+        job.submit(
+            SubmitRequest(
+                job_id="counts",
+                request_id="test",
+                application=str(APPS / "counts.py"),
+                arguments=[*stream.arguments, "0"],
+                conf=conf | small | {"spark.authenticate": "true"},
+                master=target.master,
+                engine=target.engine,
+                engine_options=target.engine_options,
+                driver_memory="1g",
+                options=HaOptions(allow_remote_executors=True),
+            )
+        )
+
+        def written() -> bool:
+            run = job.snapshot().run
+            ended = run.newest.exit if run is not None and run.newest is not None else None
+            # A busy machine may take a lease away: the supervisor starts the driver again.
+            assert ended is None or ended.met_outage, f"{ended.reason}\n{ended.last_lines}"
+            return stream.database.exists() and stream.seen() == stream.expected_rows(stream.files)
+
+        wait_until(written, timeout=PATIENCE, what="the output")
+        (host,) = cluster.hosts
+        master = cluster.active
+        assert master is not None
+        executors, commands = host.executors(), [command_of(each) for each in host.processes()]
+        shown = [json.dumps(master.seen), *commands]
+        nodes = b"".join(below(coordinator, config.root))
+
+    assert executors
+    assert not [text for text in shown if SECRET in text]
+    assert SECRET.encode() not in nodes
+    logs = [path for root in (cluster.hosts[0].root, host.disk) for path in root.rglob("*") if path.suffix == ".log"]
+    logs += [path for path in host.disk.rglob("std*") if path.is_file()]
+    assert logs
+    assert not [path for path in logs if SECRET in path.read_text(errors="replace")]

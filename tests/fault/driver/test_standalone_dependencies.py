@@ -1,0 +1,119 @@
+"""Everything that travels with a job arrives on a standalone cluster, in executors of other processes than the driver.
+
+The submitting directory is gone by then. Masters, workers, drivers and executors are Spark's own, on test hosts.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ha.config import HaConfig, Timings
+from airflow_provider_ha.control.client import HaClient
+from airflow_provider_ha.control.job.requests import SubmitRequest
+from airflow_provider_ha.jobs.model import HaOptions
+from airflow_provider_ha.jobs.resources import Resources
+from airflow_provider_ha.testing.waiting import wait_until
+from tests.apps import carried_parts
+from tests.support.clusters.standalone_cluster import StandaloneCluster, can_make_hosts, standalone_cluster
+from tests.support.spark.driver_helpers import CONF
+
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.spark,
+    pytest.mark.timeout(1200),
+    pytest.mark.skipif(not can_make_hosts(), reason="this host does not let a test make namespaces"),
+]
+PATIENCE = 800.0  # seconds: four JVMs and three Pythons start one after the other
+PYTHON = {"spark.pyspark.python": "./environment/bin/python"}
+
+
+@pytest.fixture
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
+    with standalone_cluster(tmp_path_factory.mktemp("standalone"), hosts=2) as running:
+        yield running
+
+
+def test_executors_find_all_that_travels_with_a_job(
+    config: HaConfig, cluster: StandaloneCluster, tmp_path: Path
+) -> None:
+    config = config.model_copy(update={"timings": Timings()})
+    application = Path(shutil.copytree(carried_parts.APPLICATION, tmp_path / "checkout"))
+    made = carried_parts.build(tmp_path / "parts")
+    source, found = tmp_path / "in", tmp_path / "found.json"
+    source.mkdir()
+    (source / "a.txt").write_text("one\n")
+    target = cluster.target(config)
+    ivy = {
+        "spark.jars.ivy": str(cluster.hosts[0].mount_point / "ivy"),
+        "spark.jars.ivySettings": str(made.ivy_settings),
+    }
+    conf = {key: value for key, value in CONF.items() if key not in ("spark.master", "spark.driver.memory")}
+
+    with HaClient.open(config) as client:
+        job = client.job("carried")
+        job.submit(
+            SubmitRequest(
+                job_id="carried",
+                request_id="test",
+                application=str(application / "app.py"),
+                arguments=["--input", str(source), "--found", str(found)],
+                py_files=made.py_files,
+                files=[str(application / "words.txt")],
+                jars=[str(made.jar)],
+                packages=[carried_parts.PACKAGE],
+                archives=[f"{made.environment}#environment", f"{made.texts}#texts"],
+                resources=Resources(
+                    repositories=made.repository.as_uri(), executor_memory="512m", total_executor_cores=1
+                ),
+                conf=conf | ivy | PYTHON,
+                master=target.master,
+                engine=target.engine,
+                engine_options=target.engine_options,
+                driver_memory="1g",
+                options=HaOptions(allow_remote_executors=True),
+            )
+        )
+        shutil.rmtree(application)
+        for path in (*map(Path, made.py_files), made.jar, made.environment, made.texts):
+            path.unlink()
+
+        def seen() -> bool:
+            run = job.snapshot().run
+            ended = run.newest.exit if run is not None and run.newest is not None else None
+            # A busy machine may take a lease away: the supervisor starts the driver again.
+            assert ended is None or ended.met_outage, f"{ended.reason}\n{ended.last_lines}"
+            return found.exists()
+
+        wait_until(seen, timeout=PATIENCE, what="what the executors found")
+        executors = [each.pid for host in cluster.hosts for each in host.executors()]
+
+    told = json.loads(found.read_text())
+    executor, driver = told["executor"], told["driver"]
+    assert executors
+    assert driver["directory"] != executor["directory"]
+    assert "/app-" in executor["directory"], "that of an executor"
+    assert executor["python"] == f"{executor['directory']}/environment"
+    assert driver["python"] == f"{driver['directory']}/environment"
+    assert {name: executor[name] for name in EXPECTED} == EXPECTED
+    assert {name: driver[name] for name in ("environment", "archive", "data_file")} == {
+        name: EXPECTED[name] for name in ("environment", "archive", "data_file")
+    }
+
+
+EXPECTED = {
+    "beside": "module beside the script",
+    "label": "package beside the script",
+    "zip": "zip",
+    "wheel": "wheel",
+    "environment": "packed environment",
+    "data_file": "data file",
+    "archive": "archive",
+    "jar": "jar",
+    "package": "maven package",
+}
