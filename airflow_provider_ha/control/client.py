@@ -14,6 +14,8 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.job_owner import Acting
 from airflow_provider_ha.control.job_client import JobClient
+from airflow_provider_ha.control.move.move import abandon_move, move_job, plan_move
+from airflow_provider_ha.control.move.outcome import Move, MoveRequest
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.leadership import Leadership
@@ -97,6 +99,18 @@ class HaClient:
         :raises ConfigurationError: The id is not a valid one.
         """
         return JobClient(self.context(job_id), acting=acting)
+
+    def move_job(self, job_id: str, to: HaClient, request: MoveRequest, *, acting: Acting | None = None) -> Move:
+        """Move a job to another cluster, and with it to the store where that one works (``control.move``)."""
+        return move_job(self.context(job_id), to.context(job_id), request, acting or Acting())
+
+    def plan_move(self, job_id: str, to: HaClient, request: MoveRequest, *, acting: Acting | None = None) -> Move:
+        """Return what :meth:`move_job` would do."""
+        return plan_move(self.context(job_id), to.context(job_id), request, acting or Acting())
+
+    def abandon_move(self, job_id: str, to: HaClient, *, acting: Acting | None = None) -> Move:
+        """Give up a move that has not made its run yet: the job may be started here again."""
+        return abandon_move(self.context(job_id), to.context(job_id), acting or Acting())
 
     def context(self, job_id: str, *, cluster: Leadership | None = None) -> JobContext:
         """Return what actions on one job need; reads nothing.

@@ -76,7 +76,7 @@ def erase(client: HaClient, leadership: Leadership) -> None:
     kept, before = _owned_by_users(client, jobs), _beginning(client.store)
     for job in jobs:  # guard: blobs-go-first
         _erase_pointers(job)
-    for parent in (client.paths.to_delete, client.paths.quarantine):
+    for parent in (client.paths.to_delete, client.paths.quarantine, client.paths.outputs):
         _remove_nodes(client.coordinator, leadership, parent, spared=())  # guard: erase-under-cluster-lock
     _erase_files(client, kept, before)
 
@@ -164,8 +164,7 @@ def _owned_by_users(client: HaClient, jobs: list[JobContext]) -> _Kept:
 
 def _named_by(job: JobContext, digest: str) -> set[str]:
     graph = job.graph(Blob(sha256=digest, size=0))
-    files = (graph.application, *graph.modules, *graph.py_files, *graph.files, *graph.jars)
-    return {digest, *(artifact.blob.sha256 for artifact in files)}
+    return {digest, *(artifact.blob.sha256 for artifact in graph.artifacts)}
 
 
 def _beginning(store: ObjectStore) -> datetime:

@@ -97,6 +97,15 @@ class ClusterPaths:
         return f"{self.watchers}/{check_name(name, 'watcher id')}"
 
     @property
+    def outputs(self) -> str:
+        """Parent of the claims of outputs; below the lock as well."""
+        return f"{self.resource_manager_lock}/outputs"
+
+    def output(self, digest: str) -> str:
+        """Which job writes to one of them, by the digest of its place."""
+        return f"{self.outputs}/{check_name(digest, 'digest of an output')}"
+
+    @property
     def quarantine(self) -> str:
         """Parent of the jobs that no process recovers until a person has looked at them."""
         return f"{self.base}/quarantine"
@@ -265,6 +274,16 @@ class JobPaths:
     def status(self) -> str:
         """State of the job, written by its leader when it changes."""
         return f"{self.base}/status"
+
+    @property
+    def moved(self) -> str:
+        """Where the job has gone, or is going; no run is made here while it exists."""
+        return f"{self.base}/moved"
+
+    @property
+    def arriving(self) -> str:
+        """Which move brings the job here; the run that ends the move removes it."""
+        return f"{self.base}/arriving"
 
     @property
     def skeleton(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 from airflow_provider_ha.config import S3Options
 from airflow_provider_ha.errors import ObjectMissingError, StorageError, StorageUnavailableError
 from airflow_provider_ha.storage._s3_client import Deadlines, check_options, make_client
-from airflow_provider_ha.storage._s3_errors import ABSENT, code_of, handled, unavailable
+from airflow_provider_ha.storage._s3_errors import ABSENT, NO_SUCH_KEY, code_of, handled, unavailable
 from airflow_provider_ha.storage._s3_lifecycle import check_rules
 from airflow_provider_ha.storage.key_names import check_key, check_prefix
 from airflow_provider_ha.storage.limits import Deadline, S3Limits
@@ -131,13 +131,14 @@ class Bucket:
             raise
         except handled() as error:
             if code_of(error) in ABSENT:
-                self._check_bucket()
+                if code_of(error) != NO_SUCH_KEY:
+                    self._check_bucket()
                 raise ObjectMissingError(f"object {key!r} is not in {self.uri}") from error
             what = f"object {key!r} in {self.uri}" if key else self.uri
             raise self._unavailable(f"{what} could not be {verb}", error)  # noqa: B904  # has its cause
 
     def _check_bucket(self) -> None:
-        """See that the bucket is there: HEAD says 404 for its objects as well when it is not."""
+        """See that the bucket is there: an answer without a body, to a HEAD, says 404 for its objects as well."""
         try:
             self.client.head_bucket(Bucket=self.name)
         except handled() as error:

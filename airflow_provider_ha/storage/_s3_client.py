@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -116,7 +117,21 @@ def _session() -> Session:
     core = botocore.session.Session()
     session = boto3.session.Session(botocore_session=core)
     core.register_component("data_loader", _descriptions())
+    core.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=parse_time)
     return session
+
+
+def parse_time(value: str) -> datetime:
+    """Return the time of an answer, at a tenth of botocore's cost: that was half of what a listing took.
+
+    :raises ValueError: It is no time.
+    """
+    from botocore.utils import parse_timestamp
+
+    if value.endswith("Z"):  # as in listings; Python 3.10 does not know the letter
+        with suppress(ValueError):
+            return datetime.fromisoformat(f"{value[:-1]}+00:00")
+    return parse_timestamp(value)
 
 
 @cache

@@ -16,7 +16,9 @@ from airflow_provider_ha.storage.limits import DeadlineError
 if TYPE_CHECKING:
     from botocore.exceptions import ClientError
 
-ABSENT = frozenset({"NoSuchKey", "404", "NotFound"})
+NO_SUCH_KEY = "NoSuchKey"
+"""The object is not there, and its bucket is: a bucket that is not there has its own code."""
+ABSENT = frozenset({NO_SUCH_KEY, "404", "NotFound"})
 """It is not there. The answer to HEAD has no body, so it has no better code than its status."""
 REFUSED = frozenset({"PreconditionFailed", "412"})
 """A conditional write found an object."""

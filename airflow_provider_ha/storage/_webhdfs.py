@@ -55,7 +55,7 @@ class WebHdfs:
     """The client of one HDFS. Safe in several threads; not across a fork.
 
     :param namenodes: URLs of the name nodes' web servers: ``http://nn1:9870``.
-    :param user: Who asks, by simple authentication.
+    :param user: Name of the user, sent by simple authentication.
     :param limits: Bounds of every call.
     :param ca_file: Certificates that may have signed those of ``https`` servers; the system's own by default.
     """

@@ -23,9 +23,9 @@ class Directories(Protocol):
         """
 
     def touches(self, path: str) -> bool:
-        """Whether a path of a host lies in the area, or the area in it: what is there is no one else's.
+        """Whether a place lies in the area, or the area in it: what is there is no one else's.
 
-        :param path: Absolute.
+        :param path: Absolute path of a host, or URI.
         """
 
     def uri(self, key: str) -> str:

@@ -43,7 +43,7 @@ class HdfsFileStore:
     """A :class:`~airflow_provider_ha.storage.file_store.FileStore` on HDFS. Safe in several threads; not across a fork.
 
     :param uri: ``hdfs://namenode:8020/path``.
-    :param options: Where the web servers of its name nodes are, and who asks.
+    :param options: Web servers of its name nodes, and the user of the requests.
     :param limits: Bounds of every call.
     :raises ConfigurationError: The URI names no name node.
     """

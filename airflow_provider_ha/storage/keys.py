@@ -5,6 +5,7 @@ Keys are relative to the cluster's part of the storage root. Names that writers 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from airflow_provider_ha.names import check_job_id, check_name, check_savepoint_id
@@ -17,6 +18,7 @@ BLOBS = "blobs/sha256/"
 """Prefix of the content-addressed blobs."""
 
 
+_DIRECTORY = re.compile("e([0-9]+)-")
 _LIVE, _EPOCH, _QUERY = 3, 4, 5  # segments of jobs/<job>/live, of a directory in it, and of a query in that
 
 
@@ -34,6 +36,12 @@ def job_of(key: str) -> str | None:
     """Return the id of the job that a key belongs to; ``None`` for any other key."""
     parts = key.split("/")
     return parts[1] if len(parts) > 1 and f"{parts[0]}/" == JOBS else None
+
+
+def epoch_of(key: str) -> int:
+    """Return the epoch that made the working directory which a key names or lies in; 0 for any other key."""
+    found = _DIRECTORY.match((working_directory_of(key) or "").rpartition("/")[2])
+    return int(found[1]) if found else 0
 
 
 def _of_live(key: str, segments: int) -> str | None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog
+from airflow_provider_ha.checkpoints.connectors.places import Reach
 from airflow_provider_ha.checkpoints.model import RestorePlan, Verdict
 from airflow_provider_ha.checkpoints.restore import adopted_cut as adopting
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_restore
@@ -170,7 +171,7 @@ def test_a_query_that_goes_on_is_not_adopted(
     [
         ({QUERY: "relative/path"}, {}, "no absolute path"),
         ({QUERY: "/data/../etc"}, {}, "no absolute path"),
-        ({QUERY: "s3://bucket/checkpoint"}, {}, "not on a file system of this host"),
+        ({QUERY: "gs://bucket/checkpoint"}, {}, r"file system \(gs:\) that cannot be read"),
         ({"sinks": "{elsewhere}"}, {}, "reserved"),
         ({QUERY: "{elsewhere}", "again": "{elsewhere}"}, {}, "have one query id"),
         ({QUERY: "{elsewhere}"}, {"another": "/out"}, "but not their checkpoints"),
@@ -227,11 +228,11 @@ def test_a_restore_of_a_job_without_an_application_says_what_to_do(
 
 def test_a_query_that_went_on_after_the_plan_is_refused_by_the_driver(copy: JobContext, elsewhere: Path) -> None:
     made = plan(copy, elsewhere)
-    check_adopted(made)
+    check_adopted(made, Reach())
     (elsewhere / "commits" / str(LAST)).write_text("v1\n{}")
 
     with pytest.raises(RestoreRefusedError, match="has changed since the restore was planned"):
-        check_adopted(made)
+        check_adopted(made, Reach())
 
 
 @pytest.mark.usefixtures("copy")
@@ -257,7 +258,7 @@ def test_the_command_plans_from_a_path(spark_ha: Any, elsewhere: Path, out: Path
         (("--from", "/a/b", "--start-from", "checkpoint-1"), "Use one of them"),
         (("--from", "x=/a/b", "--from", "x=/a/c"), "named twice"),
         (("--sink", "/out"), "names no query"),
-        (("--from", "s3://bucket/a"), "not on a file system of this host"),
+        (("--from", "gs://bucket/a"), "not on a file system of this host"),
     ],
 )
 def test_options_that_contradict_are_one_sentence(spark_ha: Any, words: tuple[str, ...], reason: str) -> None:

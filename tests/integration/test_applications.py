@@ -20,6 +20,7 @@ from tests.support.spark.driver_helpers import CONF, PATIENCE
 from tests.system.harness.compare import Comparison, compare_hourly, compare_long_delays
 from tests.system.harness.feeder import Feeder
 from tests.system.harness.flights import data_file, flights_csv, read_year
+from tests.system.harness.outputs import LocalOutput
 from tests.system.harness.spark_submit import spark_submit
 from tests.system.harness.truth import compute
 
@@ -65,7 +66,7 @@ def test_the_flights_application_under_plain_spark_submit_computes_the_truth(
         if not table.exists() or not (output / "_spark_metadata").is_dir():
             return None
         return (
-            compare_hourly(type(truth)(DAYS, hourly, {}), output),
+            compare_hourly(type(truth)(DAYS, hourly, {}), LocalOutput(output)),
             compare_long_delays(truth, table),
         )
 
@@ -83,6 +84,7 @@ def test_the_flights_application_under_plain_spark_submit_computes_the_truth(
     assert [result.verdict for result in results() or ()] == ["equal", "equal"]
 
 
+@pytest.mark.long
 def test_the_application_that_uses_everything_finds_everything_under_plain_spark_submit(tmp_path: Path) -> None:
     built = parts.build(tmp_path / "parts")
     (tmp_path / "in").mkdir()

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
+from airflow_provider_ha.coordination.coordinator import Create
 from airflow_provider_ha.driver.resting import RestingQuery
 from airflow_provider_ha.jobs.jobs import create_job
+from airflow_provider_ha.jobs.moves import Moved
 from tests.support.checkpoints.portable_helpers import checkpoint
 from tests.support.clusters.rebuild_helpers import drive, job, submit
 
@@ -48,3 +53,37 @@ def test_a_job_of_which_only_the_epoch_is_left_has_no_run_and_no_state(
 
     assert [(each["job_id"], each["state"], each["run"]) for each in listed["jobs"]] == [("erased", "NO_RUN", None)]
     assert (shown["state"], shown["run"]) == ("NO_RUN", None)
+
+
+@pytest.mark.parametrize(
+    ("run", "sentence"),
+    [(None, "is being moved to cluster zk:2181/spark-ha/s3 (s3://bucket/s3)"), (3, "(s3://bucket/s3) on 2026-11-21")],
+    ids=["on-its-way", "there"],
+)
+def test_a_job_that_was_moved_is_shown_with_its_place(
+    spark_ha: Any, config: HaConfig, coordinator: KazooCoordinator, run: int | None, sentence: str
+) -> None:
+    context = job(config, coordinator, "gone")
+    create_job(coordinator, context.paths)
+    moved = Moved(
+        move_id="move-1",
+        cluster="zk:2181/spark-ha/s3",
+        place="s3://bucket/s3",
+        run=run,
+        by="me",
+        at=datetime(2026, 11, 21, 12, tzinfo=timezone.utc),
+    )
+    coordinator.commit(Create(context.paths.moved, moved.to_bytes()))
+
+    shown = spark_ha("job", "show", "gone")[1]
+    document = json.loads(spark_ha("job", "show", "gone", "--json")[1])
+
+    assert sentence in next(line for line in shown.splitlines() if line.startswith("moved"))
+    assert document["moved"] == {
+        "cluster": "zk:2181/spark-ha/s3",
+        "place": "s3://bucket/s3",
+        "move_id": "move-1",
+        "run": run,
+        "by": "me",
+        "at": "2026-11-21T12:00:00Z",
+    }

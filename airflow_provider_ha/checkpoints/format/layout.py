@@ -18,7 +18,8 @@ COMMITS = "commits"
 SOURCES = "sources"
 STATE = "state"
 METADATA = "metadata"
-_BEGUN = frozenset({METADATA, OFFSETS, COMMITS})
+BEGUN = frozenset({METADATA, OFFSETS, COMMITS})
+"""A directory with one of these is one that Spark began to fill."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,4 +78,4 @@ def _of_spark(found: list[int], log: Tree) -> list[int]:
 
 def queries(root: Tree) -> list[str]:
     """Return the names of the queries in a working directory, sorted: every directory that Spark began to fill."""
-    return [name for name in names(root) if not name.startswith(".") and not _BEGUN.isdisjoint(names(root, name))]
+    return [name for name in names(root) if not name.startswith(".") and not BEGUN.isdisjoint(names(root, name))]

@@ -10,12 +10,13 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import Any
 
 from airflow_provider_ha.checkpoints.format.layout import COMMITS, METADATA, OFFSETS
 from airflow_provider_ha.checkpoints.trees.files import FileGoneError, read_text
 from airflow_provider_ha.checkpoints.trees.tree import Tree
-from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError
+from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointError, CheckpointMissingError
 
 
 _VERSION = re.compile(r"v([1-9]\d*)")
@@ -25,6 +26,8 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 KNOWN_OFFSETS, KNOWN_COMMITS = 2, 3
 # What is left of a commit that was cut behind its first line: Spark reads it as one without watermark and ids.
 NO_METADATA = "incomplete log file: no metadata follows the version"
+NEVER = datetime.fromtimestamp(0, tz=timezone.utc)
+"""In place of a time that is not known: before all others."""
 # A source that had no offset yet.
 _NO_OFFSET = "-"
 
@@ -194,3 +197,12 @@ def _check_offset(path: str, value: str) -> None:
         json.loads("null" if value == _NO_OFFSET else value)
     except ValueError:
         raise CheckpointCorruptError(path, "an offset is not JSON: the entry is cut or garbled") from None
+
+
+def planned_at(directory: Tree, batch: int) -> datetime | None:
+    """Return when Spark planned a batch, by its own clock; the time of a file is that of its copy."""
+    try:
+        stamp = read_offsets(directory, batch).metadata.get("batchTimestampMs")
+    except CheckpointError:
+        return None
+    return datetime.fromtimestamp(stamp / 1000, tz=timezone.utc) if isinstance(stamp, int) and stamp > 0 else None

@@ -22,6 +22,7 @@ class Application(Model):
     :param arguments: Its arguments, without its name.
     :param conf: Spark's conf. Master, addresses and temporary directories are always those of the proof.
     :param env: Environment of the script, over that of the host.
+    :param archives: Items of ``spark.archives``.
     :param directory: Its working directory, absolute; that of the script by default.
     """
 
@@ -32,6 +33,7 @@ class Application(Model):
     py_files: tuple[Path, ...] = ()
     files: tuple[Path, ...] = ()
     jars: tuple[Path, ...] = ()
+    archives: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
     directory: Path | None = None
 
@@ -64,7 +66,7 @@ class ProofRequest(Model):
     """The request to the child.
 
     :param copy_directory: The copy, absolute; the child may write to it.
-    :param original: Where the copy was made from: a script may name it as its checkpoint location.
+    :param original: Path or URI that the copy was made from: a script may name it as its checkpoint location.
     :param batch: N.
     :param state_by_id: Whether the checkpoint is of format 2.
     :param readings: What to load.
@@ -78,7 +80,7 @@ class ProofRequest(Model):
     """
 
     copy_directory: Path
-    original: Path
+    original: str
     batch: int
     state_by_id: bool
     readings: tuple[StateReading, ...] = ()

@@ -7,25 +7,19 @@ refused: two queries would write to one output.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from pathlib import Path
 
-from airflow_provider_ha.checkpoints.connectors.file_sink import FileSink
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import FORMATS, local_path
 from airflow_provider_ha.checkpoints.format.layout import COMMITS, progress
-from airflow_provider_ha.checkpoints.model import Candidate, QueryCut, QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.format.metadata_log import NEVER, planned_at
+from airflow_provider_ha.checkpoints.model import Candidate, QueryCut, QuerySink
 from airflow_provider_ha.checkpoints.trees.files import UnreadableError
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.verify.restorable import Verify, query_damage
 from airflow_provider_ha.checkpoints.working.batch_log import readable
 from airflow_provider_ha.checkpoints.working.external_directory import query_id
-from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError, ConfigurationError, JobStateError
+from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError, JobStateError
 from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint
-
-
-FOREACH_BATCH = "foreachBatch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +29,7 @@ class DirectoryCut:
     :param cut: Its last committed batch, with the record of it and of the one that was planned after it.
     :param adopted: Where it lies, and how far its query was.
     :param candidate: The same, for the plan.
-    :param created_at: When the batch was committed.
+    :param created_at: When the batch was committed, as far as that can be known.
     """
 
     cut: QueryCut
@@ -44,63 +38,47 @@ class DirectoryCut:
     created_at: datetime
 
 
-def look(query: str, directory: Path, sink: QuerySink, verify: Verify) -> DirectoryCut:
+def look(query: str, directory: Tree, place: str, sink: QuerySink, verify: Verify) -> DirectoryCut:
     """Look at the directory of one query. Changes nothing.
 
-    :param directory: Absolute.
+    :param directory: It, as it is now.
+    :param place: Its absolute path, or URI.
     :param verify: Says what can be restored from it.
     :raises CheckpointMissingError: Its query has not committed a batch yet.
     :raises CheckpointCorruptError: Its last committed batch cannot be restored, with the file.
     :raises JobStateError: Its query goes on at this moment.
     :raises StorageUnavailableError: It could not be read.
     """
-    before = progress(LocalTree(directory))
+    before = progress(directory)
     if before.committed < 0:
         raise CheckpointMissingError(
-            f"query {query!r} has not committed a batch in {directory}",
+            f"query {query!r} has not committed a batch in {place}",
             next_step="There is nothing to adopt: submit the job with start_from='fresh'",
         )
-    identity = query_id(LocalTree(directory))
-    damage = query_damage(LocalTree(directory), query, before.committed, verify)
+    identity = query_id(directory)
+    damage = query_damage(directory, query, before.committed, verify)
     if damage is not None:
         raise CheckpointCorruptError(
-            damage.path, damage.reason, next_step=f"See what can be restored: `spark-ha checkpoint verify {directory}`"
+            damage.path, damage.reason, next_step=f"See what can be restored: `spark-ha checkpoint verify {place}`"
         )
-    entries = tuple(readable(LocalTree(directory), after=before.committed - 1))
+    entries = tuple(readable(directory, after=before.committed - 1))
     created_at = _committed_at(directory, before.committed)
-    if progress(LocalTree(directory)) != before:  # guard: running-queries-are-adopted
+    if progress(directory.fresh()) != before:  # guard: running-queries-are-adopted
         raise JobStateError(
-            f"query {query!r} is running in {directory}: it has gone on while it was looked at",
+            f"query {query!r} is running in {place}: it has gone on while it was looked at",
             next_step="Stop it for good first: two queries would write to one output",
         )
-    adopted = AdoptedCheckpoint(
-        path=str(directory), query_id=identity, planned=before.planned, committed=before.committed
-    )
-    candidate = Candidate(source=str(directory), cut={query: before.committed}, created_at=created_at, accepted=True)
+    adopted = AdoptedCheckpoint(path=place, query_id=identity, planned=before.planned, committed=before.committed)
+    candidate = Candidate(source=place, cut={query: before.committed}, created_at=created_at, accepted=True)
     return DirectoryCut(QueryCut(batch=before.committed, sink=sink, entries=entries), adopted, candidate, created_at)
 
 
-def sink_of(said: str | None) -> QuerySink:
-    """Return the sink that the user names: its output directory, or its format where it is no directory.
-
-    :param said: A path, ``"foreachBatch"``, a format such as ``"kafka"``, or ``None`` when none is named.
-    :raises ConfigurationError: A format that keeps a log is named without its directory, or it is not on this host.
-    """
-    if said is None:
-        return QuerySink(kind=SinkKind.OTHER)
-    if "/" in said:
-        path = Path(os.path.abspath(local_path(said)))  # noqa: PTH100  # links stay as they are, as Spark has it
-        return QuerySink(kind=SinkKind.FILE, path=str(path), max_batch=FileSink(str(path)).reached())
-    if said.lower() in FORMATS:
-        raise ConfigurationError(
-            f"a file sink is named by its output directory, not by its format {said!r}",
-            next_step="Name the directory, with a slash in it",
-        )
-    return QuerySink(kind=SinkKind.FOREACH_BATCH if said == FOREACH_BATCH else SinkKind.OTHER, format=said)
-
-
-def _committed_at(directory: Path, batch: int) -> datetime:
+def _committed_at(directory: Tree, batch: int) -> datetime:
+    """Return when a batch was committed; where files have no times of their writer, when it was planned."""
+    if directory.local_path is None:
+        return planned_at(directory, batch) or NEVER
     try:
-        return datetime.fromtimestamp((directory / COMMITS / str(batch)).stat().st_mtime, tz=timezone.utc)
+        entry = directory.local_path / COMMITS / str(batch)
+        return datetime.fromtimestamp(entry.stat().st_mtime, tz=timezone.utc)
     except OSError as error:
         raise UnreadableError(f"{COMMITS}/{batch}", error) from error

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from airflow_provider_ha.checkpoints.connectors.delta import DELTA, DeltaLog
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import local_path
 from airflow_provider_ha.checkpoints.connectors.foreach_batch import ForeachBatchRecord, GivenLog
 from airflow_provider_ha.checkpoints.connectors.input_files import InputFiles
-from airflow_provider_ha.checkpoints.connectors.inputs import kafka_topics
 from airflow_provider_ha.checkpoints.connectors.kafka_offsets import Partition, PartitionOffsets
+from airflow_provider_ha.checkpoints.connectors.places import Reach
+from airflow_provider_ha.checkpoints.connectors.sinks import query_memory, type_of
+from airflow_provider_ha.checkpoints.connectors.sources import kafka_topics
 from airflow_provider_ha.checkpoints.format.layout import SOURCES
 from airflow_provider_ha.checkpoints.format.metadata_log import read_query_id
-from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, SinkKind
+from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink
 from airflow_provider_ha.checkpoints.trees.files import names, read
 from airflow_provider_ha.checkpoints.trees.tree import Tree, WritableTree
 from airflow_provider_ha.errors import CheckpointCorruptError, ConfigurationError, HaError, RestoreUnknownError
@@ -83,13 +83,20 @@ class Surroundings:
 
 
 def look_around(
-    query: str, directory: Tree, *, cut: QueryCut, entries: Sequence[BatchEntry], external: ExternalQueries
+    query: str,
+    directory: Tree,
+    *,
+    cut: QueryCut,
+    entries: Sequence[BatchEntry],
+    external: ExternalQueries,
+    reach: Reach | None = None,
 ) -> Surroundings:
     """Return what lies around one query. Changes nothing.
 
     :param directory: The query in the chosen pin or savepoint.
     :param cut: Its part of the cut.
     :param entries: Everything that is recorded of the cut and of what came after it.
+    :param reach: How the file systems of outputs are reached; as the environment says by default.
     :raises StorageUnavailableError: The checkpoint itself could not be read.
     """
     batch, sink = cut.batch, cut.sink
@@ -99,9 +106,9 @@ def look_around(
         around = _with_kafka(around, lambda: external.ask_kafka(query, topics))
     if external.ask_inputs is not None:
         around = _with_inputs(around, external.ask_inputs([entry for entry in entries if entry.batch > batch]))
-    if (sink.format or "").lower() == DELTA:
-        around = _with_table(around, directory, sink.table, batch)
-    given = external.given(query) if sink.kind is SinkKind.FOREACH_BATCH else None
+    if type_of(sink).table is not None:
+        around = _with_table(around, directory, sink, batch, reach or Reach())
+    given = external.given(query) if type_of(sink).has_notes else None
     return around if given is None else _with_notes(around, given)
 
 
@@ -118,15 +125,15 @@ def _with_inputs(around: Surroundings, found: InputFiles) -> Surroundings:
     return around if found.error is None else _unknown(around, found.error)
 
 
-def _with_table(around: Surroundings, directory: Tree, table: str | None, batch: int) -> Surroundings:
-    if table is None:
-        reason = "the checkpoint does not say where its Delta table lies, or that is not on a mounted file system"
-        return replace(around, unknown=(*around.unknown, Unknown(reason)))
+def _with_table(around: Surroundings, directory: Tree, sink: QuerySink, batch: int, reach: Reach) -> Surroundings:
     try:
-        log = DeltaLog(local_path(table))
-        if not log.exists():
+        memory = query_memory(sink, reach)
+        if memory is None:
+            reason = f"the checkpoint does not say where its {type_of(sink).table} lies, or that cannot be read here"
+            return replace(around, unknown=(*around.unknown, Unknown(reason)))
+        if not memory.exists():
             return replace(around, sink_gone=batch >= 0, table_batch=-1)
-        return replace(around, table_batch=log.last_batch(read_query_id(directory)))
+        return replace(around, table_batch=memory.last_batch(read_query_id(directory)))
     except HaError as error:
         return _unknown(around, error)
 

@@ -31,6 +31,7 @@ class QueryFacts:
     :param drain: What a drain wrote beyond the cut, or may have written when it was not finished.
     :param epochs: Epochs that may have given a batch after the cut to the sink.
     :param around: What was found around it; ``None`` when it was not collected.
+    :param writers_dead: Whether every driver that could write to its sink is proven dead.
     """
 
     cut: QueryCut
@@ -41,6 +42,7 @@ class QueryFacts:
     drain: Drained | None = None
     epochs: frozenset[int] = frozenset()
     around: Surroundings | None = None
+    writers_dead: bool = True
 
     @property
     def own_entry(self) -> BatchEntry | None:

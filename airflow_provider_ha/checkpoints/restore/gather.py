@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from airflow_provider_ha.checkpoints.connectors.places import Reach
 from airflow_provider_ha.checkpoints.connectors.sink_connector import SinkState
 from airflow_provider_ha.checkpoints.connectors.sinks import sink_connector
 from airflow_provider_ha.checkpoints.model import Candidate, Checkpoint, QueryCut
@@ -39,6 +40,8 @@ class RestoreCase:
     :param claimed: Whether an earlier restore has claimed the chosen savepoint.
     :param has_state: Whether the job has its own checkpoints, beside the adopted ones.
     :param external: Asks brokers and input files; ``None`` leaves out everything around the queries.
+    :param reach: How the file systems of outputs are reached.
+    :param writers_dead: Whether every driver of the source job's last run is proven dead.
     """
 
     chosen: Chosen
@@ -53,6 +56,8 @@ class RestoreCase:
     claimed: bool = False
     has_state: bool = False
     external: ExternalQueries | None = None
+    reach: Reach = field(default_factory=Reach)
+    writers_dead: bool = True
 
     def directory(self, query: str) -> Tree:
         """Return the directory of a query in the cut."""
@@ -81,7 +86,9 @@ def _query_facts(case: RestoreCase, query: str, cut: QueryCut, records: QueryRec
     around = None
     if case.external is not None:
         entries = [*cut.entries, *records.history.values()]
-        around = look_around(query, case.directory(query), cut=cut, entries=entries, external=case.external)
+        around = look_around(
+            query, case.directory(query), cut=cut, entries=entries, external=case.external, reach=case.reach
+        )
     sink = _sink_state(case, query, cut, around)
     return QueryFacts(
         cut=cut,
@@ -94,11 +101,12 @@ def _query_facts(case: RestoreCase, query: str, cut: QueryCut, records: QueryRec
         drain=case.drained.get(query) or _unfinished_drain(cut, sink, records.drained),
         epochs=records.epochs,
         around=around,
+        writers_dead=case.writers_dead,
     )
 
 
 def _sink_state(case: RestoreCase, query: str, cut: QueryCut, around: Surroundings | None) -> SinkState:
-    connector = sink_connector(cut.sink)
+    connector = sink_connector(cut.sink, case.reach)
     if connector is not None:
         return connector.state(cut.batch, sink_directory(case.root, query) if case.root is not None else None)
     if around is not None and around.table_batch is not None:

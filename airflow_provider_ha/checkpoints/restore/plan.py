@@ -10,28 +10,23 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from airflow_provider_ha.checkpoints.connectors.delta import DELTA
 from airflow_provider_ha.checkpoints.connectors.foreach_batch import summary
-from airflow_provider_ha.checkpoints.connectors.inputs import SourceFacts, inputs_of
+from airflow_provider_ha.checkpoints.connectors.input_files import judge_files
 from airflow_provider_ha.checkpoints.connectors.sink_connector import SinkCase
-from airflow_provider_ha.checkpoints.connectors.sinks import sink_connector
+from airflow_provider_ha.checkpoints.connectors.sinks import type_of
+from airflow_provider_ha.checkpoints.connectors.source_type import SourceFacts
+from airflow_provider_ha.checkpoints.connectors.sources import inputs_of, judge_inputs
 from airflow_provider_ha.checkpoints.model import (
     BatchEntry,
     PlanFinding,
     QueryPlan,
-    QuerySink,
     RestorePlan,
     SinkKind,
     Verdict,
 )
 from airflow_provider_ha.checkpoints.restore.facts import QueryFacts, RestoreFacts
 from airflow_provider_ha.checkpoints.restore.judgement import Judgement, worst
-from airflow_provider_ha.checkpoints.restore.sink_judgement import (
-    judge_other_sink,
-    judge_table,
-    judge_timeline,
-)
-from airflow_provider_ha.checkpoints.restore.source_judgement import judge_files, judge_inputs
+from airflow_provider_ha.checkpoints.restore.sink_judgement import judge_timeline
 from airflow_provider_ha.checkpoints.restore.timeline import following
 from airflow_provider_ha.checkpoints.restore.wanted import CHECKPOINT
 from airflow_provider_ha.checkpoints.working.unfinished_drain import is_drained
@@ -127,9 +122,7 @@ def _unnamed_sinks(facts: RestoreFacts) -> list[str]:
 
 
 def _other_output(facts: QueryFacts, judgement: Judgement, reset_query_id: str | None) -> QueryPlan:
-    connector = sink_connector(facts.cut.sink)
-    if connector is not None:
-        connector.judge(SinkCase(facts.cut.batch, facts.sink, top=None), judgement)
+    type_of(facts.cut.sink).judge(facts.cut.sink, SinkCase(facts.cut.batch, facts.sink, top=None), judgement)
     inputs = inputs_of(facts.own_entry, (), _known(facts))
     _judge_drained(facts, (), judgement)  # guard: copies-of-a-drained-state-go-on
     _judge_unknown(facts, judgement)
@@ -151,16 +144,20 @@ def _continue_output(facts: QueryFacts, judgement: Judgement, reset_query_id: st
     judge_timeline(facts, judgement)
     judge_files(facts.missing_inputs, replay, judgement)
     judge_inputs(inputs, judgement)
-    set_aside: dict[int, str] = {}
-    top = cut.batch + len(replay)
-    connector = sink_connector(cut.sink)
-    if connector is not None:
-        given = (drained.batch, drained.sink_entry_sha256) if drained is not None else None
-        set_aside = connector.judge(SinkCase(cut.batch, facts.sink, top, given), judgement)
-    elif _remembers(cut.sink):
-        judge_table(facts, top, reset_query_id=reset_query_id is not None, judgement=judgement)
-    else:
-        judge_other_sink(facts, drained, top, judgement)
+    case = SinkCase(
+        cut.batch,
+        facts.sink,
+        top=cut.batch + len(replay),
+        drained=(drained.batch, drained.sink_entry_sha256) if drained is not None else None,
+        writers_dead=facts.writers_dead,
+        is_known=facts.around is not None and facts.around.table_batch is not None,
+        has_fresh_id=reset_query_id is not None,
+        planned_to=facts.planned_to,
+        complete=facts.complete,
+        noted_to=facts.given_to,
+        drain_wrote=drained is not None and drained.wrote,
+    )
+    set_aside = type_of(cut.sink).judge(cut.sink, case, judgement)
     return QueryPlan(
         batch=cut.batch,
         replay=replay,
@@ -172,10 +169,6 @@ def _continue_output(facts: QueryFacts, judgement: Judgement, reset_query_id: st
         given=summary(facts.notes),
         query_id=reset_query_id,
     )
-
-
-def _remembers(sink: QuerySink) -> bool:
-    return (sink.format or "").lower() == DELTA
 
 
 def _known(facts: QueryFacts) -> SourceFacts:

@@ -7,12 +7,13 @@ payloads of purged batches, no drain, no epochs. Facts that could not be queried
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from datetime import datetime, timezone
+from datetime import datetime
 
 from airflow_provider_ha.checkpoints.connectors.file_sink import FileSink
 from airflow_provider_ha.checkpoints.connectors.input_files import look_for
+from airflow_provider_ha.checkpoints.connectors.places import output_place
 from airflow_provider_ha.checkpoints.format.layout import progress
-from airflow_provider_ha.checkpoints.format.metadata_log import read_offsets, read_query_id
+from airflow_provider_ha.checkpoints.format.metadata_log import NEVER, planned_at, read_query_id
 from airflow_provider_ha.checkpoints.format.releases import installed_version
 from airflow_provider_ha.checkpoints.model import Candidate, QueryCut, QuerySink, RestorePlan, SinkKind
 from airflow_provider_ha.checkpoints.restore.external_state import AskKafka, ExternalQueries
@@ -25,15 +26,11 @@ from airflow_provider_ha.checkpoints.verify.report import Report
 from airflow_provider_ha.checkpoints.verify.verify import verify
 from airflow_provider_ha.checkpoints.working.batch_log import readable
 from airflow_provider_ha.errors import (
-    CheckpointError,
     CheckpointMissingError,
     JobStateError,
     StorageUnavailableError,
 )
 from airflow_provider_ha.pointers.ownership import AdoptedCheckpoint
-
-
-_NEVER = datetime.fromtimestamp(0, tz=timezone.utc)
 
 
 def plan_directory(
@@ -100,7 +97,8 @@ def sink_at(said: str) -> QuerySink:
     :raises ConfigurationError: It is neither.
     :raises StorageUnavailableError: The log could not be read.
     """
-    return QuerySink(kind=SinkKind.FILE, path=said, max_batch=FileSink(said).reached())
+    path = output_place(said)
+    return QuerySink(kind=SinkKind.FILE, path=path, max_batch=FileSink(path).reached())
 
 
 def _candidates(query: str, directory: Tree, report: Report, batch: int | None) -> Iterator[Candidate]:
@@ -108,13 +106,13 @@ def _candidates(query: str, directory: Tree, report: Report, batch: int | None) 
     for verdict in reversed(report.batches):
         if batch is not None and verdict.batch != batch:
             continue
-        taken = _planned_at(directory, verdict.batch)
+        taken = planned_at(directory, verdict.batch)
         first = verdict.reasons[0] if verdict.reasons else None
         yield Candidate(
             source=f"batch-{verdict.batch}",
             number=verdict.batch,
             cut={} if taken is None else {query: verdict.batch},
-            created_at=taken or _NEVER,
+            created_at=taken or NEVER,
             accepted=verdict.restorable,
             file=first.path if first else None,
             reason=first.found if first else "",
@@ -139,12 +137,3 @@ def _chosen(directory: Tree, report: Report, candidates: tuple[Candidate, ...], 
         f"checkpoint {directory} has {what} that can be restored: {reasons}",
         next_step="See which batches can be restored with `spark-ha checkpoint verify`",
     )
-
-
-def _planned_at(directory: Tree, batch: int) -> datetime | None:
-    """Return when Spark planned a batch, by its own clock; the time of a file is that of its copy."""
-    try:
-        stamp = read_offsets(directory, batch).metadata.get("batchTimestampMs")
-    except CheckpointError:
-        return None
-    return datetime.fromtimestamp(stamp / 1000, tz=timezone.utc) if isinstance(stamp, int) and stamp > 0 else None

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 
+from airflow_provider_ha.checkpoints.connectors.places import Reach
 from airflow_provider_ha.checkpoints.connectors.sinks import sink_connector
-from airflow_provider_ha.checkpoints.format.layout import METADATA, progress, queries
+from airflow_provider_ha.checkpoints.format.layout import METADATA, progress
 from airflow_provider_ha.checkpoints.model import BatchEntry, RestorePlan
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.trees.tree import WritableTree
 from airflow_provider_ha.checkpoints.working.batch_log import put_offsets, write_sources
 from airflow_provider_ha.checkpoints.working.work_area import WorkArea
@@ -34,9 +33,9 @@ def prepare_recovery(
     """
     committed = {}
     lost = area.tree(fenced)
-    for query in queries(lost):
+    for query in area.queries(fenced):
         # Without metadata nothing was ever planned: Spark begins such a query by itself.
-        if not lost.has(f"{query}/{METADATA}") and progress(lost / query).planned < 0:
+        if progress(lost / query).planned < 0 and not lost.has(f"{query}/{METADATA}"):
             continue
         area.fork(f"{fenced}/{query}", f"{target}/{query}", keep_planned=True)
         forked = area.tree(target) / query
@@ -46,7 +45,9 @@ def prepare_recovery(
     return committed
 
 
-def prepare_restore(area: WorkArea, source: str, plan: RestorePlan, target: str) -> dict[str, int]:
+def prepare_restore(
+    area: WorkArea, source: str, plan: RestorePlan, target: str, reach: Reach | None = None
+) -> dict[str, int]:
     """Fork every query of the plan at its cut; return query -> N.
 
     Source logs are continued up to the last batch to be replayed, and what a drain added to the file sinks' logs is set
@@ -60,12 +61,15 @@ def prepare_restore(area: WorkArea, source: str, plan: RestorePlan, target: str)
         adopts directories from elsewhere.
     :param plan: What was decided; the caller has checked its verdict.
     :param target: Key of the new epoch's working directory.
+    :param reach: How the file systems of outputs, and of what is adopted, are reached; as the environment says by
+        default.
     :raises RestoreRefusedError: An output has changed since the plan was made.
     """
     for query, part in plan.queries.items():
         if query in plan.adopted:
             # It becomes the job's only after the fork, and may never: until then it is the user's.
-            area.bring_in(LocalTree(Path(plan.adopted[query].path)), f"{target}/{query}", batch=part.batch)
+            adopted = (reach or Reach()).tree(plan.adopted[query].path)
+            area.bring_in(adopted, f"{target}/{query}", batch=part.batch)
         elif plan.owner is Owner.USER:  # guard: users-savepoints-are-linked
             area.bring_in(area.tree(source) / query, f"{target}/{query}", batch=part.batch)
         else:
@@ -75,7 +79,7 @@ def prepare_restore(area: WorkArea, source: str, plan: RestorePlan, target: str)
         if part.query_id is not None:
             made.write(METADATA, json.dumps({"id": part.query_id}).encode())
     for part in plan.queries.values():
-        sink = sink_connector(part.sink)
+        sink = sink_connector(part.sink, reach)
         if sink is not None:
             for batch in sorted(part.set_aside, reverse=True):
                 sink.set_aside(batch, part.set_aside[batch])

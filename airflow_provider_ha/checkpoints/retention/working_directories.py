@@ -15,7 +15,7 @@ from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.checkpoints.working.unfinished_drain import newest_drain
 from airflow_provider_ha.checkpoints.working.work_area import WorkArea
 from airflow_provider_ha.errors import RecordCorruptError
-from airflow_provider_ha.storage.keys import JobKeys
+from airflow_provider_ha.storage.keys import JobKeys, epoch_of
 
 
 _EPOCH = re.compile(r"e(\d+)-")
@@ -42,14 +42,10 @@ def superfluous_directories(
     unpinned = (found for found in map(checkpoints.load, listing.pointers) if not found.pin)
     needed = {here, *(checkpoints.directory(found) for found in unpinned)}  # guard: housekeeping-goes-by-any-directory
     kept = {key for name in needed for key in (name, area.fenced(name))}
-    newest, drain = _EPOCH.match(here.removeprefix(live)), newest_drain(area, here)
-    if drain is not None and drains_after is not None and _epoch(drain.removeprefix(live)) > drains_after:
+    newest = _EPOCH.match(here.removeprefix(live))
+    drain = newest_drain(area, here) if drains_after is not None else None
+    if drain is not None and drains_after is not None and epoch_of(drain) > drains_after:
         kept.add(drain)  # guard: unfinished-drains-are-cleaned-up
     found = [(int(match[1]), f"{live}{name}") for name in area.list(live) if (match := _EPOCH.match(name))]
     # guard: later-epoch-stays
     return [key for epoch, key in sorted(found) if newest and epoch <= int(newest[1]) and key not in kept]
-
-
-def _epoch(name: str) -> int:
-    match = _EPOCH.match(name)
-    return int(match[1]) if match else 0

@@ -13,7 +13,7 @@ from pathlib import Path
 from airflow_provider_ha.checkpoints.model import Savepoint
 from airflow_provider_ha.checkpoints.savepoints.layout import Bring, StoredSavepoint
 from airflow_provider_ha.checkpoints.savepoints.savepoint_files import write_manifest
-from airflow_provider_ha.checkpoints.trees.attempts import directory_attempt
+from airflow_provider_ha.checkpoints.trees.attempts import directory_attempt, scratch_directory
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.restorable import damage, verifier
 from airflow_provider_ha.checkpoints.working.relocation import relocate
@@ -36,6 +36,17 @@ def restore(stored: StoredSavepoint, target: Path, *, spark_version: str | None 
             for name in part.files:
                 bring(f"{query}/{name}", hidden / query / name)
             relocate(hidden / query, place / query)
+
+
+@contextmanager
+def fetched(stored: StoredSavepoint, target: Path) -> Iterator[tuple[Path, Savepoint]]:
+    """Yield a copy that is removed afterwards; what a killed process left of one is removed as well.
+
+    :param target: The copy lies beside it; raises as :func:`fetch` does.
+    """
+    with scratch_directory(target) as scratch:
+        directory = scratch / "savepoint"
+        yield directory, fetch(stored, directory)
 
 
 def fetch(stored: StoredSavepoint, target: Path) -> Savepoint:

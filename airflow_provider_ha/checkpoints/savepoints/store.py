@@ -10,17 +10,19 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG, local_path
+from airflow_provider_ha.checkpoints.connectors.file_sink_log import log_files, sink_log
 from airflow_provider_ha.checkpoints.model import QuerySink, Savepoint, SavepointPointer, SinkKind
 from airflow_provider_ha.checkpoints.retention.listing import Listing, read_listing
 from airflow_provider_ha.checkpoints.retention.policy import SavepointRetention, superfluous_savepoints
+from airflow_provider_ha.checkpoints.savepoints.copied import copied
 from airflow_provider_ha.checkpoints.savepoints.directory import DirectoryDraft
 from airflow_provider_ha.checkpoints.savepoints.judge import SavepointTree, check, problems
-from airflow_provider_ha.checkpoints.savepoints.layout import Dir
+from airflow_provider_ha.checkpoints.savepoints.layout import Dir, StoredSavepoint
 from airflow_provider_ha.checkpoints.savepoints.savepoint_files import (
     MANIFEST,
     manifest_bytes,
@@ -33,6 +35,7 @@ from airflow_provider_ha.checkpoints.savepoints.tree_draft import TreeDraft
 from airflow_provider_ha.checkpoints.trees.links import building
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree, path_on_this_host
 from airflow_provider_ha.checkpoints.trees.tree import Tree, WritableTree
+from airflow_provider_ha.checkpoints.working.pins import read_entry
 from airflow_provider_ha.checkpoints.working.work_area import WorkArea
 from airflow_provider_ha.clock import Clock, SystemClock
 from airflow_provider_ha.coordination.coordinator import Coordinator
@@ -65,7 +68,7 @@ class SavepointRequest:
     :param savepoint_id: Asking twice with one id makes one savepoint.
     :param cut: Query -> N.
     :param sinks: Query -> where it writes.
-    :param sink_logs: Query -> directory with the log of its file sink; by default where the sink writes.
+    :param sink_logs: Query -> log of its file sink; by default that of where the sink writes.
     :param graph: Digest of the job graph.
     :param schedule: Name of the schedule that makes it and may remove it; ``None`` for a user's own.
     """
@@ -75,7 +78,7 @@ class SavepointRequest:
     epoch: int
     cut: Mapping[str, int]
     sinks: Mapping[str, QuerySink] = field(default_factory=dict)
-    sink_logs: Mapping[str, Path] | None = None
+    sink_logs: Mapping[str, Tree] | None = None
     graph: str
     spark_version: str
     label: str = ""
@@ -156,8 +159,13 @@ class SavepointStore:
         with building(directory) as hidden:
             draft = DirectoryDraft(hidden, Transfer())
             place = path_on_this_host(live)
-            parts = _parts(request, lambda query: LocalTree(place / query), LocalTree)
-            return draft.describe(gather(draft, self._head(request), parts))
+            with tempfile.TemporaryDirectory(prefix="spark-ha-logs-") as scratch:
+                parts = _parts(
+                    request,
+                    lambda query: LocalTree(place / query),
+                    lambda query, log: _at_hand(log, request.cut[query], scratch, query),
+                )
+                return draft.describe(gather(draft, self._head(request), parts))
 
     def _copy_in_place(self, request: SavepointRequest, live: Tree, target: WritableTree) -> Savepoint:
         """Copy to storage without renames.
@@ -168,7 +176,7 @@ class SavepointStore:
         if self._area.contains(key):  # guard: savepoints-over-remains-in-place
             self._area.remove(key)  # as above
         draft = TreeDraft(target)
-        parts: dict[str, CutPart[Tree]] = _parts(request, lambda query: live / query, LocalTree)
+        parts: dict[str, CutPart[Tree]] = _parts(request, lambda query: live / query, lambda _, log: log.fresh())
         return draft.describe(gather(draft, self._head(request), parts))
 
     def _head(self, request: SavepointRequest) -> Savepoint:
@@ -185,6 +193,24 @@ class SavepointStore:
             graph=request.graph,
             spark_version=request.spark_version,
         )
+
+    def receive(self, commit: Commit, stored: StoredSavepoint) -> Savepoint:
+        """Copy a savepoint from elsewhere, verify the copy, and make it known; an existing one of the id is returned.
+
+        :raises CheckpointCorruptError: It is not what its manifest says, or the copy is damaged; there is no pointer.
+        :raises JobStateError: An earlier savepoint of that id was disposed of, and its files are still being read.
+        """
+        savepoint_id = stored.savepoint.savepoint_id
+        existing = self._pointers.find(check_savepoint_id(savepoint_id))
+        if existing is not None:
+            return self.load(existing.record)
+        self.finish_removal(commit, savepoint_id)
+        key = self._keys.savepoint(savepoint_id)
+        if self._area.contains(key):  # guard: savepoints-arrive-over-remains
+            self._area.remove(key)  # of an attempt that died: without a pointer it has no owner
+        savepoint = copied(stored, self._area.tree(key))
+        self.publish(commit, savepoint)
+        return savepoint
 
     def publish(self, commit: Commit, savepoint: Savepoint) -> SavepointPointer:
         """Read a savepoint again, and write its pointer when every byte is as it was copied.
@@ -317,12 +343,12 @@ class SavepointStore:
 
 
 def _parts(
-    request: SavepointRequest, directory_of: Callable[[str], Dir], log_in: Callable[[Path], Dir]
+    request: SavepointRequest, directory_of: Callable[[str], Dir], log_in: Callable[[str, Tree], Dir]
 ) -> dict[str, CutPart[Dir]]:
-    outputs = request.sink_logs
-    if outputs is None:
-        outputs = {
-            query: local_path(sink.path)
+    logs = request.sink_logs
+    if logs is None:
+        logs = {
+            query: sink_log(sink.path)
             for query, sink in request.sinks.items()
             if sink.kind is SinkKind.FILE and sink.path is not None
         }
@@ -331,10 +357,21 @@ def _parts(
             directory=directory_of(query),
             batch=batch,
             sink=request.sinks.get(query, QuerySink(kind=SinkKind.OTHER)),
-            sink_log=log_in(outputs[query] / LOG) if query in outputs else None,
+            sink_log=log_in(query, logs[query]) if query in logs else None,
         )
         for query, batch in request.cut.items()
     }
+
+
+def _at_hand(log: Tree, batch: int, scratch: str, query: str) -> LocalTree:
+    """Return what a cut needs of a log as files of this host: one that lies elsewhere is copied first."""
+    now = log.fresh()
+    if now.local_path is not None:
+        return LocalTree(now.local_path)
+    copy = LocalTree(Path(scratch) / query)
+    for name in log_files(now, batch):
+        copy.write(name, read_entry(now, name))
+    return copy
 
 
 def _confined(savepoint: Savepoint) -> Savepoint:

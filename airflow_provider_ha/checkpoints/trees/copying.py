@@ -10,7 +10,9 @@ from pathlib import Path
 
 from airflow_provider_ha.checkpoints.model import Algorithm, ManifestFile
 from airflow_provider_ha.checkpoints.trees.digests import digest_of
-from airflow_provider_ha.storage.durable import directories_as_above, flush, reflink
+from airflow_provider_ha.checkpoints.trees.files import opened
+from airflow_provider_ha.checkpoints.trees.tree import Tree
+from airflow_provider_ha.storage.durable import COPY_BUFFER, directories_as_above, flush, reflink
 from airflow_provider_ha.storage.outage import outages
 
 
@@ -32,6 +34,20 @@ def copy_file(source: Path, target: Path, algorithm: Algorithm | None = Algorith
                 copied = digest_of(reader, writer.write, algorithm=algorithm)
             flush(writer)
     return copied
+
+
+def copy_out(tree: Tree, name: str, target: Path) -> None:
+    """Copy a file of a tree, wherever that is, to this host, and force it to the disk.
+
+    :raises FileGoneError: It is not there (any more).
+    :raises StorageUnavailableError: It could not be read, or not be written here.
+    """
+    with opened(tree, name) as source, outages("written", target):
+        directories_as_above(target.parent)
+        with target.open("xb") as writer:
+            for offset in range(0, source.size, COPY_BUFFER):
+                writer.write(source.read_at(offset, COPY_BUFFER))
+            flush(writer)
 
 
 def shares_inode(path: Path) -> bool:

@@ -223,7 +223,8 @@ class ObjectTree:
         """Return the path of the object at *uri* relative to this directory; ``None`` when it lies elsewhere."""
         own, other = urlsplit(str(self)), urlsplit(uri)
         path, prefix = unquote(other.path), f"{unquote(own.path).rstrip('/')}/"
-        if other.scheme not in SCHEMES or other.netloc != own.netloc or not path.startswith(prefix):
+        alike = other.scheme == own.scheme or {other.scheme, own.scheme} <= SCHEMES
+        if not alike or other.netloc != own.netloc or not path.startswith(prefix):  # guard: files-of-another-store
             return None
         return path.removeprefix(prefix)
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG, local_path
+from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG
+from airflow_provider_ha.checkpoints.connectors.places import local_path
 from airflow_provider_ha.checkpoints.format.compactible_log import COMPACT, CompactibleLog
 from airflow_provider_ha.checkpoints.trees import files
 from airflow_provider_ha.checkpoints.trees.tree import Tree
@@ -93,7 +94,12 @@ def _trouble(sink: Tree, uri: str, size: int) -> tuple[Code, str, str, str] | No
     try:
         shown, found = _size(sink, uri)
     except ConfigurationError as error:
-        return Code.UNREADABLE, uri, error.message, "a file on a file system of this host, or of the same bucket"
+        return (
+            Code.UNREADABLE,
+            uri,
+            error.message,
+            "a file on a file system of this host, or on the log's own storage",
+        )
     except files.FileGoneError as error:
         return Code.SINK_FILE_MISSING, error.path, "it is not there", expected
     except files.UnreadableError as error:

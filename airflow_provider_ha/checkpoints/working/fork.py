@@ -13,9 +13,11 @@ from pathlib import Path
 
 from airflow_provider_ha.checkpoints.format.closure import closure
 from airflow_provider_ha.checkpoints.format.layout import progress
-from airflow_provider_ha.checkpoints.trees.copying import copy_file
+from airflow_provider_ha.checkpoints.trees.copying import copy_file, copy_out
+from airflow_provider_ha.checkpoints.trees.files import FileGoneError
 from airflow_provider_ha.checkpoints.trees.links import building, link
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.working.relocation import relocate
 from airflow_provider_ha.errors import CheckpointMissingError
 
@@ -40,6 +42,23 @@ def fork(source: Path, target: Path, *, batch: int | None = None, keep_planned: 
     return len(files)
 
 
+def fetch(source: Tree, target: Path, *, batch: int | None = None) -> int:
+    """Make *target* from a checkpoint that is not on a file system of this host; otherwise as :func:`fork`.
+
+    :raises CheckpointMissingError: Batch N is not there, or was purged during the copy.
+    """
+    last = progress(source).committed if batch is None else batch
+    files = list(closure(source, last, with_planned=False).files)
+    with building(target) as hidden:
+        for name in files:
+            try:
+                copy_out(source, name, hidden / name)
+            except FileGoneError:  # noqa: PERF203  # names the file
+                raise _purged(source, last, name) from None
+        relocate(hidden, target)
+    return len(files)
+
+
 def _take_closure(
     source: Path, target: Path, files: list[str], batch: int, take: Callable[[Path, Path], object]
 ) -> None:
@@ -47,7 +66,11 @@ def _take_closure(
         try:
             take(source / name, target / name)
         except FileNotFoundError:  # noqa: PERF203  # names the file
-            raise CheckpointMissingError(
-                f"batch {batch} of {source} was purged while it was linked or copied: {name} is gone",
-                next_step="Choose a newer batch",
-            ) from None
+            raise _purged(source, batch, name) from None
+
+
+def _purged(source: object, batch: int, name: str) -> CheckpointMissingError:
+    return CheckpointMissingError(
+        f"batch {batch} of {source} was purged while it was linked or copied: {name} is gone",
+        next_step="Choose a newer batch",
+    )

@@ -11,11 +11,13 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from airflow_provider_ha.checkpoints.connectors.places import is_local
+from airflow_provider_ha.checkpoints.format.layout import queries
 from airflow_provider_ha.checkpoints.trees.links import NO_LINKS
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree, path_on_this_host
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.working.fence import fence_directory, fenced_name, resolve
-from airflow_provider_ha.checkpoints.working.fork import fork
+from airflow_provider_ha.checkpoints.working.fork import fetch, fork
 from airflow_provider_ha.checkpoints.working.pins import pin
 from airflow_provider_ha.checkpoints.working.work_area import Capabilities, Retained, Successor
 from airflow_provider_ha.clock import new_id
@@ -35,6 +37,8 @@ class LinkedWorkArea:
 
     :param root: Absolute directory of one cluster; made by the first write, never by a read.
     """
+
+    cheap_listing = True
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -58,6 +62,8 @@ class LinkedWorkArea:
 
     def touches(self, path: str) -> bool:
         """Whether *path* lies in the area, or the area in it, through links as well."""
+        if not is_local(path):
+            return False
         place, own = Path(path).resolve(), self._root.resolve()
         return place.is_relative_to(own) or own.is_relative_to(place)
 
@@ -79,7 +85,7 @@ class LinkedWorkArea:
                 refusal = _refusal_of_link(path / "file", path / "second")
             finally:
                 shutil.rmtree(path, ignore_errors=True)
-        return Capabilities(links=not refusal, atomic_rename=True, cheap_listing=True, refusal=refusal)
+        return Capabilities(links=not refusal, atomic_rename=True, refusal=refusal)
 
     def require(self) -> None:
         """Assert that the root is there.
@@ -107,6 +113,13 @@ class LinkedWorkArea:
     def contains(self, key: str) -> bool:
         """Whether the directory is there; raises as :meth:`tree` and its ``is_directory`` do."""
         return self.tree(key).is_directory()
+
+    def queries(self, key: str) -> Sequence[str]:
+        """Return the names of the queries in a working directory, sorted.
+
+        :raises StorageUnavailableError: They could not be listed.
+        """
+        return queries(self.tree(key))
 
     def list(self, prefix: str) -> Sequence[str]:
         """Return the names of directories directly below *prefix*, sorted, also those with nothing but remains left.
@@ -150,13 +163,12 @@ class LinkedWorkArea:
         return fork(self._path(source), self._path(target), batch=batch, keep_planned=keep_planned)
 
     def bring_in(self, source: Tree, target: str, *, batch: int | None = None) -> int:
-        """Make a checkpoint from one with another owner, by copy: a link would share what that owner edits.
+        """Make a checkpoint from one with another owner, by copy: a link would share what that owner edits."""
+        if source.local_path is None:
+            return fetch(source, self._path(target), batch=batch)
+        return fork(source.local_path, self._path(target), batch=batch, keep_planned=False, copy=True)
 
-        :raises ConfigurationError: It is not on a file system of this host.
-        """
-        return fork(path_on_this_host(source), self._path(target), batch=batch, keep_planned=False, copy=True)
-
-    def retain(self, source: str, target: str, cut: Mapping[str, int], *, sinks: Mapping[str, Path]) -> Retained:
+    def retain(self, source: str, target: str, cut: Mapping[str, int], *, sinks: Mapping[str, Tree]) -> Retained:
         """Link the closure of every query, and of the log of its file sink; raises as ``pins.pin`` does."""
         return Retained(target, pin(self._path(source), self._path(target), cut, sinks=sinks))
 

@@ -14,8 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from airflow_provider_ha.checkpoints.connectors.file_sink import FileSink
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG
+from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG, log_files
 from airflow_provider_ha.checkpoints.format.closure import closure
 from airflow_provider_ha.checkpoints.trees.files import FileGoneError, exists, names, read
 from airflow_provider_ha.checkpoints.trees.links import building, link
@@ -40,14 +39,14 @@ def sink_directory(root: AnyPlace, query: str) -> AnyPlace:
 
 
 def pin(
-    live: Path, target: Path, cut: Mapping[str, int], *, sinks: Mapping[str, Path] | None = None
+    live: Path, target: Path, cut: Mapping[str, int], *, sinks: Mapping[str, Tree] | None = None
 ) -> dict[str, dict[str, int]]:
     """Link the closure of every query of *cut*; return query -> relative path -> size.
 
     :param live: Working directory, one directory per query; Spark may purge it at any time.
     :param target: Directory of the pin; must not exist.
     :param cut: Query -> N.
-    :param sinks: Query -> output directory, of the queries with a file sink.
+    :param sinks: Query -> log of its file sink, of the queries that have one.
     :raises CheckpointMissingError: Spark purged a batch of the cut during the copy: take a newer cut.
     :raises CheckpointCorruptError: A file of the closure is damaged.
     :raises ObjectExistsError: The target exists.
@@ -59,8 +58,11 @@ def pin(
             files[query] = closure_of(LocalTree(live / query), batch)
             for name in files[query]:
                 _link(live / query / name, hidden / query / name)
-        for source, name in sink_files(cut, sinks or {}):
-            _link(source, hidden / name)
+        for source, entry, name in sink_files(cut, sinks or {}):
+            if source.local_path is not None:
+                _link(source.local_path / entry, hidden / name)
+            else:
+                LocalTree(hidden).write(name, read_entry(source, entry))
     return files
 
 
@@ -80,14 +82,26 @@ def closure_of(directory: Tree, batch: int) -> dict[str, int]:
         raise purged(f"{directory}/offsets/{batch - 1}") from None
 
 
-def sink_files(cut: Mapping[str, int], sinks: Mapping[str, Path]) -> Iterator[tuple[Path, str]]:
-    """Yield the files of the sink logs that belong to a cut: where each lies, and its name in a pin or savepoint.
+def sink_files(cut: Mapping[str, int], sinks: Mapping[str, Tree]) -> Iterator[tuple[Tree, str, str]]:
+    """Yield the files of the sink logs that belong to a cut: the log, the name there, and that in a pin or savepoint.
 
     :raises CheckpointCorruptError: A log does not hold the closure of its query's batch.
     """
-    for query, path in sinks.items():
-        for source, name in FileSink(str(path)).closure(cut[query]):
-            yield source, f"{SINKS}/{query}/{name}"
+    for query, log in sinks.items():
+        now = log.fresh()  # guard: sink-logs-of-an-old-listing
+        for entry in log_files(now, cut[query]):
+            yield now, entry, f"{SINKS}/{query}/{LOG}/{entry}"
+
+
+def read_entry(log: Tree, entry: str) -> bytes:
+    """Return the bytes of a file of a sink's log.
+
+    :raises CheckpointMissingError: It was purged since the log was listed: take a newer cut.
+    """
+    try:
+        return read(log, entry)
+    except FileGoneError:
+        raise purged(f"{log}/{entry}") from None
 
 
 def refuse_reserved(query: str) -> None:

@@ -11,7 +11,6 @@ A drained state is an end, wherever it is found: the watermark never goes back, 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Protocol
@@ -23,10 +22,10 @@ from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.working.drain import MAXIMUM_WATERMARK
 from airflow_provider_ha.checkpoints.working.work_area import WorkArea
 from airflow_provider_ha.errors import CheckpointCorruptError
+from airflow_provider_ha.storage.keys import epoch_of
 
 
 _DRAIN = ".drain"
-_EPOCH = re.compile(r"e([0-9]+)")
 
 
 class Drained(Protocol):
@@ -82,13 +81,8 @@ def newest_drain(area: WorkArea, working: str) -> str | None:
     place, slash, _ = working.rpartition("/")
     forks = [f"{place}{slash}{name}" for name in area.list(f"{place}{slash}") if is_drain(name)]
     # Not every storage says when a directory was made; then the epoch does, which only grows.
-    made = {key: (area.tree(key).changed() or 0, _epoch(key)) for key in forks if area.contains(key)}
+    made = {key: (area.tree(key).changed() or 0, epoch_of(key)) for key in forks if area.contains(key)}
     return max(made, key=made.__getitem__, default=None)
-
-
-def _epoch(key: str) -> int:
-    found = _EPOCH.match(key.rpartition("/")[2])
-    return int(found[1]) if found else 0
 
 
 def unfinished_batch(directory: Tree, fork: Tree, recorded: Collection[int]) -> int | None:

@@ -8,9 +8,8 @@ Invariant: a directory that is made from another one appears complete or not at 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 from airflow_provider_ha.checkpoints.trees.tree import Tree, WritableTree
@@ -25,12 +24,10 @@ class Capabilities:
     :param names_suffice: Whether a directory can name files of another one: nothing is linked or copied.
     :param refusal: What the storage answered when it was asked for a second name; empty when it gave one.
     :param atomic_rename: Whether a directory gets its name in one step.
-    :param cheap_listing: Whether the names of a directory can be asked for several times a second.
     """
 
     links: bool
     atomic_rename: bool
-    cheap_listing: bool
     refusal: str = ""
     names_suffice: bool = False
 
@@ -67,6 +64,10 @@ class WorkArea(Directories, Protocol):
     def place(self) -> str:
         """URI of the root, for people."""
 
+    @property
+    def cheap_listing(self) -> bool:
+        """Whether the names of a directory can be asked for all the time; else each time costs money or a network."""
+
     def capabilities(self) -> Capabilities:
         """Return what the storage can do. Writes, and removes what it wrote.
 
@@ -81,6 +82,12 @@ class WorkArea(Directories, Protocol):
 
         :raises ObjectExistsError: It is there.
         :raises StorageUnavailableError: It could not be made.
+        """
+
+    def queries(self, key: str) -> Sequence[str]:
+        """Return the names of the queries in a working directory, sorted: every one that Spark began to fill.
+
+        :raises StorageUnavailableError: They could not be listed.
         """
 
     def fork(self, source: str, target: str, *, batch: int | None = None, keep_planned: bool) -> int:
@@ -102,13 +109,13 @@ class WorkArea(Directories, Protocol):
         :raises ConfigurationError: The area cannot read it.
         """
 
-    def retain(self, source: str, target: str, cut: Mapping[str, int], *, sinks: Mapping[str, Path]) -> Retained:
+    def retain(self, source: str, target: str, cut: Mapping[str, int], *, sinks: Mapping[str, Tree]) -> Retained:
         """Keep a cut of a directory that Spark works in.
 
         :param source: Key of the working directory; Spark may purge it at any time.
         :param target: Key that the cut has where it gets its own directory.
         :param cut: Query -> N.
-        :param sinks: Query -> output directory, of the queries with a file sink.
+        :param sinks: Query -> log of its file sink, of the queries that have one.
         :raises CheckpointMissingError: Spark purged a batch of the cut during the copy: take a newer cut.
         :raises CheckpointCorruptError: A file of the closure is damaged.
         :raises ObjectExistsError: The target exists.

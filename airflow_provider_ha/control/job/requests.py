@@ -90,6 +90,8 @@ class SubmitRequest:
     :param py_files: Zips, wheels, eggs and modules for ``--py-files``.
     :param files: Data files for ``--files``.
     :param jars: Jars for ``--jars``.
+    :param archives: Archives for ``--archives``, unpacked for driver and executors; ``env.tar.gz#env`` names the
+        directory.
     :param packages: Maven coordinates for ``--packages``.
     :param conf: Spark conf; travels in a file that only its owner can read.
     :param env: Environment of the driver.
@@ -117,6 +119,7 @@ class SubmitRequest:
     py_files: Sequence[str] = ()
     files: Sequence[str] = ()
     jars: Sequence[str] = ()
+    archives: Sequence[str] = ()
     packages: Sequence[str] = ()
     conf: Mapping[str, str] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
@@ -182,6 +185,7 @@ class RestoreRequest:
     py_files: Sequence[str] | None = None
     files: Sequence[str] | None = None
     jars: Sequence[str] | None = None
+    archives: Sequence[str] | None = None
     packages: Sequence[str] | None = None
     conf: Mapping[str, str] | None = None
     env: Mapping[str, str] | None = None

@@ -14,8 +14,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from airflow_provider_ha.control.rebuild.plan import JobPlan, PlannedNode
-from airflow_provider_ha.coordination.coordinator import Check, Coordinator, Create, Op, SetData
+from airflow_provider_ha.coordination.coordinator import Check, Coordinator, Create, SetData
 from airflow_provider_ha.coordination.counter import counter_op, read_counter
+from airflow_provider_ha.coordination.epochs import raise_epoch
 from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.coordination.node_names import node_numbers
 from airflow_provider_ha.coordination.paths import JobPaths
@@ -82,8 +83,8 @@ def _apply(coordinator: Coordinator, paths: JobPaths, plan: JobPlan) -> Applied:
             f"job {plan.job_id!r} has a leader: nothing of it is touched",
             next_step="Stop or cancel the job first, then rebuild what is missing",
         )
-    created: list[str] = []
-    epoch = _raise_epoch(coordinator, paths, plan, created)
+    epoch, made = raise_epoch(coordinator, paths, lowest=plan.highest_epoch, to=plan.epoch, by=REBUILT)
+    created = list(made)
     missing, other = compare(coordinator, plan)
     for part in _parts(missing):
         coordinator.commit(Check(paths.epoch, epoch), *(Create(node.path, node.data) for node in part))
@@ -95,26 +96,6 @@ def _apply(coordinator: Coordinator, paths: JobPaths, plan: JobPlan) -> Applied:
         )
         created.append(plan.pointer.path)
     return Applied(plan.job_id, tuple(created), tuple(other), epoch)
-
-
-def _raise_epoch(coordinator: Coordinator, paths: JobPaths, plan: JobPlan, created: list[str]) -> int:
-    """Ensure that no earlier epoch can come again; return the version that the epoch node has now."""
-    node = coordinator.find(paths.epoch)
-    if node is not None and node.version >= plan.highest_epoch:
-        return node.version
-    making: list[Op] = []
-    if node is None:
-        coordinator.ensure(paths.lock)
-        making = [Create(path) for path in (paths.heartbeat,) if coordinator.find(path) is None]
-        making.append(Create(paths.epoch, REBUILT))
-        created += [paths.lock, *(op.path for op in making)]
-    version = 0 if node is None else node.version
-    steps = [SetData(paths.epoch, REBUILT, step) for step in range(version, plan.epoch)]
-    # In one transaction with its creation as far as that can hold them: no process ever sees a short epoch.
-    for start in range(0, len(steps), _OPS_PER_TRANSACTION):
-        coordinator.commit(*making, *steps[start : start + _OPS_PER_TRANSACTION])
-        making = []
-    return plan.epoch
 
 
 def _raise_counter(coordinator: Coordinator, paths: JobPaths, plan: JobPlan, epoch: int) -> list[str]:

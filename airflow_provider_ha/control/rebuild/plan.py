@@ -21,7 +21,7 @@ from airflow_provider_ha.checkpoints.model import CheckpointPointer
 from airflow_provider_ha.control.rebuild.evidence import JobEvidence
 from airflow_provider_ha.control.rebuild.pointers import completed
 from airflow_provider_ha.coordination.paths import JobPaths
-from airflow_provider_ha.jobs.journal import GenerationEntry, ResultEntry, StartedEntry, SubmissionEntry
+from airflow_provider_ha.jobs.journal import GenerationEntry, MovedEntry, ResultEntry, StartedEntry, SubmissionEntry
 from airflow_provider_ha.jobs.model import Blob, GraphPointer, JobState, Run, RunResult, StartPoint
 from airflow_provider_ha.jobs.submissions import Submission
 from airflow_provider_ha.records import Record
@@ -86,6 +86,9 @@ def plan_job(evidence: JobEvidence, paths: JobPaths) -> JobPlan:
     generations = [entry.generation for entry in evidence.entries if isinstance(entry, GenerationEntry)]
     if generations:
         nodes.append(_node(paths.generation, max(generations, key=lambda generation: generation.epoch)))
+    moves = [entry.moved for entry in evidence.entries if isinstance(entry, MovedEntry)]
+    if moves:  # guard: rebuilt-jobs-are-back-where-they-left
+        nodes.append(_node(paths.moved, max(moves, key=lambda moved: moved.at)))
     return JobPlan(
         job_id=evidence.job_id,
         highest_epoch=evidence.highest_epoch,

@@ -14,7 +14,6 @@ from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.job.stores import checkpoint_store
 from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs.directories import working_directory
-from airflow_provider_ha.jobs.runs import drains_after
 from airflow_provider_ha.recovery.conclude import take_lock
 
 
@@ -57,8 +56,7 @@ def _superfluous(job: JobContext, checkpoints: CheckpointStore) -> list[str]:
         return []
     # guard: a-clean-up-goes-by-any-generation
     current = working_directory(job.area, job.paths, generation)  # what lies beside it is removed: it has to be ours
-    after = drains_after(job.runs.results(), job.runs.numbers()[-1])
-    return superfluous_directories(checkpoints, job.area, current, drains_after=after)
+    return superfluous_directories(checkpoints, job.area, current, drains_after=job.runs.drains_after())
 
 
 def _ended(job: JobContext) -> int:

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
+from airflow_provider_ha.checkpoints.connectors.places import Reach, is_hdfs, is_local, is_s3, local_path, output_place
+from airflow_provider_ha.checkpoints.connectors.sinks import sink_named
 from airflow_provider_ha.checkpoints.format.releases import installed_version
 from airflow_provider_ha.checkpoints.model import RestorePlan
-from airflow_provider_ha.checkpoints.restore.adopted_cut import DirectoryCut, look, sink_of
+from airflow_provider_ha.checkpoints.restore.adopted_cut import DirectoryCut, look
 from airflow_provider_ha.checkpoints.restore.gather import RestoreCase, gather_facts
 from airflow_provider_ha.checkpoints.restore.plan import plan_restore
 from airflow_provider_ha.checkpoints.restore.select import Chosen
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.verify.restorable import verifier
 from airflow_provider_ha.checkpoints.working.pins import refuse_reserved
 from airflow_provider_ha.control.job.context import JobContext
@@ -26,6 +28,7 @@ from airflow_provider_ha.control.restore.external_state import external_queries
 from airflow_provider_ha.errors import ConfigurationError, StorageUnavailableError
 from airflow_provider_ha.jobs.model import StartKind
 from airflow_provider_ha.names import check_name
+from airflow_provider_ha.pointers.ownership import ClaimMode
 
 
 def plan_adoption(job: JobContext, request: RestoreRequest) -> tuple[Chosen, RestorePlan]:
@@ -34,14 +37,15 @@ def plan_adoption(job: JobContext, request: RestoreRequest) -> tuple[Chosen, Res
     :raises CheckpointCorruptError: One of them cannot be restored.
     :raises ConfigurationError: The names or the paths cannot be used.
     :raises JobStateError: A query goes on in its directory at this moment.
-    :raises StorageUnavailableError: One of them could not be read, or is no directory of this host.
+    :raises StorageUnavailableError: One of them could not be read, or is not there.
     """
     _check_names(request)
-    directories = {query: _directory(job, text) for query, text in request.adopt.items()}
-    verify = verifier("full", None)
+    reach, verify = Reach.of(job.config), verifier("full", None)
+    places = {query: _place(job, request, text) for query, text in request.adopt.items()}
+    trees = {query: _there(reach.tree(place), place) for query, place in places.items()}
     found = {
-        query: look(query, directory, sink_of(request.sinks.get(query)), verify)
-        for query, directory in directories.items()
+        query: look(query, trees[query], place, sink_named(request.sinks.get(query), reach), verify)
+        for query, place in places.items()
     }
     _check_identities(found)  # guard: one-checkpoint-for-two-queries
     chosen = _chosen(job, found)
@@ -50,11 +54,12 @@ def plan_adoption(job: JobContext, request: RestoreRequest) -> tuple[Chosen, Res
         RestoreCase(
             chosen=chosen,
             at=job.clock.now(),
-            directories={query: LocalTree(Path(item.adopted.path)) for query, item in found.items()},
+            directories={query: tree.fresh() for query, tree in trees.items()},
             candidates=tuple(item.candidate for item in found.values()),
             adopted={query: item.adopted for query, item in found.items()},
             has_state=job.has_state,
             external=external_queries(job, request, chosen),
+            reach=reach,
         )
     )
     return chosen, plan_restore(facts, choices)
@@ -72,31 +77,52 @@ def _check_names(request: RestoreRequest) -> None:
         )
 
 
-def _directory(job: JobContext, text: str) -> Path:
-    parts = urlsplit(text)
-    if parts.scheme not in ("", "file"):
+def _place(job: JobContext, request: RestoreRequest, text: str) -> str:
+    """Return where a directory lies: a resolved path, or a URI in its normal form.
+
+    :raises ConfigurationError: It cannot be adopted.
+    """
+    place = str(_path(text)) if is_local(text) else _stored(request, text)
+    if job.area.touches(place):  # guard: live-directories-are-adopted
         raise ConfigurationError(
-            f"checkpoint {text!r} is not on a file system of this host",
-            next_step="Copy it to one that the hosts of the drivers share, and adopt it from there",
+            f"{text} belongs to this cluster, and is not adopted",
+            next_step="Restore from its job: by checkpoint or savepoint, with that job as the source",
         )
-    path = Path(unquote(parts.path)) if parts.scheme else Path(text)
+    return place
+
+
+def _path(text: str) -> Path:
+    path = local_path(text)
     if not path.is_absolute() or ".." in path.parts:
         raise ConfigurationError(
             f"checkpoint directory {text!r} is no absolute path", next_step="Write it from the root, without '..'"
         )
-    if not LocalTree(path).is_directory():
-        raise StorageUnavailableError(
-            f"checkpoint {path} is not a directory of this host",
-            next_step="Check its path, and that its file system is mounted; the driver has to see it as well",
-        )
     # Resolved: the driver may run in another directory, and a claimed one is removed under this name.
-    place = path.resolve()
-    if job.area.touches(str(place)):  # guard: live-directories-are-adopted
+    return path.resolve()
+
+
+def _stored(request: RestoreRequest, text: str) -> str:
+    if not (is_s3(text) or is_hdfs(text)):
         raise ConfigurationError(
-            f"{path} belongs to this cluster, and is not adopted",
-            next_step="Restore from its job: by checkpoint or savepoint, with that job as the source",
+            f"checkpoint {text!r} lies on a file system ({urlsplit(text).scheme}:) that cannot be read from here",
+            next_step="Copy it to a mounted path, to s3://bucket/prefix or hdfs://namenode:8020/path, and adopt it "
+            "from there",
         )
-    return place
+    if request.claim_mode is ClaimMode.CLAIM:  # guard: stored-checkpoints-are-claimed
+        raise ConfigurationError(
+            f"checkpoint {text!r} cannot be claimed: only directories of a host are removed for their owner",
+            next_step="Adopt it with claim mode NO_CLAIM, and remove it when the job has its own checkpoints",
+        )
+    return output_place(text)
+
+
+def _there(directory: Tree, place: str) -> Tree:
+    if not directory.is_directory():
+        problem, step = directory.absence()
+        raise StorageUnavailableError(
+            f"checkpoint {place} {problem}", next_step=f"{step}; the driver has to reach it as well"
+        )
+    return directory
 
 
 def _check_identities(found: Mapping[str, DirectoryCut]) -> None:

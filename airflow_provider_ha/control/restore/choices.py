@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from airflow_provider_ha.checkpoints.connectors.delta import DELTA
+from airflow_provider_ha.checkpoints.connectors.sinks import type_of
 from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices
 from airflow_provider_ha.checkpoints.restore.select import Chosen
 from airflow_provider_ha.control.job.requests import RestoreRequest
@@ -40,7 +40,7 @@ def _check_names(request: RestoreRequest, chosen: Chosen) -> None:
             )
     for name in sorted(request.reset_query_ids):
         sink = chosen.queries[name].sink
-        if (sink.format or "").lower() != DELTA:
+        if type_of(sink).table is None:
             raise ConfigurationError(
                 f"query {name!r} writes to a {sink.format or sink.kind.value} sink, which does not remember query "
                 "ids: a fresh one would change nothing",

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from airflow_provider_ha.checkpoints.connectors.places import Reach
 from airflow_provider_ha.checkpoints.model import RestorePlan, Verdict
 from airflow_provider_ha.checkpoints.restore.gather import RestoreCase, gather_facts
 from airflow_provider_ha.checkpoints.restore.judgement import not_accepted
@@ -118,6 +119,8 @@ def _plan(job: JobContext, request: RestoreRequest, reading: RestoreLeases) -> t
             candidates=selection.candidates,
             claimed=claimed,
             external=external_queries(source, request, chosen, replays=choices.same_output),
+            reach=Reach.of(source.config),
+            writers_dead=_writers_dead(source, generation),
         )
     )
     plan = plan_restore(facts, choices)
@@ -213,7 +216,7 @@ def restored_start(job: JobContext, plan: RestorePlan, output: OutputMode) -> St
     )
 
 
-_FILES = ("application", "py_files", "files", "jars")
+_FILES = ("application", "py_files", "files", "jars", "archives")
 
 
 def _graph(job: JobContext, request: RestoreRequest, chosen: Chosen) -> JobGraph:
@@ -271,3 +274,10 @@ def _files(job: JobContext, request: RestoreRequest) -> dict[str, Any]:
     uploaded: JobGraph = upload(job, SubmitRequest(job_id=job.job_id, request_id=request.request_id, **given))
     replaced = {name: getattr(uploaded, name) for name in given}
     return replaced | {"modules": uploaded.modules}
+
+
+def _writers_dead(source: JobContext, generation: Generation | None) -> bool:
+    """Whether every driver that could write to an output is proven dead: not when nothing is known of its run."""
+    if generation is None:
+        return True
+    return generation.run in source.runs.numbers() and source.runs.get(generation.run).is_dead

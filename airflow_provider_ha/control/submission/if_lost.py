@@ -78,6 +78,7 @@ def refuse_lost(job: JobContext, lost: LostRun) -> IfLost:
 def differences(before: JobGraph, now: JobGraph) -> tuple[str, ...]:
     """Return in which fields two graphs differ, without values: these may be secret. Pure."""
     found: list[str] = []
+    before, now = _asked_for(before), _asked_for(now)
     for name in JobGraph.model_fields:
         old, new = getattr(before, name), getattr(now, name)
         if old != new and name in _BY_KEY:
@@ -108,6 +109,11 @@ def _differences(job: JobContext, request: SubmitRequest, lost: LostRun) -> Sequ
         other = [f"all that is known of it, for its graph cannot be read ({error.message})"]
     # guard: lost-run-takes-any-start-for-its-own
     return other if same_start(request.start_from, lost.run.start, job.job_id) else [*other, "start_from"]
+
+
+def _asked_for(graph: JobGraph) -> JobGraph:
+    # The connection's options are those of a cluster, not of a job.
+    return graph.model_copy(update={"target": graph.target.model_copy(update={"cluster_options": {}})})
 
 
 def _resolved(text: str) -> Path:

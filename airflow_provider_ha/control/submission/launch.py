@@ -15,7 +15,7 @@ from airflow_provider_ha.coordination.records import read_record
 from airflow_provider_ha.engines.engine import Pending, Running
 from airflow_provider_ha.engines.host_lifetime import lifetime_warnings, refuse_short_lived
 from airflow_provider_ha.engines.local import LocalEngine
-from airflow_provider_ha.errors import HaError, OutcomeUnknownError
+from airflow_provider_ha.errors import ConfigurationError, HaError, OutcomeUnknownError
 from airflow_provider_ha.jobs.model import LeaderInfo, Run
 from airflow_provider_ha.jobs.runs import SubmissionView
 from airflow_provider_ha.jobs.submissions import Submission
@@ -104,8 +104,9 @@ def launch(job: JobContext, run: Run, submission: Submission) -> None:
         return
     except HaError as error:
         reason = f"it could not be launched: {error}"
+        unfit = isinstance(error, ConfigurationError)  # guard: refused-launch-is-tried-again
         # guard: refused-launch-is-a-loss
-        note_not_launched(job, run.number, submission.attempt, reason, outage=error.retryable)
+        note_not_launched(job, run.number, submission.attempt, reason, outage=error.retryable, unfit=unfit)
         raise
     note_started(job, run.number, submission, handle)
 

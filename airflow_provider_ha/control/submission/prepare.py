@@ -11,7 +11,8 @@ from airflow_provider_ha.control.submission.work_root import check_work_root
 from airflow_provider_ha.engines.local import LocalEngine
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.artifacts import ApplicationArtifacts, digest_application, upload_application
-from airflow_provider_ha.jobs.engine_options import engine_options, named_spark_home
+from airflow_provider_ha.jobs.conf_keys import check_keys
+from airflow_provider_ha.jobs.engine_options import cluster_options, engine_options, named_spark_home
 from airflow_provider_ha.jobs.executors import REMOTE_NEXT_STEP, is_local, remote_reason
 from airflow_provider_ha.jobs.model import JobGraph, Target
 from airflow_provider_ha.jobs.spark_release import check_one_release, installed_spark
@@ -36,10 +37,11 @@ OWNED_CONF = {
 
 
 def check_conf(conf: Mapping[str, str]) -> None:
-    """Refuse conf that has a parameter: it would be overridden, and nothing would say so.
+    """Refuse conf that has a parameter, or that spark-submit drops: nothing would say so.
 
-    :raises ConfigurationError: It holds such a key; names the parameter.
+    :raises ConfigurationError: It holds such a key; names it, and the parameter.
     """
+    check_keys(conf)  # guard: conf-that-spark-drops-is-taken
     for key, parameter in OWNED_CONF.items():
         if key in conf:  # guard: conf-overrides-parameters-silently
             raise ConfigurationError(
@@ -69,17 +71,18 @@ def upload(job: JobContext, request: SubmitRequest) -> JobGraph:
         of two releases or too old for the work root; nothing was uploaded.
     :raises ApplicationRefusedError: Conf sets what the work root needs; nothing was uploaded.
     """
-    check_spark(job.config, _target(request))
+    check_spark(job.config, _target(job.config, request))
     check_conf(request.resources.beside(request.conf))
     check_master(request.master, allowed=request.options.allow_remote_executors)  # guard: submit-takes-any-master
-    job.engines.get(request.engine).check(_target(request))
-    check_work_root(job.config, _target(request), request.conf)
+    job.engines.get(request.engine).check(_target(job.config, request))
+    check_work_root(job.config, _target(job.config, request), request.conf)
     files = upload_application(
         job.store,
         application=request.application,
         py_files=request.py_files,
         files=request.files,
         jars=request.jars,
+        archives=request.archives,
     )
     return _graph(job, request, files)
 
@@ -90,13 +93,22 @@ def describe(job: JobContext, request: SubmitRequest) -> JobGraph:
     :raises ConfigurationError: A file is not there.
     """
     files = digest_application(
-        application=request.application, py_files=request.py_files, files=request.files, jars=request.jars
+        application=request.application,
+        py_files=request.py_files,
+        files=request.files,
+        jars=request.jars,
+        archives=request.archives,
     )
     return _graph(job, request, files)
 
 
-def _target(request: SubmitRequest) -> Target:
-    return Target(engine=request.engine, master=request.master, engine_options=dict(request.engine_options))
+def _target(config: HaConfig, request: SubmitRequest) -> Target:
+    return Target(
+        engine=request.engine,
+        master=request.master,
+        engine_options=dict(request.engine_options),
+        cluster_options=cluster_options(config, request.engine),
+    )
 
 
 def _graph(job: JobContext, request: SubmitRequest, files: ApplicationArtifacts) -> JobGraph:
@@ -109,10 +121,11 @@ def _graph(job: JobContext, request: SubmitRequest, files: ApplicationArtifacts)
         py_files=files.py_files,
         files=files.files,
         jars=files.jars,
+        archives=files.archives,
         packages=tuple(request.packages),
         conf=request.resources.beside(request.conf),
         env=dict(request.env),
-        target=_target(request),
+        target=_target(job.config, request),
         driver_memory=request.driver_memory,
         options=request.options,
     )

@@ -22,6 +22,7 @@ from airflow_provider_ha.control.job.requests import IfLost, SubmittedRun
 from airflow_provider_ha.control.submission.if_lost import refuse_lost
 from airflow_provider_ha.control.submission.launch import ensure_submitted, refuse_this_host
 from airflow_provider_ha.control.submission.lost_run import LostRun, carry_out_cancel, end_lost, lost_run, result_of
+from airflow_provider_ha.control.submission.moved import refuse_moved, stays_op
 from airflow_provider_ha.control.submission.recovery import recover
 from airflow_provider_ha.coordination.coordinator import Check, Create, Op
 from airflow_provider_ha.coordination.records import read_record
@@ -53,11 +54,13 @@ class Prepared:
     :param graph: Blob of the job graph.
     :param start: What it starts from.
     :param owner: Owner of the job from then on; ``None`` for a job without one.
+    :param arrival: Of a job that comes from another cluster: ends its move, in the transaction that makes the run.
     """
 
     graph: Blob
     start: StartPoint
     owner: str | None = None
+    arrival: tuple[Op, ...] = ()
 
 
 def submit_run(
@@ -67,6 +70,7 @@ def submit_run(
     *,
     on_lost: Callable[[LostRun], IfLost] | None = None,
     engine: str = LocalEngine.name,
+    arrives: bool = False,
 ) -> SubmittedRun:
     """Find the run of a request, or make it, and ensure that it is submitted.
 
@@ -75,7 +79,8 @@ def submit_run(
     :param engine: Name of the engine of the run that would be made.
     :param on_lost: Says what becomes of a live run of another request that has lost its driver, or refuses; left out,
         it is refused.
-    :raises JobStateError: The job has a live run of another request.
+    :param arrives: Whether the run ends the move of the job to this cluster.
+    :raises JobStateError: The job has a live run of another request, or was moved to another cluster.
     :raises ConfigurationError: A driver would not outlive the task on this host; nothing was made.
     """
     _check_request_id(request_id)
@@ -87,6 +92,8 @@ def submit_run(
                 return found
             continue
         lost = _live_run(job, numbers)  # guard: live-run-refuses
+        if not arrives:
+            refuse_moved(job)  # guard: moved-jobs-are-started
         # guard: lost-run-forgets-a-cancel-at-a-submission
         if lost is not None and carry_out_cancel(job, lost, by=request_id):
             continue
@@ -107,7 +114,9 @@ def submit_run(
         )
         try:
             if lost is None:
-                job.commit(*_creation(job, run))
+                job.commit(
+                    *_creation(job, run), *(prepared.arrival if arrives else stays_op(job))
+                )  # guard: jobs-are-started-while-they-leave
             elif not _replaced(job, lost, run):
                 continue
         except (NodeExistsError, VersionConflictError, OutcomeUnknownError) as error:
@@ -212,7 +221,7 @@ def _replaced(job: JobContext, lost: LostRun, run: Run) -> bool:
     reason = f"its driver was lost, and run {run.number} takes its place"
     result = result_of(job, lost, JobState.FINISHED, reason=reason, by=run.request_id)
     try:
-        end_lost(job, lost, result, also=_creation(job, run))
+        end_lost(job, lost, result, also=[*_creation(job, run), *stays_op(job)])
     except (JobStateError, LeadershipError) as error:
         log.info("run %d of %s does not take the place of run %d: %s", run.number, job.job_id, lost.number, error)
         return False

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.engines import standalone
 from airflow_provider_ha.engines.local import LocalEngine
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.component_conf import needs_component, refuse_owned
@@ -15,6 +16,7 @@ from airflow_provider_ha.jobs.component_jar import component_jar
 from airflow_provider_ha.jobs.engine_options import engine_options, named_spark_home
 from airflow_provider_ha.jobs.model import Target
 from airflow_provider_ha.jobs.spark_release import installed_spark, release_of
+from airflow_provider_ha.jobs.standalone_driver import STANDALONE
 
 
 OLDEST_SPARK = (4, 1, 0)  # with Hadoop 3.4.2, which creates objects on condition
@@ -25,20 +27,32 @@ def check_work_root(config: HaConfig, target: Target, conf: Mapping[str, str]) -
 
     :param conf: Spark's, as the user gives it.
     :raises ApplicationRefusedError: It sets what belongs to the component.
-    :raises ConfigurationError: The Spark or the installation of this host, which would run the driver, cannot do it.
+    :raises ConfigurationError: The Spark that would run the driver cannot do it, or this host would run it and has no
+        component.
     """
     if not needs_component(config):
         return
     refuse_owned(conf)  # guard: submit-takes-conf-of-the-component
-    if target.engine != LocalEngine.name:
-        return
-    component_jar()  # guard: submit-takes-an-installation-without-the-component
-    home = named_spark_home(engine_options(config, target)) or installed_spark().home
-    release = release_of(home) if home is not None else None
+    where, release = _spark(config, target)
     if release is not None and release < OLDEST_SPARK:  # guard: submit-takes-an-old-spark
         raise ConfigurationError(
-            f"the Spark in {str(home)!r} is of release {'.'.join(map(str, release))}, and checkpoints on "
-            f"{config.work_root} need 4.1 or newer: earlier ones cannot create an object on condition",
+            f"the Spark {where} is of release {'.'.join(map(str, release))}, and checkpoints on {config.work_root} "
+            "need 4.1 or newer: earlier ones cannot create an object on condition",
             next_step="Install Spark 4.1 or newer on the hosts that run drivers, or use a work root on a mounted file "
             "system",
         )
+
+
+def _spark(config: HaConfig, target: Target) -> tuple[str, tuple[int, ...] | None]:
+    """Return which Spark would run the driver, and its release; ``None`` where that is not known here.
+
+    :raises ConfigurationError: This installation, which would start the driver, has no component.
+    """
+    options = engine_options(config, target)
+    if target.engine == STANDALONE:
+        return f"of {target.master}", standalone.spark_release(target, options)
+    if target.engine != LocalEngine.name:
+        return "", None
+    component_jar()  # guard: submit-takes-an-installation-without-the-component
+    home = named_spark_home(options) or installed_spark().home
+    return f"in {str(home)!r}", release_of(home) if home is not None else None

@@ -139,6 +139,7 @@ def application_of(store: ObjectStore, graph: JobGraph, directory: Path) -> Appl
         py_files=fetched.py_files,
         files=fetched.files,
         jars=fetched.jars,
+        archives=fetched.archives,
         packages=tuple(graph.packages),
         directory=fetched.files_directory,
     )

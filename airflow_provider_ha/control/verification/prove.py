@@ -123,7 +123,7 @@ def prove(
             return _not_asked(directory, chosen, report, time.monotonic() - began)
         request = ProofRequest(
             copy_directory=copied.directory,
-            original=Path(str(directory.absolute())),
+            original=str(directory.absolute()),
             batch=chosen,
             state_by_id=state_by_id(LocalTree(copied.directory), chosen),
             readings=readings(LocalTree(copied.directory), chosen),

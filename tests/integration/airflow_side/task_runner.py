@@ -10,16 +10,25 @@ from airflow.sdk.exceptions import TaskDeferred
 
 def run_task(operator: Any, context: dict[str, Any], *, seconds: float = 60.0) -> tuple[Any, list[dict[str, Any]]]:
     """Return the task's result and the events that it was resumed with."""
+    try:
+        return operator.execute(context), []
+    except TaskDeferred as deferred:
+        return resume_task(operator, context, deferred, seconds=seconds)
+
+
+def resume_task(
+    operator: Any, context: dict[str, Any], deferred: TaskDeferred, *, seconds: float = 60.0
+) -> tuple[Any, list[dict[str, Any]]]:
+    """Return the same of a task that has deferred."""
     events: list[dict[str, Any]] = []
-    method = "execute"
-    kwargs: dict[str, Any] = {}
     while True:
+        event = asyncio.run(asyncio.wait_for(_event(deferred.trigger), seconds))
+        events.append(event)
+        kwargs = (deferred.kwargs or {}) | {"event": event}
         try:
-            return getattr(operator, method)(context, **kwargs), events
-        except TaskDeferred as deferred:
-            event = asyncio.run(asyncio.wait_for(_event(deferred.trigger), seconds))
-            events.append(event)
-            method, kwargs = deferred.method_name, (deferred.kwargs or {}) | {"event": event}
+            return getattr(operator, deferred.method_name)(context, **kwargs), events
+        except TaskDeferred as again:
+            deferred = again
 
 
 def deferral(operator: Any, context: dict[str, Any]) -> TaskDeferred:

@@ -39,6 +39,7 @@ def test_every_dag_is_imported_without_an_error_and_without_kazoo_boto3_or_pyspa
         "scheduled_savepoint",
         "stop_job",
         "disaster_recovery",
+        "move_job",
         "recover_jobs",
         "restore_drill",
     }

@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import ClusterPaths
-from tests.support.clusters.airflow_helpers import context, storage_path
+from tests.support.clusters.airflow_helpers import connection_json, context, storage_path
 
 
 DAGS = Path(__file__).parents[3] / "dags"
@@ -78,11 +78,12 @@ def test_recovering_a_cluster_without_jobs_touches_none(config: HaConfig, coordi
 
 @pytest.mark.parametrize(
     ("name", "task_id"),
-    [("stop_job", "stop"), ("stop_job", "cancel"), ("disaster_recovery", "select_checkpoint")],
+    [("stop_job", "stop"), ("stop_job", "cancel"), ("disaster_recovery", "select_checkpoint"), ("move_job", "move")],
 )
 def test_an_example_that_somebody_triggers_refuses_a_job_that_does_not_exist(
-    name: str, task_id: str, config: HaConfig, coordinator: Coordinator
+    name: str, task_id: str, config: HaConfig, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_HA_S3", connection_json(config))
     with pytest.raises(AirflowFailException, match="'flight_delays'"):
         first_task(name, task_id).execute(context())
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog
+from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog, sink_log
 from airflow_provider_ha.checkpoints.format.compactible_log import CompactibleLog
 from airflow_provider_ha.checkpoints.format.layout import Progress, progress
 from airflow_provider_ha.checkpoints.format.metadata_log import read_offsets
@@ -231,7 +231,7 @@ def test_a_drain_refuses_a_batch_in_flight(stats: Path) -> None:
 
 def test_a_pin_outlives_the_purge_with_the_sinks_log(live: Path, tmp_path: Path) -> None:
     out = copy_output(tmp_path / "out")
-    files = pin(live, tmp_path / "pin", {QUERY: 9}, sinks={QUERY: out})
+    files = pin(live, tmp_path / "pin", {QUERY: 9}, sinks={QUERY: sink_log(str(out))})
     for name in ("offsets/8", "offsets/9", "commits/9"):
         (live / QUERY / name).unlink()
     (out / "_spark_metadata" / "7.compact").unlink()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG, FileSinkLog
+from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG, FileSinkLog, sink_log
 from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, RestorePlan, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.restore.gather import RestoreCase, gather_facts
 from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices, plan_restore
@@ -41,7 +41,7 @@ def plan_for(
     live: Path, pinned: Path, out: Path, *, batch: int = CUT, drained: DrainedQuery | None = None, same: bool = True
 ) -> RestorePlan:
     """Pin *batch* of *live* and plan its restore."""
-    pin(live, pinned, {QUERY: batch}, sinks={QUERY: out})
+    pin(live, pinned, {QUERY: batch}, sinks={QUERY: sink_log(str(out))})
     sink = QuerySink(kind=SinkKind.FILE, format="json", path=str(out))
     now = datetime.now(timezone.utc)
     chosen = Chosen("checkpoint", "1", "pin", {QUERY: QueryCut(batch=batch, sink=sink)}, 1, 1, "g", "4.2.0", now)
@@ -108,7 +108,7 @@ def test_a_loss_in_the_middle_of_a_compaction_goes_on_and_so_does_a_checkpoint_t
         live, out = job(tmp_path, name)
         die_in(11, live / QUERY, out / LOG)
         prepare_recovery(LinkedWorkArea(tmp_path / name), live.name, "e2")
-        pin(tmp_path / name / "e2", tmp_path / name / "pin", {QUERY: 10}, sinks={QUERY: out})
+        pin(tmp_path / name / "e2", tmp_path / name / "pin", {QUERY: 10}, sinks={QUERY: sink_log(str(out))})
         fork(tmp_path / name / "pin" / QUERY, tmp_path / name / "e3" / QUERY, keep_planned=False)
         directory = tmp_path / name / ("e2" if name == "recovered" else "e3") / QUERY
         spec.append({"checkpoint": directory, "out": out})
@@ -132,7 +132,7 @@ def test_another_job_goes_on_with_the_old_output_or_with_an_empty_one(tmp_path: 
         prepare_restore(LinkedWorkArea(tmp_path / mode), "pin", plan, "e2")
         outputs[mode] = tmp_path / mode / "new"
         kept = sink_directory(tmp_path / mode / "pin", QUERY) / LOG
-        FileSinkLog.seed(outputs[mode], CUT, mode, LocalTree(kept))
+        FileSinkLog(outputs[mode]).seed(CUT, mode, LocalTree(kept))
         spec.append({"checkpoint": tmp_path / mode / "e2" / QUERY, "out": outputs[mode]})
 
     continue_query(spec, tmp_path)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG, FileSinkLog
+from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG, FileSinkLog, sink_log
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink, RestorePlan, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.restore.gather import RestoreCase, gather_facts
 from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices, plan_restore
@@ -63,7 +63,7 @@ class GivenUp:
         self, *, sink: QuerySink | None = None, entries: tuple[BatchEntry, ...] = (), told: DrainedQuery | None = None
     ) -> RestorePlan:
         """Plan the restore of the sharp checkpoint before the drain, when its driver is fenced."""
-        pin(self.working, self.root / "pin", {QUERY: LAST}, sinks={QUERY: self.out})
+        pin(self.working, self.root / "pin", {QUERY: LAST}, sinks={QUERY: sink_log(str(self.out))})
         wrote = sink or QuerySink(kind=SinkKind.FILE, format="json", path=str(self.out))
         cut = QueryCut(batch=LAST, sink=wrote, entries=entries)
         now = datetime.now(timezone.utc)

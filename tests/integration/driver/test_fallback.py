@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.checkpoints.connectors.file_sink import FileSink
+from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG, FileSinkLog
 from airflow_provider_ha.checkpoints.connectors.input_files import InputFiles
 from airflow_provider_ha.checkpoints.format.layout import Progress, progress
 from airflow_provider_ha.checkpoints.model import CheckpointKind, SinkKind, Verdict
@@ -88,7 +91,7 @@ class LostRun:
             self.query.commit()
         self.publisher.publish(CheckpointKind.PERIODIC)
 
-    def planner(self, *, run: int = 1, known: tuple[str, ...] = (QUERY,)) -> FallbackPlanner:
+    def planner(self, *, run: int = 1, known: tuple[str, ...] = (QUERY,), writers_dead: bool = True) -> FallbackPlanner:
         return FallbackPlanner(
             store=self.job.objects,
             area=self.area,
@@ -100,6 +103,7 @@ class LostRun:
             options=HaOptions(),
             clock=SystemClock(),
             known=known,
+            writers_dead=writers_dead,
         )
 
     def start(self, key: str = "second", *, refusal: str = "", run: int = 1, **planned: Any) -> Origin:
@@ -157,6 +161,15 @@ class LostRun:
     def plan_next(self, content: str) -> None:
         """Plan a batch that is not committed."""
         (self.directory / QUERY / "offsets" / str(self.query.batch + 1)).write_text(content)
+
+    def begin_to_drain(self, output: Path) -> None:
+        """Give the batch of a drain to a file sink, and leave the drain unfinished."""
+        batch = self.query.batch + 1
+        for log, last in (("offsets", batch), ("commits", batch - 1)):
+            entry = self.directory.with_name(f"{self.directory.name}.drain") / QUERY / log / str(last)
+            entry.parent.mkdir(parents=True)
+            entry.touch()
+        (output / LOG / str(batch)).write_text("v1")
 
     def damage_pin(self, number: int) -> None:
         (self.job.pin_path(number) / QUERY / "metadata").unlink()
@@ -255,6 +268,27 @@ def test_a_planned_batch_whose_boundaries_are_lost_needs_a_decision(lost: LostRu
 
     with pytest.raises(DecisionNeededError, match="batches up to 3 were planned"):
         lost.start()
+
+
+@pytest.mark.parametrize("dead", [True, False])
+def test_a_drains_entry_on_storage_without_renames_is_set_aside_when_its_writer_is_dead(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dead: bool
+) -> None:
+    """A request that is on its way would write the entry again, and the next driver skip its own batch."""
+    monkeypatch.setattr(FileSink, "needs_proof", True)
+    output = tmp_path / "out"
+    (output / LOG).mkdir(parents=True)
+    for batch in range(3):
+        (output / LOG / str(batch)).write_text("v1")
+    lost = LostRun(job, SinkSpec(SinkKind.FILE, "json", path=str(output)))
+    lost.publish(3)
+    lost.begin_to_drain(output)
+    lost.empty_newest_entry()
+
+    with nullcontext() if dead else pytest.raises(DecisionNeededError, match="not proven dead"):
+        lost.start(writers_dead=dead)
+
+    assert FileSinkLog(output).max_batch() == (2 if dead else 3)
 
 
 def test_a_work_root_that_is_away_is_not_a_directory_that_is_gone(lost: LostRun) -> None:

@@ -54,12 +54,14 @@ def test_nothing_is_logged_of_a_batch_that_works(job: ManagedJob, stream: Stream
     assert f"INFO {JOB}" not in log
 
 
+@pytest.mark.long
 def test_a_level_in_the_jobs_conf_wins(job: ManagedJob) -> None:
     log = log_of_a_job(job, {"spark.log.level": "INFO"})
 
     assert f"INFO {JOB}" in log
 
 
+@pytest.mark.long
 def test_an_own_log4j_configuration_wins(job: ManagedJob, tmp_path: Path) -> None:
     (tmp_path / "log4j2.properties").write_text(OWN)
     options = f"{CONF['spark.driver.extraJavaOptions']} -Dlog4j2.configurationFile={tmp_path}/log4j2.properties"

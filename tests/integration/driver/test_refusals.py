@@ -26,7 +26,7 @@ REASONS = {
     "location as keyword": "query 'b' sets its own checkpointLocation",
     "continuous": "no batches to stop at",
     "table": "toTable",
-    "sink": "s3a://bucket/out",
+    "sink": "s3://bucket/out: Spark's own manager does not create entries of a sink's log exclusively",
     "relative": "query 'g' writes to the relative path 'out'",
     "relative option": "query 'h' writes to the relative path 'file:out'",
     "batch": "the script writes to the relative path 'rows'",

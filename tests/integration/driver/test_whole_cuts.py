@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.checkpoints.connectors.file_sink_log import sink_log
 from airflow_provider_ha.checkpoints.format.layout import Progress, progress
 from airflow_provider_ha.checkpoints.model import CheckpointKind, QuerySink, SinkKind
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
@@ -66,7 +67,7 @@ def registry(live: Path, output: Path) -> QueryRegistry:
     """What a recovered driver knows while its script waits on the first query."""
     registry = QueryRegistry(SystemClock())
     sink = QuerySink(kind=SinkKind.FILE, format="json", path=str(output))
-    registry.expect([RestingQuery(LATE, LocalTree(live / LATE), sink, output)], complete=True)
+    registry.expect([RestingQuery(LATE, LocalTree(live / LATE), sink, sink_log(str(output)))], complete=True)
     running = SinkSpec(SinkKind.FOREACH_BATCH, "foreachBatch")
     registry.add(StartedQuery(QUERY, SimpleNamespace(), running, LocalTree(live / QUERY)))
     return registry

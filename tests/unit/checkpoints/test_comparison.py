@@ -393,7 +393,7 @@ def test_two_batches_of_one_directory() -> None:
         (("./a", "--batch", "1"), "does not name two checkpoints"),
         (("orders", "1"), "does not name two checkpoints"),
         (("./a", "./b", "./c"), "does not name two checkpoints"),
-        (("./a", "hdfs://host/b"), "not on a file system of this host"),
+        (("./a", "abfss://container@host/b"), "not on a file system of this host"),
         (("./absent", "./absent"), "not a directory of this host"),
     ],
 )

@@ -66,6 +66,7 @@ def flipped(path: Path, at: int) -> None:
 
 
 @pytest.mark.parametrize("kind", LARGE)
+@pytest.mark.slow
 def test_memory_does_not_grow_with_a_file_of_30_megabytes(kind: str, tmp_path: Path) -> None:
     name, make = LARGE[kind]
     small = looked_into(write(tmp_path / "small" / name, make(10_000)))
@@ -126,6 +127,7 @@ CLAIMS = {
 
 
 @pytest.mark.parametrize("claim", CLAIMS)
+@pytest.mark.slow
 def test_a_file_that_claims_absurd_sizes_is_a_finding_and_takes_no_memory(claim: str, tmp_path: Path) -> None:
     name, make, reason = CLAIMS[claim]
     whole = looked_into(write(tmp_path / "whole" / "1.delta", [lz4_stream(END)]))

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 
-from airflow_provider_ha.checkpoints.connectors.inputs import LOCAL, SourceFacts, forgets, inputs_of, kafka_topics
+from airflow_provider_ha.checkpoints.connectors.counted_source import CountedSource
 from airflow_provider_ha.checkpoints.connectors.kafka_offsets import PartitionOffsets
+from airflow_provider_ha.checkpoints.connectors.places import LOCAL
+from airflow_provider_ha.checkpoints.connectors.source_type import SourceFacts
+from airflow_provider_ha.checkpoints.connectors.sources import inputs_of, kafka_topics
 from airflow_provider_ha.checkpoints.model import BatchEntry, SourceInput
 
 
@@ -100,8 +103,8 @@ def test_a_generator_is_told_from_a_socket_by_the_note_of_its_beginning() -> Non
     (rate,) = inputs_of(cut, replay, SourceFacts(initial={"0": "1795307983407"}))
     (socket,) = inputs_of(cut, replay, SourceFacts(initial={}))
 
-    assert (rate.unit, rate.amount, rate.gone, forgets(rate)) == ("seconds", 4, 0, False)
-    assert (socket.unit, socket.amount, socket.gone, forgets(socket)) == ("rows", 4, 4, True)
+    assert (rate.unit, rate.amount, rate.gone, CountedSource().judges(rate)) == ("seconds", 4, 0, False)
+    assert (socket.unit, socket.amount, socket.gone, CountedSource().judges(socket)) == ("rows", 4, 4, True)
 
 
 def test_topics_of_every_recorded_batch_are_asked_for() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.checkpoints.connectors.file_sink_log import sink_log
 from airflow_provider_ha.checkpoints.format.layout import Progress, progress
 from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.verify.codes import Code
@@ -176,7 +177,7 @@ def test_the_log_of_a_file_sink_is_kept_beside_the_queries(job: LayeredFiles, tm
     for batch in range(3):
         (log / str(batch)).write_text("v1")
 
-    job.area.retain(FIRST, JOB.pin(1, 1), {QUERY: 2}, sinks={QUERY: tmp_path / "out"})
+    job.area.retain(FIRST, JOB.pin(1, 1), {QUERY: 2}, sinks={QUERY: sink_log(str(tmp_path / "out"))})
 
     assert sink_directory(job.area.tree(FIRST), QUERY).names("_spark_metadata") == ["0", "1", "2"]
 
@@ -200,3 +201,29 @@ def test_a_base_of_another_directory_is_not_read(job: LayeredFiles) -> None:
     (job.query(FIRST) / "offsets" / FILE).write_bytes(Base.of([entry]).to_bytes())
 
     assert "stolen" not in job.area.tree(FIRST).names(f"{QUERY}/offsets")
+
+
+def test_a_directory_that_has_files_and_no_base_is_not_asked_for_one_again(
+    job: LayeredFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    read = job.files.read
+
+    def noted(key: str) -> bytes:
+        asked.append(key)
+        return read(key)
+
+    monkeypatch.setattr(job.files, "read", noted)
+
+    progress(job.area.tree(FIRST) / QUERY)
+
+    assert asked.count(f"{FIRST}/{QUERY}/{FILE}") == 1
+
+
+def test_a_directory_that_is_empty_may_get_a_base_yet(job: LayeredFiles) -> None:
+    tree = (job.area.tree(SECOND) / QUERY).fresh()
+    assert tree.names("offsets") == []
+
+    job.take_over(FIRST, SECOND)
+
+    assert tree.fresh().names("offsets") == ["0", "1", "2"]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.savepoints.pool.restore import _stages
+from airflow_provider_ha.checkpoints.savepoints.order import stages
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.restorable import restorable_at
 from airflow_provider_ha.checkpoints.verify.verify import verify
@@ -54,9 +54,9 @@ def test_state_and_sources_appear_before_any_log() -> None:
     files = ["state/0/0/1.delta", "offsets/0", "offsets/1", "metadata", "commits/1", "sources/0/0"]
     savepoint: Any = SimpleNamespace(queries={"q": SimpleNamespace(files=files)})
 
-    stages = list(_stages(savepoint))
+    ordered = list(stages(savepoint))
 
-    assert stages == [
+    assert ordered == [
         ["q/state/0/0/1.delta", "q/sources/0/0"],
         ["q/commits/1"],
         ["q/metadata"],

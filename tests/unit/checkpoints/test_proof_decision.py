@@ -29,7 +29,7 @@ NO_MEMORY = (*DAMAGED[:2], SparkError(error_class="java.lang.OutOfMemoryError", 
 def request(*readings: StateReading, application: Application | None = None) -> ProofRequest:
     return ProofRequest(
         copy_directory=Path("/s/copy"),
-        original=Path("/data/counts"),
+        original="/data/counts",
         batch=8,
         state_by_id=False,
         readings=readings,

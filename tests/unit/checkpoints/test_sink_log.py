@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG, FileSinkLog, local_path
+from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG, FileSinkLog
+from airflow_provider_ha.checkpoints.connectors.places import local_path
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.errors import (
     CheckpointCorruptError,
@@ -90,14 +91,14 @@ def test_a_compact_entry_stays_when_the_one_before_it_is_gone(log: FileSinkLog) 
 
 
 def test_continue_copies_the_entries_up_to_the_cut_and_no_further(log: FileSinkLog, tmp_path: Path) -> None:
-    FileSinkLog.seed(tmp_path / "new", 21, "continue", LocalTree(log.path / LOG))
+    FileSinkLog(tmp_path / "new").seed(21, "continue", LocalTree(log.path / LOG))
 
     assert names(tmp_path / "new") == ["19.compact", "20", "21"]
     assert FileSinkLog(tmp_path / "new").entry(21) == log.entry(21)
 
 
 def test_fresh_makes_empty_entries_of_the_same_names(log: FileSinkLog, tmp_path: Path) -> None:
-    FileSinkLog.seed(tmp_path / "new", 21, "fresh", LocalTree(log.path / LOG))
+    FileSinkLog(tmp_path / "new").seed(21, "fresh", LocalTree(log.path / LOG))
 
     new = FileSinkLog(tmp_path / "new")
     assert names(new.path) == ["19.compact", "20", "21"]
@@ -106,14 +107,14 @@ def test_fresh_makes_empty_entries_of_the_same_names(log: FileSinkLog, tmp_path:
 
 def test_an_output_with_a_log_is_not_seeded(log: FileSinkLog, tmp_path: Path) -> None:
     with pytest.raises(ObjectExistsError):
-        FileSinkLog.seed(log.path, 21, "continue", LocalTree(log.path / LOG))
+        FileSinkLog(log.path).seed(21, "continue", LocalTree(log.path / LOG))
 
 
 def test_a_seed_that_fails_leaves_nothing(log: FileSinkLog, tmp_path: Path) -> None:
     (log.path / LOG / "20").unlink()
 
     with pytest.raises(CheckpointCorruptError):
-        FileSinkLog.seed(tmp_path / "new", 21, "continue", LocalTree(log.path / LOG))
+        FileSinkLog(tmp_path / "new").seed(21, "continue", LocalTree(log.path / LOG))
 
     assert not (tmp_path / "new" / LOG).exists()
 

@@ -80,10 +80,11 @@ def test_a_sink_that_is_not_there_leaves_the_question_open(tmp_path: Path) -> No
 
 
 def test_a_sink_on_another_file_system_is_refused_with_the_next_step(tmp_path: Path) -> None:
-    code, output = verify(str(tmp_path), "--sink", "hdfs://name:8020/out")
+    code, output = verify(str(tmp_path), "--sink", "abfss://container@account/out")
 
     assert code == 2
-    assert "not on a file system of this host" in output
+    assert "(abfss:) that cannot be read from here" in output
+    assert "Name a mounted path, s3://bucket/prefix or hdfs://" in output
     assert "Traceback" not in output
 
 

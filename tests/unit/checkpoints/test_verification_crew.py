@@ -31,6 +31,9 @@ from tests.support.checkpoints.state_files import END, LZ4_END, lz4_block, write
 from tests.support.spark.corpus import checkpoint_copy
 
 
+pytestmark = pytest.mark.slow
+
+
 RELEASE = release("4.2.0")
 # Owns two processes that have nothing to do for a long time, and says who they are.
 _OWNER = """

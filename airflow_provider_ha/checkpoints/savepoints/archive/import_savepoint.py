@@ -10,7 +10,9 @@ from pathlib import Path
 
 from airflow_provider_ha.checkpoints.model import Savepoint
 from airflow_provider_ha.checkpoints.savepoints.archive.unpack import unpack
+from airflow_provider_ha.checkpoints.savepoints.directory import SavepointDirectory
 from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
+from airflow_provider_ha.checkpoints.trees.attempts import scratch_directory
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError, JobStateError
 from airflow_provider_ha.names import check_savepoint_id
 from airflow_provider_ha.pointers.outcome import Commit
@@ -39,17 +41,33 @@ def check_adoptable(savepoints: SavepointStore, job_id: str, savepoint: Savepoin
     )
 
 
-def adopt(savepoints: SavepointStore, job_id: str, commit: Commit, archive: Path, expected: Savepoint) -> Savepoint:
+def adopt(
+    savepoints: SavepointStore,
+    job_id: str,
+    commit: Commit,
+    archive: Path,
+    expected: Savepoint,
+    *,
+    scratch: Path | None = None,
+) -> Savepoint:
     """Unpack an archive, and make it a savepoint of the job.
 
     :param commit: ``leadership.commit`` of the job's leader.
     :param expected: What ``unpack.described`` said of the archive.
+    :param scratch: Where it is unpacked and removed when the job's savepoints lie on S3 or HDFS; beside the archive by
+        default.
     :raises CheckpointCorruptError: The archive is refused; nothing of it is kept.
     :raises JobStateError: As :func:`check_adoptable`, or the files of an earlier one of that id are still being read.
     """
     check_adoptable(savepoints, job_id, expected)
+    directory = savepoints.tree(expected.savepoint_id).local_path
+    if directory is None:
+        with scratch_directory((scratch or archive.parent) / archive.name) as beside:
+            unpacked = beside / "savepoint"
+            return savepoints.receive(
+                commit, SavepointDirectory(unpacked, unpack(archive, unpacked, expected=expected))
+            )
     savepoints.finish_removal(commit, expected.savepoint_id)
-    directory = savepoints.directory(expected.savepoint_id)
     make_directories(directory.parent)
     if directory.exists():
         remove_tree(directory)  # of an attempt whose process died before the pointer: without one it has no owner

@@ -20,9 +20,8 @@ from airflow_provider_ha.checkpoints.savepoints.judge import check
 from airflow_provider_ha.checkpoints.savepoints.layout import Bring, SavepointSource, TornError
 from airflow_provider_ha.checkpoints.savepoints.pool.leases import PoolLock, using
 from airflow_provider_ha.checkpoints.savepoints.pool.pool import Place, Pool, member_of
-from airflow_provider_ha.checkpoints.savepoints.restore import fetch
+from airflow_provider_ha.checkpoints.savepoints.restore import fetched
 from airflow_provider_ha.checkpoints.trees.at_once import each
-from airflow_provider_ha.checkpoints.trees.attempts import scratch_directory
 from airflow_provider_ha.checkpoints.trees.digests import digest_of, recorded
 from airflow_provider_ha.checkpoints.trees.object_tree import ObjectTree
 from airflow_provider_ha.errors import (
@@ -90,12 +89,9 @@ class SavepointInPool:
         """
         return using(self.pool.store, self.pool.leases, holder=self.holder)
 
-    @contextmanager
-    def at_hand(self, target: Path) -> Iterator[tuple[Path, Savepoint]]:
-        """Yield a copy that is removed afterwards; what a killed process left of one is removed as well."""
-        with scratch_directory(target) as scratch:
-            directory = scratch / "savepoint"
-            yield directory, fetch(self, directory)
+    def at_hand(self, target: Path) -> AbstractContextManager[tuple[Path, Savepoint]]:
+        """Return a copy that is removed afterwards; what a killed process left of one is removed as well."""
+        return fetched(self, target)
 
     @contextmanager
     def reader(self) -> Iterator[Bring]:

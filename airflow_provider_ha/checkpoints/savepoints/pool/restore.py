@@ -6,20 +6,15 @@ comes last, the query id by a conditional create. What is killed before that is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import groupby
-
-from airflow_provider_ha.checkpoints.format.layout import COMMITS, METADATA, OFFSETS
+from airflow_provider_ha.checkpoints.format.layout import METADATA
 from airflow_provider_ha.checkpoints.model import Savepoint
 from airflow_provider_ha.checkpoints.savepoints.judge import check
+from airflow_provider_ha.checkpoints.savepoints.order import stages
 from airflow_provider_ha.checkpoints.savepoints.pool.layout import SavepointInPool
 from airflow_provider_ha.checkpoints.savepoints.pool.pool import Place, Pool
 from airflow_provider_ha.checkpoints.trees.at_once import each
 from airflow_provider_ha.checkpoints.working.relocation import checked_by, is_relocated, relocated
 from airflow_provider_ha.errors import ConfigurationError, ObjectExistsError
-
-
-_LAST = (COMMITS, METADATA, OFFSETS)  # guard: offsets-are-restored-first
 
 
 def restore_prefix(stored: SavepointInPool, target: Place, *, spark_version: str | None = None) -> None:
@@ -46,25 +41,8 @@ def restore_prefix(stored: SavepointInPool, target: Place, *, spark_version: str
             held.check()
             _put(pool, stored.savepoint, name, target)
 
-        for stage in _stages(stored.savepoint):
+        for stage in stages(stored.savepoint):
             each(put, stage)
-
-
-def _stages(savepoint: Savepoint) -> Iterable[list[str]]:
-    """Return the names in the order in which they may appear: state and sources, commits, the query ids, offsets.
-
-    The newest entry of the offset log comes before the one that it follows: alone it is refused, with any number.
-    """
-    names = [f"{query}/{name}" for query, part in savepoint.queries.items() for name in part.files]
-    return [list(stage) for _, stage in groupby(sorted(names, key=_stage), key=_stage)]
-
-
-def _stage(name: str) -> tuple[int, int]:
-    _, _, inner = name.partition("/")
-    log, _, entry = checked_by(inner).partition("/")
-    if log not in _LAST:
-        return 0, 0
-    return 1 + _LAST.index(log), -int(entry) if log == OFFSETS and entry.isdigit() else 0
 
 
 def _put(pool: Pool, savepoint: Savepoint, name: str, target: Place) -> None:

@@ -9,15 +9,15 @@ file of a working directory: ``remove`` only says that it is over.
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG
+from airflow_provider_ha.checkpoints.connectors.places import is_local, local_path, output_place
 from airflow_provider_ha.checkpoints.format.closure import closure
 from airflow_provider_ha.checkpoints.format.fence_record import FenceRecord
-from airflow_provider_ha.checkpoints.format.layout import COMMITS, OFFSETS, progress, queries
+from airflow_provider_ha.checkpoints.format.layout import BEGUN, COMMITS, OFFSETS, progress
 from airflow_provider_ha.checkpoints.trees.files import opened, read
 from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.working.layered.base import FILE, Base, BaseEntry
@@ -32,9 +32,10 @@ from airflow_provider_ha.checkpoints.working.layered.tree import (
     LayeredTree,
 )
 from airflow_provider_ha.checkpoints.working.layered.uris import spark_uri
-from airflow_provider_ha.checkpoints.working.pins import SINKS, purged, refuse_reserved, sink_files
+from airflow_provider_ha.checkpoints.working.pins import SINKS, purged, read_entry, refuse_reserved, sink_files
 from airflow_provider_ha.checkpoints.working.relocation import checked_by, relocated
-from airflow_provider_ha.checkpoints.working.started_queries import read_started
+from airflow_provider_ha.checkpoints.working.started_queries import FILE as STARTED
+from airflow_provider_ha.checkpoints.working.started_queries import StartedQueries
 from airflow_provider_ha.checkpoints.working.work_area import Capabilities, Retained, Successor
 from airflow_provider_ha.clock import Clock, SystemClock, new_id
 from airflow_provider_ha.errors import (
@@ -45,7 +46,7 @@ from airflow_provider_ha.errors import (
 )
 from airflow_provider_ha.storage.file_store import FileStore, check_file_key
 from airflow_provider_ha.storage.key_names import check_key, check_prefix
-from airflow_provider_ha.storage.keys import job_of, query_directory_of, working_directory_of
+from airflow_provider_ha.storage.keys import epoch_of, job_of, query_directory_of, working_directory_of
 from airflow_provider_ha.storage.probe import probe_races
 from airflow_provider_ha.storage.resolve import check_inside
 
@@ -60,6 +61,8 @@ class LayeredWorkArea:
     :param clock: Gives a fence its time.
     :raises ConfigurationError: Spark has no file system for this storage.
     """
+
+    cheap_listing = False
 
     def __init__(self, files: FileStore, *, clock: Clock | None = None) -> None:
         self._files = files
@@ -84,10 +87,13 @@ class LayeredWorkArea:
 
     def touches(self, path: str) -> bool:
         """Whether *path* lies in the area, or the area in it."""
-        if not self._files.uri.startswith("file:"):
+        if is_local(path) != is_local(self._files.uri):
             return False
-        place, own = Path(path).resolve(), Path(self._files.uri.removeprefix("file://")).resolve()
-        return place.is_relative_to(own) or own.is_relative_to(place)
+        if is_local(path):
+            place, own = Path(path).resolve(), local_path(self._files.uri).resolve()
+            return place.is_relative_to(own) or own.is_relative_to(place)
+        there, here = (f"{output_place(uri)}/" for uri in (path, self._files.uri))
+        return there.startswith(here) or here.startswith(there)
 
     def uri(self, key: str) -> str:
         """Return the place of a directory, as the component's file system is given it."""
@@ -101,7 +107,7 @@ class LayeredWorkArea:
         """
         self._files.check_lasting()
         probe_races(self._files, f"probe/{new_id()}")
-        return Capabilities(links=False, atomic_rename=False, cheap_listing=False, names_suffice=True)
+        return Capabilities(links=False, atomic_rename=False, names_suffice=True)
 
     def require(self) -> None:
         """Assert that the root answers.
@@ -135,6 +141,17 @@ class LayeredWorkArea:
         """
         found = (name for name in self._files.names(check_prefix(prefix)) if name not in OURS)
         return [name for name in found if self._files.info(f"{prefix}{name}/{REMOVED}") is None]
+
+    def queries(self, key: str) -> Sequence[str]:
+        """Return the names of the queries in a working directory, sorted; nothing below them is listed.
+
+        :raises CheckpointCorruptError: A base is refused.
+        :raises StorageUnavailableError: They could not be listed.
+        """
+        found = (
+            name for name in self._files.names(f"{check_key(key)}/") if not name.startswith(".") and name not in OURS
+        )
+        return [name for name in found if not BEGUN.isdisjoint(self._names(f"{key}/{name}"))]
 
     def tree(self, key: str) -> LayeredTree:
         """Return a directory, whether it is there or not."""
@@ -178,7 +195,7 @@ class LayeredWorkArea:
             raise purged(f"{origin}/{error.args[0]}") from None
         self._refuse_existing(target)
         named = list(self._relocated(chosen, origin, target))
-        self._make_base(target, Base.of(named, epoch=_epoch_of(target), source=source, batch=last))
+        self._make_base(target, Base.of(named, epoch=epoch_of(target), source=source, batch=last))
         return len(chosen)
 
     def bring_in(self, source: Tree, target: str, *, batch: int | None = None) -> int:
@@ -186,7 +203,7 @@ class LayeredWorkArea:
         last = progress(source).committed if batch is None else batch
         names = closure(source, last, with_planned=False).files
         self._refuse_existing(target)
-        self._make_base(target, Base.of((), epoch=_epoch_of(target), source=str(source), batch=last))
+        self._make_base(target, Base.of((), epoch=epoch_of(target), source=str(source), batch=last))
         moved = set()
         for name in names:
             if self._write_relocated(source, name, target):
@@ -196,7 +213,7 @@ class LayeredWorkArea:
                 self._copy(source, name, f"{target}/{name}")
         return len(names)
 
-    def retain(self, source: str, target: str, cut: Mapping[str, int], *, sinks: Mapping[str, Path]) -> Retained:  # noqa: ARG002  # nothing is made
+    def retain(self, source: str, target: str, cut: Mapping[str, int], *, sinks: Mapping[str, Tree]) -> Retained:  # noqa: ARG002  # nothing is made
         """Keep a cut where it is: only the collector removes files, and it knows what is retained.
 
         The log of a file sink is purged by its query, so its entries are copied beside the queries.
@@ -210,10 +227,9 @@ class LayeredWorkArea:
             if batch >= 0:
                 self._require_batch(tree / query, batch)
         kept = {query: set(tree.names(f"{SINKS}/{query}/{LOG}")) for query in sinks}
-        for path, name in sink_files(cut, sinks):
-            query, entry = name.split("/")[1], name.rpartition("/")[2]
-            if entry not in kept[query]:
-                self._files.write(f"{source}/{name}", path.read_bytes())
+        for log, entry, name in sink_files(cut, sinks):
+            if entry not in kept[name.split("/")[1]]:
+                self._files.write(f"{source}/{name}", read_entry(log, entry))
         return Retained(source, {query: {} for query in cut})
 
     def fence(self, key: str, *, by: Successor | None = None) -> str:
@@ -231,7 +247,7 @@ class LayeredWorkArea:
                 next_step="Restore the job from its latest checkpoint, which does not need it",
             )
         tree, now, by = self.tree(key), self._clock.now(), by or Successor()
-        for query in _downstream_first(tree):
+        for query in self._downstream_first(key):
             record = FenceRecord(by.epoch, by.submission, new_id(), now.isoformat())
             occupy(self._files, f"{key}/{query}", tree / query, record)
         return key
@@ -289,6 +305,23 @@ class LayeredWorkArea:
     def _make_base(self, target: str, base: Base) -> None:
         self._files.create(f"{target}/{FILE}", base.to_bytes(), writer=new_id())
 
+    def _names(self, query: str) -> set[str]:
+        """Return the names directly in a query directory, own and inherited."""
+        own = set(self._files.names(f"{query}/"))
+        base = self._bases.of(query) if FILE in own else None
+        return own | {entry.name.partition("/")[0] for entry in (base.entries if base is not None else ())}
+
+    def _downstream_first(self, key: str) -> Sequence[str]:
+        """Return the queries of a working directory, the one that was started last at first.
+
+        Also those that its script was about to start: nothing of such a one may appear once its successor reads.
+        """
+        data = self.read(key, STARTED)
+        started = StartedQueries.from_bytes(data, source=f"{key}/{STARTED}") if data is not None else None
+        noted = list(started.sinks) if started is not None else []
+        begun = [query for query in self.queries(key) if query not in noted]
+        return [*reversed(noted), *reversed(begun)]
+
     def _require_batch(self, directory: Tree, batch: int) -> None:
         for log, first in ((COMMITS, batch), (OFFSETS, max(batch - 1, 0))):
             there = set((directory / log).fresh().names())
@@ -306,20 +339,3 @@ class LayeredWorkArea:
                     held.write(file.read_at(offset, _PIECE))
                 held.flush()
                 self._files.upload(key, Path(held.name))
-
-
-def _epoch_of(target: str) -> int:
-    """Return the epoch of a working directory, for people; 0 for another directory."""
-    found = re.search("/e([0-9]+)-", target)
-    return int(found[1]) if found else 0
-
-
-def _downstream_first(tree: LayeredTree) -> list[str]:
-    """Return the queries of a working directory, the one that was started last at first.
-
-    Also those that its script was about to start: nothing of such a one may appear once its successor reads.
-    """
-    started = read_started(tree)
-    noted = list(started.sinks) if started is not None else []
-    begun = [query for query in queries(tree) if query not in noted]
-    return [*reversed(noted), *reversed(begun)]

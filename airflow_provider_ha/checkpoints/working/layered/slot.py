@@ -92,7 +92,8 @@ def look(directory: Tree) -> tuple[Progress, str | None]:
     """
     fresh = directory.fresh()
     at = progress(fresh)
-    for entry in (f"{OFFSETS}/{at.planned + 1}", f"{COMMITS}/{at.planned}"):
-        if fence_at(fresh.fresh(), entry) is not None:
-            return at, entry
+    for log_of, entry in ((OFFSETS, at.planned + 1), (COMMITS, at.planned)):
+        # The log alone is listed: beside it lie the files of the state, thousands of them.
+        if fence_at((fresh / log_of).fresh(), str(entry)) is not None:
+            return at, f"{log_of}/{entry}"
     return at, None

@@ -28,28 +28,34 @@ OURS = frozenset({FILE, MARKER, REMOVED})
 
 
 class Bases:
-    """Reads bases, each once: they never change. Safe in several threads."""
+    """Reads bases, each once: they never change. Safe in several threads.
+
+    A base is written before any other file of its directory, so one that has files and no base never gets one.
+    """
 
     def __init__(self, files: FileStore) -> None:
         self._files = files
-        self._known: dict[str, Base] = {}
+        self._known: dict[str, Base | None] = {}
         self._lock = Lock()
 
-    def of(self, directory: str) -> Base | None:
-        """Return the base of a query directory; ``None`` when it has none, which may change.
+    def of(self, directory: str, *, begun: bool = False) -> Base | None:
+        """Return the base of a query directory; ``None`` when it has none.
 
+        :param begun: Whether another file of it was seen before this call; else it may get a base later.
         :raises CheckpointCorruptError: It is refused.
         :raises StorageUnavailableError: It could not be read.
         """
         with self._lock:
-            known = self._known.get(directory)
-        if known is None:
-            try:
-                known = parse_base(self._files.read(f"{directory}/{FILE}"))
-            except ObjectMissingError:
+            if directory in self._known:
+                return self._known[directory]
+        try:
+            known = parse_base(self._files.read(f"{directory}/{FILE}"))
+        except ObjectMissingError:
+            if not begun:  # guard: empty-directories-get-no-base
                 return None
-            with self._lock:
-                self._known[directory] = known
+            known = None
+        with self._lock:
+            self._known[directory] = known
         return known
 
 
@@ -92,10 +98,10 @@ class LayeredReader:
             yield Listed(file.key, file.size, file.etag)
         above = self.query_of(prefix.removesuffix("/"))
         for owner in sorted(owners | ({above} if above is not None else set())):
-            yield from self._from_base(owner, prefix)
+            yield from self._from_base(owner, prefix, begun=owner == above and bool(self._own))
 
-    def _from_base(self, owner: str, prefix: str) -> Iterator[Listed]:
-        base = self.bases.of(owner)
+    def _from_base(self, owner: str, prefix: str, *, begun: bool) -> Iterator[Listed]:
+        base = self.bases.of(owner, begun=begun)
         for entry in base.entries if base is not None else ():
             key = f"{owner}/{entry.name}"
             if key.startswith(prefix) and key not in self._own:  # guard: bases-hide-own-files

@@ -1,0 +1,84 @@
+"""Plain checkpoints out of any savepoint, on S3 or HDFS: Spark goes on from them without this package.
+
+Invariant: the savepoint stays as it is, and every file is compared with its manifest on the way. A place without a
+rename of directories fills up file by file, in the order of :mod:`.order`; the query id is created, never replaced.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from airflow_provider_ha.checkpoints.format.layout import METADATA
+from airflow_provider_ha.checkpoints.savepoints.judge import check
+from airflow_provider_ha.checkpoints.savepoints.layout import Bring, StoredSavepoint
+from airflow_provider_ha.checkpoints.savepoints.order import stages
+from airflow_provider_ha.checkpoints.trees.at_once import each
+from airflow_provider_ha.checkpoints.working.layered.uris import hadoop_uri
+from airflow_provider_ha.checkpoints.working.relocation import checked_by, is_relocated, relocated
+from airflow_provider_ha.clock import new_id
+from airflow_provider_ha.errors import ObjectExistsError
+from airflow_provider_ha.storage.file_store import FileStore
+
+
+_WHOLE = 4 << 20  # bytes: what is larger is uploaded in parts
+
+
+def restore_files(stored: StoredSavepoint, target: FileStore, *, spark_version: str | None = None) -> str:
+    """Make ``<target>/<query>``, a checkpoint location that Spark can start from, for every query of a savepoint.
+
+    :param target: Files below the prefix; none may be there.
+    :param spark_version: The release that is to start from it; the one in the manifest by default.
+    :returns: The prefix as Spark is given it.
+    :raises CheckpointCorruptError: The savepoint is not what its manifest says, or a query could not go on from it.
+    :raises ObjectExistsError: Something lies below the target.
+    :raises StorageUnavailableError: Something could not be read or written.
+    """
+    if target.names(""):  # guard: restores-into-what-is-there
+        raise ObjectExistsError(f"something lies below {target.uri} already", next_step="Choose another prefix")
+    check(stored, spark_version=spark_version)
+    root = hadoop_uri(target.uri)
+    with stored.reader() as bring, tempfile.TemporaryDirectory(prefix="spark-ha-restore-") as scratch:
+        one = _OneFile(stored, target, root, bring, Path(scratch))
+        for stage in stages(stored.savepoint):
+            each(one.put, stage)
+    return root
+
+
+class _OneFile:
+    """Brings single files of a savepoint to their new place."""
+
+    def __init__(self, stored: StoredSavepoint, target: FileStore, root: str, bring: Bring, scratch: Path) -> None:
+        self._names = stored.savepoint.files
+        self._target = target
+        self._root = root
+        self._bring = bring
+        self._scratch = scratch
+
+    def put(self, name: str) -> None:
+        """Write one file; Hadoop's hidden checksums are those of a disk, and stay behind."""
+        query, _, inner = name.partition("/")
+        if "/." in f"/{inner}":
+            return
+        source = f"{query}/{checked_by(inner)}"
+        if is_relocated(checked_by(inner)) and source in self._names:
+            path = self._fetched(source)
+            moved = relocated(path.read_bytes(), source.partition("/")[2], f"{self._root}/{query}")
+            path.unlink()
+            if moved is not None:
+                if name == source:  # Spark's checksum would be of the old bytes
+                    self._target.write(name, moved)
+                return
+        path = self._fetched(name)
+        if inner == METADATA:
+            self._target.create(name, path.read_bytes(), writer=new_id())
+        elif path.stat().st_size <= _WHOLE:
+            self._target.write(name, path.read_bytes())
+        else:
+            self._target.upload(name, path)
+        path.unlink()
+
+    def _fetched(self, name: str) -> Path:
+        path = self._scratch / new_id()
+        self._bring(name, path)
+        return path

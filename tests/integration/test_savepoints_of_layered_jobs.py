@@ -1,0 +1,192 @@
+"""``spark-ha savepoint`` and ``checkpoint diff`` for a job whose working directories are on S3 or HDFS.
+
+Here on files of this host that are used as objects are: nothing is renamed, and no path is known above the storage.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from airflow_provider_ha.checkpoints.connectors.places import Reach
+from airflow_provider_ha.checkpoints.format.layout import Progress, progress
+from airflow_provider_ha.checkpoints.savepoints.in_tree import stored_savepoint
+from airflow_provider_ha.checkpoints.savepoints.restore_elsewhere import restore_files
+from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.verify.verify import verify
+from airflow_provider_ha.cli.app import app
+from airflow_provider_ha.cli.session import Target
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.errors import CheckpointCorruptError, ObjectExistsError
+from airflow_provider_ha.jobs.graph_store import JobGraphStore
+from airflow_provider_ha.jobs.model import Artifact, Blob, JobGraph
+from airflow_provider_ha.storage.local_files import LocalFileStore
+from tests.support.checkpoints.checkpoint_helpers import Job, led_job
+from tests.support.checkpoints.layered_files import FIRST, LayeredFiles
+from tests.support.clusters.coordination_helpers import JOB
+from tests.support.spark.recorded_job import QUERY, recorded_job
+
+
+BATCH, LATER = 9, 10
+YES, NO, UNKNOWN = 0, 1, 2
+Call = Callable[..., tuple[int, Any, str]]
+
+
+@pytest.fixture
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LayeredFiles:
+    """The work area of the cluster, with a working directory in which a real query has executed its batches."""
+    files = LayeredFiles(tmp_path / "work")
+    monkeypatch.setattr("airflow_provider_ha.control.job.context.open_work_area", lambda _: files.area)
+    live = files.area.create(FIRST)
+    recorded = recorded_job() / "live"
+    for path in sorted(path for path in recorded.rglob("*") if path.is_file()):
+        live.write(str(path.relative_to(recorded)), path.read_bytes())
+    return files
+
+
+@pytest.fixture
+def job(config: HaConfig, coordinator: Coordinator, work: LayeredFiles) -> Job:
+    """A job with savepoints ``s1`` and ``s2``, whose application is known; it has no leader."""
+    with led_job(config, coordinator) as led:
+        found = replace(led, savepoints=SavepointStore(coordinator, led.paths, led.keys, work.area))
+        script = Artifact(name="app.py", blob=Blob(sha256="0" * 64, size=1))
+        graphs = JobGraphStore(coordinator, led.objects, led.paths)
+        graph = graphs.write_graph(JobGraph(job_id=JOB, name=JOB, application=script))
+        for savepoint_id, batch in (("s1", BATCH), ("s2", LATER)):
+            request = replace(found.request(savepoint_id, batch), graph=graph.sha256)
+            found.savepoints.create(led.leadership.commit, request, work.area.tree(FIRST))
+        coordinator.ensure(led.paths.runs)
+    return found
+
+
+@pytest.fixture
+def call(config: HaConfig, monkeypatch: pytest.MonkeyPatch) -> Call:
+    """Call the command for this cluster; returns (exit code, JSON, stderr)."""
+
+    def invoke(*words: object) -> tuple[int, Any, str]:
+        target = Target(options={"zookeeper": config.zookeeper}, fallback=lambda: config)
+        monkeypatch.setattr(Target, "config", lambda _: config)
+        done = CliRunner().invoke(app, [*map(str, words), "--json"], obj=target)
+        assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+        return done.exit_code, json.loads(done.stdout) if done.stdout else None, done.stderr
+
+    return invoke
+
+
+def test_a_savepoint_is_verified_to_the_last_byte(call: Call, job: Job, work: LayeredFiles) -> None:
+    whole = call("savepoint", "verify", JOB, "s1")
+    damaged = work.root / job.keys.savepoint("s1") / QUERY / "metadata"
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b" ")
+    (damaged.parent / "stranger").write_bytes(b"not of the manifest")
+
+    broken = call("savepoint", "verify", JOB, "s1")
+
+    assert (whole[0], whole[1]["restorable"], whole[1]["files"]) == (YES, True, [])
+    assert broken[0] == NO
+    assert [found["path"] for found in broken[1]["files"]] == [f"{QUERY}/metadata", f"{QUERY}/stranger"]
+
+
+def test_a_savepoint_is_exported_and_comes_back_as_it_was(
+    call: Call, job: Job, coordinator: Coordinator, tmp_path: Path
+) -> None:
+    packed = tmp_path / "s1.tar.zst"
+    before = job.savepoints.load("s1")
+
+    exported = call("savepoint", "export", JOB, "s1", "--to", packed)
+    disposed = call("savepoint", "dispose", JOB, "s1", "--yes")
+    imported = call("savepoint", "import", packed, "--job", JOB)
+
+    assert [code for code, _, _ in (exported, disposed, imported)] == [YES] * 3
+    assert exported[1]["bytes"] == packed.stat().st_size
+    assert job.savepoints.load("s1") == before
+    assert job.savepoints.verify("s1") == []
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".s1")] == []
+
+
+def test_plain_checkpoints_are_made_of_it_on_this_host(call: Call, job: Job, tmp_path: Path) -> None:
+    code, document, _ = call("savepoint", "restore", JOB, "s1", "--to", tmp_path / "plain")
+
+    plain = tmp_path / "plain" / QUERY
+    assert (code, document["checkpoints"]) == (YES, {QUERY: str(plain)})
+    assert progress(LocalTree(plain)) == Progress(BATCH, BATCH)
+    assert verify(LocalTree(plain), depth="full").startable
+
+
+@pytest.mark.parametrize("to", ["s3a://bucket/plain", "hdfs://namenode:8020/plain"])
+def test_plain_checkpoints_are_made_of_it_in_any_store(
+    call: Call, job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, to: str
+) -> None:
+    store = LocalFileStore(tmp_path / "elsewhere")
+    monkeypatch.setattr(Reach, "files", lambda *_: store)
+
+    code, document, stderr = call("savepoint", "restore", JOB, "s1", "--to", to)
+
+    assert (code, stderr) == (YES, "")
+    assert document["checkpoints"] == {QUERY: f"file://{tmp_path}/elsewhere/{QUERY}"}
+    assert verify(LocalTree(tmp_path / "elsewhere" / QUERY), depth="full").startable
+
+
+def test_nothing_is_restored_over_what_lies_there(job: Job, tmp_path: Path) -> None:
+    store = LocalFileStore(tmp_path / "elsewhere")
+    store.write("stats/offsets/0", b"of another query")
+
+    with pytest.raises(ObjectExistsError, match="something lies below"):
+        restore_files(stored_savepoint(job.savepoints, "s1"), store)
+
+    assert [file.key for file in store.list("")] == ["stats/offsets/0"]
+
+
+def test_what_is_damaged_in_between_ends_the_restore(
+    job: Job, work: LayeredFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first look has passed; the file is another one when it is copied."""
+    stored, store = stored_savepoint(job.savepoints, "s1"), LocalFileStore(tmp_path / "elsewhere")
+    state = next(path for path in (work.root / job.keys.savepoint("s1") / QUERY / "state").rglob("*.zip"))
+    monkeypatch.setattr("airflow_provider_ha.checkpoints.savepoints.restore_elsewhere.check", lambda *_, **__: None)
+    data = state.read_bytes()
+    state.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+
+    with pytest.raises(CheckpointCorruptError, match="digest"):
+        restore_files(stored, store)
+
+    assert store.names(f"{QUERY}/offsets/") == []
+
+
+def test_two_savepoints_are_compared(call: Call, job: Job) -> None:
+    same, differ = call("checkpoint", "diff", JOB, "s1", "s1"), call("checkpoint", "diff", JOB, "s1", "s2")
+
+    assert (same[0], differ[0]) == (YES, NO)
+    assert differ[1]["same"] is False
+
+
+def test_an_archive_of_another_job_is_refused(call: Call, job: Job, tmp_path: Path, coordinator: Coordinator) -> None:
+    packed = tmp_path / "s1.tar"
+    call("savepoint", "export", JOB, "s1", "--to", packed)
+    coordinator.ensure(*job.paths.cluster.job("another").skeleton)
+
+    code, _, stderr = call("savepoint", "import", packed, "--job", "another")
+
+    assert code == NO
+    assert "another" in stderr
+
+
+def test_what_an_import_that_died_left_is_no_part_of_the_savepoint(
+    call: Call, job: Job, work: LayeredFiles, tmp_path: Path
+) -> None:
+    packed = tmp_path / "s1.tar"
+    call("savepoint", "export", JOB, "s1", "--to", packed)
+    call("savepoint", "dispose", JOB, "s1", "--yes")
+    work.area.tree(job.keys.savepoint("s1")).write(f"{QUERY}/metadata", b"of an import that died")
+
+    code, _, stderr = call("savepoint", "import", packed, "--job", JOB)
+
+    assert (code, stderr) == (YES, "")
+    assert job.savepoints.verify("s1") == []
