@@ -22,12 +22,13 @@ from airflow_provider_ha.control.job.context import JobContext
 from airflow_provider_ha.control.submission.recovery import recover
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator
+from airflow_provider_ha.coordination.records import create_once
 from airflow_provider_ha.driver.exit_codes import ExitCode
 from airflow_provider_ha.driver.failure import write_failure
 from airflow_provider_ha.engines.engine import Running
 from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.jobs import operations
-from airflow_provider_ha.jobs.model import HaOptions, JobState, OperationKind, RunResult
+from airflow_provider_ha.jobs.model import Generation, HaOptions, JobState, OperationKind, RunResult
 from airflow_provider_ha.jobs.runs import SubmissionView
 from airflow_provider_ha.supervisor.in_place import BY, FIRST_TURN_SECONDS
 from airflow_provider_ha.testing.waiting import wait_until
@@ -333,3 +334,35 @@ def test_the_spec_of_the_next_attempt_is_as_private_as_the_first_one(
     assert (directory / "driver.json").stat().st_mode & 0o777 == 0o600
     assert (directory / "supervisor.log").stat().st_mode & 0o777 == 0o600
     assert not (helpers.directory(job, attempt=1) / "driver.json").exists()
+
+
+def test_a_host_that_lacks_spark_ends_a_run_that_has_never_worked(
+    job: JobContext, start: Callable[[str, HaOptions], None], tmp_path: Path
+) -> None:
+    """Each further attempt would say the same, while its submitter looks at a job that is on its way."""
+    (tmp_path / "spark" / "bin" / "spark-submit").unlink()
+
+    start("wait", HaOptions())
+    result = await_result(job)
+
+    assert result.state is JobState.FAILED
+    assert "there is no bin/spark-submit in" in result.reason
+    assert len(attempts(job)) == 1
+
+
+def test_a_host_that_lacks_spark_costs_a_run_that_has_worked_no_attempt(
+    job: JobContext, start: Callable[[str, HaOptions], None], tmp_path: Path
+) -> None:
+    spark_submit = tmp_path / "spark" / "bin" / "spark-submit"
+    start("wait", HaOptions(restart_attempts=1, restart_delay=0.05))
+    first = await_driver(job, 1)
+    create_once(job.coordinator, job.paths.generation, Generation(run=1, epoch=1, directory="live/e1"))
+    spark_submit.rename(tmp_path / "away")
+
+    os.kill(first, signal.SIGKILL)
+    lost = await_exit(job, 2).exit
+    (tmp_path / "away").rename(spark_submit)
+
+    assert lost is not None
+    assert (lost.unfit, lost.refused, lost.counts) == (True, "", False)
+    assert await_driver(job, 3)

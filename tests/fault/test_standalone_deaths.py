@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,18 +21,19 @@ from airflow_provider_ha.control.submission.launch import ensure_submitted
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.engines.engine import Gone, Pending, Running, Unknown
 from airflow_provider_ha.engines.registry import Engines
-from airflow_provider_ha.engines.standalone import StandaloneEngine
-from airflow_provider_ha.errors import JobStateError, OutcomeUnknownError, StorageUnavailableError
-from airflow_provider_ha.jobs.submissions import Handle
-from airflow_provider_ha.jobs.ticket import Ticket
+from airflow_provider_ha.engines.standalone import StandaloneEngine, spark_release
+from airflow_provider_ha.errors import JobStateError, StorageUnavailableError
+from airflow_provider_ha.jobs.spark_release import release_of
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.support.clusters import submit_helpers
+from tests.proofs.engines.play import LosesTheAnswer, Outcome, lost_without_masters, masters_away
+from tests.proofs.engines.stage import one_job
 from tests.support.clusters.standalone_cluster import (
     PATIENCE,
     TERMINATE_SECONDS,
     StandaloneCluster,
     TestHost,
     can_make_hosts,
+    spark_home,
     standalone_cluster,
 )
 from tests.support.clusters.standalone_jobs import OPTIONS, StandaloneJob
@@ -53,21 +54,6 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneClust
 
 
 @pytest.fixture
-def cluster(shared: StandaloneCluster) -> Iterator[StandaloneCluster]:
-    """The cluster, whole before each test."""
-    shared.await_workers()
-    yield shared
-    for master in shared.masters:
-        if master.process is None or master.process.poll() is not None:
-            master.start()
-        master.thaw()
-    for host in shared.hosts:
-        if host.worker is None:
-            host.kill()
-            host.start()
-
-
-@pytest.fixture
 def config(config: HaConfig) -> HaConfig:
     """A cluster whose sessions bear a busy machine: no session is lost here."""
     return config.model_copy(update={"timings": Timings()})
@@ -75,14 +61,11 @@ def config(config: HaConfig) -> HaConfig:
 
 @pytest.fixture
 def submitted(
-    cluster: StandaloneCluster, config: HaConfig, coordinator: Coordinator, tmp_path: Path
+    shared: StandaloneCluster, config: HaConfig, coordinator: Coordinator, tmp_path: Path
 ) -> Iterator[StandaloneJob]:
-    """The job; it is not submitted yet."""
-    submit_helpers.stand_in_spark(tmp_path / "spark")
-    engines = Engines({StandaloneEngine.name: StandaloneEngine(config)})
-    job = StandaloneJob(replace(submit_helpers.context(config, coordinator), engines=engines), cluster, tmp_path)
-    yield job
-    job.end()
+    """The job; it is not submitted yet, and the cluster is whole."""
+    with one_job(config, coordinator, shared, tmp_path) as job:
+        yield job
 
 
 def await_end(job: StandaloneJob) -> None:
@@ -254,17 +237,6 @@ def test_of_two_launches_of_one_submission_one_runs_and_the_other_reports_nothin
     assert submitted.newest.exit is None
 
 
-class LosesTheAnswer(StandaloneEngine):
-    """An engine whose master takes a submission, and whose answer never comes."""
-
-    launched = 0
-
-    def launch(self, ticket: Ticket) -> Handle:
-        super().launch(ticket)
-        self.launched += 1
-        raise OutcomeUnknownError("the answer was lost")
-
-
 def test_a_launch_without_an_answer_is_found_by_our_own_id_and_not_repeated(submitted: StandaloneJob) -> None:
     engine = LosesTheAnswer(submitted.job.config)
     submitted.job = replace(submitted.job, engines=Engines({StandaloneEngine.name: engine}))
@@ -276,6 +248,22 @@ def test_a_launch_without_an_answer_is_found_by_our_own_id_and_not_repeated(subm
 
     assert (attempt, engine.launched) == (1, 1)
     assert submitted.observe() == Running(submitted.handle)
+
+
+@pytest.mark.parametrize("play", [masters_away, lost_without_masters])
+def test_masters_that_are_away_for_a_minute_cost_no_driver_and_no_attempt(
+    play: Callable[[StandaloneJob, float], Outcome], submitted: StandaloneJob
+) -> None:
+    """Ten minutes of it: ``make proof SUITE=engines``."""
+    outcome = play(submitted, 60.0)
+
+    assert (outcome.wrong, outcome.answer) == ([], "RUNNING")
+
+
+def test_the_masters_say_which_release_of_spark_the_drivers_have(submitted: StandaloneJob) -> None:
+    target = submitted.cluster.target(submitted.job.config)
+
+    assert spark_release(target, target.engine_options) == release_of(spark_home())
 
 
 def test_a_driver_without_room_waits_and_is_never_overdue(submitted: StandaloneJob) -> None:

@@ -28,7 +28,7 @@ from airflow_provider_ha.jobs.submissions import Handle, SubmissionExit
 from airflow_provider_ha.jobs.ticket import Ticket
 from airflow_provider_ha.recovery.conclude import conclude, take_lock
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.engine_helpers import pid_of
+from tests.engine_helpers import NothingToSee, pid_of
 from tests.support.clusters import submit_helpers as helpers
 
 
@@ -339,3 +339,24 @@ def test_a_job_with_a_leader_is_left_to_it(job: JobContext, script: Path, anothe
 
     assert operation.state is OperationState.REQUESTED
     assert leadership.epoch == job.snapshot().epoch == 1
+
+
+class UnfitEngine(NothingToSee):
+    """An engine that cannot start a driver where it is."""
+
+    name, launch_seconds = "local", 1.0
+
+    def launch(self, ticket: Ticket) -> Handle:
+        del ticket
+        raise ConfigurationError("this host has no Java")
+
+
+def test_a_launch_that_its_host_refuses_ends_a_run_that_has_never_worked(job: JobContext, script: Path) -> None:
+    unfit = replace(job, engines=Engines.only(UnfitEngine()))
+    with pytest.raises(ConfigurationError, match="this host has no Java"):
+        helpers.submit(unfit, script)
+
+    with pytest.raises(JobStateError, match="has FAILED: it could not be launched: this host has no Java"):
+        recover(unfit, by="a task that waits for it", wait=False)
+
+    assert len(job.runs.get(1).submissions) == 1

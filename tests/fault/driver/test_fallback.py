@@ -14,9 +14,8 @@ from airflow_provider_ha.errors import DecisionNeededError
 from airflow_provider_ha.jobs.model import Fallback, HaOptions
 from airflow_provider_ha.jobs.runs import RunView
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.fault.driver.test_recovery import terminate_and_compare
 from tests.support.spark.driver_helpers import PATIENCE
-from tests.support.spark.supervised_job import SupervisedJob
+from tests.support.spark.supervised_job import SupervisedJob, terminate_and_compare
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]

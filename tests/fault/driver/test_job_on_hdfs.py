@@ -9,10 +9,10 @@ import pytest
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.jobs.model import JobState, OperationState
 from tests.support.hdfs.hdfs_server import Hdfs, hdfs_server
 from tests.support.spark.driver_helpers import Stream
 from tests.support.spark.layered_job import LayeredJob, on_hdfs
+from tests.support.spark.supervised_job import terminate_and_compare
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
@@ -41,12 +41,7 @@ def test_a_killed_driver_is_followed_by_one_that_goes_on_from_its_base(client: H
     job.recover()
     job.stream.feed(1)
     job.await_read(2)
-    stop = job.stop("terminate")
-    result = job.await_result()
 
-    assert result.state is JobState.FINISHED, result.reason
-    assert job.operation(stop).state is OperationState.COMPLETED
-    assert job.stream.windows() == job.stream.expected_windows(4)
-    assert job.stream.seen() == job.stream.expected_rows(4)
+    terminate_and_compare(job, 4)
     after = job.content(1)
     assert {name: after[name] for name in before} == before

@@ -18,6 +18,7 @@ from tests.support.s3.s3_server import S3Access, real_server
 from tests.support.s3.s3a_jars import s3a_jars
 from tests.support.spark.driver_helpers import PATIENCE, Stream
 from tests.support.spark.layered_job import CHANGELOG, HDFS_BACKED, PROVIDER, LayeredJob, on_s3
+from tests.support.spark.supervised_job import compare, terminate_and_compare
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -58,21 +59,6 @@ def await_output(job: LayeredJob, files: int) -> None:
     """Wait until the windows of so many files are out, each once."""
     expected, log = job.stream.expected_windows(files), job.stream.output / "_spark_metadata" / "0"
     job.await_alive(lambda: log.exists() and job.stream.windows() == expected, f"the windows of {files} files")
-
-
-def terminate_and_compare(job: LayeredJob, files: int) -> None:
-    """Have every window emitted, and compare all rows with the truth."""
-    answer = job.stop("terminate")
-    result = job.await_result()
-    assert result.state is JobState.FINISHED, result.reason
-    assert job.operation(answer).state is OperationState.COMPLETED
-    compare(job, files)
-
-
-def compare(job: LayeredJob, files: int) -> None:
-    assert job.stream.windows() == job.stream.expected_windows(files)
-    if "rows" in job.queries:
-        assert job.stream.seen() == job.stream.expected_rows(files)
 
 
 def test_a_killed_driver_is_followed_by_one_that_goes_on_from_its_base(gated: Gated) -> None:

@@ -17,7 +17,7 @@ from airflow_provider_ha.supervisor.in_place import BY
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters.submit_helpers import alive
 from tests.support.spark.driver_helpers import PATIENCE
-from tests.support.spark.supervised_job import SupervisedJob
+from tests.support.spark.supervised_job import SupervisedJob, compare, terminate_and_compare
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -59,21 +59,6 @@ def restarted(job: SupervisedJob, attempt: int) -> SubmissionExit | None:
     if found is not None:
         assert run.submissions[attempt].submission.requested_by.startswith(BY), "in one transaction with the exit"
     return found
-
-
-def terminate_and_compare(job: SupervisedJob, files: int) -> None:
-    """Have every window emitted, and compare all rows with the truth."""
-    answer = job.stop("terminate")
-    result = job.await_result()
-    assert result.state is JobState.FINISHED, result.reason
-    assert job.operation(answer).state is OperationState.COMPLETED
-    compare(job, files)
-
-
-def compare(job: SupervisedJob, files: int) -> None:
-    assert job.stream.windows() == job.stream.expected_windows(files)
-    if "rows" in job.queries:
-        assert job.stream.seen() == job.stream.expected_rows(files)
 
 
 def test_the_kills_that_matter_most_leave_an_exact_output(gated: Gated) -> None:

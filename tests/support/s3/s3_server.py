@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,7 +23,7 @@ from airflow_provider_ha.coordination.ports import free_port
 from airflow_provider_ha.storage.limits import S3Limits
 from airflow_provider_ha.storage.s3 import S3Store
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.support.s3.versitygw import ROOT_ACCESS_KEY, ROOT_SECRET_KEY, versitygw
+from tests.support.s3.versitygw import ROOT_ACCESS_KEY, ROOT_SECRET_KEY, answers, versitygw
 
 
 # One request at a time: moto looks for the object of a conditional write, and writes it later.
@@ -87,7 +86,7 @@ def moto_server() -> Iterator[S3Access]:
         [sys.executable, "-c", _SERVE, str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
-        wait_until(lambda: _answers(port) or process.poll(), timeout=30, what="the S3 server")
+        wait_until(lambda: answers(port) or process.poll(), timeout=30, what="the S3 server")
         assert process.poll() is None, "the S3 server did not start"
         yield S3Access(f"http://127.0.0.1:{port}", "key", "secret")
     finally:
@@ -120,8 +119,3 @@ def any_server() -> Iterator[S3Access]:
 def s3_store(access: S3Access) -> S3Store:
     """Return a store in a bucket that no other test uses."""
     return access.store(access.new_bucket())
-
-
-def _answers(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -66,7 +66,7 @@ def versitygw(*, iam: bool = False) -> Iterator[str]:
         with (Path(folder) / "log").open("wb") as log:
             process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
         try:
-            wait_until(lambda: _answers(port) or process.poll() is not None, timeout=30, what="versitygw")
+            wait_until(lambda: answers(port) or process.poll() is not None, timeout=30, what="versitygw")
             assert process.poll() is None, (Path(folder) / "log").read_text(encoding="utf-8")
             yield f"http://127.0.0.1:{port}"
         finally:
@@ -103,6 +103,7 @@ def _build() -> None:
         (Path(folder) / "versitygw").replace(BINARY)
 
 
-def _answers(port: int) -> bool:
+def answers(port: int) -> bool:
+    """Whether a server listens on a port of the loopback."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
