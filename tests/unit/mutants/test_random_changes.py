@@ -16,6 +16,9 @@ from tests.mutants.random_changes.run import all_changes, still_holds
 from tests.mutants.random_changes.trial import Fate, Trial, selected, tried
 
 
+pytestmark = pytest.mark.slow
+
+
 FILE = "airflow_provider_ha/sums.py"
 SOURCE = """
 LIMIT = 3

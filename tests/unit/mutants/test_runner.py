@@ -12,6 +12,9 @@ from tests.mutants.outcome import Outcome, Result
 from tests.mutants.run import chosen, recall, remember, try_all
 
 
+pytestmark = pytest.mark.slow
+
+
 PACKAGE = """
 LIMIT = 3
 def allowed(number):
