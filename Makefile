@@ -19,15 +19,15 @@ venv:
 wheel: venv ## Build dist/airflow_provider_ha-<version>-py3-none-any.whl
 	@$(BIN)/python -m tests.support.wheel
 
-demo: venv ## Run the main job end to end through a real Airflow (KEEP=1 leaves Airflow up)
-	@$(BIN)/python -m tests.system.demo $(if $(KEEP),--keep)
+demo: venv ## Run the main job end to end through a real Airflow (KEEP=1 leaves Airflow up, CLUSTER=standalone kills hosts)
+	@$(BIN)/python -m tests.system.demo $(if $(KEEP),--keep) $(if $(CLUSTER),--cluster $(CLUSTER))
 
 demo-stop: venv ## Stop what `make demo KEEP=1` left running
 	@$(BIN)/python -m tests.system.demo --stop
 
 quick: venv ## Check style, types and pure tests, in a minute
 	@$(MAKE) --no-print-directory lint types
-	@$(BIN)/pytest tests/unit tests/fake -q -m "not long and not spark and not airflow and not system" -n $(WORKERS)
+	@$(BIN)/pytest tests/unit tests/fake -q -m "not slow and not long and not spark and not airflow and not system" -n $(WORKERS)
 
 # A third of a test's time is waiting for a session to expire or for a process to start: three at a time use two cores.
 test coverage: WORKERS = 3
@@ -45,7 +45,7 @@ coverage: venv ## Run the quick suite, and measure which lines and branches it e
 	--cov-report json:build/coverage/coverage.json --cov-report html:build/coverage/html
 	@$(BIN)/python -m tests.support.coverage_figures --keep
 
-test-long: venv ## Run what takes longer: a real Airflow, real kills, full matrices, soaks (up to 60 minutes)
+test-long: venv ## Run what takes longer: a real Airflow, real kills, full matrices, soaks (up to 90 minutes)
 	@$(BIN)/python -m tests.support.spark.class_archive
 	@echo "a quarter of an hour of schedules runs beside the others; its report comes last" && mkdir -p build && \
 	{ $(BIN)/pytest -m apart > build/apart.log 2>&1 & } && apart=$$! && trap 'kill $$apart' INT TERM && \

@@ -16,16 +16,27 @@ if TYPE_CHECKING:
     from airflow_provider_ha.config import HaConfig
     from airflow_provider_ha.control.client import HaClient
     from airflow_provider_ha.control.job.requests import RestoreRequest, SubmitRequest
+    from airflow_provider_ha.control.move.outcome import MoveRequest
     from airflow_provider_ha.control.services import HaServices
     from airflow_provider_ha.jobs.resources import Resources
 
 
-__all__ = ["HaClient", "HaConfig", "HaServices", "Resources", "RestoreRequest", "SubmitRequest", "__version__"]
+__all__ = [
+    "HaClient",
+    "HaConfig",
+    "HaServices",
+    "MoveRequest",
+    "Resources",
+    "RestoreRequest",
+    "SubmitRequest",
+    "__version__",
+]
 _PLACES = {
     "HaClient": "control.client",
     "HaConfig": "config",
     "HaServices": "control.services",
     "Resources": "jobs.resources",
+    "MoveRequest": "control.move.outcome",
     "RestoreRequest": "control.job.requests",
     "SubmitRequest": "control.job.requests",
 }

@@ -99,6 +99,18 @@ class HdfsOptions(BaseModel):
     user: str | None = None
     ca_file: str | None = None
 
+    @classmethod
+    def from_env(cls) -> HdfsOptions:
+        """Return what ``SPARK_HA_HDFS_*`` says.
+
+        :raises ConfigurationError: A value cannot be used.
+        """
+        try:
+            return cls.model_validate(_group_from_env(_HDFS_ENV) or {})
+        except ValidationError as error:
+            reasons = "; ".join(_reason(item) for item in error.errors(include_url=False, include_input=False))
+            raise ConfigurationError(f"SPARK_HA_HDFS_* cannot be used: {reasons}") from None
+
     @field_validator("namenodes", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:

@@ -39,6 +39,7 @@ def get_provider_info() -> dict[str, Any]:
             "savepoint",
             "stop",
             "cancel",
+            "move",
             "select_checkpoint",
             "plan_restore",
             "verify_checkpoint",

@@ -41,12 +41,16 @@ class Death:
     :param pids: Every process that was ever seen.
     :param reason: What ended first.
     :param outage: Whether storage or ZooKeeper kept the driver from being started.
+    :param refused: Whether the job itself kept it from being started: every host would say the same.
+    :param unfit: Whether this host kept it from being started: it lacks something.
     """
 
     code: int
     pids: tuple[int, ...]
     reason: str
     outage: bool = False
+    refused: bool = False
+    unfit: bool = False
 
 
 def become_subreaper() -> None:

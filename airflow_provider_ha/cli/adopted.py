@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from airflow_provider_ha.checkpoints.connectors.places import is_hdfs, is_s3, output_place
 from airflow_provider_ha.cli.savepoint_target import path_of
 from airflow_provider_ha.control.job.requests import LATEST
 from airflow_provider_ha.errors import ConfigurationError
@@ -17,8 +18,9 @@ From = Annotated[
     list[str] | None,
     typer.Option(
         "--from",
-        help="Adopt a checkpoint directory that Spark wrote elsewhere; once for each query of the script. The name of "
-        "the directory is the query's when none is given.",
+        help="Adopt a checkpoint directory that Spark wrote elsewhere, a path, s3://bucket/prefix or "
+        "hdfs://namenode:8020/path; once for each query of the script. The name of the directory is the query's when "
+        "none is given.",
         metavar="[QUERY=]PATH",
     ),
 ]
@@ -53,10 +55,17 @@ def adopted(adopt: list[str], sinks: list[str], start_from: str, source_job: str
     found: dict[str, str] = {}
     for value in adopt:
         name, text = _named(value)
-        path = str((path_of(text) or Path(text)).resolve())
-        if found.setdefault(name or Path(path).name, path) != path:
+        place = _place(text)
+        if found.setdefault(name or place.rpartition("/")[2], place) != place:
             raise ConfigurationError(f"query {name!r} is named twice", next_step="Name each query once, as QUERY=PATH")
     return Adopted(found, dict(_sink(value, list(found)) for value in sinks))
+
+
+def _place(text: str) -> str:
+    """Return a place that does not depend on where the command is called."""
+    if is_s3(text) or is_hdfs(text):
+        return output_place(text)
+    return str((path_of(text) or Path(text)).resolve())
 
 
 def _sink(value: str, queries: list[str]) -> tuple[str, str]:

@@ -11,8 +11,12 @@ from airflow_provider_ha.hooks.spark_ha import SparkHaHook
 
 def run_words(args: Namespace) -> None:
     """Run ``spark-ha <noun> <words>`` for ``airflow ha <noun> <words>``."""
-    run([args.subcommand, *args.words], prog_name="airflow ha", fallback=_default_connection)
+    run([args.subcommand, *args.words], prog_name="airflow ha", fallback=_default_connection, named=_connection)
 
 
 def _default_connection() -> HaConfig:
     return SparkHaHook().get_config()
+
+
+def _connection(conn_id: str) -> HaConfig:
+    return SparkHaHook(conn_id).get_config()

@@ -12,6 +12,7 @@ from airflow_provider_ha.cli import acl, checkpoint, job, leader, savepoint, sto
 from airflow_provider_ha.cli.checkpoint_diff import diff
 from airflow_provider_ha.cli.examples import examples
 from airflow_provider_ha.cli.job_logs import logs
+from airflow_provider_ha.cli.job_move import move
 from airflow_provider_ha.cli.recover import recover
 from airflow_provider_ha.cli.restore import plan, restore
 from airflow_provider_ha.cli.session import Target
@@ -32,6 +33,7 @@ app = typer.Typer(
 )
 app.add_typer(job.app, name="job")
 job.app.command("logs")(logs)
+job.app.command("move")(move)
 app.add_typer(checkpoint.app, name="checkpoint")
 checkpoint.app.command("verify")(verify_directory)
 checkpoint.app.command("plan")(plan)
@@ -78,12 +80,19 @@ def options(
     )
 
 
-def run(arguments: Sequence[str], *, prog_name: str, fallback: Callable[[], HaConfig] | None = None) -> None:
+def run(
+    arguments: Sequence[str],
+    *,
+    prog_name: str,
+    fallback: Callable[[], HaConfig] | None = None,
+    named: Callable[[str], HaConfig] | None = None,
+) -> None:
     """Run the command with *arguments* and exit.
 
     :param fallback: Where the cluster is found when neither options nor environment name one.
+    :param named: Where another cluster is found by its name.
     """
-    app(args=list(arguments), prog_name=prog_name, obj=Target(fallback=fallback))
+    app(args=list(arguments), prog_name=prog_name, obj=Target(fallback=fallback, named=named))
 
 
 def main() -> None:

@@ -11,12 +11,12 @@ import typer
 
 from airflow_provider_ha.checkpoints.comparison.compare import compare
 from airflow_provider_ha.checkpoints.comparison.side import read_side
-from airflow_provider_ha.checkpoints.connectors.places import is_s3
+from airflow_provider_ha.checkpoints.connectors.places import is_hdfs, is_s3
 from airflow_provider_ha.checkpoints.retention.pointers import lease_name
 from airflow_provider_ha.checkpoints.savepoints.named import named_savepoint
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.comparison_report import print_comparison
-from airflow_provider_ha.cli.diff_sides import Sides, of_path, of_savepoint, on_s3
+from airflow_provider_ha.cli.diff_sides import Sides, of_path, of_savepoint, on_hdfs, on_s3
 from airflow_provider_ha.cli.outcome import Exit
 from airflow_provider_ha.cli.requests import who
 from airflow_provider_ha.cli.savepoint_target import path_of
@@ -38,7 +38,7 @@ def diff(
         typer.Argument(
             help="Two checkpoint directories or savepoints (A B), one directory with --batch twice, or a managed job "
             "and two of its checkpoints or savepoints (JOB 12 15). A word with a slash is a path: write ./NAME. Either "
-            "side may be s3://bucket/prefix.",
+            "side may be s3://bucket/prefix or hdfs://namenode:8020/path.",
             metavar="A B | PATH | JOB A B",
         ),
     ],
@@ -95,6 +95,8 @@ def _reader(target: str) -> Callable[[int | None], Sides] | None:
     """Return what reads a batch of a side; ``None`` for a word that is no place."""
     if is_s3(target):
         return on_s3(target)
+    if is_hdfs(target):
+        return on_hdfs(target)
     path = path_of(target)
     return None if path is None else partial(of_path, path)
 
@@ -118,7 +120,7 @@ def _of_number(held: ExitStack, client: HaClient, job_id: str, word: str) -> Sid
     lease = hold(job.coordinator, job.paths, name, holder=who(), seconds=_LEASE_SECONDS, clock=job.clock)
     held.callback(lease.release)  # guard: compared-without-a-lease
     if number is None:
-        return of_savepoint(found.savepoints.directory(word), found.savepoints.load(word))
+        return of_savepoint(found.savepoints.tree(word), found.savepoints.load(word))
     checkpoint = found.checkpoints.load(found.checkpoints.pointer(number))
     root = job.area.tree(found.checkpoints.directory(checkpoint))
     return {

@@ -1,4 +1,7 @@
-"""What a word of ``spark-ha checkpoint diff`` stands for: a directory, a savepoint, or either of them on S3."""
+"""What a word of ``spark-ha checkpoint diff`` stands for: a directory, a savepoint, or either of them on S3.
+
+On HDFS it is a directory. Of a managed job both may lie anywhere.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,14 @@ from functools import cache, partial
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.comparison.side import Side, read_side
+from airflow_provider_ha.checkpoints.connectors.places import directory_at
 from airflow_provider_ha.checkpoints.model import Savepoint
 from airflow_provider_ha.checkpoints.savepoints.directory import read_savepoint
 from airflow_provider_ha.checkpoints.savepoints.pool.pool import Place, Pool, member_of, savepoint_place
 from airflow_provider_ha.checkpoints.savepoints.savepoint_files import MANIFEST
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.trees.object_tree import ObjectTree
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError
 
 
@@ -29,20 +34,30 @@ def of_path(path: Path, batch: int | None) -> Sides:
     if not (path / MANIFEST).is_file():
         return {path.resolve().name: read_side(LocalTree(path), batch)}
     _check_batch(path, batch)
-    return of_savepoint(path, read_savepoint(path).savepoint)
+    return of_savepoint(LocalTree(path), read_savepoint(path).savepoint)
 
 
-def of_savepoint(directory: Path, savepoint: Savepoint) -> Sides:
-    """Return the queries of a savepoint in a directory."""
+def of_savepoint(directory: Tree, savepoint: Savepoint) -> Sides:
+    """Return the queries of a savepoint in a directory, wherever that lies."""
     return {
         query: read_side(
-            LocalTree(directory / query),
+            directory / query,
             part.batch,
             spark_version=savepoint.spark_version,
             digests={name: savepoint.files[f"{query}/{name}"] for name in part.files},
         )
         for query, part in savepoint.queries.items()
     }
+
+
+def on_hdfs(uri: str) -> Callable[[int | None], Sides]:
+    """Return what reads the batches of the checkpoint at *uri*; raises as :func:`on_s3` says."""
+
+    @cache
+    def directory() -> Tree:
+        return directory_at(uri)
+
+    return lambda batch: {directory().name: read_side(directory(), batch)}
 
 
 def on_s3(uri: str) -> Callable[[int | None], Sides]:

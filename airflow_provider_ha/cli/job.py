@@ -20,6 +20,7 @@ from airflow_provider_ha.errors import HaError, UnknownJobError
 from airflow_provider_ha.jobs import quarantine
 from airflow_provider_ha.jobs.engine_options import engine_options, named_spark_home
 from airflow_provider_ha.jobs.model import JobGraph
+from airflow_provider_ha.jobs.moves import read_moved
 from airflow_provider_ha.jobs.presence import watched
 from airflow_provider_ha.jobs.site_conf import keys_of, site_defaults
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
@@ -59,7 +60,8 @@ def list_jobs(context: typer.Context, as_json: AsJson = False) -> None:
 def show(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
     """Show one job: state, leader, run, last failure, next attempt, queries, also those that are not started yet.
 
-    Also what watches it and submits it again when its driver is lost; warns when nothing does, with what helps.
+    Also what watches it and submits it again when its driver is lost; warns when nothing does, with what helps. Of a
+    job that was moved: to which cluster, and when.
 
     Exit 1: there is no such job.
     """
@@ -68,7 +70,9 @@ def show(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None
         snapshot = job.snapshot()
         losses = _losses(client, job, snapshot)
         watching = watched(client.coordinator, client.paths.job(job_id))
-    shown = job_view(snapshot, losses, watching)
+        found = read_moved(client.coordinator, client.paths.job(job_id))
+    moved = found[0] if found is not None else None
+    shown = job_view(snapshot, losses, watching, moved)
     if as_json:
         console.print_json(shown)
         return
@@ -77,6 +81,7 @@ def show(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None
         del fields[name]
     fields["failure"] = losses.last.sentence if losses.last is not None else None
     fields["watched_by"] = watching.sentence or None
+    fields["moved"] = f"the job {moved.sentence}" if moved is not None else None
     console.print_fields(fields)
     rows = [("yes", name, query) for name, query in shown.queries.items()]
     rows += [("not yet", name, query) for name, query in shown.not_started.items()]

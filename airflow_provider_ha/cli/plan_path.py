@@ -1,4 +1,4 @@
-"""``spark-ha checkpoint plan`` of a path or of a URI of S3: no cluster is asked, and nothing of one is in the plan."""
+"""``spark-ha checkpoint plan`` of a path, or of a URI of S3 or HDFS: no cluster is asked, and the plan has none."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 
 from airflow_provider_ha.checkpoints.connectors._kafka_client import held_offsets
 from airflow_provider_ha.checkpoints.connectors.kafka_offsets import Partition, PartitionOffsets
-from airflow_provider_ha.checkpoints.connectors.places import directory_at, is_s3, s3_uri
+from airflow_provider_ha.checkpoints.connectors.places import directory_at, is_hdfs, is_s3, output_place, s3_uri
+from airflow_provider_ha.checkpoints.connectors.sinks import sink_named
 from airflow_provider_ha.checkpoints.model import QuerySink, RestorePlan
-from airflow_provider_ha.checkpoints.restore.adopted_cut import sink_of
 from airflow_provider_ha.checkpoints.restore.plan_of_directory import plan_directory, sink_at
 from airflow_provider_ha.cli.savepoint_target import path_of
 from airflow_provider_ha.clock import SystemClock
@@ -21,7 +21,7 @@ def is_place(target: str) -> bool:
 
     :raises ConfigurationError: It is a URI of a file system that this process cannot read.
     """
-    return is_s3(target) or path_of(target) is not None
+    return is_s3(target) or is_hdfs(target) or path_of(target) is not None
 
 
 def plan_of_place(
@@ -38,7 +38,7 @@ def plan_of_place(
     :raises ConfigurationError: An option names another query, or comes twice.
     :raises HaError: As ``plan_directory`` says.
     """
-    place = s3_uri(target) if is_s3(target) else str((path_of(target) or Path(target)).resolve())
+    place = _named(target)
     query = place.rpartition("/")[2] or place
     servers = _one("--kafka-bootstrap", query, kafka_bootstrap)
     if strange := sorted(set(accept_unverified) - {query}):
@@ -65,10 +65,16 @@ def plan_of_place(
     )
 
 
+def _named(target: str) -> str:
+    if is_s3(target):
+        return s3_uri(target)
+    return output_place(target) if is_hdfs(target) else str((path_of(target) or Path(target)).resolve())
+
+
 def _sink(said: str | None) -> QuerySink:
     if said is not None and is_s3(said):
         return sink_at(s3_uri(said))
-    return sink_of(said)
+    return sink_named(said)
 
 
 def _one(option: str, query: str, values: list[str]) -> str | None:

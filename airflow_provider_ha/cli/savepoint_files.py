@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from airflow_provider_ha.checkpoints.connectors.places import is_s3
+from airflow_provider_ha.checkpoints.connectors.places import Reach, is_local, is_s3, output_place
 from airflow_provider_ha.checkpoints.model import Savepoint
 from airflow_provider_ha.checkpoints.savepoints import restore as restoring
 from airflow_provider_ha.checkpoints.savepoints.archive import export as exporting
@@ -18,6 +18,7 @@ from airflow_provider_ha.checkpoints.savepoints.layout import At, SavepointSourc
 from airflow_provider_ha.checkpoints.savepoints.pool.layout import PoolLayout
 from airflow_provider_ha.checkpoints.savepoints.pool.pool import Pool, savepoint_place
 from airflow_provider_ha.checkpoints.savepoints.pool.restore import restore_prefix
+from airflow_provider_ha.checkpoints.savepoints.restore_elsewhere import restore_files
 from airflow_provider_ha.checkpoints.savepoints.take import take
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.outcome import Exit
@@ -34,6 +35,7 @@ from airflow_provider_ha.cli.savepoint_target import (
     path_of,
 )
 from airflow_provider_ha.cli.session import AsJson, reported
+from airflow_provider_ha.cli.session import Target as Cluster
 from airflow_provider_ha.cli.verify import CORES, Depth, Processes
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.names import safe_segment
@@ -174,8 +176,8 @@ def restore(
     to: Annotated[
         str,
         typer.Option(
-            help="Directory for the checkpoints, one per query; must not exist. Of a savepoint on S3 also a prefix of "
-            "the same bucket, with nothing below it.",
+            help="Directory for the checkpoints, one per query; must not exist. Or s3://bucket/prefix or "
+            "hdfs://namenode:8020/path with nothing below it; of a savepoint s3://... a prefix of the same bucket.",
             metavar="DIRECTORY|URI",
         ),
     ],
@@ -183,7 +185,7 @@ def restore(
     spark_version: SparkVersion = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make checkpoint directories out of a savepoint, for queries that are started by hand.
+    """Make plain checkpoints out of a savepoint, for queries that are started by hand: Spark needs nothing else.
 
     The savepoint stays as it is. Do not let the old query run on: both would have one query id and one output. A
     managed job is restored by its own operator, which knows what its sinks have.
@@ -195,8 +197,13 @@ def restore(
             savepoint, root = pooled.savepoint, str(prefix).replace("s3://", "s3a://", 1)
     else:
         with located(context, target, savepoint_id, as_json=as_json) as stored:
-            restoring.restore(stored, _place(to), spark_version=spark_version)
-            savepoint, root = stored.savepoint, str(_place(to))
+            savepoint = stored.savepoint
+            if is_local(to):
+                restoring.restore(stored, _place(to), spark_version=spark_version)
+                root = str(_place(to))
+            else:
+                files = _reach(context, target).files(output_place(to))
+                root = restore_files(stored, files, spark_version=spark_version)
     places = {query: f"{root}/{query}" for query in savepoint.queries}
     if as_json:
         console.print_json(RestoredView(savepoint_id=savepoint.savepoint_id, checkpoints=places))
@@ -206,6 +213,14 @@ def restore(
         ([query, savepoint.queries[query].batch, place] for query, place in places.items()),
         empty="the savepoint holds no query",
     )
+
+
+def _reach(context: typer.Context, target: str) -> Reach:
+    """Return how file systems are reached: as a job's cluster says, of other savepoints as the environment says."""
+    if is_s3(target) or path_of(target) is not None:
+        return Reach()
+    named: Cluster = context.obj
+    return Reach.of(named.config())
 
 
 def _sources(

@@ -20,7 +20,7 @@ from airflow_provider_ha.cli.session import AsJson, cluster, reported
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.errors import ConfigurationError, JobStateError, ObjectMissingError
 from airflow_provider_ha.jobs.model import Blob
-from airflow_provider_ha.recovery.conclude import take_lock
+from airflow_provider_ha.recovery.conclude import brief_commit, take_lock
 
 
 def import_archive(
@@ -38,7 +38,7 @@ def import_archive(
     ] = None,
     scratch: Annotated[
         Path | None,
-        typer.Option(help="On S3: directory in which FILE is unpacked and removed; default: beside FILE."),
+        typer.Option(help="On S3 and HDFS: directory in which FILE is unpacked and removed; default: beside FILE."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -47,10 +47,10 @@ def import_archive(
     Exit 0: the savepoint is complete and verified; 1: it is refused, with the reason, and nothing is left of it.
     """
     pooled = to is not None and is_s3(to)
-    if scratch is not None and not pooled:
+    if scratch is not None and not pooled and job is None:
         with reported(as_json=as_json):
             raise ConfigurationError(
-                "--scratch is for S3: elsewhere an archive is unpacked where it is to be", next_step="Leave it out"
+                "--scratch is for S3 and HDFS: a directory is unpacked where it is to be", next_step="Leave it out"
             )
     if to is not None and pooled and job is None:
         with reported(as_json=as_json):
@@ -61,8 +61,9 @@ def import_archive(
         return
     if job is not None and to is None:
         with cluster(context, as_json=as_json) as client:
-            savepoint = _into_job(client, job, archive)
-            directory = client.job(job).savepoints.directory(savepoint.savepoint_id)
+            savepoint = _into_job(client, job, archive, scratch)
+            tree = client.job(job).savepoints.tree(savepoint.savepoint_id)
+            location = str(tree.local_path or client.job(job).savepoints.uri(savepoint.savepoint_id))
     else:
         with reported(as_json=as_json):
             if to is None or job is not None:
@@ -70,11 +71,11 @@ def import_archive(
                     "an archive is imported to one place", next_step="Give either --to DIRECTORY or --job JOB"
                 )
             directory = path_of(to) or Path(to)
-            savepoint = unpack(archive, directory)
-    print_savepoint(str(directory), savepoint, as_json=as_json)
+            savepoint, location = unpack(archive, directory), str(directory)
+    print_savepoint(location, savepoint, as_json=as_json)
 
 
-def _into_job(client: HaClient, job_id: str, archive: Path) -> Savepoint:
+def _into_job(client: HaClient, job_id: str, archive: Path, scratch: Path | None) -> Savepoint:
     job, savepoints = client.context(job_id), client.job(job_id).savepoints
     run = job.snapshot().run
     expected = described(archive)
@@ -87,5 +88,7 @@ def _into_job(client: HaClient, job_id: str, archive: Path) -> Savepoint:
             f"{job_id!r} could not be restored from it",
             next_step="Import it with --to, and restore it from there",
         ) from None
-    with take_lock(job, run.run.number if run else 0) as leadership:
-        return adopt(savepoints, job_id, leadership.commit, archive, expected)
+    number = run.run.number if run else 0
+    with take_lock(job, number):
+        pass  # a job with a driver is refused before anything is unpacked
+    return adopt(savepoints, job_id, brief_commit(job, number), archive, expected, scratch=scratch)

@@ -15,7 +15,8 @@ from urllib.parse import unquote, urlsplit
 import typer
 
 from airflow_provider_ha.checkpoints.connectors.places import is_s3
-from airflow_provider_ha.checkpoints.savepoints.directory import SavepointDirectory, read_savepoint
+from airflow_provider_ha.checkpoints.savepoints.directory import read_savepoint
+from airflow_provider_ha.checkpoints.savepoints.in_tree import stored_savepoint
 from airflow_provider_ha.checkpoints.savepoints.layout import StoredSavepoint
 from airflow_provider_ha.checkpoints.savepoints.named import named_savepoint
 from airflow_provider_ha.checkpoints.savepoints.pool.layout import SavepointInPool, open_savepoint
@@ -122,7 +123,7 @@ def located(
                 clock=job.clock,
             )
             try:
-                yield SavepointDirectory(store.directory(savepoint_id), store.load(savepoint_id))
+                yield stored_savepoint(store, savepoint_id)
             finally:
                 lease.release()
 

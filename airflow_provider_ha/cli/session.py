@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -14,7 +15,7 @@ from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.outcome import Exit, exit_code
 from airflow_provider_ha.config import ENVIRONMENT, HaConfig
 from airflow_provider_ha.control.client import HaClient
-from airflow_provider_ha.errors import HaError
+from airflow_provider_ha.errors import ConfigurationError, HaError
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")]
@@ -31,10 +32,12 @@ class Target:
 
     :param options: Values of the command line; ``None`` where nothing was said.
     :param fallback: Gives the configuration when neither options nor environment say anything.
+    :param named: Gives the configuration of another cluster by its name (Airflow's connection id).
     """
 
     options: dict[str, Any] = field(default_factory=dict)
     fallback: Callable[[], HaConfig] | None = None
+    named: Callable[[str], HaConfig] | None = None
 
     def config(self) -> HaConfig:
         """Return the validated configuration.
@@ -45,6 +48,23 @@ class Target:
         if self.fallback is not None and not said:
             return self.fallback()
         return HaConfig.from_env(**self.options)
+
+
+def other_cluster(target: Target, word: str) -> HaConfig:
+    """Return the configuration of another cluster.
+
+    :param word: A path, when it has a slash: a file as :meth:`HaConfig.from_file` reads it. Else a connection id.
+    :raises ConfigurationError: It cannot be used, or no connections are known here.
+    """
+    if "/" in word:
+        return HaConfig.from_file(Path(word))
+    if target.named is None:
+        raise ConfigurationError(
+            f"{word!r} is the id of an Airflow connection, which `spark-ha` does not know",
+            next_step=f"Use `airflow ha`, or name a file that only you can read, ./{word}.json, with the fields of "
+            "HaConfig",
+        )
+    return target.named(word)
 
 
 @contextmanager

@@ -13,8 +13,6 @@ import typer
 
 from airflow_provider_ha.checkpoints.connectors.places import directory_at
 from airflow_provider_ha.checkpoints.format.releases import installed_version, release
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.verify.process_pool import cores
 from airflow_provider_ha.checkpoints.verify.report import Report
 from airflow_provider_ha.checkpoints.verify.verify import verify
@@ -65,7 +63,8 @@ def verify_directory(
     path: Annotated[
         str,
         typer.Argument(
-            help="A Spark checkpoint directory (one query), managed or not: a path, or s3://bucket/prefix.",
+            help="A Spark checkpoint directory (one query), managed or not: a path, s3://bucket/prefix or "
+            "hdfs://namenode:8020/path.",
             metavar="PATH",
         ),
     ],
@@ -116,7 +115,10 @@ def verify_directory(
     ] = None,
     scratch: Annotated[
         Path | None,
-        typer.Option(help="prove: directory in which the copy is made and removed; default: beside PATH."),
+        typer.Option(
+            help="prove: directory in which the copy is made and removed; default: beside PATH, or where temporary "
+            "files are when PATH is not on this host."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -131,7 +133,7 @@ def verify_directory(
             _check_release(spark_version)
             with _progress() as show:
                 proof = prove(
-                    LocalTree(_on_this_host(path, directory)),
+                    directory,
                     batch=batch,
                     application=_application(application, arguments or [], conf or []),
                     query=query,
@@ -191,15 +193,6 @@ def _application(script: Path | None, arguments: list[str], conf: list[str]) -> 
     return Application(
         script=script.absolute(), arguments=tuple(arguments), conf=assigned(conf, "conf"), directory=Path.cwd()
     )
-
-
-def _on_this_host(path: str, directory: Tree) -> Path:
-    if directory.local_path is None:
-        raise ConfigurationError(
-            f"{path} is not on a file system of this host, and Spark is given a copy that is",
-            next_step="Copy the checkpoint to this host, and prove the copy",
-        )
-    return directory.local_path
 
 
 def _check_release(wanted: str | None) -> None:

@@ -42,6 +42,7 @@ from airflow_provider_ha.driver.undo_drain import undo_drains
 from airflow_provider_ha.jobs.component_conf import is_layered, writer_id
 from airflow_provider_ha.jobs.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.journal import JobJournal
+from airflow_provider_ha.jobs.output_claims import OutputClaims
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.storage.keys import JobKeys
 
@@ -70,7 +71,7 @@ class Assembly:
         ledger = StartLedger(origin.directory)
         # A restored cut is whole; a loss may have come before the script had started all its queries.
         complete = ledger.before.complete or origin.plan is not None
-        expected = expected_queries(origin, ledger.before, self.published_sinks, self.spec.home.sink_logs)
+        expected = expected_queries(origin, ledger.before, self.published_sinks, origin.reach)
         undo_drains(origin, expected)
         registry.expect(expected, complete=complete)
         jvm = gateway()
@@ -89,6 +90,7 @@ class Assembly:
             allow_new=options.allow_new_queries,
             remote_allowed=options.allow_remote_executors,
             component=component,
+            claims=OutputClaims(led.coordinator, led.paths, led.leadership.commit, led.run.number),
         )
         return Parts(
             origin=origin,
@@ -188,7 +190,7 @@ class Assembly:
             options=self.led.graph.options,
             area=self.area,
             clock=self.clock,
-            source=progress_source(registry, self.clock),
+            source=progress_source(registry, self.clock, cheap_listing=self.area.cheap_listing),
         )
 
     def _cleaning(self, current: str) -> Cleaning:

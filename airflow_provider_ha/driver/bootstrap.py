@@ -1,7 +1,31 @@
 """What spark-submit runs: a script, because spark-submit takes no module. Everything else is in ``main``."""
 
+import json
+import os
 import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
+from types import ModuleType
+
+
+class OfTheHost:
+    """Finds this package and what it needs where the supervisor does, for a Python that travels with the job.
+
+    Nothing else of the host: the driver would see packages that its executors, in the same environment, do not have.
+
+    :param path: Directories.
+    :param names: Modules that are found there, when nothing before has them.
+    """
+
+    def __init__(self, path: Sequence[str], names: Sequence[str]) -> None:
+        self._path, self._names = list(path), frozenset(names)
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return where a module is, as Python asks every finder."""
+        return PathFinder.find_spec(name, self._path, target) if path is None and name in self._names else None
 
 
 def enter() -> None:
@@ -12,7 +36,10 @@ def enter() -> None:
     here = str(Path(__file__).resolve().parent)
     sys.path[:] = [entry for entry in sys.path if entry != here]
     package_parent = str(Path(here).parent.parent)
-    if package_parent not in sys.path:
+    given = os.environ.pop("SPARK_HA_IMPORTS", "")  # of a packed Python (``supervisor.packed_python``)
+    if given:
+        sys.meta_path.append(OfTheHost(**json.loads(given)))
+    elif package_parent not in sys.path:
         sys.path.append(package_parent)
     from airflow_provider_ha.driver.main import main  # noqa: PLC0415  # the path had to be repaired first
 

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_provider_ha.checkpoints.connectors.foreach_batch import FOREACH_BATCH
+from airflow_provider_ha.checkpoints.connectors.places import Reach
 from airflow_provider_ha.checkpoints.connectors.sinks import sink_connector
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.trees.tree import Tree
@@ -60,11 +62,15 @@ class DrainStarter:
     """Starts each query for its one last batch, and waits for it.
 
     :param component: Of the JVM, where the fork is behind it.
+    :param reach: How the file systems of outputs are reached; as the environment says by default.
     :param drained: Query -> what it wrote; complete when the script has ended.
     """
 
-    def __init__(self, fork: DrainFork, calls: WriterCalls, component: Component | None = None) -> None:
+    def __init__(
+        self, fork: DrainFork, calls: WriterCalls, component: Component | None = None, reach: Reach | None = None
+    ) -> None:
         self._fork = fork
+        self._reach = reach or Reach()
         self._calls = calls
         self._component = component
         self.drained: dict[str, DrainedQuery] = {}
@@ -103,13 +109,13 @@ class DrainStarter:
         if (now.planned, now.committed) != (planned, planned):
             raise OperationFailedError(f"the drain of query {checked.name!r} ended at {now} instead of batch {planned}")
         wrote = withheld is None or withheld.called
-        self.drained[checked.name] = _drained(planned, checked.sink, wrote=wrote)
+        self.drained[checked.name] = _drained(planned, checked.sink, self._reach, wrote=wrote)
         log.info("query %s drained with batch %d", checked.name, planned)
         return handle
 
     def _withhold_empty(self, writer: Any) -> WithheldWhenEmpty | None:
         noted = notes(writer)
-        if noted.sink != "foreachBatch":
+        if noted.sink != FOREACH_BATCH:
             return None
         withheld = WithheldWhenEmpty(noted.function)
         self._calls.foreach_batch(writer, withheld)
@@ -138,9 +144,9 @@ class WithheldWhenEmpty:
             kept.unpersist()
 
 
-def _drained(batch: int, sink: SinkSpec, *, wrote: bool) -> DrainedQuery:
+def _drained(batch: int, sink: SinkSpec, reach: Reach, *, wrote: bool) -> DrainedQuery:
     written = described(sink)
-    connector = sink_connector(written)
+    connector = sink_connector(written, reach)
     if connector is None or written.path is None:
         return DrainedQuery(batch=batch, wrote=wrote)
     return DrainedQuery(batch=batch, sink_path=written.path, sink_entry_sha256=connector.digest(batch))

@@ -22,13 +22,15 @@ from airflow_provider_ha.driver.origin import OriginKind
 from airflow_provider_ha.driver.parts import Parts
 from airflow_provider_ha.driver.refused_start import refused, refused_directory
 from airflow_provider_ha.driver.stop_job import stop_all
-from airflow_provider_ha.errors import ApplicationRefusedError, HaError, OperationFailedError
+from airflow_provider_ha.errors import ApplicationRefusedError, ConfigurationError, HaError, OperationFailedError
 from airflow_provider_ha.jobs import operations
 from airflow_provider_ha.jobs.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.model import DrainedQuery, JobState, Operation, OperationKind
 
 
 log = logging.getLogger(__name__)
+
+_WORKED = (OriginKind.RECOVERY, OriginKind.FALLBACK)  # origins of a run that has worked before
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,7 @@ class Ending:
         component = self.parts.component
         if component is not None:
             component.move_to(fork.location)  # guard: drains-behind-a-gate-of-another-directory
-        starter = DrainStarter(fork, self.parts.calls, component)
+        starter = DrainStarter(fork, self.parts.calls, component, self.parts.origin.reach)
         self.parts.patches.starter = starter
         failure = self.parts.script.run()
         if failure is not None:
@@ -99,7 +101,12 @@ class Ending:
         return starter.drained
 
     def _refuse(self, refusal: HaError) -> NoReturn:
-        """No restart can help a script that is refused; an output that has changed may be looked at once more."""
+        """No restart can help a script that is refused; an output that has changed may be looked at once more.
+
+        What is missing where the application runs was there when the run has worked before: another place may have it.
+        """
+        if isinstance(refusal, ConfigurationError) and self.parts.origin.kind in _WORKED:
+            self.way_out.leave(ExitCode.UNFIT, str(refusal))  # guard: sick-executors-end-the-run
         if self.parts.origin.kind is OriginKind.FALLBACK and not isinstance(refusal, ApplicationRefusedError):
             self.way_out.leave(ExitCode.DECISION_NEEDED, str(refusal))
         if isinstance(refusal, ApplicationRefusedError) or self.parts.origin.kind is not OriginKind.RECOVERY:

@@ -20,4 +20,5 @@ class ExitCode(IntEnum):
     JVM_GONE = 15  # the JVM has ended, so nothing of this process can write for the job
     OUTAGE = 16  # storage or ZooKeeper did not answer before the script began: counts as no attempt
     DECISION_NEEDED = 18  # going on may lose or repeat rows: the run waits for its user
+    UNFIT = 19  # this host lacks something that another one had for the run: counts as no attempt
     CANCELED = 17  # a cancel was asked for: the supervisor writes the result once everything is dead

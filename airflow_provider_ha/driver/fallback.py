@@ -14,13 +14,14 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.connectors._kafka_client import held_offsets
 from airflow_provider_ha.checkpoints.connectors.input_files import look_for
 from airflow_provider_ha.checkpoints.connectors.kafka_offsets import Partition, PartitionOffsets
+from airflow_provider_ha.checkpoints.connectors.places import Reach
 from airflow_provider_ha.checkpoints.format.layout import queries
 from airflow_provider_ha.checkpoints.model import RestorePlan, Verdict
 from airflow_provider_ha.checkpoints.restore.external_state import ExternalQueries
@@ -64,7 +65,8 @@ class FallbackPlanner:
     :param run: The run that goes on.
     :param epoch: Epoch that falls back.
     :param options: Of the run: they name the brokers to ask.
-    :param s3: How input files on S3 are asked for; as the environment says when left out.
+    :param reach: How the file systems of outputs, and of input files on S3, are reached.
+    :param writers_dead: Whether the earlier drivers of the run are proven dead.
     :param known: Queries that the run is known to have had, by its status.
     """
 
@@ -77,7 +79,8 @@ class FallbackPlanner:
     epoch: int
     options: HaOptions
     clock: Clock
-    s3: S3Options | None = None
+    reach: Reach = field(default_factory=Reach)
+    writers_dead: bool = True
     known: Collection[str] = ()
 
     def plan(self, lost: Generation, because: HaError, *, refused: bool) -> tuple[Fallback, RestorePlan]:
@@ -161,7 +164,9 @@ class FallbackPlanner:
                 payloads=self.checkpoints.payloads(),
                 last=LastDirectory(self.area, lost.directory, lost.epoch, replayed),
                 candidates=selection.candidates,
-                external=external_queries(self.options, self.area, self.keys, self.s3),
+                external=external_queries(self.options, self.area, self.keys, self.reach.s3),
+                reach=self.reach,
+                writers_dead=self.writers_dead,  # guard: fallbacks-take-the-living-for-dead
             )
         )
         for query, known in facts.queries.items():

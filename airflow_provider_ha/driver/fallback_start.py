@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from airflow_provider_ha.checkpoints.connectors.places import Reach
 from airflow_provider_ha.checkpoints.model import RestorePlan
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_restore
 from airflow_provider_ha.checkpoints.working.pins import keep_sink_logs, kept_in
@@ -26,7 +27,13 @@ log = logging.getLogger(__name__)
 
 
 def start_from_fallback(
-    area: WorkArea, paths: JobPaths, run: Run, planned: tuple[Fallback, RestorePlan], *, key: str
+    area: WorkArea,
+    paths: JobPaths,
+    run: Run,
+    planned: tuple[Fallback, RestorePlan],
+    *,
+    key: str,
+    reach: Reach | None = None,
 ) -> Origin:
     """Make the working directory *key* and say where it comes from.
 
@@ -36,6 +43,7 @@ def start_from_fallback(
     :param paths: The job.
     :param run: The run that goes on.
     :param planned: What it goes on from, and the plan of that.
+    :param reach: How the file systems of outputs are reached; as the environment says by default.
     :raises DecisionNeededError: An output has changed since the plan was made.
     :raises CheckpointError: The checkpoint has been damaged since.
     :raises StorageUnavailableError: The work root, or an output, does not answer.
@@ -44,12 +52,13 @@ def start_from_fallback(
     record = f"the fallback of znode {paths.generation}"
     chosen = area.admit(plan.directory, inside=JobKeys(plan.source_job).restorable, source=record)
     source = area.tree(chosen)
+    reach = reach or Reach()
     try:
-        check_facts(plan, source)
+        check_facts(plan, source, reach)
     except RestoreRefusedError as error:  # the plan is of this moment: another driver is at work, and no run is over
         raise DecisionNeededError(error.message, next_step=error.next_step) from error
     area.create(key)
-    prepare_restore(area, chosen, plan, key)
+    prepare_restore(area, chosen, plan, key, reach)
     made = area.tree(key)
     keep_sink_logs(source, made)
     if (started := _started(area, fallback, plan, run)) is not None:
@@ -63,6 +72,7 @@ def start_from_fallback(
         plan=plan,
         sinks=kept_in(made) or source,
         fallback=fallback,
+        reach=reach,
     )
 
 

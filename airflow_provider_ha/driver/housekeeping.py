@@ -21,7 +21,7 @@ from airflow_provider_ha.checkpoints.working.unfinished_drain import is_drain
 from airflow_provider_ha.checkpoints.working.work_area import WorkArea
 from airflow_provider_ha.coordination.election import Leadership
 from airflow_provider_ha.errors import HaError, VersionConflictError
-from airflow_provider_ha.jobs.runs import RunStore, drains_after
+from airflow_provider_ha.jobs.runs import RunStore
 
 
 log = logging.getLogger(__name__)
@@ -86,9 +86,7 @@ class Housekeeping:
             self._remove(key)
 
     def _superfluous(self) -> list[str]:
-        numbers = self.runs.numbers()
-        after = drains_after(self.runs.results(), numbers[-1]) if numbers else None
-        return superfluous_directories(self.checkpoints, self.area, self.current, drains_after=after)
+        return superfluous_directories(self.checkpoints, self.area, self.current, drains_after=self.runs.drains_after())
 
     def _remove(self, key: str) -> None:
         log.info("working directory %s is removed", key)

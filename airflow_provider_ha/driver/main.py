@@ -11,9 +11,11 @@ import logging
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.connectors.foreach_batch import GivenLog
+from airflow_provider_ha.checkpoints.connectors.places import Reach
 from airflow_provider_ha.checkpoints.model import CheckpointPointer, QuerySink
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
 from airflow_provider_ha.checkpoints.savepoints.store import SavepointStore
@@ -44,6 +46,7 @@ from airflow_provider_ha.driver.start_point import prepare_start
 from airflow_provider_ha.driver.watchdog import Watchdog
 from airflow_provider_ha.errors import (
     ApplicationRefusedError,
+    ConfigurationError,
     DecisionNeededError,
     HaError,
     JobStateError,
@@ -130,7 +133,7 @@ class Driver:
         )
         try:
             parts = assembly.parts(origin, registry, lifecycle, writer)
-        except ApplicationRefusedError as error:
+        except (ApplicationRefusedError, RestoreRefusedError) as error:
             writer.end(JobState.FAILED, reason=str(error))
             self._exit.leave(ExitCode.REFUSED, str(error))
         parts.housekeeping.finish_earlier(self._led.run.number)
@@ -154,11 +157,17 @@ class Driver:
         root, site = hadoop_uri(self._area.place), s3a_conf(self._spec.config)
         try:
             prepare_file_system(gateway(), root, self._led.graph.conf, site)
-        except ApplicationRefusedError as error:
-            if self._spec.attempt > 1:  # guard: a-host-without-s3a-ends-the-run
-                self._exit.leave(ExitCode.FAILED, str(error))  # it worked on another host: this one lacks something
+        except (ApplicationRefusedError, ConfigurationError) as error:
+            # guard: a-host-without-s3a-ends-the-run
+            if isinstance(error, ConfigurationError) and self._has_worked():
+                self._exit.leave(ExitCode.UNFIT, str(error))
             writer.end(JobState.FAILED, reason=str(error))
             self._exit.leave(ExitCode.REFUSED, str(error))
+
+    def _has_worked(self) -> bool:
+        """Whether a driver of the run has had a working directory: what is missing here was not missing there."""
+        known = read_record(self._led.coordinator, self._led.paths.generation, Generation)
+        return known is not None and known[0].run == self._led.run.number
 
     def _prepare(self, writer: JobWriter) -> Origin:
         """Make this epoch's working directory, and make it current."""
@@ -176,6 +185,7 @@ class Driver:
                 key=key,
                 published=self._published(),
                 by=Successor(self._led.leadership.epoch, self._spec.submission_id),
+                reach=Reach.of(self._spec.config),
                 refusal=refusal,
                 lengths=self._lengths_in(previous),
                 fall_back=lambda lost, error: self._fall_back(lost, error, f"{key}-restored", refused=bool(refusal)),
@@ -185,6 +195,8 @@ class Driver:
         except RestoreRefusedError as error:
             writer.end(JobState.FAILED, reason=str(error))
             self._exit.leave(ExitCode.REFUSED, str(error))
+        if origin.drain is not None:
+            origin = replace(origin, writers_dead=self._writers_dead())
         writer.begin(origin)
         log.info("epoch %d works in %s (%s %s)", self._led.leadership.epoch, key, origin.kind.value, origin.source)
         return origin
@@ -212,7 +224,8 @@ class Driver:
 
     def _fall_back(self, lost: Generation, because: HaError, key: str, *, refused: bool) -> Origin:
         planned = self._fallback_planner().plan(lost, because, refused=refused)
-        return start_from_fallback(self._area, self._led.paths, self._led.run, planned, key=key)
+        reach = Reach.of(self._spec.config)
+        return start_from_fallback(self._area, self._led.paths, self._led.run, planned, key=key, reach=reach)
 
     def _fallback_planner(self) -> FallbackPlanner:
         led, status = self._led, read_record(self._led.coordinator, self._led.paths.status, Status)
@@ -227,9 +240,15 @@ class Driver:
             epoch=led.leadership.epoch,
             options=led.graph.options,
             clock=self._clock,
-            s3=self._spec.config.s3,
+            reach=Reach.of(self._spec.config),
+            writers_dead=self._writers_dead(),
             known=frozenset({*of_run.queries, *of_run.not_started}) if of_run is not None else frozenset(),
         )
+
+    def _writers_dead(self) -> bool:
+        """Whether the earlier drivers of the run are proven dead."""
+        run = RunStore(self._led.coordinator, self._led.paths).get(self._led.run.number)
+        return run.are_dead_before(self._spec.attempt)
 
     def _published(self) -> Mapping[str, int]:
         """Return the cut of this run's newest checkpoint; batch numbers of other runs may mean other batches."""

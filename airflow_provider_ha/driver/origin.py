@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG, local_path
+from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG, sink_log
+from airflow_provider_ha.checkpoints.connectors.places import Reach
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryPlan, RestorePlan
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.trees.tree import Tree, WritableTree
 from airflow_provider_ha.checkpoints.working.pins import sink_directory
 from airflow_provider_ha.errors import RestoreRefusedError
@@ -40,6 +40,8 @@ class Origin:
     :param drain: Fork in which an earlier epoch began to drain, and did not finish; ``None`` when there is none.
     :param carried: Query -> batches of the lost epoch that no checkpoint holds yet.
     :param output: What the log of a sink with another output directory is seeded with.
+    :param reach: How the file systems of outputs are reached.
+    :param writers_dead: Whether the earlier drivers of the run are proven dead.
     """
 
     kind: OriginKind
@@ -53,6 +55,8 @@ class Origin:
     carried: Mapping[str, tuple[BatchEntry, ...]] = field(default_factory=dict)
     output: OutputMode = OutputMode.CONTINUE
     fallback: Fallback | None = None
+    reach: Reach = field(default_factory=Reach)
+    writers_dead: bool = True
 
     @property
     def plans(self) -> Mapping[str, QueryPlan]:
@@ -81,7 +85,7 @@ class Origin:
         if query not in self.plan.adopted:
             return sink_directory(self.sinks, query) / LOG
         path = self.plans[query].sink.path
-        return LocalTree(local_path(path) / LOG) if path is not None else None
+        return sink_log(path, self.reach) if path is not None else None
 
     def recorded(self, query: str) -> tuple[BatchEntry, ...]:
         """Return the batches of *query* that have to be executed with their recorded boundaries."""

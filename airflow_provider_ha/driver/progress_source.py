@@ -20,6 +20,8 @@ from airflow_provider_ha.driver.queries import Member, QueryRegistry, StartedQue
 log = logging.getLogger(__name__)
 FALLBACK_SECONDS = 2.0
 """Longest time between two looks: a query that reports nothing is published that much later."""
+PAID_SECONDS = 30.0
+"""The same where a look is a dozen requests to a store: every 2 s they were three quarters of what an idle job cost."""
 
 
 class ProgressSource(Protocol):
@@ -79,9 +81,13 @@ class EitherProgress:
         return any(answers)  # guard: queries-that-report-nothing-are-never-looked-at
 
 
-def progress_source(registry: QueryRegistry, clock: Clock) -> ProgressSource:
-    """Return the source of a driver: the reports of the queries, and a look every :data:`FALLBACK_SECONDS`."""
-    return EitherProgress(ReportedProgress(registry), PeriodicLook(clock, FALLBACK_SECONDS))
+def progress_source(registry: QueryRegistry, clock: Clock, *, cheap_listing: bool) -> ProgressSource:
+    """Return the source of a driver: the reports of the queries, and a look from time to time.
+
+    :param cheap_listing: Whether a look costs next to nothing where the queries work.
+    """
+    seconds = FALLBACK_SECONDS if cheap_listing else PAID_SECONDS  # guard: looks-are-paid-for-all-the-time
+    return EitherProgress(ReportedProgress(registry), PeriodicLook(clock, seconds))
 
 
 def _report(query: Member) -> object:

@@ -11,11 +11,11 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind, QueryCut
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
+from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.working.work_area import Retained, WorkArea
 from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.coordination.coordinator import Op
@@ -253,5 +253,5 @@ class Publisher:
         self._last = _Published(checkpoint.number, cut, self._clock.lease_time())
 
 
-def _file_sinks(queries: tuple[Member, ...]) -> dict[str, Path]:
+def _file_sinks(queries: tuple[Member, ...]) -> dict[str, Tree]:
     return {query.name: query.sink_log for query in queries if query.sink_log is not None}

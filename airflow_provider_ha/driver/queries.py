@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from airflow_provider_ha.checkpoints.connectors.places import Reach
+from airflow_provider_ha.checkpoints.connectors.sinks import sink_record
 from airflow_provider_ha.checkpoints.format.layout import progress
-from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.model import QuerySink
 from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.driver.resting import RestingQuery, as_it_is, described
@@ -35,6 +36,7 @@ class StartedQuery:
     :param directory: Its checkpoint location in this epoch.
     :param replayed: Batches that were executed again before it really started.
     :param committed_before: Highest batch that was committed when it was started; -1 for none.
+    :param reach: How the file system of its output is reached.
     """
 
     name: str
@@ -43,15 +45,21 @@ class StartedQuery:
     directory: Tree
     replayed: int = 0
     committed_before: int = -1
+    reach: Reach = field(default_factory=Reach)
+
+    @property
+    def output(self) -> str | None:
+        """Where its file sink writes; ``None`` for other sinks."""
+        return self.sink.path
 
     def sink_now(self) -> QuerySink:
         """Return what the sink has now."""
-        return as_it_is(described(self.sink))
+        return as_it_is(described(self.sink), self.reach)
 
     @property
-    def sink_log(self) -> Path | None:
-        """Directory with the log of its file sink; ``None`` for other sinks."""
-        return self.sink.path if self.sink.kind is SinkKind.FILE else None
+    def sink_log(self) -> Tree | None:
+        """Log of its file sink; ``None`` for other sinks."""
+        return sink_record(described(self.sink), self.reach)
 
     def status(self) -> QueryStatus:
         """Return where the query stands, from its directory."""
@@ -59,7 +67,7 @@ class StartedQuery:
         return QueryStatus(
             planned=now.planned,
             committed=now.committed,
-            sink=str(self.sink.path) if self.sink.path else self.sink.source,
+            sink=self.sink.path or self.sink.source,
             replayed=self.replayed,
         )
 

@@ -1,8 +1,9 @@
 """What a patched ``start()`` does: check, bring the checkpoint up to what the sink has, then start for good.
 
 Invariant: the real sink never gets a batch id that its log already has. A file sink or Delta skips such a batch without
-executing the plan, so that its state is never written and the query dies with the next commit, or loses rows in silence
-(``docs/explanation/spark-facts.md`` section 0). So those batches are executed before, one by one, into a noop sink.
+executing the plan, so that its state is never written and the query dies with the next commit, or loses rows with no
+error (``docs/explanation/spark-facts.md`` section 0). So those batches are executed before, one by one, into a noop
+sink.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from airflow_provider_ha.checkpoints.connectors.delta import DeltaLog
+from airflow_provider_ha.checkpoints.connectors.places import is_s3
 from airflow_provider_ha.checkpoints.connectors.sink_connector import SinkConnector
-from airflow_provider_ha.checkpoints.connectors.sinks import sink_connector
+from airflow_provider_ha.checkpoints.connectors.sink_type import QueryMemory
+from airflow_provider_ha.checkpoints.connectors.sinks import query_memory, sink_connector, sink_record
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.format.metadata_log import read_query_id
 from airflow_provider_ha.checkpoints.model import SinkKind
@@ -33,19 +34,29 @@ from airflow_provider_ha.driver.start_ledger import StartLedger, check_new_name
 from airflow_provider_ha.driver.stopper import has_ended
 from airflow_provider_ha.driver.undo_drain import undo_drain
 from airflow_provider_ha.driver.way_forward import from_output
-from airflow_provider_ha.driver.writer_notes import SinkSpec, check_options, checked_name, notes, sink_spec
+from airflow_provider_ha.driver.writer_notes import (
+    SinkSpec,
+    check_options,
+    checked_name,
+    notes,
+    refuse_unfenced,
+    sink_spec,
+)
 from airflow_provider_ha.errors import (
     ApplicationRefusedError,
+    ConfigurationError,
     JobStateError,
     RestoreRefusedError,
     RestoreUnknownError,
 )
 from airflow_provider_ha.jobs.model import OutputMode
+from airflow_provider_ha.jobs.output_claims import OutputClaims
 from airflow_provider_ha.redaction import remember, secret_values
 
 
 log = logging.getLogger(__name__)
 NOOP = "noop"
+WITHOUT_COMPONENT = "Use a work root on s3://, whose jobs run behind the component, or write to a mounted directory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +125,7 @@ def check_writer(writer: Any, path: str | None, root: str, taken: frozenset[str]
     check_location(session, root)
     # guard: relative-output-of-a-query-is-taken
     refuse_relative(f"query {name!r}", noted.sink or default, noted.options.get("path"))
+    refuse_unfenced(name, noted, default, lambda key: session.conf.get(key, None))
     sink = sink_spec(name, noted, default)
     if isinstance(noted.function, Fenced):
         noted.function.belongs_to(name)
@@ -128,6 +140,7 @@ class QueryStarter:
     :param allow_new: Whether the script may replace a query by one of a new name after a loss.
     :param remote_allowed: Whether the executors may run on other hosts.
     :param component: Of the JVM, where the working directory is behind it.
+    :param claims: Notes which outputs the run writes to.
     """
 
     def __init__(
@@ -141,6 +154,7 @@ class QueryStarter:
         allow_new: bool = False,
         remote_allowed: bool = False,
         component: Component | None = None,
+        claims: OutputClaims | None = None,
     ) -> None:
         self._origin = origin
         self._registry = registry
@@ -150,6 +164,7 @@ class QueryStarter:
         self._allow_new = allow_new
         self._remote_allowed = remote_allowed
         self._component = component
+        self._claims = claims
 
     def start(self, writer: Any, path: str | None) -> Any:
         """Start the query of *writer* where its sink and its checkpoint agree; returns pyspark's handle.
@@ -176,8 +191,9 @@ class QueryStarter:
                 self._component.check_session(writer._spark)  # noqa: SLF001  # as above
             checked = check_writer(writer, path, self._origin.location, self._taken(notes(writer).name))
             self._check_name(checked.name)
+            self._check_output(checked)
             steps = self._prepare(checked)
-        except (ApplicationRefusedError, RestoreRefusedError) as error:
+        except (ApplicationRefusedError, ConfigurationError, RestoreRefusedError) as error:
             raise self._lifecycle.refuse(error) from None
         self._ledger.note(checked.name, described(checked.sink))  # guard: sinks-are-noted-too-late
         self._registry.begin(self._resting(checked, steps))
@@ -192,7 +208,9 @@ class QueryStarter:
                 self._registry.give_up(checked.name)
         if handle is None:
             return None
-        self._registry.add(StartedQuery(checked.name, handle, checked.sink, directory, len(steps), committed))
+        self._registry.add(
+            StartedQuery(checked.name, handle, checked.sink, directory, len(steps), committed, self._origin.reach)
+        )
         log.info(
             "query %s started at %s after %d replayed batches", checked.name, progress(directory.fresh()), len(steps)
         )
@@ -221,27 +239,55 @@ class QueryStarter:
             # guard: new-names-after-a-loss
             check_new_name(name, self._ledger.before, expected=expected, begun=registry.begun)
 
+    def _check_output(self, checked: CheckedWriter) -> None:
+        """Refuse an output that another query writes to, or that two drivers could write to at a time."""
+        place = checked.sink.path
+        if place is None:
+            return
+        # guard: stored-outputs-without-the-fence
+        if is_s3(place) and self._component is None:
+            raise ApplicationRefusedError(
+                f"query {checked.name!r} writes files to {place}: Spark's own manager does not create entries of a "
+                "sink's log exclusively there, so two drivers could both believe to have written a batch",
+                next_step=WITHOUT_COMPONENT,
+            )
+        for other in self._registry.members:  # guard: outputs-of-two-queries
+            if other.name != checked.name and other.output == place:
+                raise ApplicationRefusedError(
+                    f"query {checked.name!r} writes to {place}, and so does query {other.name!r} of this job: each "
+                    "would skip the other's batches",
+                    next_step="Give every query its own output",
+                )
+        if self._claims is not None:
+            self._claims.claim(place, checked.name)
+
     def _resting(self, checked: CheckedWriter, steps: tuple[ReplayStep, ...]) -> RestingQuery:
+        sink = described(checked.sink)
         return RestingQuery(
             checked.name,
             self._origin.directory / checked.name,
-            described(checked.sink),
-            checked.sink.path if checked.sink.kind is SinkKind.FILE else None,
+            sink,
+            sink_record(sink, self._origin.reach),
             max((step.batch for step in steps), default=-1),
+            self._origin.reach,
         )
 
     def _prepare(self, checked: CheckedWriter) -> tuple[ReplayStep, ...]:
         """Seed a new output directory, and decide what is to be executed before the start."""
         directory = self._origin.directory / checked.name
         fit_state_format(checked.writer._spark, directory.fresh())  # noqa: SLF001  # as above
-        reached = -1
-        connector = sink_connector(described(checked.sink))
+        reached, sink = -1, described(checked.sink)
+        reach = self._origin.reach
+        connector, memory = sink_connector(sink, reach), query_memory(sink, reach)
         if connector is not None and checked.sink.path is not None:
             self._seed(checked.name, connector, checked.sink.path)
             undo_drain(self._origin, checked.name, connector)
             reached = connector.reached()
-        if checked.sink.table is not None:
-            reached = self._in_table(checked.name, checked.sink.table)
+            # guard: late-entries-of-the-sink-are-met-in-silence
+            if self._component is not None and checked.sink.kind is SinkKind.FILE:
+                self._component.watch_sink(checked.sink.path, reached)
+        if memory is not None:
+            reached = self._in_table(checked.name, memory)
         recorded, now = self._origin.recorded(checked.name), progress(directory.fresh())
         # guard: fresh-starts-on-old-outputs-without-a-way-out
         if checked.sink.path is not None and reached >= 0 and now.planned < 0 and not recorded:
@@ -252,22 +298,22 @@ class QueryStarter:
             )
         return decide_start(now, recorded, reached, query=checked.name)
 
-    def _in_table(self, name: str, table: Path) -> int:
+    def _in_table(self, name: str, table: QueryMemory) -> int:
         """Return the highest batch that a table would skip, or has under the id that the query had before."""
         directory, plan = self._origin.directory / name, self._origin.plans.get(name)
         had = min(plan.sink.max_batch, plan.batch + len(plan.replay)) if plan and plan.query_id else -1
         if progress(directory.fresh()).planned < 0:
             return had  # its id is only made when it starts
         try:
-            return max(had, DeltaLog(table).last_batch(read_query_id(directory.fresh())))
+            return max(had, table.last_batch(read_query_id(directory.fresh())))
         except RestoreUnknownError as error:
             log.warning("query %s starts without knowing what its table has: %s", name, error)
             return had
 
-    def _seed(self, name: str, connector: SinkConnector, target: Path) -> None:
+    def _seed(self, name: str, connector: SinkConnector, target: str) -> None:
         """Give a new output directory the log that Spark will look for at its next compaction."""
         plan = self._origin.plans.get(name)
-        if plan is None or plan.batch < 0 or (plan.sink.path == str(target) and not plan.sink_gone):
+        if plan is None or plan.batch < 0 or (plan.sink.path == target and not plan.sink_gone):
             return
         if connector.reached() >= 0 or progress((self._origin.directory / name).fresh()).committed > plan.batch:
             return

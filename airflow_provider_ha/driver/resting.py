@@ -8,15 +8,12 @@ stays behind: its boundaries are in the payload, so a restore executes exactly i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG, local_path
-from airflow_provider_ha.checkpoints.connectors.sinks import sink_connector
+from airflow_provider_ha.checkpoints.connectors.places import Reach
+from airflow_provider_ha.checkpoints.connectors.sinks import sink_connector, sink_record
 from airflow_provider_ha.checkpoints.format.layout import progress, queries
-from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
-from airflow_provider_ha.checkpoints.trees.files import names, read
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.model import QuerySink
 from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.working.started_queries import StartedQueries
 from airflow_provider_ha.driver.origin import Origin, OriginKind
@@ -31,21 +28,28 @@ class RestingQuery:
 
     :param directory: Its checkpoint location in this epoch.
     :param sink: Where it writes; ``None`` when that is unknown.
-    :param sink_log: Directory with the log of its file sink up to its committed batch; ``None`` for other sinks.
+    :param sink_log: Log of its file sink up to its committed batch; ``None`` for other sinks.
     :param recorded_to: Highest batch that is executed again before it starts; -1 for none.
+    :param reach: How the file system of its output is reached.
     """
 
     name: str
     directory: Tree
     sink: QuerySink | None
-    sink_log: Path | None = None
+    sink_log: Tree | None = None
     recorded_to: int = -1
+    reach: Reach = field(default_factory=Reach)
 
     @property
     def pending(self) -> bool:
         """Whether its sink may have a batch that it has not committed: it has to be started before it is drained."""
         now = progress(self.directory.fresh())
         return now.in_flight or self.recorded_to > now.committed  # guard: replays-to-come-are-drained
+
+    @property
+    def output(self) -> str | None:
+        """Where its file sink writes; ``None`` for other sinks, and where that is unknown."""
+        return self.sink.path if self.sink is not None else None
 
     def sink_now(self) -> QuerySink:
         """Return what the sink has now.
@@ -57,7 +61,7 @@ class RestingQuery:
                 f"query {self.name!r} has not been started yet, and an older release did not record where it writes",
                 next_step="Wait until the script has started it",
             )
-        return as_it_is(self.sink)
+        return as_it_is(self.sink, self.reach)
 
     def status(self) -> QueryStatus:
         """Return where the query stands, from its directory."""
@@ -71,28 +75,31 @@ def described(sink: SinkSpec) -> QuerySink:
     return QuerySink(
         kind=sink.kind,
         format=sink.source,
-        path=str(sink.path) if sink.path else None,
-        table=str(sink.table) if sink.table else None,
+        path=sink.path,
+        table=sink.table,
     )
 
 
-def as_it_is(sink: QuerySink) -> QuerySink:
+def as_it_is(sink: QuerySink, reach: Reach) -> QuerySink:
     """Return the record with what the sink has now, where its kind keeps a record of batches."""
-    connector = sink_connector(sink)
+    connector = sink_connector(sink, reach)
     if connector is None or sink.path is None:
         return sink
     return sink.model_copy(update={"max_batch": connector.reached()})
 
 
 def expected_queries(
-    origin: Origin, started: StartedQueries, published: Callable[[], Mapping[str, QuerySink]], scratch: Path
+    origin: Origin,
+    started: StartedQueries,
+    published: Callable[[], Mapping[str, QuerySink]],
+    reach: Reach | None = None,
 ) -> tuple[RestingQuery, ...]:
     """Return the queries that the working directory was made with, in the order of their first start.
 
     :param started: What the run's earlier epochs have started.
     :param published: Returns query -> sink of the run's newest checkpoint; asked only where *started* does not show it,
         which is so after an epoch of an older release.
-    :param scratch: Directory of this host for copies of what is kept of sinks' logs elsewhere.
+    :param reach: How the file systems of outputs are reached; as the environment says by default.
     """
     there = queries(origin.directory.fresh())
     noted: Mapping[str, QuerySink] = started.sinks
@@ -100,10 +107,10 @@ def expected_queries(
         noted = {**noted, **{name: sink for name, sink in published().items() if name not in noted}}
     order = [name for name in noted if name in there]
     order += [name for name in there if name not in noted]
-    return tuple(_resting(origin, name, noted.get(name), scratch) for name in order)
+    return tuple(_resting(origin, name, noted.get(name), reach or Reach()) for name in order)
 
 
-def _resting(origin: Origin, name: str, noted: QuerySink | None, scratch: Path) -> RestingQuery:
+def _resting(origin: Origin, name: str, noted: QuerySink | None, reach: Reach) -> RestingQuery:
     plan = origin.plans.get(name)
     sink, kept = noted, False
     if sink is None and plan is not None:
@@ -116,25 +123,15 @@ def _resting(origin: Origin, name: str, noted: QuerySink | None, scratch: Path) 
         name,
         origin.directory / name,
         sink,
-        _sink_log(origin, name, sink, scratch, kept=kept),
+        _sink_log(origin, name, sink, reach, kept=kept),
         max((entry.batch for entry in origin.recorded(name)), default=-1),
+        reach,
     )
 
 
-def _sink_log(origin: Origin, name: str, sink: QuerySink | None, scratch: Path, *, kept: bool) -> Path | None:
-    if sink is None or sink.kind is not SinkKind.FILE:
+def _sink_log(origin: Origin, name: str, sink: QuerySink | None, reach: Reach, *, kept: bool) -> Tree | None:
+    if sink is None or sink_connector(sink, reach) is None:
         return None
     if sink.path is not None and not kept:
-        return local_path(sink.path)
-    log = origin.sink_log(name)
-    if log is None:
-        return None
-    return log.local_path.parent if log.local_path is not None else _copied(log, scratch / name)
-
-
-def _copied(log: Tree, target: Path) -> Path:
-    """Copy a log that is not on this host; it is read only: no query adds to what is kept."""
-    copy = LocalTree(target / LOG)
-    for entry in names(log):
-        copy.write(entry, read(log, entry))
-    return target
+        return sink_record(sink, reach)
+    return origin.sink_log(name)

@@ -9,16 +9,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 
-from airflow_provider_ha.checkpoints.connectors.delta import DeltaLog
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import local_path
-from airflow_provider_ha.checkpoints.connectors.sinks import sink_connector
+from airflow_provider_ha.checkpoints.connectors.places import Reach
+from airflow_provider_ha.checkpoints.connectors.sinks import query_memory, sink_connector
 from airflow_provider_ha.checkpoints.format.layout import Progress, progress
 from airflow_provider_ha.checkpoints.model import QueryPlan, RestorePlan
 from airflow_provider_ha.checkpoints.restore.planned_replays import read_plan
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_recovery, prepare_restore
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.working.external_directory import query_id
 from airflow_provider_ha.checkpoints.working.lengths import check_lengths
@@ -61,6 +58,7 @@ def prepare_start(
     refusal: str = "",
     lengths: Mapping[str, Mapping[str, int]] | None = None,
     fall_back: FallBack | None = None,
+    reach: Reach | None = None,
 ) -> Origin:
     """Make the working directory *key* for *run* and say where it comes from.
 
@@ -75,6 +73,7 @@ def prepare_start(
     :param refusal: What Spark said when it refused the directory of *previous*; empty when it did not.
     :param lengths: Query -> relative path -> bytes of the files of the last checkpoint that was taken there.
     :param fall_back: Makes another one when that directory cannot be continued; without it, its error is raised.
+    :param reach: How the file systems of outputs are reached; as the environment says by default.
     :raises DecisionNeededError: It cannot be continued, and the way on is a decision of the user.
     :raises RestoreRefusedError: The outputs have changed since the restore was planned.
     :raises RecordCorruptError: The generation or the plan names a directory that is none of the job's; nothing changed.
@@ -85,7 +84,8 @@ def prepare_start(
     # guard: the-fence-comes-before-the-plan-is-checked
     chosen = _chosen(area, paths, run, plan)  # refused before the fence renames anything
     fenced = _fence(area, paths, previous, by)
-    origin = Origin(OriginKind.FRESH, key, area.tree(key), area.uri(key))
+    reach = reach or Reach()
+    origin = Origin(OriginKind.FRESH, key, area.tree(key), area.uri(key), reach=reach)
     source = area.tree(chosen) if chosen else None  # that of an adoption is never read
     if plan is not None:
         origin = replace(origin, plan=plan, sinks=source, output=run.start.output, source=_name(run))
@@ -105,10 +105,10 @@ def prepare_start(
             return made
     if plan is not None:
         if plan.same_output:  # another output is seeded, and does not depend on the old one
-            check_facts(plan, source)
-        check_adopted(plan)  # guard: adopted-plans-are-not-looked-at-again
+            check_facts(plan, source, reach)
+        check_adopted(plan, reach)  # guard: adopted-plans-are-not-looked-at-again
         area.create(key)
-        prepare_restore(area, chosen, plan, key)
+        prepare_restore(area, chosen, plan, key, reach)
         if not plan.adopted and source is not None:
             keep_sink_logs(source, origin.directory)  # guard: restored-logs-stay-in-the-pin
         return replace(origin, kind=OriginKind.RESTORE, sinks=kept_in(origin.directory) or origin.sinks)
@@ -116,15 +116,15 @@ def prepare_start(
     return origin
 
 
-def check_facts(plan: RestorePlan, directory: Tree | None) -> None:
+def check_facts(plan: RestorePlan, directory: Tree | None, reach: Reach) -> None:
     """Assert that file sinks and tables still have what they had when the plan was made.
 
     :param directory: The chosen closure: one directory per query; ``None`` for an adoption.
     :raises RestoreRefusedError: One of them has something else: its new batches would be skipped, or repeated.
     """
     for name, query in plan.queries.items():
-        adopted = LocalTree(Path(plan.adopted[name].path)) if name in plan.adopted else None
-        reached = _reached(query, directory / name if adopted is None and directory is not None else adopted)
+        adopted = reach.tree(plan.adopted[name].path) if name in plan.adopted else None
+        reached = _reached(query, directory / name if adopted is None and directory is not None else adopted, reach)
         if reached is None:
             continue
         set_aside_before = bool(query.set_aside) and reached == min(query.set_aside) - 1
@@ -136,32 +136,34 @@ def check_facts(plan: RestorePlan, directory: Tree | None) -> None:
             )
 
 
-def check_adopted(plan: RestorePlan) -> None:
+def check_adopted(plan: RestorePlan, reach: Reach) -> None:
     """Assert that no process works in the adopted directories: their queries stand where the plan found them.
 
+    :param reach: How their file systems are reached.
     :raises RestoreRefusedError: One of them has gone on, or is another one.
     """
     for name, adopted in plan.adopted.items():
-        directory = Path(adopted.path)
-        now = progress(LocalTree(directory))
+        directory = reach.tree(adopted.path)
+        now = progress(directory)
         # guard: adopted-queries-may-go-on
-        if query_id(LocalTree(directory)) != adopted.query_id or now != Progress(adopted.planned, adopted.committed):
+        if query_id(directory) != adopted.query_id or now != Progress(adopted.planned, adopted.committed):
             raise RestoreRefusedError(
-                f"the checkpoint of query {name!r} in {directory} has changed since the restore was planned: "
+                f"the checkpoint of query {name!r} in {adopted.path} has changed since the restore was planned: "
                 f"batch {now.planned} is planned and {now.committed} committed",
                 next_step="Stop the query that works there, then plan the restore again",
             )
 
 
-def _reached(query: QueryPlan, directory: Tree | None) -> int | None:
+def _reached(query: QueryPlan, directory: Tree | None, reach: Reach) -> int | None:
     """Return the highest batch that the output has; ``None`` for one that cannot be asked."""
-    sink = sink_connector(query.sink)
+    sink = sink_connector(query.sink, reach)
     if sink is not None and query.sink.path is not None:
         return sink.reached()
-    if query.sink.table is None or query.sink.max_batch < 0 or directory is None:
+    memory = query_memory(query.sink, reach)
+    if memory is None or query.sink.max_batch < 0 or directory is None:
         return None
     try:
-        return DeltaLog(local_path(query.sink.table)).last_batch(query_id(directory))
+        return memory.last_batch(query_id(directory))
     except RestoreUnknownError as error:
         log.warning("the restore goes on without knowing what table %s has: %s", query.sink.table, error)
         return None

@@ -44,9 +44,9 @@ def from_root(location: str) -> str:
     return f"{REMOVE.replace('the option', 'it')}. To go on from what it holds, submit with {parameters(found, {})}"
 
 
-def from_output(query: str, output: Path) -> str:
+def from_output(query: str, output: str) -> str:
     """Return the next step for a query that begins from nothing on an output that has batches already."""
-    given = parameters({query: f"/<checkpoint that wrote {output}>"}, {query: str(output)})
+    given = parameters({query: f"/<checkpoint that wrote {output}>"}, {query: output})
     return (
         f"Submit with {given} to go on from the checkpoint of the query that wrote them, with start_from='latest' when "
         "this job wrote them, or write to a new output directory"

@@ -17,11 +17,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from airflow_provider_ha.jobs.unpacking import UNPACKED_AS
+
 
 WORKER_PATH = "spark.executorEnv.PYTHONPATH"
 ARCHIVES = "spark.archives"
-
-UNPACKED_AS = "spark-ha-modules"  # directory among the files of an executor
 
 
 def worker_path(conf: Mapping[str, str], directory: Path) -> str:

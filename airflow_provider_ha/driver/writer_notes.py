@@ -6,18 +6,15 @@ back after recorded batches were executed into another sink.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
-from airflow_provider_ha.checkpoints.connectors.delta import DELTA
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import FORMATS
+from airflow_provider_ha.checkpoints.connectors.sink_type import Conf
+from airflow_provider_ha.checkpoints.connectors.sinks import type_of_format
 from airflow_provider_ha.checkpoints.model import SinkKind
 from airflow_provider_ha.checkpoints.working.pins import refuse_reserved
 from airflow_provider_ha.driver.way_forward import from_own_location
-from airflow_provider_ha.errors import ApplicationRefusedError
+from airflow_provider_ha.errors import ApplicationRefusedError, ConfigurationError
 from airflow_provider_ha.names import check_name
 
 
@@ -50,14 +47,14 @@ class SinkSpec:
     """Where a query writes, as far as a restart has to know it.
 
     :param source: Format name to give back to the writer.
-    :param path: Directory of a file sink.
-    :param table: Directory of a Delta table.
+    :param path: Output of a file sink, in its normal form: a path of this host, or a URI.
+    :param table: Directory of a Delta table, in its normal form.
     """
 
     kind: SinkKind
     source: str
-    path: Path | None = None
-    table: Path | None = None
+    path: str | None = None
+    table: str | None = None
 
 
 def notes(writer: Any) -> WriterNotes:
@@ -118,11 +115,7 @@ def check_options(name: str, noted: WriterNotes, default_format: str = "parquet"
 def _sink_word(noted: WriterNotes, default_format: str) -> str | None:
     """Return how a request to adopt the query's checkpoint names the sink; ``None`` when it cannot name it."""
     source = noted.sink or default_format
-    if source.lower() not in FORMATS:
-        return source
-    parts = urlsplit(noted.options.get("path", ""))
-    path = unquote(parts.path) if parts.scheme == "file" else noted.options.get("path", "")
-    return path if path.startswith("/") else None
+    return type_of_format(source).name(source, noted.options.get("path"))
 
 
 def sink_spec(name: str, noted: WriterNotes, default_format: str) -> SinkSpec:
@@ -132,34 +125,24 @@ def sink_spec(name: str, noted: WriterNotes, default_format: str) -> SinkSpec:
     :raises ApplicationRefusedError: A file sink whose log cannot be read here.
     """
     source = noted.sink or default_format
-    if source == "foreachBatch":
-        return SinkSpec(SinkKind.FOREACH_BATCH, source)
-    path = noted.options.get("path")
-    if source.lower() == DELTA:
-        return SinkSpec(SinkKind.OTHER, source, table=_mounted(path))
-    if source.lower() not in FORMATS:
-        return SinkSpec(SinkKind.OTHER, source)
-    return SinkSpec(SinkKind.FILE, source, local_path(name, path) if path else None)
-
-
-def _mounted(path: str | None) -> Path | None:
-    """Return the directory of a table; ``None`` when it is on no mounted file system, so that it cannot be read."""
     try:
-        return local_path("", path) if path else None
-    except ApplicationRefusedError:
-        return None
+        sink = type_of_format(source).sink(source, noted.options.get("path"))
+    except ConfigurationError as error:
+        # To go on without its log would be silent loss: Spark skips every batch that the log already names.
+        raise ApplicationRefusedError(
+            f"query {name!r} writes files: {error.message}", next_step=error.next_step
+        ) from error
+    return SinkSpec(sink.kind, source, sink.path, sink.table)
 
 
-def local_path(name: str, path: str) -> Path:
-    """Return the directory that Spark means by *path*.
+def refuse_unfenced(name: str, noted: WriterNotes, default_format: str, conf: Conf) -> None:
+    """Refuse an output where a driver that was taken for dead could write over what its successor wrote.
 
-    :raises ApplicationRefusedError: It lies on a file system whose sink log cannot be read from here. To go on without
-        it would be silent loss: Spark skips every batch that the log already names.
+    :param default_format: The session's ``spark.sql.sources.default``.
+    :param conf: Returns a value of the session's conf.
+    :raises ApplicationRefusedError: It is one.
     """
-    parts = urlsplit(path)
-    if parts.scheme in ("", "file"):
-        return Path(os.path.abspath(unquote(parts.path) if parts.scheme else path))  # noqa: PTH100  # links stay as they are
-    raise ApplicationRefusedError(
-        f"query {name!r} writes files to {path!r}; the log of a file sink can only be read on a mounted file system",
-        next_step="Write to a mounted directory, or use foreachBatch",
-    )
+    refusal = type_of_format(noted.sink or default_format).refusal(noted.options.get("path", ""), conf)
+    if refusal is not None:
+        reason, next_step = refusal
+        raise ApplicationRefusedError(f"query {name!r} {reason}", next_step=next_step)

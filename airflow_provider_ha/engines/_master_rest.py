@@ -48,6 +48,7 @@ class Answer:
     :param driver: Its id of the driver.
     :param state: The driver's state: ``SUBMITTED``, ``RUNNING``, ``FINISHED``, ...
     :param worker: ``host:port`` of the worker that runs it.
+    :param spark: Release of the master.
     """
 
     success: bool
@@ -55,6 +56,7 @@ class Answer:
     driver: str = ""
     state: str = ""
     worker: str = ""
+    spark: str = ""
 
     @property
     def standby(self) -> str:
@@ -128,6 +130,7 @@ class MasterRest:
             driver=str(said.get("submissionId") or ""),
             state=str(said.get("driverState") or ""),
             worker=str(said.get("workerHostPort") or ""),
+            spark=str(said.get("serverSparkVersion") or ""),
         )
 
 

@@ -23,7 +23,7 @@ from airflow_provider_ha.jobs.driver_spec import (
     SUPERVISOR_MODULE,
     DriverSpec,
 )
-from airflow_provider_ha.jobs.engine_options import LOCAL_OPTIONS, check_options
+from airflow_provider_ha.jobs.engine_options import LOCAL, LOCAL_OPTIONS, check_options
 from airflow_provider_ha.jobs.model import Target
 from airflow_provider_ha.jobs.submissions import Handle
 from airflow_provider_ha.jobs.this_host import LocalProcess, handle_here, sees_processes_of_others
@@ -64,7 +64,7 @@ class LocalEngine:
     :raises ConfigurationError: The connection has options for it that nothing reads.
     """
 
-    name = "local"
+    name = LOCAL
 
     def __init__(self, config: HaConfig, *, launch_seconds: float = 10.0) -> None:
         check_options(self.name, config.engines.get(self.name, {}), LOCAL_OPTIONS)

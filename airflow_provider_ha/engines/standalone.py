@@ -37,6 +37,7 @@ from airflow_provider_ha.jobs.engine_options import (
     REST_MASTERS_OPTION,
     REST_PORT_OPTION,
     REST_SCHEME_OPTION,
+    SPARK_HOME_OPTION,
     STANDALONE_OPTIONS,
     check_options,
     engine_options,
@@ -65,6 +66,9 @@ _JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _PROVEN = ("FINISHED", "FAILED", "KILLED")
 # What the JVM has started is ended by its supervisor, which learns of its end at once, and killed within milliseconds.
 _SETTLE_SECONDS = 1.0
+_RELEASE = re.compile(r"(\d+)\.(\d+)\.(\d+)")
+_AUTHENTICATION = ("spark.authenticate", "spark.authenticate.enableSaslEncryption")
+_ENCRYPTION = ("spark.network.crypto.", "spark.network.sasl.")
 _SERVER = re.compile(r"[^,:/\s]+:\d+")
 _MASTER = re.compile(r"spark://(?P<servers>[^,:/\s]+:\d+(,[^,:/\s]+:\d+)*)")
 
@@ -139,8 +143,8 @@ class StandaloneEngine:
             said.append(f"{url} is {answer.standby}")
         raise StorageUnavailableError(
             f"no master of {graph.target.master} takes a driver: {'; '.join(said)}",
-            next_step="Start a master with spark.master.rest.enabled=true. One with spark.authenticate.secret has no "
-            "REST server, and the standalone engine cannot use it",
+            next_step="Start a master with spark.master.rest.enabled=true. Before Spark 4 one with "
+            "spark.authenticate.secret has no REST server, and the standalone engine cannot use it",
         )
 
     def observe(self, submission_id: str, handle: Handle | None) -> Observation:
@@ -191,6 +195,23 @@ class StandaloneEngine:
         if state != "FINISHED" and driver not in self._settled:  # guard: jvm-gone-is-all-gone
             self._sleep(_SETTLE_SECONDS)
             self._settled.add(driver)
+
+
+def spark_release(target: Target, options: dict[str, str]) -> tuple[int, ...] | None:
+    """Return the release of a cluster's Spark, as its masters say it: workers and drivers have the same.
+
+    ``None`` where no master answers, and where an option names another Spark for the drivers.
+
+    :raises ConfigurationError: As :func:`rest_urls`.
+    """
+    for url in () if SPARK_HOME_OPTION in options else rest_urls(target.master, options):
+        try:
+            match = _RELEASE.match(MasterRest(url).status("none").spark)
+        except (MasterUnreachableError, AnswerLostError):
+            continue
+        if match is not None:
+            return tuple(map(int, match.groups()))
+    return None
 
 
 class _Seen:
@@ -270,11 +291,18 @@ def properties_of(graph: JobGraph, ticket: Ticket) -> dict[str, str]:
         "spark.driver.supervise": "false",  # guard: cluster-restarts-behind-our-back
         "spark.driver.extraJavaOptions": _JAVA_OPTIONS,
     }
+    # The JVM speaks with its worker. The secret is not among them: it is in the environment that a worker gives.
+    values |= {key: value for key, value in graph.conf.items() if speaks_as(key)}  # guard: secret-in-the-request
     memory = graph.driver_memory or graph.conf.get("spark.driver.memory")
     cores = graph.conf.get("spark.driver.cores")
     return (
         values | ({"spark.driver.memory": memory} if memory else {}) | ({"spark.driver.cores": cores} if cores else {})
     )
+
+
+def speaks_as(key: str) -> bool:
+    """Whether a key of the conf says how processes of the cluster authenticate and encrypt, and is no secret. Pure."""
+    return key in _AUTHENTICATION or key.startswith(_ENCRYPTION)
 
 
 def _refused(url: str, answer: Answer) -> ConfigurationError:

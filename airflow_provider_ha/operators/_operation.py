@@ -55,6 +55,10 @@ class SparkHaOperationOperator(SparkHaBaseOperator):
         self.wait_timeout = wait_timeout
         self.force = force
 
+    def operation_base(self, context: Any, job: JobClient) -> str:  # noqa: ARG002  # a subclass may need the job
+        """Return what the ids of the task's operations begin with."""
+        return request_id(context)
+
     def ask(self, job: JobClient, operation_id: str, requested_by: str) -> Operation:
         """Write the request, or find it again.
 
@@ -69,7 +73,7 @@ class SparkHaOperationOperator(SparkHaBaseOperator):
             job = client.job(self.job_id, acting=acting(context, force=self.force))
             with unknown_job_skips(wanted=as_flag(self.skip_unknown_job)):
                 job.snapshot()  # an unknown job is refused as one, with the names of those that there are
-            operation = self.ask(job, open_operation_id(job, base), base)
+            operation = self.ask(job, open_operation_id(job, self.operation_base(context, job)), base)
             trigger = SparkHaOperationTrigger(
                 operation_id=operation.operation_id,
                 run=operation.run,

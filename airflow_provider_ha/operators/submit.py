@@ -55,6 +55,8 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
     :param py_files: Zips, wheels, eggs and modules for ``--py-files``.
     :param files: Data files for ``--files``.
     :param jars: Jars for ``--jars``.
+    :param archives: Archives for ``--archives``, unpacked for driver and executors: ``env.tar.gz#environment`` is the
+        directory ``environment``. A packed environment travels so, with ``spark.pyspark.python`` in *conf*.
     :param packages: Maven coordinates for ``--packages``.
     :param conf: Spark conf; travels in a file that only its owner can read.
     :param env: Environment of the driver.
@@ -129,6 +131,7 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
         "py_files",
         "files",
         "jars",
+        "archives",
         "packages",
         "conf",
         "env",
@@ -158,6 +161,7 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
         py_files: Sequence[str] = (),
         files: Sequence[str] = (),
         jars: Sequence[str] = (),
+        archives: Sequence[str] = (),
         packages: Sequence[str] = (),
         conf: Mapping[str, str] | None = None,
         env: Mapping[str, str] | None = None,
@@ -188,7 +192,7 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
         allow_new_queries: bool | None = None,
         kafka_bootstrap: Mapping[str, str] | None = None,
         kafka_properties: str | None = None,
-        allow_remote_executors: bool = False,
+        allow_remote_executors: bool | str = False,
         driver_log_mb: int | None = None,
         driver_log_files: int | None = None,
         job_owner: str | None = None,
@@ -200,6 +204,7 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
         self.py_files = py_files
         self.files = files
         self.jars = jars
+        self.archives = archives
         self.packages = packages
         self.conf = conf
         self.env = env
@@ -248,6 +253,7 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
                 py_files=list(self.py_files),
                 files=list(self.files),
                 jars=list(self.jars),
+                archives=list(self.archives),
                 packages=list(self.packages),
                 conf={key: str(value) for key, value in (self.conf or {}).items()},
                 env={key: str(value) for key, value in (self.env or {}).items()},

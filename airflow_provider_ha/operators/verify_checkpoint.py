@@ -125,11 +125,6 @@ class SparkHaVerifyCheckpointOperator(SparkHaBaseOperator):
             if depth != "prove":
                 report = verify(place, depth=depth, spark_version=self.spark_version or None, sink=sink)
                 return directory_verdict(named, report)
-            if place.local_path is None:
-                raise ConfigurationError(
-                    f"{named} is not on a file system of the worker, so Spark cannot be given a copy",
-                    next_step="Use depth='full'",
-                )
             options = self._options()
             proof = prove(place, sink=sink, heap=options.heap, deadline=options.deadline)
         return directory_verdict(named, proof.verification, proof)

@@ -31,7 +31,7 @@ class Owner(str, Enum):
 class AdoptedCheckpoint(Model):
     """The checkpoint directory of one query that Spark wrote elsewhere.
 
-    :param path: Absolute path of this directory.
+    :param path: Absolute path of this directory; a URI on S3 and HDFS.
     :param query_id: Spark's own id of the query, from its ``metadata``.
     :param planned: L when it was looked at.
     :param committed: C when it was looked at; the cut.

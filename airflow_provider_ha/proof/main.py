@@ -115,6 +115,7 @@ def spark_properties(request: ProofRequest) -> dict[str, str]:
         "spark.submit.pyFiles": application.py_files if application else (),
         "spark.files": application.files if application else (),
         "spark.jars": application.jars if application else (),
+        "spark.archives": application.archives if application else (),
         "spark.jars.packages": application.packages if application else (),
     }
     for key, items in lists.items():

@@ -7,10 +7,9 @@ handle that has ended. Nothing that the script says of trigger, sink or checkpoi
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
+from airflow_provider_ha.checkpoints.connectors.places import is_local, local_path, output_place
 from airflow_provider_ha.checkpoints.format.layout import Progress, progress
 from airflow_provider_ha.checkpoints.proof.answers import Answer, Event
 from airflow_provider_ha.checkpoints.proof.request import ProofRequest
@@ -24,6 +23,7 @@ from airflow_provider_ha.driver.query_start import NOOP, WriterCalls
 from airflow_provider_ha.driver.script import Script
 from airflow_provider_ha.driver.spark_conf import fit_state_format
 from airflow_provider_ha.driver.writer_notes import WriterNotes, notes
+from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.proof.spark_errors import chain
 
 
@@ -150,7 +150,7 @@ def start_query(request: ProofRequest, say: Callable[[Answer], None]) -> None:
         return
     started = f"it starts {', '.join(starter.seen)}" if starter.seen else "it starts no query"
     why = failure if failure and ScriptOver.__name__ not in failure else f"{application.script.name} has ended"
-    wanted = request.query or request.original.name
+    wanted = request.query or request.original.rstrip("/").rpartition("/")[2]
     say(Answer(event=Event.UNABLE, reason=f"query {wanted!r} was not started: {why}; {started}"))
 
 
@@ -160,15 +160,18 @@ def is_wanted(request: ProofRequest, noted: WriterNotes) -> bool:
         return noted.name == request.query
     location = noted.options.get("checkpointlocation")
     if location is not None:
-        return _local(location) == request.original.resolve()
-    return noted.name == request.original.name
+        return _place(location) == _place(request.original)
+    return noted.name == request.original.rstrip("/").rpartition("/")[2]
 
 
-def _local(location: str) -> Path | None:
-    parts = urlsplit(location)
-    if parts.scheme not in ("", "file"):
-        return None
-    return Path(unquote(parts.path) if parts.scheme else location).resolve()
+def _place(location: str) -> str:
+    """Return the one spelling of a place that can be read here; of another one, what was said."""
+    if is_local(location):
+        return str(local_path(location).resolve())
+    try:
+        return output_place(location)
+    except ConfigurationError:
+        return location
 
 
 def _over(*_: Any, **__: Any) -> Any:

@@ -13,6 +13,7 @@ from airflow_provider_ha.views.graph import GraphView
 from airflow_provider_ha.views.job import JobListView, JobView, ReleasedView
 from airflow_provider_ha.views.leader import JobLeaderView
 from airflow_provider_ha.views.logs import LogLineView, LogView
+from airflow_provider_ha.views.move import MoveView
 from airflow_provider_ha.views.new_savepoint import (
     NewSavepointView,
     PooledDisposedView,
@@ -51,6 +52,7 @@ COMMANDS: Mapping[str, Mapping[str, type[View]]] = {
     "job graph": {"": GraphView},
     "job list": {"": JobListView},
     "job logs": {"": LogView, "with `--follow`, each line": LogLineView},
+    "job move": {"": MoveView},
     "job release": {"": ReleasedView},
     "job show": {"": JobView},
     "job stop": {"": OperationView},

@@ -30,6 +30,7 @@ class GraphView(View):
     :param py_files: ``--py-files``.
     :param files: ``--files``.
     :param jars: ``--jars``.
+    :param archives: ``--archives``.
     :param packages: ``--packages``, Maven coordinates.
     :param target: Where the drivers run.
     :param driver_memory: ``--driver-memory``.
@@ -50,6 +51,7 @@ class GraphView(View):
     py_files: tuple[Artifact, ...]
     files: tuple[Artifact, ...]
     jars: tuple[Artifact, ...]
+    archives: tuple[Artifact, ...]
     packages: tuple[str, ...]
     target: Target
     driver_memory: str | None

@@ -14,11 +14,13 @@ from airflow_provider_ha.jobs.presence import Watched, warning
 from airflow_provider_ha.pointers.ownership import ClaimMode
 from airflow_provider_ha.recovery.restart import decision_of, outage_of
 from airflow_provider_ha.views.leader import LeaderView
+from airflow_provider_ha.views.move import MovedView
 from airflow_provider_ha.views.view import View
 
 
 if TYPE_CHECKING:
     from airflow_provider_ha.control.administration.losses import LastFailure, Losses
+    from airflow_provider_ha.jobs.moves import Moved
     from airflow_provider_ha.jobs.snapshot import JobSnapshot
 
 
@@ -138,6 +140,7 @@ class JobView(View):
         submitted again, or its options cannot be read.
     :param watched_by: The processes that would recover the job if its driver were lost now.
     :param warning: The problem and the next step when no process watches a live run; else empty.
+    :param moved: The cluster that the job has gone to, or is on its way to; ``null`` while it is here.
     """
 
     job_id: str
@@ -163,6 +166,7 @@ class JobView(View):
     next_attempt_at: datetime | None
     watched_by: tuple[str, ...]
     warning: str
+    moved: MovedView | None
 
 
 class ReleasedView(View):
@@ -200,8 +204,8 @@ def job_list(rows: Sequence[JobRow]) -> JobListView:
     return JobListView(jobs=tuple(rows))
 
 
-def job_view(snapshot: JobSnapshot, losses: Losses, watching: Watched) -> JobView:
-    """Return one job, with its losses and what watches it."""
+def job_view(snapshot: JobSnapshot, losses: Losses, watching: Watched, moved: Moved | None = None) -> JobView:
+    """Return one job, with its losses, what watches it, and where it has gone."""
     run, status, last = snapshot.run, snapshot.status, losses.last
     place = newest_log(snapshot.job_id, run)
     message = status.message if status else ""
@@ -231,6 +235,7 @@ def job_view(snapshot: JobSnapshot, losses: Losses, watching: Watched) -> JobVie
         next_attempt_at=losses.next_attempt_at,
         watched_by=(*watching.tasks, *watching.cluster),
         warning=warning(snapshot, watching),
+        moved=MovedView.of(moved) if moved is not None else None,
     )
 
 

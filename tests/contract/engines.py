@@ -24,6 +24,7 @@ from airflow_provider_ha.jobs.submissions import Handle, file_uri
 from airflow_provider_ha.jobs.this_host import boot_id
 from airflow_provider_ha.jobs.ticket import HOME_OPTION, TICKET_VARIABLE, ConfigSource, Ticket
 from airflow_provider_ha.supervisor.arrival import CONFIG_VARIABLE
+from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters.standalone_cluster import StandaloneCluster, command_of
 
 
@@ -198,7 +199,13 @@ class OnAStandaloneCluster:
 
     def home(self, ticket: Ticket) -> DriverHome:
         host = self.cluster.host_of(ticket.submission_id)
-        directory = Path(host.jvm_of(ticket.submission_id).cwd()).name  # the host sees it elsewhere
+        jvm = host.jvm_of(ticket.submission_id)
+
+        def working() -> str:
+            name = Path(jvm.cwd()).name  # the host sees it elsewhere
+            return name if name.startswith("driver-") else ""  # a JVM that starts works in its performance data
+
+        directory = wait_until(working, timeout=10, what="the working directory of the JVM")
         return DriverHome(host.disk / "work" / directory / f"attempt-{ticket.attempt}")
 
     def kill(self, handle: Handle) -> None:

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG
+from airflow_provider_ha.checkpoints.connectors.places import Reach
 from airflow_provider_ha.checkpoints.connectors.sink_connector import SinkConnector
 from airflow_provider_ha.checkpoints.connectors.sinks import sink_connector
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.trees.files import read
+from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
+from tests.support.hdfs.hdfs_server import Hdfs
+from tests.support.s3.s3_server import S3Access
 
 
 class Output(Protocol):
     """One output, and what only a test does with it."""
 
     sink: QuerySink
+    reach: Reach
 
     def write(self, batch: int, content: str = "") -> None:
         """Give it a batch, as the writer of its kind does. Batches are written in order."""
@@ -32,6 +39,7 @@ class FileOutput:
 
     def __init__(self, directory: Path) -> None:
         self.sink = QuerySink(kind=SinkKind.FILE, format="json", path=str(directory))
+        self.reach = Reach()
         self._log = directory / LOG
 
     def write(self, batch: int, content: str = "") -> None:
@@ -53,20 +61,68 @@ class FileOutput:
         return kept / LOG
 
 
-OUTPUTS: dict[str, Callable[[Path], Output]] = {"file": FileOutput}
-"""Name -> makes an output that has nothing yet. A sink joins the contract with a line here."""
+class StoredOutput:
+    """The same below a prefix of a bucket, or on HDFS."""
+
+    def __init__(self, uri: str, reach: Reach) -> None:
+        self.sink = QuerySink(kind=SinkKind.FILE, format="json", path=uri)
+        self.reach = reach
+        self.files = reach.files(uri)
+
+    def write(self, batch: int, content: str = "") -> None:
+        """Write an entry."""
+        name = f"{batch}.compact" if batch % 10 == 9 else str(batch)
+        self.files.create(f"{LOG}/{name}", f'v1\n{{"path":"{batch}{content}"}}'.encode())
+
+    def remove(self) -> None:
+        """Remove the log."""
+        for file in list(self.files.list("")):
+            self.files.delete(file.key)
+
+    def record(self, kept: Path) -> Path:
+        """Return the kept log."""
+        return kept / LOG
+
+
+@dataclass(frozen=True)
+class Servers:
+    """What starts the servers that an output needs."""
+
+    s3: Callable[[], S3Access]
+    hdfs: Callable[[], Hdfs]
+
+
+Make = Callable[[str], Output]
+"""Makes an output of a name that has nothing yet."""
+OUTPUTS: dict[str, Callable[[Path, Servers], Make]] = {
+    "file": lambda place, _: lambda name: FileOutput(place / name),
+    "file on s3": lambda _, servers: _in_a_bucket(servers.s3()),
+    "file on hdfs": lambda _, servers: _on_hdfs(servers.hdfs()),
+}
+"""Name -> makes what makes outputs, in a directory or on a server. A sink joins the contract with a line here."""
+
+
+def _in_a_bucket(s3: S3Access) -> Make:
+    bucket = s3.new_bucket()
+    return lambda name: StoredOutput(f"s3://{bucket}/{name}", Reach(s3.options()))
+
+
+def _on_hdfs(hdfs: Hdfs) -> Make:
+    root = hdfs.new_root()
+    return lambda name: StoredOutput(f"{root}/{name}", Reach(hdfs=hdfs.options()))
 
 
 def connect(output: Output) -> SinkConnector:
     """Return the connector that the registry has for an output."""
-    connector = sink_connector(output.sink)
+    connector = sink_connector(output.sink, output.reach)
     assert connector is not None
     return connector
 
 
 def keep(output: Output, batch: int, kept: Path) -> Path:
     """Keep the record of an output as a pin does; returns *kept*."""
-    for source, name in connect(output).closure(batch):
-        (kept / name).parent.mkdir(parents=True, exist_ok=True)
-        (kept / name).write_bytes(source.read_bytes())
+    connector = connect(output)
+    place = LocalTree(kept / output.record(Path()))
+    for name in connector.closure(batch):
+        place.write(name, read(connector.record(), name))
     return kept

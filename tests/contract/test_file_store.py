@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -131,6 +133,56 @@ def test_what_is_in_preparation_is_no_file(files: FileStore) -> None:
     assert [file.key for file in files.list("")] == ["a/file"]
     assert list(files.names("a/")) == ["file"]
     assert [file.key for file in files.prepared("")] == [f"a/{PREPARED}1"]
+
+
+def test_what_was_written_is_listed_and_read_at_once(files: FileStore) -> None:
+    def write(writer: int) -> list[str]:
+        """Return what is missing after each write: from listings, from reads."""
+        missing = []
+        for number in range(10):
+            key = f"a/{writer}-{number}"
+            files.create(key, key.encode(), writer=key)
+            listed = key in {file.key for file in files.list("a/")} and key.removeprefix("a/") in files.names("a/")
+            if not listed or files.read(key) != key.encode():
+                missing.append(key)
+        return missing
+
+    with ThreadPoolExecutor(4) as pool:
+        missing = [key for keys in pool.map(write, range(4)) for key in keys]
+
+    assert missing == []
+    assert len(list(files.list("a/"))) == 40
+
+
+def test_a_file_is_never_seen_in_part(files: FileStore, tmp_path: Path) -> None:
+    """While it is replaced by one of another length, again and again."""
+    sizes, over, seen = (6 << 20, 9 << 20), Event(), set[int]()
+    for size in sizes:
+        (tmp_path / str(size)).write_bytes(b"x" * size)
+
+    def look() -> None:
+        while not over.is_set():
+            found = files.info("a/large")
+            seen.add(found.size if found is not None else 0)
+
+    with ThreadPoolExecutor(1) as pool:
+        watching = pool.submit(look)
+        for size in sizes * 2:
+            files.upload("a/large", tmp_path / str(size))
+        over.set()
+        watching.result()
+
+    assert seen <= {0, *sizes}
+    assert [(file.key, file.size) for file in files.list("")] == [("a/large", sizes[-1])]
+
+
+def test_a_later_file_is_not_older(files: FileStore) -> None:
+    for number in range(5):
+        files.write(f"a/{number}", b"")
+
+    times = [file.mtime for file in files.list("a/")]
+
+    assert times == sorted(times)
 
 
 def test_of_creations_at_one_moment_one_wins(files: FileStore) -> None:

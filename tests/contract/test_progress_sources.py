@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.driver.progress_source import ProgressSource
+from airflow_provider_ha.driver.progress_source import FALLBACK_SECONDS, PAID_SECONDS, ProgressSource, progress_source
 from airflow_provider_ha.driver.queries import QueryRegistry
 from airflow_provider_ha.testing.fake.clock import VirtualClock, to_milliseconds
 from tests.contract.progress_sources import PERIOD, SOURCES, Stage
@@ -96,3 +96,15 @@ def test_nothing_is_looked_at_while_nothing_is_reported(stage: Stage) -> None:
     stage.clock.milliseconds += to_milliseconds(3600.0)
 
     assert [source.moved() for _ in range(3)] == [False, False, False]
+
+
+@pytest.mark.parametrize(("cheap", "seconds"), [(True, FALLBACK_SECONDS), (False, PAID_SECONDS)])
+def test_a_driver_looks_without_a_report_as_often_as_a_look_is_cheap(stage: Stage, cheap: bool, seconds: float) -> None:
+    source = progress_source(stage.registry, stage.clock, cheap_listing=cheap)
+    assert source.moved()
+
+    stage.clock.milliseconds += to_milliseconds(seconds) - 1
+    before = source.moved()
+    stage.clock.milliseconds += 1
+
+    assert (before, source.moved()) == (False, True)

@@ -6,33 +6,41 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.checkpoints.connectors.file_sink import FileSinks
 from airflow_provider_ha.checkpoints.connectors.sink_connector import SinkCase, SinkState
-from airflow_provider_ha.checkpoints.connectors.sinks import CONNECTORS, sink_connector
+from airflow_provider_ha.checkpoints.connectors.sink_type import SinkType
+from airflow_provider_ha.checkpoints.connectors.sinks import SINK_TYPES, sink_connector, type_of
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.restore.judgement import Judgement
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.errors import CheckpointCorruptError, ObjectExistsError, RestoreRefusedError
-from tests.contract.sinks import OUTPUTS, Output, connect, keep
+from tests.contract.sinks import OUTPUTS, Make, Output, Servers, connect, keep
 
 
 LAST = 12  # a compact entry lies below it
 CUT = 10
 
 
-@pytest.fixture(params=sorted(OUTPUTS))
+@pytest.fixture(params=["file", "file on s3", pytest.param("file on hdfs", marks=pytest.mark.long)])
 def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
 @pytest.fixture
-def empty(kind: str, tmp_path: Path) -> Output:
-    return OUTPUTS[kind](tmp_path / "empty")
+def make(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Make:
+    servers = Servers(lambda: request.getfixturevalue("real"), lambda: request.getfixturevalue("hdfs"))
+    return OUTPUTS[kind](tmp_path, servers)
 
 
 @pytest.fixture
-def output(kind: str, tmp_path: Path) -> Output:
+def empty(make: Make) -> Output:
+    return make("empty")
+
+
+@pytest.fixture
+def output(make: Make) -> Output:
     """An output that has every batch up to the last one."""
-    made = OUTPUTS[kind](tmp_path / "out")
+    made = make("out")
     for batch in range(LAST + 1):
         made.write(batch)
     return made
@@ -48,8 +56,8 @@ def test_an_output_reaches_its_highest_batch(output: Output, empty: Output) -> N
     assert (connect(output).reached(), connect(empty).reached()) == (LAST, -1)
 
 
-def test_a_digest_is_that_of_one_batch_and_of_its_content(kind: str, output: Output, tmp_path: Path) -> None:
-    other = OUTPUTS[kind](tmp_path / "other")
+def test_a_digest_is_that_of_one_batch_and_of_its_content(make: Make, output: Output) -> None:
+    other = make("other")
     other.write(0, "with another content")
 
     digests = {digest_of(output, 0), digest_of(output, 1), digest_of(other, 0)}
@@ -171,8 +179,8 @@ def test_another_output_needs_the_kept_record_only(output: Output, kept: bool, v
     assert judged(output, SinkCase(CUT, state, top=None)) == (verdicts, {})
 
 
-def test_an_output_that_is_not_named_yet_has_nothing_and_lacks_nothing(kind: str, tmp_path: Path) -> None:
-    unnamed = OUTPUTS[kind](tmp_path).sink.model_copy(update={"path": None})
+def test_an_output_that_is_not_named_yet_has_nothing_and_lacks_nothing(make: Make) -> None:
+    unnamed = make("out").sink.model_copy(update={"path": None})
     connector = sink_connector(unnamed)
     assert connector is not None
     judgement = Judgement("q")
@@ -182,12 +190,25 @@ def test_an_output_that_is_not_named_yet_has_nothing_and_lacks_nothing(kind: str
     assert (connector.reached(), judgement.findings, set_aside) == (-1, [], {})
 
 
-def test_every_kind_with_a_connector_is_in_the_contract(tmp_path: Path) -> None:
-    tested = {make(tmp_path / name).sink.kind for name, make in OUTPUTS.items()}
+def test_every_kind_with_a_connector_is_in_the_contract(make: Make) -> None:
+    keeping = [each for each in SINK_TYPES if type(each).connector is not SinkType.connector]
 
-    assert tested == CONNECTORS.keys()
+    assert type_of(make("out").sink) in keeping
+    assert [type(each) for each in keeping] == [FileSinks], "a new type needs its outputs in OUTPUTS"
 
 
-@pytest.mark.parametrize("kind_without", sorted(set(SinkKind) - CONNECTORS.keys()))
+@pytest.mark.parametrize("kind_without", sorted(set(SinkKind) - {SinkKind.FILE}))
 def test_a_kind_that_keeps_no_record_has_no_connector(kind_without: SinkKind) -> None:
     assert sink_connector(QuerySink(kind=kind_without, path="/out")) is None
+
+
+@pytest.mark.parametrize("dead", [True, False])
+def test_what_a_living_writer_could_write_again_is_not_safely_set_aside(output: Output, dead: bool) -> None:
+    state = connect(output).state(CUT, None)
+    drained = (LAST, state.digests[LAST])
+
+    verdicts, set_aside = judged(output, SinkCase(CUT, state, LAST - 1, drained, writers_dead=dead))
+
+    assert set_aside == {LAST: state.digests[LAST]}
+    safe = dead or not connect(output).needs_proof
+    assert verdicts == ([] if safe else [Verdict.LOSS_POSSIBLE])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog
+from airflow_provider_ha.checkpoints.connectors.file_sink_log import FileSinkLog, sink_log
 from airflow_provider_ha.checkpoints.format.layout import COMMITS, OFFSETS, Progress, numbers, progress
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.trees.tree import WritableTree
@@ -121,6 +121,14 @@ class WorkAreaContract:
 
         assert area.contains(NEXT)
 
+    def test_the_queries_of_a_directory_are_those_that_spark_began_to_fill(self, working: WorkArea) -> None:
+        working.tree(LIVE).write("started.json", b"{}")
+        working.tree(LIVE).write("empty/other", b"")
+        working.create(NEXT)
+        working.fork(f"{LIVE}/{QUERY}", f"{NEXT}/{QUERY}", keep_planned=True)
+
+        assert (list(working.queries(LIVE)), list(working.queries(NEXT))) == ([QUERY], [QUERY])
+
     def test_a_fork_goes_on_after_its_batch(self, working: WorkArea) -> None:
         working.create(NEXT)
 
@@ -179,7 +187,7 @@ class WorkAreaContract:
     def test_a_retained_cut_holds_the_log_of_its_file_sink(self, working: WorkArea) -> None:
         output = recorded_job() / "out"
 
-        retained = working.retain(LIVE, PIN, {QUERY: 9}, sinks={QUERY: output})
+        retained = working.retain(LIVE, PIN, {QUERY: 9}, sinks={QUERY: sink_log(str(output))})
 
         place = working.tree(retained.key).local_path
         if place is not None:

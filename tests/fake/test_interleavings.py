@@ -87,6 +87,7 @@ def test_a_recovery_while_the_run_is_canceled() -> None:
     assert ends["CANCELED, 1 launched"]
 
 
+@pytest.mark.slow
 def test_a_driver_that_is_granted_while_its_run_is_canceled() -> None:
     ends = explore(RECOVERED, lambda world: {"driver": driver(2)(world), "cancel": canceling(world)})
 
@@ -103,6 +104,7 @@ def test_a_submission_while_the_run_before_it_finishes() -> None:
     assert ends["submit: done"]
 
 
+@pytest.mark.slow
 def test_two_submissions_of_the_next_run() -> None:
     ends = explore(
         RUNNING,

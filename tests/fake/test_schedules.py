@@ -58,6 +58,7 @@ def report(total: Counter[str], schedules: int, began: float) -> str:
     return "\n".join([f"{schedules} schedules in {time.monotonic() - began:.1f} s", *counted])
 
 
+@pytest.mark.slow
 def test_no_schedule_breaks_an_invariant(tmp_path: Path, tell: Callable[[str], None]) -> None:
     seeds = [int(SEED)] if SEED else range(SCHEDULES)
     began = time.monotonic()

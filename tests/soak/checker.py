@@ -58,11 +58,19 @@ def counts(history: Sequence[Event]) -> Counter[str]:
 
 
 def _tokens_increase(history: Sequence[Event]) -> Iterator[str]:
-    for before, after in pairwise(_of(history, "acquired")):
-        if after["epoch"] == before["epoch"]:
-            yield f"{before.actor} and {after.actor} both own epoch {after['epoch']}"
-        elif after["epoch"] < before["epoch"]:
-            yield f"epoch {after['epoch']} of {after.actor} was granted after epoch {before['epoch']}"
+    began = {event.actor: event.at for event in reversed(history)}
+    owners: dict[int, str] = {}
+    newest: Event | None = None
+    for grant in _of(history, "acquired"):
+        epoch = grant["epoch"]
+        if epoch in owners:
+            yield f"{owners[epoch]} and {grant.actor} both own epoch {epoch}"
+        # A process that stood still between the grant and its note was granted the epoch earlier than it says.
+        elif newest is not None and epoch < newest["epoch"] and began[grant.actor] > newest.at:
+            yield f"epoch {epoch} of {grant.actor} was granted after epoch {newest['epoch']}"
+        owners.setdefault(epoch, grant.actor)
+        if newest is None or epoch > newest["epoch"]:
+            newest = grant
 
 
 def _commits_are_ordered(history: Sequence[Event]) -> Iterator[str]:

@@ -60,6 +60,18 @@ def test_a_good_history_passes() -> None:
     assert check(GOOD) == []
 
 
+def test_a_grant_that_is_noted_late_is_no_epoch_that_comes_back() -> None:
+    """Its process was stopped in between; its lease is over when it wakes up."""
+    late = [
+        an_event(4.6, "connected", "p4", session=4),
+        an_event(12.5, "acquired", "p4", epoch=4, session=4),
+        an_event(12.6, "lease", "p4", epoch=4, until=11),
+        an_event(12.7, "lost", "p4", epoch=4),
+    ]
+
+    assert check(history(*late, *a_grant(12, 5, 4, until=13))) == []
+
+
 # name -> (the invariant that finds it, the history)
 BAD: dict[str, tuple[Invariant, list[Event]]] = {
     "an epoch is granted twice": (

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -48,7 +49,7 @@ def app(tmp_path: Path) -> Path:
     return directory
 
 
-def graph_of(store: LocalStore, app: Path, *, remote: bool = False, **files: list[Path]) -> JobGraph:
+def graph_of(store: LocalStore, app: Path, *, remote: bool = False, **files: Sequence[str | Path]) -> JobGraph:
     uploaded = upload_application(store, application=app / "app.py", **files)
     return JobGraph(
         options=HaOptions(allow_remote_executors=remote),
@@ -59,6 +60,7 @@ def graph_of(store: LocalStore, app: Path, *, remote: bool = False, **files: lis
         py_files=uploaded.py_files,
         files=uploaded.files,
         jars=uploaded.jars,
+        archives=uploaded.archives,
     )
 
 
@@ -276,3 +278,62 @@ def test_contents_are_never_logged(
         fetch_application(store, graph_of(store, app, files=[app / "data.csv"]), tmp_path / "elsewhere")
 
     assert "hunter2" not in caplog.text
+
+
+def packed(path: Path) -> Path:
+    """Make an archive of one file."""
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("lib/words.txt", path.name)
+    return path
+
+
+def test_archives_are_unpacked_beside_the_data_files_and_named_for_executors(
+    store: LocalStore, app: Path, tmp_path: Path
+) -> None:
+    named = f"{packed(tmp_path / 'env.zip')}#environment"
+    graph = graph_of(store, app, archives=[named, packed(tmp_path / "plain.zip")])
+    graph = JobGraph.from_bytes(graph.to_bytes(), source="test")
+
+    fetched = fetch_application(store, graph, tmp_path / "elsewhere")
+
+    directory = fetched.files_directory
+    assert (directory / "environment" / "lib" / "words.txt").read_text() == "env.zip"
+    assert (directory / "plain.zip" / "lib" / "words.txt").read_text() == "plain.zip"
+    archives = (tmp_path / "elsewhere" / "archives").as_uri()
+    assert fetched.archives == (f"{archives}/env.zip#environment", f"{archives}/plain.zip#plain.zip")
+
+
+def test_an_older_release_refuses_a_graph_whose_archives_it_would_forget(
+    store: LocalStore, app: Path, tmp_path: Path
+) -> None:
+    assert graph_of(store, app).written_version == 2
+    assert graph_of(store, app, archives=[packed(tmp_path / "env.zip")]).written_version == 3
+
+
+@pytest.mark.parametrize("alias", ["", ".", "..", "a/b", "/a", "a,b", "a#b"])
+def test_an_alias_that_is_no_name_is_refused(store: LocalStore, app: Path, tmp_path: Path, alias: str) -> None:
+    with pytest.raises(ConfigurationError, match="an alias that is no name of a directory"):
+        upload_application(store, application=app / "app.py", archives=[f"{packed(tmp_path / 'env.zip')}#{alias}"])
+
+    assert not (tmp_path / "store").exists()
+
+
+def test_an_archive_that_would_replace_a_data_file_is_refused(store: LocalStore, app: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"have one name in the driver's directory.*\['data\.csv'\]"):
+        upload_application(
+            store,
+            application=app / "app.py",
+            files=[app / "data.csv"],
+            archives=[f"{packed(tmp_path / 'env.zip')}#data.csv"],
+        )
+
+
+@pytest.mark.parametrize("alias", ["..", "../evil", "/evil"])
+def test_the_alias_of_a_graph_cannot_lead_outside(store: LocalStore, app: Path, tmp_path: Path, alias: str) -> None:
+    graph = graph_of(store, app, archives=[packed(tmp_path / "env.zip")])
+    evil = graph.model_copy(update={"archives": (graph.archives[0].model_copy(update={"alias": alias}),)})
+
+    with pytest.raises(RecordCorruptError, match="unsafe"):
+        fetch_application(store, evil, tmp_path / "elsewhere" / "target")
+
+    assert not list(tmp_path.rglob("words.txt"))

@@ -51,7 +51,7 @@ def test_the_answers_of_the_child_say_which_step_goes_on(
     place = tmp_path_factory.getbasetemp()
     request = ProofRequest(
         copy_directory=place,
-        original=place,
+        original=str(place),
         batch=1,
         state_by_id=False,
         readings=readings,

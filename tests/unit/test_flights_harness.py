@@ -14,6 +14,7 @@ import pytest
 from tests.system.harness.compare import compare_hourly, compare_long_delays, sink_files
 from tests.system.harness.feeder import Feeder
 from tests.system.harness.flights import Year, data_file, read_year
+from tests.system.harness.outputs import LocalOutput
 from tests.system.harness.truth import HOURLY_VALUES, Truth, compute
 
 
@@ -109,7 +110,7 @@ def test_the_truth_has_a_long_delay_once(truth: Truth) -> None:
     assert truth.long_delays == {LATE_KEY: 60}
 
 
-def write_output(output: Path, rows: list[dict[str, object]]) -> Path:
+def write_output(output: Path, rows: list[dict[str, object]]) -> LocalOutput:
     """Write *rows* as Spark does: a data file, and a log entry that names it."""
     (output / "_spark_metadata").mkdir(parents=True)
     part = output / "part 0.json"
@@ -117,7 +118,7 @@ def write_output(output: Path, rows: list[dict[str, object]]) -> Path:
     entry = {"path": part.as_uri(), "action": "add"}
     (output / "_spark_metadata" / "0").write_text(f"v1\n{json.dumps(entry)}")
     (output / "stray.json").write_text(json.dumps({"hour": "not in the log", "origin": "", "carrier": ""}))
-    return output
+    return LocalOutput(output)
 
 
 def right_rows(truth: Truth) -> list[dict[str, object]]:

@@ -55,6 +55,7 @@ VIEWED = {
     "checkpoints.working.layered.garbage",
     "control.administration.losses",
     "control.administration.tree",
+    "control.move.outcome",
     "control.rebuild",
     "control.reconcile.reconciler",
     "control.verification.verified_cut",
@@ -64,6 +65,7 @@ VIEWED = {
     "jobs.failures",
     "jobs.log_place",
     "jobs.model",
+    "jobs.moves",
     "jobs.presence",
     "jobs.runs",
     "jobs.snapshot",
@@ -95,7 +97,8 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "restore": {"job", "submission"},
         "submit": {"job", "submission", "restore"},
         "job_client": {"job", "submission", "administration", "restore", "submit"},
-        "client": {"job", "job_client"},
+        "move": {"job", "submission", "administration", "restore"},
+        "client": {"job", "job_client", "move"},
         "verification": {"job"},
         "drills": {"job", "verification"},
         "rebuild": set(),
@@ -268,6 +271,7 @@ def test_only_drivers_and_proofs_import_pyspark() -> None:
         ("hooks", {"kazoo", "boto3", "botocore", "pyspark"}),
     ],
 )
+@pytest.mark.slow
 def test_importing_a_layer_does_not_load_what_it_must_not_need(layer: str, forbidden: set[str]) -> None:
     names = [
         "airflow_provider_ha." + ".".join(path.relative_to(PACKAGE).with_suffix("").parts)

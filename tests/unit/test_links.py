@@ -35,6 +35,8 @@ def refuses(port: int) -> bool:
         socket.create_connection((HOST, port), timeout=5).close()
     except ConnectionRefusedError:
         return True
+    except ConnectionResetError:
+        return False  # the listener was closed with this connection in its queue; the next one is refused
     return False
 
 

@@ -86,6 +86,32 @@ def leader(attempt: int) -> LeaderInfo:
     return LeaderInfo(epoch=1, run=1, attempt=attempt, host="h", pid=1, since=NOW)
 
 
+def unfit(attempt: int, *, died: float = 0) -> SubmissionView:
+    """A submission whose host lacked what another one had."""
+    view = submission(attempt, lived=0, died=died)
+    assert view.exit is not None
+    return replace(view, exit=view.exit.model_copy(update={"unfit": True, "reason": "there is no bin/spark-submit"}))
+
+
+def test_a_run_that_no_host_can_run_is_given_up_with_the_reason_of_its_first_attempt() -> None:
+    view = submission(1)
+    assert view.exit is not None
+    refused = replace(view, exit=view.exit.model_copy(update={"refused": "there is no component"}))
+
+    assert decide(snapshot(refused), OPTIONS, now=NOW) == GiveUp("there is no component")
+
+
+def test_hosts_that_lack_something_use_up_no_attempt_and_make_the_delay_grow() -> None:
+    worked = ran(submission(1))
+
+    decisions = [
+        decide(snapshot(worked, *(unfit(number) for number in range(2, 2 + count))), OPTIONS, now=NOW)
+        for count in (1, 2, 4, 20)
+    ]
+
+    assert [each.after for each in decisions if isinstance(each, Resubmit)] == [1, 2, 8, 60]
+
+
 def test_a_run_with_a_result_is_never_run_again() -> None:
     result = RunResult(state=JobState.FAILED, epoch=1, at=NOW)
 

@@ -14,9 +14,9 @@ from airflow_provider_ha.control.restore import external_state
 from airflow_provider_ha.control.restore.choices import restore_choices
 from airflow_provider_ha.control.restore.external_state import _Brokers
 from airflow_provider_ha.control.submission import if_lost
-from airflow_provider_ha.control.submission.if_lost import same_start
+from airflow_provider_ha.control.submission.if_lost import differences, same_start
 from airflow_provider_ha.errors import ConfigurationError, RecordCorruptError
-from airflow_provider_ha.jobs.model import HaOptions, StartKind, StartPoint
+from airflow_provider_ha.jobs.model import Artifact, Blob, HaOptions, JobGraph, StartKind, StartPoint, Target
 
 
 CUT = {
@@ -148,3 +148,14 @@ def test_a_lost_run_whose_graph_cannot_be_read_differs_in_all_that_is_known(monk
     (told,) = if_lost._differences(job, wanted, lost)
 
     assert told == "all that is known of it, for its graph cannot be read (blob 0 is damaged)"
+
+
+def test_other_options_of_the_connection_are_no_difference_of_the_job() -> None:
+    graph = JobGraph(
+        job_id="f", name="f", application=Artifact(name="a.py", blob=Blob(sha256="0" * 64, size=1)), target=Target()
+    )
+    elsewhere = graph.model_copy(update={"target": Target(cluster_options={"config_file": "/etc/new.json"})})
+    own = graph.model_copy(update={"target": Target(engine_options={"config_file": "/etc/new.json"})})
+
+    assert differences(graph, elsewhere) == ()
+    assert differences(graph, own) == ("target",)

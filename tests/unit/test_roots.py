@@ -12,7 +12,7 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.errors import ConfigurationError
 
 
-S3_WORK: dict[str, Any] = {"work_root": "s3://b/work", "home_root": "file:///var/ha"}
+S3_WORK: dict[str, Any] = {"work_root": "s3://b/live", "home_root": "file:///var/ha"}
 
 
 def config(storage_root: str, **roots: Any) -> HaConfig:
@@ -23,10 +23,10 @@ def config(storage_root: str, **roots: Any) -> HaConfig:
     ("storage", "roots", "reason"),
     [
         ("s3://b/ha", {}, "give work_root beside an s3:// storage root"),
-        ("s3://b/ha", {"work_root": "s3://b/work"}, "give home_root as a file:// URI"),
+        ("s3://b/ha", {"work_root": "s3://b/live"}, "give home_root as a file:// URI"),
         ("s3://b/ha", S3_WORK | {"home_root": "s3://b/home"}, "give home_root as a file:// URI"),
         ("s3://b/ha", S3_WORK | {"work_root": "s3://b/ha"}, "lie in each other"),
-        ("s3://b/ha", S3_WORK | {"work_root": "s3://b/ha/work"}, "lie in each other"),
+        ("s3://b/ha", S3_WORK | {"work_root": "s3://b/ha/live"}, "lie in each other"),
         ("s3://b/ha/blobs", S3_WORK | {"work_root": "s3://b/ha"}, "lie in each other"),
     ],
 )
@@ -39,8 +39,8 @@ def test_roots_that_cannot_work_are_refused_with_what_to_give(storage: str, root
     ("roots", "area", "uri"),
     [
         ({}, "LinkedWorkArea", "file:///ha/default/jobs/j"),
-        ({"work_root": "file:///work"}, "LinkedWorkArea", "file:///work/default/jobs/j"),
-        (S3_WORK, "LayeredWorkArea", "has3a://b/work/default/jobs/j"),
+        ({"work_root": "file:///live"}, "LinkedWorkArea", "file:///live/default/jobs/j"),
+        (S3_WORK, "LayeredWorkArea", "has3a://b/live/default/jobs/j"),
     ],
 )
 def test_the_work_root_says_how_directories_are_made(roots: Any, area: str, uri: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.config import S3Options
-from airflow_provider_ha.storage._s3_client import Deadlines, make_client
+from airflow_provider_ha.storage._s3_client import Deadlines, make_client, parse_time
 from airflow_provider_ha.storage.limits import S3Limits
 
 
@@ -40,3 +40,26 @@ def test_stores_keep_their_own_credentials() -> None:
 
     assert first._request_signer._credentials.access_key == "one"
     assert second._request_signer._credentials.access_key == "two"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2026-11-23T17:21:38.123Z",
+        "2026-11-23T17:21:38Z",
+        "2026-11-23T17:21:38.12Z",
+        "2026-11-23T17:21:38.123456789Z",
+        "2026-11-23T17:21:38.123+02:00",
+        "Mon, 23 Nov 2026 17:21:38 GMT",
+        "1795454498",
+    ],
+)
+def test_a_time_is_the_one_that_botocore_reads(text: str) -> None:
+    from botocore.utils import parse_timestamp
+
+    assert parse_time(text) == parse_timestamp(text)
+
+
+def test_what_is_no_time_is_refused() -> None:
+    with pytest.raises(ValueError, match="noonZ"):
+        parse_time("noonZ")

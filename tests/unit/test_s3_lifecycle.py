@@ -15,13 +15,13 @@ def rule(**values: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("prefix", "reached"),
-    [("", True), ("ha/", True), ("ha/work/", True), ("ha/work/default/jobs/", True), ("h", True), ("logs/", False)],
+    [("", True), ("ha/", True), ("ha/live/", True), ("ha/live/default/jobs/", True), ("h", True), ("logs/", False)],
 )
 def test_a_rule_reaches_what_lies_below_its_prefix_or_above_it(prefix: str, reached: bool) -> None:
     found = {
-        effect(rule(Filter={"Prefix": prefix}), "ha/work/default/"),
-        effect(rule(Filter={}, Prefix=prefix), "ha/work/default/"),
-        effect(rule(Filter={"And": {"Prefix": prefix, "ObjectSizeGreaterThan": 1}}), "ha/work/default/"),
+        effect(rule(Filter={"Prefix": prefix}), "ha/live/default/"),
+        effect(rule(Filter={}, Prefix=prefix), "ha/live/default/"),
+        effect(rule(Filter={"And": {"Prefix": prefix, "ObjectSizeGreaterThan": 1}}), "ha/live/default/"),
     }
 
     assert found == {"expires objects after 30 days" if reached else ""}

@@ -54,7 +54,7 @@ def greeting(granted: int, session_id: int) -> bytes:
     [
         pytest.param(struct.pack("!i", 1 << 30), id="a-frame-that-is-too-long"),
         pytest.param(struct.pack("!i", 0), id="an-empty-frame"),
-        pytest.param(b"HT", id="an-answer-that-is-cut"),
+        pytest.param(b"HT", id="an-answer-that-is-cut", marks=pytest.mark.slow),
         pytest.param(greeting(0, 0), id="no-such-session"),
         pytest.param(greeting(4000, 8), id="another-session"),
     ],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -130,3 +132,48 @@ def test_a_job_on_s3_gets_the_component_and_nothing_of_the_connection(monkeypatc
 
     assert values["spark.jars"] == "/own.jar,/package/component.jar,/app/x.jar"
     assert not {"a-key", "hidden"} & {text for value in values.values() for text in value.split(",")}
+
+
+APPLICATION = FetchedApplication(script=Path("/app/app.py"), files_directory=Path("/app"))
+
+
+@pytest.mark.parametrize(
+    ("own", "secret"),
+    [
+        ({"spark.authenticate": "true"}, "of-the-worker"),
+        ({"spark.authenticate": "true", "spark.authenticate.secret": "of-the-job"}, "of-the-job"),
+        ({}, None),
+    ],
+)
+def test_a_driver_that_authenticates_has_the_secret_of_its_worker(
+    monkeypatch: pytest.MonkeyPatch, own: dict[str, str], secret: str | None
+) -> None:
+    monkeypatch.setenv(spark_submit.AUTHENTICATION_VARIABLE, "of-the-worker")
+
+    values = properties(GRAPH.model_copy(update={"conf": own}), APPLICATION, CONFIG)
+
+    assert values.get("spark.authenticate.secret") == secret
+
+
+def test_archives_of_the_job_are_unpacked_for_executors_beside_its_modules() -> None:
+    application = FetchedApplication(
+        script=Path("/app/app.py"),
+        files_directory=Path("/app"),
+        archives=("file:///app/archives/env.tar.gz#environment",),
+        archive=Path("/app/modules.zip"),
+    )
+
+    values = properties(GRAPH.model_copy(update={"conf": {"spark.archives": "/own.zip"}}), application, CONFIG)
+
+    assert values["spark.archives"] == (
+        "/own.zip,file:///app/archives/env.tar.gz#environment,file:///app/modules.zip#spark-ha-modules"
+    )
+
+
+def test_a_packed_python_finds_what_the_supervisor_finds(tmp_path: Path) -> None:
+    packed = GRAPH.model_copy(update={"conf": {"spark.pyspark.python": "./environment/bin/python"}})
+
+    found = json.loads(environment(tmp_path, SPEC, packed, {})["SPARK_HA_IMPORTS"])
+    assert sysconfig.get_paths()["purelib"] in found["path"]
+    assert {"airflow_provider_ha", "kazoo", "pydantic_core"} <= set(found["names"])
+    assert "SPARK_HA_IMPORTS" not in environment(tmp_path, SPEC, GRAPH, {})

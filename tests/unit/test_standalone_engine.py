@@ -15,7 +15,7 @@ import pytest
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.ports import free_port
 from airflow_provider_ha.engines.engine import Gone, Observation, Pending, Running, Unknown
-from airflow_provider_ha.engines.standalone import StandaloneEngine
+from airflow_provider_ha.engines.standalone import StandaloneEngine, properties_of
 from airflow_provider_ha.errors import (
     ConfigurationError,
     HaError,
@@ -281,3 +281,29 @@ def test_options_that_cannot_work_are_refused_before_anything_is_made(
 def test_a_deploy_mode_is_refused(engine: StandaloneEngine) -> None:
     with pytest.raises(ConfigurationError, match="has no deploy mode cluster"):
         engine.check(Target(engine="standalone", master="spark://a:7077", deploy_mode="cluster"))
+
+
+def test_of_the_conf_the_masters_see_how_processes_authenticate_and_no_secret() -> None:
+    conf = {
+        "spark.authenticate": "true",
+        "spark.authenticate.secret": "hidden",
+        "spark.network.crypto.enabled": "true",
+        "spark.ssl.rpc.keyPassword": "hidden",
+        "spark.sql.shuffle.partitions": "2",
+    }
+    graph = JobGraph(
+        job_id="j",
+        name="j",
+        application=Artifact(name="a.py", blob=Blob(sha256="0" * 64, size=1)),
+        conf=conf,
+        target=Target(engine="standalone", master="spark://a:7077"),
+    )
+    ticket = Ticket(job_id="j", run=1, attempt=1, submission_id="s", graph=Blob(sha256="0" * 64, size=1))
+
+    seen = properties_of(graph, ticket)
+
+    assert {key: seen[key] for key in seen if key in conf} == {
+        "spark.authenticate": "true",
+        "spark.network.crypto.enabled": "true",
+    }
+    assert "hidden" not in seen.values()

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from airflow_provider_ha.checkpoints.connectors.places import Reach
 from airflow_provider_ha.checkpoints.model import CheckpointKind, CheckpointPointer, QueryCut, QuerySink, SinkKind
 from airflow_provider_ha.checkpoints.proof.answers import Answer, Event
 from airflow_provider_ha.checkpoints.proof.request import ProofRequest
@@ -159,7 +160,9 @@ def test_the_list_of_deletions_is_made_once() -> None:
 
 @pytest.mark.parametrize(("batch", "gone"), [(0, True), (-1, False)])
 def test_a_table_that_is_not_there_is_gone_once_a_batch_was_committed(batch: int, gone: bool, tmp_path: Path) -> None:
-    around = _with_table(Surroundings(), LocalTree(tmp_path), str(tmp_path / "table"), batch)
+    sink = QuerySink(kind=SinkKind.OTHER, format="delta", table=str(tmp_path / "table"))
+
+    around = _with_table(Surroundings(), LocalTree(tmp_path), sink, batch, Reach())
 
     assert (around.sink_gone, around.table_batch) == (gone, -1)
 
@@ -198,7 +201,7 @@ def test_a_child_that_says_that_it_is_done_is_not_waited_for(tmp_path: Path, mon
     )
     monkeypatch.setattr(proof_child, "PROGRAM", "child")
     request = ProofRequest(
-        copy_directory=tmp_path, original=tmp_path, batch=1, state_by_id=False, scratch=tmp_path, heap="1g"
+        copy_directory=tmp_path, original=str(tmp_path), batch=1, state_by_id=False, scratch=tmp_path, heap="1g"
     )
     heard: list[Event] = []
 

@@ -10,7 +10,7 @@ from airflow_provider_ha.control.submission.prepare import check_conf
 from airflow_provider_ha.engines.local import LocalEngine
 from airflow_provider_ha.engines.registry import Engines
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.jobs.engine_options import engine_options, named_spark_home
+from airflow_provider_ha.jobs.engine_options import cluster_options, engine_options, named_spark_home
 from airflow_provider_ha.jobs.model import Target
 from tests.engine_helpers import CONFIG
 
@@ -24,6 +24,11 @@ def test_conf_that_has_a_parameter_is_refused_with_the_parameter(key: str, param
         check_conf({key: "yarn", "spark.ui.enabled": "false"})
 
     assert parameter in caught.value.next_step
+
+
+def test_conf_that_spark_submit_would_drop_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"'fs\.s3a\.endpoint' is not a Spark conf key"):
+        check_conf({"fs.s3a.endpoint": "http://s3:9000"})
 
 
 def test_other_conf_is_the_users() -> None:
@@ -57,6 +62,22 @@ def test_options_of_the_connection_count_where_the_job_leaves_them_open() -> Non
     options = engine_options(config, Target(engine_options={"python": "/opt/venv/bin/python"}))
 
     assert options == {"spark_home": "/opt/spark", "python": "/opt/venv/bin/python"}
+
+
+def test_options_of_the_submission_count_where_a_later_connection_names_none() -> None:
+    submitted = Target(engine="standalone", cluster_options={"config_file": "/etc/old.json", "python": "python3.11"})
+    later = CONFIG.model_copy(update={"engines": {"standalone": {"config_file": "/etc/new.json"}}})
+
+    assert engine_options(CONFIG, submitted) == {"config_file": "/etc/old.json", "python": "python3.11"}
+    assert engine_options(later, submitted) == {"config_file": "/etc/new.json", "python": "python3.11"}
+
+
+def test_a_graph_keeps_options_of_a_cluster_and_none_of_one_host() -> None:
+    of_both = {"standalone": {"config_file": "/etc/spark-ha.json"}, "local": {"spark_home": "/opt/spark"}}
+    config = CONFIG.model_copy(update={"engines": of_both})
+
+    assert cluster_options(config, "standalone") == {"config_file": "/etc/spark-ha.json"}
+    assert cluster_options(config, "local") == {}
 
 
 def test_spark_home_of_the_options_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import pytest
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.submission import work_root
 from airflow_provider_ha.control.submission.work_root import check_work_root
+from airflow_provider_ha.engines._master_rest import Answer, MasterRest, MasterUnreachableError
 from airflow_provider_ha.errors import ApplicationRefusedError, ConfigurationError
 from airflow_provider_ha.jobs.model import Target
 
@@ -43,10 +44,42 @@ def test_later_ones_are_taken(tmp_path: Path, release: str) -> None:
     check_work_root(ON_S3, spark(tmp_path / "spark", release), {})
 
 
-def test_the_spark_of_a_cluster_is_looked_at_by_its_driver(tmp_path: Path) -> None:
-    target = spark(tmp_path / "spark", "4.0.5").model_copy(update={"engine": "standalone"})
+def masters(monkeypatch: pytest.MonkeyPatch, *releases: str) -> Target:
+    """A cluster whose masters are of these releases; one without a release does not answer."""
+    said = {f"http://m{number}:6066": release for number, release in enumerate(releases)}
 
-    check_work_root(ON_S3, target, {})
+    def status(master: MasterRest, driver: str) -> Answer:
+        if not said[master.url]:
+            raise MasterUnreachableError("no route to it")
+        return Answer(success=False, message=f"{driver} is not known", spark=said[master.url])
+
+    monkeypatch.setattr(MasterRest, "status", status)
+    url = "spark://" + ",".join(f"m{number}:7077" for number in range(len(releases)))
+    return Target(engine="standalone", master=url)
+
+
+def test_a_cluster_of_an_old_spark_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = masters(monkeypatch, "", "4.0.5")
+
+    with pytest.raises(ConfigurationError, match=r"the Spark of spark://m0.* is of release 4\.0\.5"):
+        check_work_root(ON_S3, target, {})
+
+
+def test_a_cluster_that_does_not_say_its_release_is_looked_at_by_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_work_root(ON_S3, masters(monkeypatch, "", ""), {})
+
+
+def test_a_cluster_of_a_later_spark_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_work_root(ON_S3, masters(monkeypatch, "4.1.0-SNAPSHOT"), {})
+
+
+def test_the_spark_that_an_option_names_on_the_workers_is_looked_at_by_its_driver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = masters(monkeypatch, "4.0.5")
+    named = spark(tmp_path / "spark", "4.1.0").engine_options
+
+    check_work_root(ON_S3, target.model_copy(update={"engine_options": named}), {})
 
 
 def test_conf_of_the_component_is_refused_on_every_engine() -> None:

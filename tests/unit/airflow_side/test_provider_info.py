@@ -97,6 +97,7 @@ def test_every_kind_has_its_public_classes() -> None:
         "SparkHaSavepointOperator",
         "SparkHaStopOperator",
         "SparkHaCancelOperator",
+        "SparkHaMoveOperator",
         "SparkHaSelectCheckpointOperator",
         "SparkHaRecoverJobsOperator",
         "SparkHaLeaderSensor",

@@ -89,6 +89,7 @@ def test_mapped_tasks_have_them_too_where_airflow_asks_the_operator() -> None:
     assert (mapped.retries, mapped.retry_delay) == expected
 
 
+@pytest.mark.slow
 def test_default_task_retries_of_airflow_is_kept() -> None:
     """The value is read when Airflow is imported, so another process has to do that."""
     program = (
