@@ -57,6 +57,9 @@ def restarted(job: SupervisedJob, attempt: int) -> SubmissionExit | None:
     assert run is not None
     found = run.submissions[attempt - 1].exit
     if found is not None:
+        # A snapshot lists the submissions before it reads their exits: the next one may have come in between.
+        run = job.job.snapshot().run
+        assert run is not None
         assert run.submissions[attempt].submission.requested_by.startswith(BY), "in one transaction with the exit"
     return found
 
