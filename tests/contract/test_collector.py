@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider_ha.checkpoints.format.layout import Progress, progress
 from airflow_provider_ha.checkpoints.verify.verify import verify
-from airflow_provider_ha.checkpoints.working.layered.collector import remove, time_of
+from airflow_provider_ha.checkpoints.working.layered.collector import note_needs, remove, time_of
 from airflow_provider_ha.checkpoints.working.layered.garbage import Search, Why
 from airflow_provider_ha.checkpoints.working.layered.layered_work_area import LayeredWorkArea
 from airflow_provider_ha.checkpoints.working.layered.purging import is_table
@@ -19,7 +19,7 @@ from airflow_provider_ha.storage.file_store import FileStore
 from airflow_provider_ha.storage.hdfs_files import HdfsFileStore
 from airflow_provider_ha.storage.local_files import LocalFileStore
 from airflow_provider_ha.storage.s3_files import S3FileStore
-from tests.support.checkpoints.collected import FIRST, KEPT, SECOND
+from tests.support.checkpoints.collected import FIRST, KEPT, SECOND, THIRD
 from tests.support.checkpoints.executed import JOB, execute, take_over
 from tests.support.hdfs.hdfs_server import Hdfs
 from tests.support.s3.s3_server import S3Access
@@ -71,4 +71,10 @@ def test_a_job_that_was_taken_over_is_collected_and_goes_on(files: FileStore) ->
     assert all(files.info(entry.place) for name, entry in here.entries().items() if not is_table(name))
     execute(area, files.write, SECOND, 10)
     assert verify(LayeredWorkArea(files).tree(SECOND) / QUERY).startable
+    note_needs(files, search(files).known, lambda: None)
+    take_over(area, SECOND, THIRD)
+    third = LayeredWorkArea(files).tree(THIRD) / QUERY
+    assert "commits/3" in here.entries()
+    assert "commits/3" not in third.entries()
+    assert verify(third).startable
     assert abs(time_of(files) - time.time() * 1000) < 60_000

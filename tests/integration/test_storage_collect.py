@@ -220,6 +220,12 @@ def test_a_driver_goes_on_where_its_last_turn_ended(world: World, job: Job) -> N
     world.check()
 
 
+def test_a_driver_notes_what_the_next_takeover_needs(world: World, job: Job) -> None:
+    collector(world, job, [0.0]).collect(job.leadership, lambda: True)
+
+    assert world.files.info(f"{SECOND}/{QUERY}/_ha_needs") is not None
+
+
 def test_a_driver_begins_the_next_pass_an_hour_later(world: World, job: Job) -> None:
     now = [0.0]
     made = collector(world, job, now)

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterator
 
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
-from airflow_provider_ha.checkpoints.working.layered.collector import remove, time_of
+from airflow_provider_ha.checkpoints.working.layered.collector import note_needs, remove, time_of
 from airflow_provider_ha.checkpoints.working.layered.garbage import Cuts, Search
 from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.errors import CheckpointError, HaError, RecordCorruptError
@@ -109,6 +109,7 @@ class WorkingFilesCollector:
     def _pass(self, leadership: Leadership) -> Iterator[None]:
         found = search(self._checkpoints, self._files, self._current(), time_of(self._files))
         yield from found.steps()
+        note_needs(self._files, found.known, leadership.prove)  # guard: takeovers-know-no-needs
         removed = 0
         for _ in remove(self._files, found.garbage, leadership.prove):
             removed += 1

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.verify.verify import verify
-from airflow_provider_ha.checkpoints.working.layered.collector import remove
+from airflow_provider_ha.checkpoints.working.layered.collector import note_needs, remove
 from airflow_provider_ha.checkpoints.working.layered.garbage import Search
 from airflow_provider_ha.checkpoints.working.layered.layered_work_area import LayeredWorkArea
 from airflow_provider_ha.storage.file_store import FileStore, StoredFile
@@ -81,9 +81,11 @@ class World:
         return found
 
     def collect(self, files: FileStore | None = None, prove: Callable[[], None] = lambda: None) -> list[str]:
-        """Search and remove; return the keys that went."""
+        """Search, note what is needed, and remove; return the keys that went."""
         store = files or self.files
-        return [item.key for item in remove(store, self.search(store).garbage, prove)]
+        found = self.search(store)
+        note_needs(store, found.known, prove)
+        return [item.key for item in remove(store, found.garbage, prove)]
 
     def check(self) -> None:
         """Assert that all that may be needed is whole."""

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_ha.checkpoints.format.layout import progress
-from airflow_provider_ha.checkpoints.working.layered.collector import remove
+from airflow_provider_ha.checkpoints.working.layered.collector import note_needs, remove
 from airflow_provider_ha.errors import CheckpointMissingError, ObjectExistsError
 from tests.support.checkpoints.collected import DAY, World
 from tests.support.checkpoints.executed import JOB, LAST
@@ -92,7 +92,9 @@ class Story:
 
     def _collect(self, removals: int) -> None:
         """Collect as a process that is killed after so many removals."""
-        for done, _ in enumerate(remove(self.world.files, self.world.search().garbage, lambda: None)):
+        found = self.world.search()
+        note_needs(self.world.files, found.known, lambda: None)
+        for done, _ in enumerate(remove(self.world.files, found.garbage, lambda: None)):
             if done == removals:
                 return
 

@@ -7,9 +7,11 @@ names files of directories that are not over, which need none of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from airflow_provider_ha.checkpoints.working.layered.garbage import Garbage
+from airflow_provider_ha.checkpoints.working.layered.needs_record import KnownNeeds
+from airflow_provider_ha.checkpoints.working.layered.tree import NEEDS
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.errors import StorageUnavailableError
 from airflow_provider_ha.storage.file_store import FileStore
@@ -30,6 +32,21 @@ def remove(files: FileStore, garbage: Iterable[Garbage], prove: Callable[[], Non
             prove()
         files.delete(item.key)
         yield item
+
+
+def note_needs(files: FileStore, known: Mapping[str, KnownNeeds], prove: Callable[[], None]) -> None:
+    """Write down what the current directory needs: the next takeover leaves out the rest.
+
+    What a frozen process writes late was true before, so it leaves out less.
+
+    :param known: Key of a query directory -> what is known of it.
+    :param prove: Raises when this process may no longer write for the job.
+    :raises LeadershipError: It may not.
+    :raises StorageUnavailableError: Whether it was written is not known; the next pass writes it again.
+    """
+    for directory, needs in known.items():
+        prove()  # guard: needs-are-noted-without-a-proof
+        files.write(f"{directory}/{NEEDS}", needs.to_bytes())
 
 
 def time_of(files: FileStore) -> int:

@@ -2,7 +2,7 @@
 
 A file stays while the base of a directory that is not over names it, or such a directory needs it itself: for one of
 its last batches, or for a cut that is retained. A directory that is over needs nothing. Tables of RocksDB that a base
-names go as well when none of these batches and cuts has them: a takeover names all that there are.
+names go as well when none of these batches and cuts has them: a takeover names those that are too young to be judged.
 
 Invariants: bases are read before files are listed, so a file of a later directory is no candidate. One thing that
 cannot be read ends the search with its error: nothing is known then. So does damage of a directory that is current or
@@ -22,6 +22,7 @@ from enum import Enum
 from airflow_provider_ha.checkpoints.format.fence_record import fence_at
 from airflow_provider_ha.checkpoints.format.layout import COMMITS, OFFSETS, numbers, queries
 from airflow_provider_ha.checkpoints.working.layered.base import FILE, BaseEntry
+from airflow_provider_ha.checkpoints.working.layered.needs_record import KnownNeeds
 from airflow_provider_ha.checkpoints.working.layered.purging import KEPT_BATCHES, Needs, is_table, needs_of
 from airflow_provider_ha.checkpoints.working.layered.tree import MARKER, REMOVED, Bases, LayeredReader, LayeredTree
 from airflow_provider_ha.checkpoints.working.relocation import checked_by
@@ -73,6 +74,7 @@ class Search:
     :param now: The storage's time, in milliseconds since 1970.
     :param kept: How many of the last batches of a query stay beside the last one.
     :param grace: How old a file has to be.
+    :ivar known: Key of a query directory of the current one -> what is known of it for a takeover, after the last step.
     :ivar garbage: The outcome, in the order in which it is to be removed: complete after the last step.
     :ivar directories: How many working directories there are.
     :ivar seen: How many files there are.
@@ -86,6 +88,7 @@ class Search:
     now: int
     kept: int = KEPT_BATCHES
     grace: timedelta = GRACE
+    known: dict[str, KnownNeeds] = field(default_factory=dict)
     garbage: list[Garbage] = field(default_factory=list)
     directories: int = 0
     seen: int = 0
@@ -159,6 +162,8 @@ class Search:
                 continue
             if needs is not None:
                 needless.update(f"{query}/{name}" for name in self._needless(needs, query, entries))
+                if key == self.current:
+                    self.known[f"{key}/{query}"] = KnownNeeds.of(needs, now=self.now, grace=self.grace)
         self._purged.update((entries[name].place, entries[name].length) for name in needless & own)
         # Spark lists what a base names, and opens old versions of it when it looks for what to purge. Tables it only
         # opens by the names in a version.
@@ -169,8 +174,7 @@ class Search:
     def _needless(self, needs: Needs, query: str, entries: Mapping[str, BaseEntry]) -> Iterator[str]:
         """Yield the files of a query, own or inherited, that are old and that Spark would have purged."""
         prefix = f"{query}/"
-        # guard: what-a-task-has-uploaded-is-judged
-        limit = min(self.now, needs.committed_at) - _milliseconds(self.grace)
+        limit = needs.judged_before(self.now, self.grace)
         for name, entry in entries.items():
             inner = name.removeprefix(prefix)
             if name.startswith(prefix) and entry.mtime < limit and needs.would_purge(inner):

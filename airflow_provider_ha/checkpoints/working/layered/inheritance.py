@@ -3,7 +3,7 @@
 Invariant: what the old driver planned or wrote beyond the cut is left out, also what it writes later: entries of the
 logs above L and C, entries of source logs above the offset of L, state above the version that C wrote. State of
 format 1 is loaded by its number alone, so a file that is named here is a file that is read. To name too many older
-files is harmless: Spark removes nothing here.
+files is harmless: Spark removes nothing here. What is known to be needless is left out (``needs_record``).
 
 Files that hold absolute paths are named in no base: they are written again for their new place.
 """
@@ -11,7 +11,7 @@ Files that hold absolute paths are named in no base: they are written again for 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from airflow_provider_ha.checkpoints.format.closure import source_log
@@ -19,7 +19,6 @@ from airflow_provider_ha.checkpoints.format.compactible_log import COMPACT
 from airflow_provider_ha.checkpoints.format.layout import COMMITS, METADATA, OFFSETS, SOURCES, STATE
 from airflow_provider_ha.checkpoints.format.metadata_log import read_offsets
 from airflow_provider_ha.checkpoints.trees.tree import Tree
-from airflow_provider_ha.checkpoints.working.layered.base import BaseEntry
 from airflow_provider_ha.checkpoints.working.relocation import checked_by, is_relocated
 
 
@@ -54,11 +53,6 @@ def cut_of(directory: Tree, planned: int, committed: int) -> Cut:
     offsets = read_offsets(directory, planned)
     ends = ((source_log(directory, offsets, at), offsets.log_offset(at)) for at in range(len(offsets.offsets)))
     return Cut(planned, committed, {place: end for place, end in ends if end is not None})
-
-
-def inherited(files: Iterable[BaseEntry], cut: Cut) -> Iterator[BaseEntry]:
-    """Yield the files that belong to a cut, as they are."""
-    return (file for file in files if belongs(file.name, cut))
 
 
 def belongs(name: str, cut: Cut) -> bool:

@@ -22,6 +22,7 @@ from airflow_provider_ha.checkpoints.trees.files import opened, read
 from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.working.layered.base import FILE, Base, BaseEntry
 from airflow_provider_ha.checkpoints.working.layered.inheritance import belongs, cut_of, is_own
+from airflow_provider_ha.checkpoints.working.layered.needs_record import read_needs
 from airflow_provider_ha.checkpoints.working.layered.slot import occupy
 from airflow_provider_ha.checkpoints.working.layered.tree import (
     MARKER,
@@ -169,8 +170,8 @@ class LayeredWorkArea:
     def fork(self, source: str, target: str, *, batch: int | None = None, keep_planned: bool) -> int:
         """Make a checkpoint that names the files of another one; return how many.
 
-        After a loss (no batch is named, the planned one is kept) a filtered listing is taken: no file of the state is
-        opened. Else it is the closure of the batch, which is looked into.
+        After a loss (no batch is named, the planned one is kept) a filtered listing is taken, without what the
+        collector knows to be needless: no file of the state is opened. Else it is the closure of the batch.
 
         :raises CheckpointCorruptError: A file of the closure is damaged or gone.
         :raises CheckpointMissingError: Batch N is not there.
@@ -186,7 +187,13 @@ class LayeredWorkArea:
         last = at.committed if batch is None else batch
         if batch is None and keep_planned:
             cut = cut_of(origin, at.planned, at.committed)
-            wanted: Iterable[str] = (name for name in files if belongs(name, cut))
+            known = read_needs(self._files, source) if origin.has_needs else None
+            wanted: Iterable[str] = (
+                name
+                for name, file in files.items()
+                # guard: takeovers-name-what-nothing-needs
+                if belongs(name, cut) and not (known is not None and known.needless(file))
+            )
         else:
             wanted = closure(origin, last, with_planned=keep_planned).files
         try:

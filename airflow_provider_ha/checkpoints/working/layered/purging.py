@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from airflow_provider_ha.checkpoints.format.closure import closure
 from airflow_provider_ha.checkpoints.format.compactible_log import COMPACT
@@ -34,12 +35,13 @@ class Needs:
     :ivar first: Lowest of the last batches; -1 while nothing is committed: then everything is needed.
     :ivar committed_at: When the last batch was committed, in milliseconds since 1970; 0 while none is.
     :ivar names: Files of all closures, relative to the query directory.
+    :ivar logged: Directory of a source's log -> the highest entry of it that is in a closure.
     """
 
     first: int = _NONE
     committed_at: int = 0
     names: set[str] = field(default_factory=set)
-    _logged: dict[str, int] = field(default_factory=dict)
+    logged: dict[str, int] = field(default_factory=dict)
 
     def add(self, names: Collection[str]) -> None:
         """Add the files of one closure."""
@@ -47,7 +49,16 @@ class Needs:
         for name in names:
             place, _, entry = name.rpartition("/")
             if place.startswith(f"{SOURCES}/") and (number := _number(entry)) is not None:
-                self._logged[place] = max(number, self._logged.get(place, _NONE))
+                self.logged[place] = max(number, self.logged.get(place, _NONE))
+
+    def judged_before(self, now: int, grace: timedelta) -> int:
+        """Return how old a file has to be, in milliseconds since 1970, for a task not to have uploaded it just now.
+
+        :param now: The storage's time, in milliseconds since 1970.
+        :param grace: Longer than any upload, and than a task is frozen between two of them.
+        """
+        # guard: what-a-task-has-uploaded-is-judged
+        return min(now, self.committed_at) - grace // timedelta(milliseconds=1)
 
     def would_purge(self, name: str) -> bool:
         """Whether Spark would have removed a file by now. Pure.
@@ -65,7 +76,7 @@ class Needs:
             return number is not None and number < self.first  # guard: purging-takes-the-slot
         if log == SOURCES:
             number = _number(own)
-            return number is not None and number < self._logged.get(place, _NONE)
+            return number is not None and number < self.logged.get(place, _NONE)
         if log != STATE:
             return False
         version = VERSION_FILE.fullmatch(own)

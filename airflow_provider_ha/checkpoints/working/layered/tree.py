@@ -24,7 +24,9 @@ MARKER = "_ha_directory"
 """An empty directory is one that holds this file."""
 REMOVED = "_ha_removed"
 """A directory with this file is gone for its readers; its files go when no base names them."""
-OURS = frozenset({FILE, MARKER, REMOVED})
+NEEDS = "_ha_needs"
+"""What the collector has found a query directory to need (``needs_record``)."""
+OURS = frozenset({FILE, MARKER, REMOVED, NEEDS})
 
 
 class Bases:
@@ -73,6 +75,7 @@ class LayeredReader:
         self.query_of = query_of
         self._own: dict[str, StoredFile] = {}
         self._inherited: dict[str, BaseEntry] = {}
+        self._ours: set[str] = set()
 
     @property
     def uri(self) -> str:
@@ -86,12 +89,13 @@ class LayeredReader:
         :raises StorageUnavailableError: The listing could not be completed.
         """
         owners = set()
-        self._own, self._inherited = {}, {}
+        self._own, self._inherited, self._ours = {}, {}, set()
         for file in self.files.list(prefix):
             place, _, name = file.key.rpartition("/")
             if name == FILE and self.query_of(place) == place:  # guard: any-directory-has-a-base
                 owners.add(place)
             if name in OURS:
+                self._ours.add(file.key)
                 yield Listed(f"{place}/", 0, "")
                 continue
             self._own[file.key] = file
@@ -131,6 +135,10 @@ class LayeredReader:
         entry = self._inherited.get(item.key)
         file = self._check(entry) if entry is not None else self._own[item.key]
         return self.files.read_range(file, offset, length)
+
+    def lists(self, key: str) -> bool:
+        """Whether a file of ours, which no listing shows, was there at the last listing."""
+        return key in self._ours
 
     def entry(self, key: str) -> BaseEntry | None:
         """Return what the base says of a listed file; ``None`` for an own one."""
@@ -184,6 +192,12 @@ class LayeredTree(ObjectTree):
     def may_be_fenced(self) -> bool:
         """Whether a log may end with the record of a takeover: it is what fences where there is no rename."""
         return True
+
+    @property
+    def has_needs(self) -> bool:
+        """Whether the collector has noted what this query directory needs (``needs_record``)."""
+        self.names()  # lists it when that was not done yet
+        return self._reader.lists(f"{self._prefix}{self._path(NEEDS)}")
 
     def fresh(self) -> LayeredTree:
         """Return the same directory with a new listing."""
