@@ -26,7 +26,7 @@ import psutil
 from airflow_provider_ha.checkpoints.format.closure import closure
 from airflow_provider_ha.checkpoints.format.layout import progress
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_recovery
-from airflow_provider_ha.checkpoints.working.layered.collector import remove, time_of
+from airflow_provider_ha.checkpoints.working.layered.collector import note_needs, remove, time_of
 from airflow_provider_ha.checkpoints.working.layered.garbage import Search
 from airflow_provider_ha.checkpoints.working.layered.layered_work_area import LayeredWorkArea
 from airflow_provider_ha.checkpoints.working.layered.purging import KEPT_BATCHES
@@ -150,6 +150,14 @@ def collected(files: S3FileStore, key: str) -> None:
         pass
 
 
+def look(files: S3FileStore, key: str) -> None:
+    """Note what the next takeover needs, as a driver does after its start, and later once an hour."""
+    search = Search(files, JOB.live, {}, key, time_of(files))
+    for _ in search.steps():
+        pass
+    note_needs(files, search.known, lambda: None)
+
+
 def played(s3: S3Access, size: Size) -> tuple[Bytes, Bytes, int]:
     """Play it; returns what lies there before and after the collector, and how many batches were executed."""
     bucket = s3.new_bucket()
@@ -166,6 +174,7 @@ def played(s3: S3Access, size: Size) -> tuple[Bytes, Bytes, int]:
                 raise RuntimeError(f"nothing was taken over from {lost}")
             area.remove(lost)
             batch = progress(area.tree(key) / QUERY).committed
+            look(files, key)
         else:
             area.create(key)
         values = conf(OWN, s3, s3.endpoint, bucket) | changelog

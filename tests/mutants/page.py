@@ -1,11 +1,13 @@
 """Writes tests/mutants/README.md: ``python -m tests.mutants.page``, after ``make mutants``.
 
 Case, our test and mutant come from the markers and the lists; the result is the last one of ``build/mutants``. A result
-of a mutant that was changed since is not shown. What has no test is listed as such.
+of a mutant that was changed since is not shown. What has no test is listed as such. Results of checkouts that are gone
+are kept beside the page, by the fingerprints of the mutants that were tried.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from tests.mutants.run import RESULTS, recall
 
 
 PAGE = ROOT / "tests" / "mutants" / "README.md"
+KEPT = ROOT / "tests" / "mutants" / "results.json"  # fingerprint of a mutant -> its last result
 CASES = ROOT / "tests" / "mutants" / "flink" / "cases.toml"
 
 NO_TEST = "no test"
@@ -52,9 +55,21 @@ results of the last `make mutants`. A test holds that it is in step.
 
 def main() -> None:
     """Write the page."""
-    results = {result.id: result for result in recall(RESULTS)}
-    PAGE.write_text(page(cases(), marked_tests(), load(), results), encoding="utf-8")
+    mutants = load()
+    results = kept(json.loads(KEPT.read_text(encoding="utf-8")), recall(RESULTS), mutants)
+    KEPT.write_text(json.dumps(results, indent=0, sort_keys=True) + "\n", encoding="utf-8")
+    PAGE.write_text(page(cases(), marked_tests(), mutants, results), encoding="utf-8")
     print(f"{PAGE.relative_to(ROOT)} is written")
+
+
+def kept(earlier: Mapping[str, str], newer: Iterable[Result], mutants: Sequence[Mutant]) -> dict[str, str]:
+    """Return fingerprint -> result of each mutant that was tried as it is now. Pure.
+
+    :param earlier: Fingerprint -> result, of other checkouts.
+    :param newer: Of this one.
+    """
+    known = {**earlier, **{result.fingerprint: result.outcome.value for result in newer}}
+    return {mutant.fingerprint: known[mutant.fingerprint] for mutant in mutants if mutant.fingerprint in known}
 
 
 def cases() -> dict[int, str]:
@@ -64,10 +79,13 @@ def cases() -> dict[int, str]:
 
 
 def page(
-    listed: Mapping[int, str], marked: Sequence[Marked], mutants: Sequence[Mutant], results: Mapping[str, Result]
+    listed: Mapping[int, str], marked: Sequence[Marked], mutants: Sequence[Mutant], results: Mapping[str, str]
 ) -> str:
-    """Return the page's text. Pure."""
-    shown = {mutant.id: _result(mutant, results) for mutant in mutants}
+    """Return the page's text. Pure.
+
+    :param results: Fingerprint of a mutant -> its result.
+    """
+    shown = {mutant.id: results.get(mutant.fingerprint, NOT_TRIED) for mutant in mutants}
     tested = {one.entry for one in marked}
     of_flink = "\n".join(row for entry in sorted(listed) for row in _case_rows(entry, listed[entry], marked, shown))
     of_ours = "\n".join(_mutant_row(mutant, shown) for mutant in mutants)
@@ -111,11 +129,6 @@ def _case_rows(entry: int, case: str, marked: Sequence[Marked], shown: Mapping[s
 def _mutant_row(mutant: Mutant, shown: Mapping[str, str]) -> str:
     why = mutant.why.replace("|", "or")
     return f"| `{mutant.id}` | {mutant.rule} | {why} | {_test(mutant.test)} | {shown[mutant.id]} |"
-
-
-def _result(mutant: Mutant, results: Mapping[str, Result]) -> str:
-    result = results.get(mutant.id)
-    return result.outcome.value if result is not None and result.fingerprint == mutant.fingerprint else NOT_TRIED
 
 
 def _test(node: str) -> str:

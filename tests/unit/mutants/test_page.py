@@ -55,7 +55,7 @@ def test_every_mutant_names_a_test_that_is_there() -> None:
 
 
 def test_a_case_shows_its_test_its_mutant_and_the_result() -> None:
-    text = page.page({1: "SomeTest#testIt"}, [MARKED], [MUTANT], {"no-check": KILLED})
+    text = page.page({1: "SomeTest#testIt"}, [MARKED], [MUTANT], page.kept({}, [KILLED], [MUTANT]))
 
     assert "| 1 | `SomeTest#testIt` | `unit/test_a` `test_holds` | `no-check` | killed |" in text
     assert "| `no-check` | H3 | Everything would be lost. | `unit/test_a` `test_kills[1]` | killed |" in text
@@ -71,16 +71,24 @@ def test_a_case_without_a_test_is_listed_as_such() -> None:
 def test_the_result_of_a_mutant_that_was_changed_is_not_shown() -> None:
     changed = MUTANT.model_copy(update={"new": "c"})
 
-    text = page.page({}, [], [changed], {"no-check": KILLED})
+    text = page.page({}, [], [changed], page.kept({}, [KILLED], [changed]))
 
     assert "killed |" not in text
     assert page.NOT_TRIED in text
 
 
+def test_a_result_of_another_checkout_is_kept_until_there_is_a_newer_one() -> None:
+    survived = {MUTANT.fingerprint: "survived"}
+
+    assert page.kept(survived, [], [MUTANT]) == survived
+    assert page.kept(survived, [KILLED], [MUTANT]) == {MUTANT.fingerprint: "killed"}
+    assert page.kept(survived, [], []) == {}
+
+
 def test_only_the_results_may_differ() -> None:
     before = page.page({1: "SomeTest#testIt"}, [MARKED], [MUTANT], {})
-    after = page.page({1: "SomeTest#testIt"}, [MARKED], [MUTANT], {"no-check": KILLED})
-    another = page.page({1: "SomeTest#testIt"}, [], [MUTANT], {"no-check": KILLED})
+    after = page.page({1: "SomeTest#testIt"}, [MARKED], [MUTANT], {KILLED.fingerprint: "killed"})
+    another = page.page({1: "SomeTest#testIt"}, [], [MUTANT], {KILLED.fingerprint: "killed"})
 
     assert page.without_results(before) == page.without_results(after)
     assert page.without_results(before) != page.without_results(another)
