@@ -65,6 +65,14 @@ def progress(directory: Tree) -> Progress:
     return Progress(planned, committed)
 
 
+def progress_when_listed(directory: Tree) -> Progress:
+    """Return how far the query was when the directory was listed; it is listed now when that was not done yet.
+
+    For a directory that is fenced, or whose other files are taken from the same listing.
+    """
+    return Progress(_last(directory / OFFSETS), _last(directory / COMMITS))
+
+
 def _last(log: Tree) -> int:
     return max(_of_spark(numbers(log), log), default=-1)
 

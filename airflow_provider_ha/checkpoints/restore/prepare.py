@@ -34,13 +34,12 @@ def prepare_recovery(
     committed = {}
     lost = area.tree(fenced)
     for query in area.queries(fenced):
+        at = progress(lost / query)  # nothing moves it after the fence: the fork stands there as well
         # Without metadata nothing was ever planned: Spark begins such a query by itself.
-        if progress(lost / query).planned < 0 and not lost.has(f"{query}/{METADATA}"):
+        if at.planned < 0 and not lost.has(f"{query}/{METADATA}"):
             continue
         area.fork(f"{fenced}/{query}", f"{target}/{query}", keep_planned=True)
-        forked = area.tree(target) / query
-        at = progress(forked)
-        write_sources(forked, _following(at.planned, (recorded or {}).get(query, ())))
+        write_sources(area.tree(target) / query, _following(at.planned, (recorded or {}).get(query, ())))
         committed[query] = at.committed
     return committed
 

@@ -48,3 +48,13 @@ def test_a_recovery_lists_the_state_of_a_query_once(files: Listings) -> None:
     assert committed == {QUERY: 2}
     whole = [prefix for prefix in files.prefixes if f"{FIRST}/{QUERY}/state/0/".startswith(prefix)]
     assert whole == [f"{FIRST}/{QUERY}/"]
+
+
+def test_a_recovery_lists_nothing_after_the_state(files: Listings) -> None:
+    """Where the query stands is in the same listing, and nothing moves it after the fence."""
+    area = LayeredWorkArea(files)
+    area.create(SECOND)
+
+    prepare_recovery(area, area.fence(FIRST), SECOND)
+
+    assert files.prefixes[-1] == f"{FIRST}/{QUERY}/"

@@ -17,7 +17,7 @@ from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG
 from airflow_provider_ha.checkpoints.connectors.places import is_local, local_path, output_place
 from airflow_provider_ha.checkpoints.format.closure import closure
 from airflow_provider_ha.checkpoints.format.fence_record import FenceRecord
-from airflow_provider_ha.checkpoints.format.layout import BEGUN, COMMITS, OFFSETS, progress
+from airflow_provider_ha.checkpoints.format.layout import BEGUN, COMMITS, OFFSETS, progress, progress_when_listed
 from airflow_provider_ha.checkpoints.trees.files import opened, read
 from airflow_provider_ha.checkpoints.trees.tree import Tree
 from airflow_provider_ha.checkpoints.working.layered.base import FILE, Base, BaseEntry
@@ -183,7 +183,7 @@ class LayeredWorkArea:
         if job_of(source) != job_of(target):  # guard: bases-name-files-of-another-job
             return self.bring_in(origin, target, batch=batch)  # its collector does not read bases of this job
         files = origin.entries()
-        at = progress(origin)
+        at = progress_when_listed(origin)
         last = at.committed if batch is None else batch
         if batch is None and keep_planned:
             cut = cut_of(origin, at.planned, at.committed)
