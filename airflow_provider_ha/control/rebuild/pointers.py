@@ -2,8 +2,9 @@
 
 Invariant: a pointer is made only of what is whole. A payload without its pin is kept for exact replay and is no
 checkpoint any more. Where nothing is pinned, as on S3 and HDFS, neither is one whose batches the collector has removed
-from the logs of its working directory. A directory without a manifest, or with other files than its manifest says, is no savepoint. Of two
-payloads of one number that of the higher epoch counts: the other leader lost the job before it could write its pointer.
+from the logs of its working directory. A directory without a manifest, or with other files than its manifest says, is
+no savepoint. Of two payloads of one number that of the higher epoch counts: the other leader lost the job before it
+could write its pointer.
 """
 
 from __future__ import annotations

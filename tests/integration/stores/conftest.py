@@ -39,7 +39,9 @@ def hdfs() -> Iterator[Hdfs]:
         yield server
 
 
-@pytest.fixture(params=["files", pytest.param("s3", marks=pytest.mark.long), pytest.param("hdfs", marks=pytest.mark.long)])
+@pytest.fixture(
+    params=["files", pytest.param("s3", marks=pytest.mark.long), pytest.param("hdfs", marks=pytest.mark.long)]
+)
 def config(
     config: HaConfig, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> HaConfig:

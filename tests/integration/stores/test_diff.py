@@ -1,4 +1,4 @@
-"""``spark-ha checkpoint diff`` of a job whose checkpoints lie in the directories of two epochs, its savepoint in a copy."""
+"""``spark-ha checkpoint diff`` of a job whose checkpoints lie in the directories of two epochs."""
 
 from __future__ import annotations
 

@@ -103,9 +103,7 @@ def test_a_savepoint_with_a_changed_byte_fails_by_its_digest(words: Job, context
 def test_a_checkpoint_in_the_directory_of_an_epoch_is_drilled(words: Job, context: JobContext) -> None:
     made = words.checkpoint(1, 2, pin=False)
     part = made.queries.popitem()[1]
-    words.checkpoints.add(
-        words.leadership, made.model_copy(update={"directory": SECOND, "queries": {WORDS: part}})
-    )
+    words.checkpoints.add(words.leadership, made.model_copy(update={"directory": SECOND, "queries": {WORDS: part}}))
 
     done = drill(context, ask(start_from="latest"))
 
