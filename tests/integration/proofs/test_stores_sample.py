@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(1500)]
 
 SAMPLE = (
     ("Of several creations of one name", Server.DIRECTORY),
-    ("Of several creations of one name", Server.HDFS),
+    ("Of several creations of one name", Server.S3),
     ("A creation whose answer was lost", Server.S3),
     ("The collector removes only", Server.HDFS),
     ("A checkpoint that Spark alone wrote", Server.S3),
@@ -25,7 +25,7 @@ SAMPLE = (
 )
 
 
-def tests_of(beginning: str, server: Server) -> tuple[str, ...]:
+def shown_by(beginning: str, server: Server) -> tuple[str, ...]:
     """Return the tests of the one promise that begins so, on a server."""
     (promise,) = (each for each in PROMISES if each.text.startswith(beginning))
     return tuple(promise.shown[server])
@@ -33,7 +33,7 @@ def tests_of(beginning: str, server: Server) -> tuple[str, ...]:
 
 @pytest.mark.parametrize(("promise", "server"), SAMPLE, ids=str)
 def test_what_is_promised_holds_on_its_server(promise: str, server: Server, tmp_path: Path) -> None:
-    count = run(tests_of(promise, server), tmp_path)
+    count = run(shown_by(promise, server), tmp_path)
 
     assert count.wrong == []
     assert count.passed >= 1
