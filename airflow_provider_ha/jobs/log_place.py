@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
+from airflow_provider_ha.jobs.standalone_driver import STANDALONE, StandaloneDriver
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +33,20 @@ class LogPlace:
 
 
 def log_place(job_id: str, run: int, view: SubmissionView) -> LogPlace | None:
-    """Return where the log of a submission lies; ``None`` when its driver was never started."""
-    if view.started is None:
+    """Return where the log of a submission lies; ``None`` when no supervisor of it has reported where it runs."""
+    # guard: logs-without-a-place-are-named
+    if view.started is None or not view.started.handle.log_uri:
         return None
     handle = view.started.handle
     return LogPlace(job_id, run, view.submission.attempt, handle.log_host, Path(handle.log_path))
+
+
+def printed_place(view: SubmissionView) -> str:
+    """Return for people where a supervisor printed why it started nothing; empty for one that has reported itself."""
+    if view.started is None or view.started.handle.log_uri or view.started.handle.engine != STANDALONE:
+        return ""
+    driver = StandaloneDriver.of(view.started.handle).driver or "the driver"
+    return f"stderr of {driver} on its worker, in SPARK_WORKER_DIR; the page of the active master links to it"
 
 
 def newest_log(job_id: str, view: RunView | None) -> LogPlace | None:

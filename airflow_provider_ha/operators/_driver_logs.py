@@ -20,7 +20,7 @@ def where_is_log(client: HaClient, job_id: str, run: int) -> tuple[int | None, s
 
     The attempt is ``None`` when it could not be read; the sentence is empty when no driver was started yet.
     """
-    from airflow_provider_ha.jobs.log_place import newest_log  # noqa: PLC0415  # brings pydantic
+    from airflow_provider_ha.jobs.log_place import newest_log, printed_place  # noqa: PLC0415  # brings pydantic
 
     try:
         view = client.context(job_id).runs.get(run)
@@ -28,7 +28,10 @@ def where_is_log(client: HaClient, job_id: str, run: int) -> tuple[int | None, s
     except HaError:
         return None, ""
     attempt = view.newest.submission.attempt if view.newest is not None else None
-    return attempt, f"The log of its driver: {place}" if place is not None else ""
+    if place is not None:
+        return attempt, f"The log of its driver: {place}"
+    printed = printed_place(view.newest) if view.newest is not None else ""
+    return attempt, f"Its supervisor has not reported where it runs. Should it not: {printed}" if printed else ""
 
 
 def last_words_of(client: HaClient, job_id: str, run: int, attempt: int | None = None) -> str:

@@ -23,13 +23,14 @@ from datetime import datetime
 from itertools import takewhile
 
 from airflow_provider_ha.jobs.failures import Failure
+from airflow_provider_ha.jobs.log_place import printed_place
 from airflow_provider_ha.jobs.model import HaOptions, JobState
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.recovery.repeated import repeated_failure
 
 
-WITHOUT_A_WORD = "its leadership ended without a report from its supervisor"
+_WITHOUT_A_WORD = "its leadership ended without a report from its supervisor"
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,8 +211,14 @@ def _delay_left(newest: SubmissionView, used: int, options: HaOptions, now: date
 
 
 def _given_up(run: RunView, newest: SubmissionView, used: int) -> str:
-    last = newest.exit.reason if newest.exit is not None else WITHOUT_A_WORD
+    last = newest.exit.reason if newest.exit is not None else without_a_word(newest)
     return f"the driver of run {run.run.number} was lost {used + 1} times; the last time: {last} (log: {_log(newest)})"
+
+
+def without_a_word(view: SubmissionView) -> str:
+    """Return why a submission without an exit was given up, and where to read more."""
+    printed = printed_place(view)
+    return f"its supervisor reported nothing: read {printed}" if printed else _WITHOUT_A_WORD
 
 
 def _log(newest: SubmissionView) -> str:

@@ -49,16 +49,25 @@ def arrived(arguments: Sequence[str]) -> DriverSpec:
         return DriverSpec.read(Path(arguments[0]))
     ticket = _taken(TICKET_VARIABLE, Ticket)
     home = Path(arguments[1]).absolute()
-    spec = DriverSpec(config=_config(ticket.config), ticket=ticket, directory=home, handle=_own_handle(home))
+    spec = DriverSpec(config=_config(ticket), ticket=ticket, directory=home, handle=_own_handle(home))
     with outages("made", spec.home.directory):
         make_directories(spec.home.directory)
         spec.write()
     return spec
 
 
-def _config(source: ConfigSource) -> HaConfig:
+def _config(ticket: Ticket) -> HaConfig:
+    source = ticket.config
     if source is ConfigSource.MACHINE:
-        return config_of_machine()
+        try:
+            return config_of_machine()
+        except ConfigurationError as error:
+            # Without it nothing can be reported: this line, in what the worker keeps, is all that is left of the start.
+            raise ConfigurationError(
+                f"attempt {ticket.attempt} of run {ticket.run} of job {ticket.job_id!r} is not started, and ZooKeeper "
+                f"does not learn of it: {error.message}",
+                next_step=error.next_step,
+            ) from error
     if source is ConfigSource.ENVIRONMENT:  # guard: configuration-elsewhere-is-refused
         return _taken(CONFIG_VARIABLE, HaConfig)
     raise ConfigurationError(

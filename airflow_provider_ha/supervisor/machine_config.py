@@ -8,11 +8,24 @@ read, or in the environment of its workers.
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
 
 from airflow_provider_ha.config import VARIABLES, HaConfig
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.ticket import CONFIG_FILE_VARIABLE
+
+
+def _next_step(file: str, error: ConfigurationError) -> str:
+    if not file:
+        return (
+            "Give every worker a private file and name it in the engine option 'config_file', or set the variables "
+            "SPARK_HA_* of the workers"
+        )
+    return error.next_step or (
+        f"Write {file} on this worker, for the user of the worker (uid {os.getuid()}) and with mode 600, or correct "
+        "the engine option 'config_file'"
+    )
 
 
 def config_of_machine() -> HaConfig:
@@ -25,9 +38,8 @@ def config_of_machine() -> HaConfig:
         return HaConfig.from_file(Path(file)) if file else HaConfig.from_env()
     except ConfigurationError as error:
         raise ConfigurationError(
-            f"this machine does not say how to reach the cluster: {error.message}",
-            next_step=f"Name a private file in {CONFIG_FILE_VARIABLE} (engine option 'config_file'), or set the "
-            "variables SPARK_HA_* of the machine's workers",
+            f"worker {socket.gethostname()} does not say how to reach the cluster: {error.message}",
+            next_step=_next_step(file, error),
         ) from error
     finally:
         for name in VARIABLES:  # guard: machine-configuration-reaches-the-script

@@ -36,15 +36,14 @@ from airflow_provider_ha.errors import ApplicationRefusedError, ConfigurationErr
 from airflow_provider_ha.jobs.artifacts import fetch_application
 from airflow_provider_ha.jobs.driver_spec import OWNER_ONLY, DriverSpec, write_private
 from airflow_provider_ha.jobs.engine_options import engine_options, named_spark_home
-from airflow_provider_ha.jobs.model import JobGraph
 from airflow_provider_ha.jobs.submissions import NOT_LAUNCHED
 from airflow_provider_ha.jobs.ticket import HOME_OPTION
 from airflow_provider_ha.redaction import remember, secret_values, secrets_of
-from airflow_provider_ha.storage.blobs import get_blob
 from airflow_provider_ha.storage.open import open_store
 from airflow_provider_ha.storage.outage import is_outage, outages
 from airflow_provider_ha.supervisor import spark_submit
 from airflow_provider_ha.supervisor.arrival import arrived
+from airflow_provider_ha.supervisor.blobs_of_run import fetch_graph, is_of_storage, needed_by
 from airflow_provider_ha.supervisor.directory_lock import lock_directory
 from airflow_provider_ha.supervisor.log_rotation import rotate_log
 from airflow_provider_ha.supervisor.packed_python import check_python, packed_python
@@ -158,12 +157,11 @@ def start(spec: DriverSpec) -> ProcessTree:
     """
     require_room(spec.home.directory)  # guard: launch-without-room
     store = open_store(spec.config)
-    graph = JobGraph.from_bytes(
-        get_blob(store, spec.ticket.graph.sha256), source=f"job graph {spec.ticket.graph.sha256[:12]}"
-    )
+    graph = fetch_graph(store, spec)
     remember(secret_values(graph.conf) | secret_values(graph.env))
     spark_home = spark_submit.find_spark_home(named_spark_home(engine_options(spec.config, graph.target)))
-    application = fetch_application(store, graph, spec.home.application_directory)
+    with needed_by(spec, "application"):
+        application = fetch_application(store, graph, spec.home.application_directory)
     if (named := packed_python(graph.conf)) is not None:
         check_python(named, application.files_directory)
     properties = spark_submit.properties(graph, application, spec.config)
@@ -228,7 +226,8 @@ def _not_started(error: Exception) -> Death:
         NOT_LAUNCHED,
         (),
         f"the driver could not be started: {error}",
-        outage=error.retryable if isinstance(error, HaError) else is_outage(error),
+        # guard: missing-blobs-use-up-attempts
+        outage=error.retryable or is_of_storage(error) if isinstance(error, HaError) else is_outage(error),
         refused=isinstance(error, ApplicationRefusedError),
         unfit=isinstance(error, ConfigurationError),
     )

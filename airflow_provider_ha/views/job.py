@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.jobs.failures import Failure, FailureKind
-from airflow_provider_ha.jobs.log_place import newest_log
+from airflow_provider_ha.jobs.log_place import newest_log, printed_place
 from airflow_provider_ha.jobs.model import DrainedQuery, JobState, QueryStatus, StartKind
 from airflow_provider_ha.jobs.presence import Watched, warning
 from airflow_provider_ha.pointers.ownership import ClaimMode
@@ -21,6 +21,7 @@ from airflow_provider_ha.views.view import View
 if TYPE_CHECKING:
     from airflow_provider_ha.control.administration.losses import LastFailure, Losses
     from airflow_provider_ha.jobs.moves import Moved
+    from airflow_provider_ha.jobs.runs import RunView
     from airflow_provider_ha.jobs.snapshot import JobSnapshot
 
 
@@ -130,7 +131,8 @@ class JobView(View):
     :param decision: What its user has to decide before the run goes on, and how; empty when nothing.
     :param fallback: Which checkpoint the run went on from in place of its last working directory, why, and which
         batches were executed again; empty when it never did.
-    :param log: Host and path of the newest log of a driver.
+    :param log: Host and path of the newest log of a driver; of one that has not reported where it runs, where its
+        supervisor prints.
     :param log_command: The command that prints it on that host.
     :param queries: Query -> where it stands, of those that the script has started.
     :param not_started: The same, for the queries of earlier epochs that the script has not started yet.
@@ -226,7 +228,7 @@ def job_view(snapshot: JobSnapshot, losses: Losses, watching: Watched, moved: Mo
         outage=outage_of(run) if run else "",
         decision=decision_of(run) if run else "",
         fallback=_fallback(snapshot),
-        log=f"{place.host}:{place.path}" if place else None,
+        log=f"{place.host}:{place.path}" if place else _printed(run),
         log_command=place.command if place else None,
         queries=status.queries if status else {},
         not_started=status.not_started if status else {},
@@ -242,6 +244,11 @@ def job_view(snapshot: JobSnapshot, losses: Losses, watching: Watched, moved: Mo
 def _state(snapshot: JobSnapshot) -> str:
     """Return the state of the newest run; of an erased job nothing but its epoch is left."""
     return snapshot.state.value if snapshot.run is not None else NO_RUN
+
+
+def _printed(run: RunView | None) -> str | None:
+    """Return where the newest supervisor printed why it started nothing, where it could not report that."""
+    return (printed_place(run.newest) or None) if run is not None and run.newest is not None else None
 
 
 def _fallback(snapshot: JobSnapshot) -> str:

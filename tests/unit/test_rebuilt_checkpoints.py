@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind
+from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind, QueryCut, QuerySink, SinkKind
 from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.working.work_area import WorkArea
 from airflow_provider_ha.control.rebuild.pointers import find_checkpoints
 from airflow_provider_ha.storage.local import LocalStore
 from tests.support.checkpoints.layered_files import FIRST, JOB, LayeredFiles
+from tests.support.checkpoints.portable_helpers import QUERY
 
 
 @pytest.fixture(params=["linked", "layered"])
@@ -22,7 +23,7 @@ def area(request: pytest.FixtureRequest, tmp_path: Path) -> WorkArea:
     return LinkedWorkArea(root) if request.param == "linked" else LayeredFiles(root).area
 
 
-def kept(tmp_path: Path, area: WorkArea) -> list[bool]:
+def kept(tmp_path: Path, area: WorkArea, queries: dict[str, QueryCut] | None = None) -> list[bool]:
     """Store the payload of a checkpoint that lies in its working directory; return whether it is one again."""
     made = Checkpoint(
         job_id=JOB.job_id,
@@ -31,7 +32,7 @@ def kept(tmp_path: Path, area: WorkArea) -> list[bool]:
         epoch=1,
         reason=CheckpointKind.PERIODIC,
         created_at=datetime(2026, 1, 1, tzinfo=timezone.utc),
-        queries={},
+        queries=queries or {},
         directory=FIRST,
         pin=None,
         graph="0" * 64,
@@ -63,3 +64,32 @@ def test_a_checkpoint_in_a_working_directory_that_is_over_is_none_any_more(tmp_p
     area.remove(FIRST)
 
     assert kept(tmp_path, area) == [False]
+
+
+@pytest.mark.parametrize(
+    ("removed", "again"),
+    [
+        pytest.param([], True, id="nothing"),
+        pytest.param(["offsets/0"], True, id="earlier"),
+        pytest.param(["offsets/1"], False, id="before"),
+        pytest.param(["offsets/2"], False, id="planned"),
+        pytest.param(["commits/2"], False, id="committed"),
+    ],
+)
+def test_a_checkpoint_whose_batch_the_collector_has_removed_is_none_any_more(
+    tmp_path: Path, removed: list[str], again: bool
+) -> None:
+    files = LayeredFiles(tmp_path / "work")
+    files.run(FIRST)
+    for name in removed:
+        (files.query(FIRST) / name).unlink()
+    cut = {QUERY: QueryCut(batch=2, sink=QuerySink(kind=SinkKind.FOREACH_BATCH))}
+
+    assert kept(tmp_path, files.area, cut) == [again]
+
+
+def test_a_query_that_had_committed_nothing_needs_nothing(tmp_path: Path, area: WorkArea) -> None:
+    area.create(FIRST)
+    cut = {QUERY: QueryCut(batch=-1, sink=QuerySink(kind=SinkKind.FOREACH_BATCH))}
+
+    assert kept(tmp_path, area, cut) == [True]

@@ -14,7 +14,7 @@ from airflow_provider_ha.checkpoints.proof.answers import SparkError
 # Name of a class, its package left out, or Spark's condition.
 _NOT_ABOUT_THE_CHECKPOINT = re.compile(
     r"(OutOfMemory|Interrupted|ClassNotFound|NoClassDefFound|NoSuchMethod|UnsatisfiedLink|UnknownHost|UnresolvedAddress"
-    r"|Connect|Connection\w*|\w*Timeout|RpcEndpointNotFound|AccessDenied|Py4J(Network)?|BrokenPipe)"
+    r"|Connect|Connection\w*|\w*Timeout|RpcEndpointNotFound|AccessDenied|NoAuthWithAWS|NoAwsCredentials|UnsupportedFileSystem|Py4J(Network)?|BrokenPipe)"
     r"(Error|Exception)?\Z"
     # What the state data source cannot read in principle: it says nothing about what lies there.
     r"|\ASTDS_|\AUNSUPPORTED_FEATURE|\ACANNOT_OPEN_SOCKET|\ADATA_SOURCE_NOT_FOUND"

@@ -9,7 +9,7 @@ gone when it is read; what could not be read says nothing about the checkpoint.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -203,8 +203,9 @@ class ObjectTree:
     def changed(self, place: str = "") -> None:
         """Return when *place* was changed: no directory has a time here, and an object is only ever replaced."""
 
-    def identity(self, name: str) -> None:
-        """Return what two names of one file have in common: an object has one name."""
+    def identity(self, name: str) -> Hashable | None:  # noqa: ARG002  # of every tree
+        """Return nothing: an object has one name."""
+        return None
 
     def read(self, name: str) -> bytes:
         """Return the bytes of a file; raises as :meth:`file_size` does, and when it is larger than any such file is."""

@@ -14,7 +14,7 @@ from airflow_provider_ha.errors import HaError, JobStateError, LogMissingError
 from airflow_provider_ha.jobs.driver_home import DriverHome
 from airflow_provider_ha.jobs.driver_log import last_lines
 from airflow_provider_ha.jobs.driver_spec import read_secrets
-from airflow_provider_ha.jobs.log_place import LogPlace, log_place
+from airflow_provider_ha.jobs.log_place import LogPlace, log_place, printed_place
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
 from airflow_provider_ha.jobs.submissions import Handle
 from airflow_provider_ha.redaction import remember, secret_values, secrets_of
@@ -80,7 +80,11 @@ def _is_on_a_cluster(view: SubmissionView) -> bool:
 def _on_a_cluster(view: SubmissionView, which: str) -> LogMissingError:
     handle = view.started.handle if view.started is not None else Handle(engine=view.submission.engine)
     if not handle.log_uri:
-        return LogMissingError(f"{which} has no log yet: its supervisor has not reported where it runs")
+        printed = printed_place(view)
+        return LogMissingError(
+            f"{which} has no log yet: its supervisor has not reported where it runs",
+            next_step=f"Read {printed}" if printed else "",
+        )
     return LogMissingError(
         f"the log of {which} is on {handle.log_host}, which ran its driver: {handle.log_path}",
         next_step=f"Read it there; what its supervisor prints is on {handle.ui_uri}" if handle.ui_uri else "",

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from airflow_provider_ha.jobs.failures import Failure
+from airflow_provider_ha.jobs.log_place import printed_place
 from airflow_provider_ha.jobs.model import HaOptions, JobState
 from airflow_provider_ha.jobs.runs import RunView, SubmissionView
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.recovery.repeated import repeated_failure
-from airflow_provider_ha.recovery.restart import WITHOUT_A_WORD, Resubmit, decide
+from airflow_provider_ha.recovery.restart import Resubmit, decide, without_a_word
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +90,7 @@ def last_failure(snapshot: JobSnapshot, options: HaOptions) -> LastFailure | Non
     return LastFailure(
         attempt=view.submission.attempt,
         at=view.exit.at if view.exit is not None else None,
-        reason=view.exit.reason if view.exit is not None else WITHOUT_A_WORD,
+        reason=view.exit.reason if view.exit is not None else without_a_word(view),
         failure=view.exit.failure if view.exit is not None else None,
         times=repeated.count if repeated is not None else 0,
         since=repeated.since if repeated is not None else None,
@@ -114,5 +115,5 @@ def _ended(snapshot: JobSnapshot, newest: SubmissionView) -> bool:
 
 def _log(view: SubmissionView) -> str:
     if view.started is not None:
-        return view.started.handle.log_path
+        return view.started.handle.log_path or printed_place(view)
     return view.exit.log if view.exit is not None else ""

@@ -1,8 +1,10 @@
 """The pointers of checkpoints and savepoints, made again from what lies in storage.
 
 Invariant: a pointer is made only of what is whole. A payload without its pin is kept for exact replay and is no
-checkpoint any more; a directory without a manifest, or with other files than its manifest says, is no savepoint. Of two
-payloads of one number that of the higher epoch counts: the other leader lost the job before it could write its pointer.
+checkpoint any more. Where nothing is pinned, as on S3 and HDFS, neither is one whose batches the collector has removed
+from the logs of its working directory. A directory without a manifest, or with other files than its manifest says, is
+no savepoint. Of two payloads of one number that of the higher epoch counts: the other leader lost the job before it
+could write its pointer.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from airflow_provider_ha.checkpoints.format.layout import COMMITS, OFFSETS
 from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind, CheckpointPointer, SavepointPointer
 from airflow_provider_ha.checkpoints.retention.history import PayloadHistory
 from airflow_provider_ha.checkpoints.savepoints.savepoint_files import (
@@ -19,6 +22,7 @@ from airflow_provider_ha.checkpoints.savepoints.savepoint_files import (
     parse_manifest,
     pointer_to,
 )
+from airflow_provider_ha.checkpoints.working.batch_presence import missing_entry
 from airflow_provider_ha.checkpoints.working.work_area import WorkArea
 from airflow_provider_ha.errors import (
     CheckpointCorruptError,
@@ -87,6 +91,7 @@ def find_checkpoints(
     :param problems: Gets a sentence for each that cannot be read.
     :raises StorageUnavailableError: Storage could not be read: a part is never passed off as the whole.
     """
+    logs = _Logs(area)
     for info in store.list(keys.payloads):
         try:
             pointer, checkpoint = checkpoint_pointer(info.key, store.read(info.key))
@@ -96,8 +101,8 @@ def find_checkpoints(
             problems.append(error.message)
             continue
         try:
-            pinned = _is_kept(area, keys, checkpoint, info.key)
-        except RecordCorruptError as error:
+            pinned = _is_kept(area, keys, checkpoint, info.key, logs)
+        except (RecordCorruptError, CheckpointCorruptError) as error:
             problems.append(error.message)
             continue
         yield FoundCheckpoint(pointer, checkpoint.graph, pinned)
@@ -130,13 +135,40 @@ def _archived(history: PayloadHistory, keys: JobKeys, problems: list[str]) -> It
                 yield FoundCheckpoint(pointer, span.graph, pinned=False)
 
 
-def _is_kept(area: WorkArea, keys: JobKeys, checkpoint: Checkpoint, payload: str) -> bool:
-    """Whether the directory of a checkpoint is there: its pin, or the working directory that it was left in."""
+def _is_kept(area: WorkArea, keys: JobKeys, checkpoint: Checkpoint, payload: str, logs: _Logs) -> bool:
+    """Whether the files of a checkpoint are there: its pin, or its batches in the working directory it was left in."""
     source = f"payload {payload}"
     if checkpoint.pin is not None:
         return area.contains(area.admit(checkpoint.pin, inside=(keys.pins,), source=source))
+    directory = area.current(area.admit(checkpoint.directory, inside=(keys.live,), source=source))
     # guard: rebuilt-without-a-directory
-    return area.contains(area.current(area.admit(checkpoint.directory, inside=(keys.live,), source=source)))
+    if not area.contains(directory):
+        return False
+    # guard: rebuilt-without-its-batch
+    return all(logs.hold(f"{directory}/{query}", part.batch) for query, part in checkpoint.queries.items())
+
+
+class _Logs:
+    """The names in the logs of queries; each is listed once, for all checkpoints that lie in one directory.
+
+    :param area: Holds them.
+    """
+
+    def __init__(self, area: WorkArea) -> None:
+        self._area = area
+        self._known: dict[str, tuple[frozenset[str], frozenset[str]]] = {}
+
+    def hold(self, query: str, batch: int) -> bool:
+        """Whether the logs of a query directory have what a start after *batch* needs.
+
+        :raises CheckpointCorruptError: A base is refused.
+        :raises StorageUnavailableError: They could not be listed.
+        """
+        if query not in self._known:
+            offsets, commits = (frozenset(self._area.tree(f"{query}/{log}").names()) for log in (OFFSETS, COMMITS))
+            self._known[query] = offsets, commits
+        offsets, commits = self._known[query]
+        return missing_entry(batch, offsets=offsets, commits=commits) is None
 
 
 def find_savepoints(keys: JobKeys, area: WorkArea, problems: list[str]) -> Iterator[FoundSavepoint]:

@@ -50,7 +50,7 @@ class ProofOptions:
 
 @contextmanager
 def proof_place(job: JobContext) -> Iterator[Path]:
-    """Yield an empty directory for one proof: on the disk of the checkpoints, beside the jobs and in none of them.
+    """Yield an empty directory for one proof: below the home of this host, beside the jobs and in none of them.
 
     It is gone when the block ends. That of a proof that was killed is collected by the next one, of any job.
 
@@ -62,7 +62,7 @@ def proof_place(job: JobContext) -> Iterator[Path]:
     except OSError as error:
         raise StorageUnavailableError(
             f"cannot make {parent}: {error.strerror}",
-            next_step="Check the permissions and the free space of the work root",
+            next_step="Check the permissions and the free space of the home root",
         ) from error
     with scratch(parent, parent) as place:
         yield place

@@ -1,4 +1,4 @@
-"""Fixtures of the driver's fault tests."""
+"""Fixtures of the driver's fault tests: the cluster of a test, where its jobs work, and what runs them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,38 @@ import pytest
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.client import HaClient
 from tests.support.clusters import submit_helpers
+from tests.support.clusters.standalone_cluster import StandaloneCluster, standalone_cluster
+from tests.support.s3.s3_server import S3Access, real_server
 from tests.support.spark.driver_helpers import Stream
+from tests.support.spark.layered_job import on_s3
 from tests.support.spark.supervised_job import SupervisedJob
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[S3Access]:
+    """A server that checks signatures and creates on condition."""
+    with real_server() as access:
+        yield access
+
+
+@pytest.fixture
+def jobs_on_s3() -> None:
+    """Have the jobs of the test's cluster work in a bucket: for ``usefixtures``."""
+
+
+@pytest.fixture
+def config(config: HaConfig, request: pytest.FixtureRequest, tmp_path: Path) -> HaConfig:
+    """A cluster that no other test uses."""
+    if "jobs_on_s3" not in request.fixturenames:
+        return config
+    return on_s3(config, request.getfixturevalue("s3"), tmp_path)
+
+
+@pytest.fixture
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
+    """A standalone cluster with two workers, each on a test host."""
+    with standalone_cluster(tmp_path_factory.mktemp("standalone"), hosts=2) as running:
+        yield running
 
 
 @pytest.fixture

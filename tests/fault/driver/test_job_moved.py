@@ -17,7 +17,7 @@ from airflow_provider_ha.control.move.outcome import MoveRequest
 from airflow_provider_ha.errors import JobStateError
 from tests.support.clusters import submit_helpers
 from tests.support.hdfs.hdfs_server import hdfs_server
-from tests.support.s3.s3_server import S3Access, real_server
+from tests.support.s3.s3_server import S3Access
 from tests.support.spark.driver_helpers import PATIENCE, Stream
 from tests.support.spark.layered_job import LayeredJob, on_hdfs, on_s3, s3a_class_path
 from tests.support.spark.supervised_job import SupervisedJob, terminate_and_compare
@@ -26,12 +26,6 @@ from tests.support.spark.supervised_job import SupervisedJob, terminate_and_comp
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
 QUERIES = ("windows", "rows")
 HDFS_CLIENT = {"spark.hadoop.dfs.replication": "1", "spark.hadoop.dfs.client.use.datanode.hostname": "true"}
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[S3Access]:
-    with real_server() as access:
-        yield access
 
 
 @pytest.fixture

@@ -2,39 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 
 from airflow_provider_ha.clock import new_id
-from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.control.job.requests import RestoreRequest
 from airflow_provider_ha.jobs.model import JobState, OperationState
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.support.s3.s3_server import S3Access, real_server
+from tests.support.s3.s3_server import S3Access
 from tests.support.s3.s3a_jars import s3a_jars
 from tests.support.spark.driver_helpers import PATIENCE, Stream
-from tests.support.spark.layered_job import CHANGELOG, HDFS_BACKED, PROVIDER, LayeredJob, on_s3
+from tests.support.spark.layered_job import CHANGELOG, HDFS_BACKED, PROVIDER, LayeredJob
 from tests.support.spark.supervised_job import compare, terminate_and_compare
 
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.usefixtures("jobs_on_s3")]
 Gated = Callable[..., LayeredJob]
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[S3Access]:
-    """A server that checks signatures and creates on condition."""
-    with real_server() as access:
-        yield access
-
-
-@pytest.fixture
-def config(config: HaConfig, s3: S3Access, tmp_path: Path) -> HaConfig:
-    return on_s3(config, s3, tmp_path)
 
 
 @pytest.fixture

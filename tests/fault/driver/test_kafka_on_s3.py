@@ -9,34 +9,26 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.jobs.model import JobState
-from tests.support.s3.s3_server import S3Access, real_server
 from tests.support.spark.driver_helpers import APPS, Stream
 from tests.support.spark.kafka_server import Kafka, broker, connector_jars
-from tests.support.spark.layered_job import LayeredJob, on_s3
+from tests.support.spark.layered_job import LayeredJob
 from tests.system.harness.compare import sink_files
 
 
-pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(3000)]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.long,
+    pytest.mark.timeout(3000),
+    pytest.mark.usefixtures("jobs_on_s3"),
+]
 
 
 @pytest.fixture(scope="module")
 def kafka() -> Iterator[Kafka]:
     with broker() as running:
         yield running
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[S3Access]:
-    with real_server() as access:
-        yield access
-
-
-@pytest.fixture
-def config(config: HaConfig, s3: S3Access, tmp_path: Path) -> HaConfig:
-    return on_s3(config, s3, tmp_path)
 
 
 @pytest.fixture

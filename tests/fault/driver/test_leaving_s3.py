@@ -24,24 +24,18 @@ from airflow_provider_ha.driver.spark_conf import FORMAT_VERSION, PROVIDER, ROCK
 from airflow_provider_ha.storage.file_reading import FileStoreReader
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters.variables import variables_of
-from tests.support.s3.s3_server import S3Access, real_server
+from tests.support.s3.s3_server import S3Access
 from tests.support.spark.driver_helpers import APPS, CONF, PATIENCE, Stream
-from tests.support.spark.layered_job import LayeredJob, on_s3, s3a_class_path
+from tests.support.spark.layered_job import LayeredJob, s3a_class_path
 
 
-pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.long,
+    pytest.mark.timeout(900),
+    pytest.mark.usefixtures("jobs_on_s3"),
+]
 QUERIES = ("windows", "rows")
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[S3Access]:
-    with real_server() as access:
-        yield access
-
-
-@pytest.fixture
-def config(config: HaConfig, s3: S3Access, tmp_path: Path) -> HaConfig:
-    return on_s3(config, s3, tmp_path)
 
 
 def command(config: HaConfig, *words: str) -> None:

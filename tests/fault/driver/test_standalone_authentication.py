@@ -18,23 +18,20 @@ from airflow_provider_ha.control.job.requests import SubmitRequest
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.jobs.model import HaOptions
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.support.clusters.standalone_cluster import (
-    StandaloneCluster,
-    can_make_hosts,
-    command_of,
-    standalone_cluster,
+from tests.support.clusters.standalone_cluster import StandaloneCluster, command_of, standalone_cluster
+from tests.support.clusters.standalone_requests import (
+    JOB_CONF,
+    MARKS,
+    PATIENCE,
+    SMALL_EXECUTOR,
+    refuse_end,
+    submitted_to,
 )
-from tests.support.spark.driver_helpers import APPS, CONF, Stream
+from tests.support.spark.driver_helpers import APPS, Stream
 
 
-pytestmark = [
-    pytest.mark.long,
-    pytest.mark.spark,
-    pytest.mark.timeout(1200),
-    pytest.mark.skipif(not can_make_hosts(), reason="this host does not let a test make namespaces"),
-]
+pytestmark = [*MARKS, pytest.mark.timeout(1200)]
 SECRET = "the-secret-of-all-processes"
-PATIENCE = 800.0
 
 
 @pytest.fixture
@@ -62,9 +59,6 @@ def test_a_job_works_on_a_cluster_that_authenticates_and_nothing_shows_the_secre
     config = config.model_copy(update={"timings": Timings()})
     stream = Stream(tmp_path / "stream")
     stream.feed(2)
-    target = cluster.target(config)
-    conf = {key: value for key, value in CONF.items() if key not in ("spark.master", "spark.driver.memory")}
-    small = {"spark.cores.max": "1", "spark.executor.memory": "512m"}
 
     with HaClient.open(config) as client:
         job = client.job("counts")
@@ -74,20 +68,14 @@ def test_a_job_works_on_a_cluster_that_authenticates_and_nothing_shows_the_secre
                 request_id="test",
                 application=str(APPS / "counts.py"),
                 arguments=[*stream.arguments, "0"],
-                conf=conf | small | {"spark.authenticate": "true"},
-                master=target.master,
-                engine=target.engine,
-                engine_options=target.engine_options,
-                driver_memory="1g",
+                conf=JOB_CONF | SMALL_EXECUTOR | {"spark.authenticate": "true"},
                 options=HaOptions(allow_remote_executors=True),
+                **submitted_to(cluster, config),
             )
         )
 
         def written() -> bool:
-            run = job.snapshot().run
-            ended = run.newest.exit if run is not None and run.newest is not None else None
-            # A busy machine may take a lease away: the supervisor starts the driver again.
-            assert ended is None or ended.met_outage, f"{ended.reason}\n{ended.last_lines}"
+            refuse_end(job)
             return stream.database.exists() and stream.seen() == stream.expected_rows(stream.files)
 
         wait_until(written, timeout=PATIENCE, what="the output")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,24 +18,12 @@ from airflow_provider_ha.jobs.model import HaOptions
 from airflow_provider_ha.jobs.resources import Resources
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.apps import carried_parts
-from tests.support.clusters.standalone_cluster import StandaloneCluster, can_make_hosts, standalone_cluster
-from tests.support.spark.driver_helpers import CONF
+from tests.support.clusters.standalone_cluster import StandaloneCluster
+from tests.support.clusters.standalone_requests import JOB_CONF, MARKS, PATIENCE, refuse_end, submitted_to
 
 
-pytestmark = [
-    pytest.mark.long,
-    pytest.mark.spark,
-    pytest.mark.timeout(1200),
-    pytest.mark.skipif(not can_make_hosts(), reason="this host does not let a test make namespaces"),
-]
-PATIENCE = 800.0  # seconds: four JVMs and three Pythons start one after the other
+pytestmark = [*MARKS, pytest.mark.timeout(1200)]
 PYTHON = {"spark.pyspark.python": "./environment/bin/python"}
-
-
-@pytest.fixture
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
-    with standalone_cluster(tmp_path_factory.mktemp("standalone"), hosts=2) as running:
-        yield running
 
 
 def test_executors_find_all_that_travels_with_a_job(
@@ -48,12 +35,10 @@ def test_executors_find_all_that_travels_with_a_job(
     source, found = tmp_path / "in", tmp_path / "found.json"
     source.mkdir()
     (source / "a.txt").write_text("one\n")
-    target = cluster.target(config)
     ivy = {
         "spark.jars.ivy": str(cluster.hosts[0].mount_point / "ivy"),
         "spark.jars.ivySettings": str(made.ivy_settings),
     }
-    conf = {key: value for key, value in CONF.items() if key not in ("spark.master", "spark.driver.memory")}
 
     with HaClient.open(config) as client:
         job = client.job("carried")
@@ -71,12 +56,9 @@ def test_executors_find_all_that_travels_with_a_job(
                 resources=Resources(
                     repositories=made.repository.as_uri(), executor_memory="512m", total_executor_cores=1
                 ),
-                conf=conf | ivy | PYTHON,
-                master=target.master,
-                engine=target.engine,
-                engine_options=target.engine_options,
-                driver_memory="1g",
+                conf=JOB_CONF | ivy | PYTHON,
                 options=HaOptions(allow_remote_executors=True),
+                **submitted_to(cluster, config),
             )
         )
         shutil.rmtree(application)
@@ -84,10 +66,7 @@ def test_executors_find_all_that_travels_with_a_job(
             path.unlink()
 
         def seen() -> bool:
-            run = job.snapshot().run
-            ended = run.newest.exit if run is not None and run.newest is not None else None
-            # A busy machine may take a lease away: the supervisor starts the driver again.
-            assert ended is None or ended.met_outage, f"{ended.reason}\n{ended.last_lines}"
+            refuse_end(job)
             return found.exists()
 
         wait_until(seen, timeout=PATIENCE, what="what the executors found")

@@ -21,43 +21,26 @@ from airflow_provider_ha.control.job_client import JobClient
 from airflow_provider_ha.jobs.model import HaOptions, JobState
 from airflow_provider_ha.jobs.submissions import Submission
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.support.clusters.standalone_cluster import (
-    StandaloneCluster,
-    can_make_hosts,
-    command_of,
-    standalone_cluster,
-)
-from tests.support.s3.s3_server import real_server
+from tests.support.clusters.standalone_cluster import StandaloneCluster, command_of
+from tests.support.clusters.standalone_requests import JOB_CONF, MARKS, PATIENCE, SMALL_EXECUTOR, submitted_to
+from tests.support.s3.s3_server import S3Access
 from tests.support.s3.versitygw import ROOT_SECRET_KEY
-from tests.support.spark.driver_helpers import APPS, CONF, Stream
+from tests.support.spark.driver_helpers import APPS, Stream
 from tests.support.spark.layered_job import on_s3, s3a_class_path
 
 
-pytestmark = [
-    pytest.mark.long,
-    pytest.mark.spark,
-    pytest.mark.timeout(1800),
-    pytest.mark.skipif(not can_make_hosts(), reason="this host does not let a test make namespaces"),
-]
+pytestmark = [*MARKS, pytest.mark.timeout(1800)]
 JOB = "counts"
-PATIENCE = 800.0  # seconds: four JVMs and three Pythons start one after the other, twice
-
-
-@pytest.fixture
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
-    with standalone_cluster(tmp_path_factory.mktemp("standalone"), hosts=2) as running:
-        yield running
 
 
 @pytest.fixture(params=["mounted", "s3"])
-def config(config: HaConfig, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[HaConfig]:
+def config(config: HaConfig, request: pytest.FixtureRequest, tmp_path: Path) -> HaConfig:
     """A cluster whose leaders bear a busy machine: one leadership is lost here, and that one with its host."""
     patient = config.model_copy(update={"timings": Timings()})
     if request.param == "mounted":
-        yield patient
-        return
-    with real_server() as s3:
-        yield on_s3(patient, s3, tmp_path)
+        return patient
+    s3: S3Access = request.getfixturevalue("s3")
+    return on_s3(patient, s3, tmp_path)
 
 
 @pytest.fixture
@@ -74,10 +57,9 @@ def stream(tmp_path_factory: pytest.TempPathFactory) -> Stream:
 @pytest.fixture
 def job(client: HaClient, cluster: StandaloneCluster, stream: Stream) -> JobClient:
     """The job, with an executor in a separate process."""
-    conf = {key: value for key, value in CONF.items() if key not in ("spark.master", "spark.driver.memory")}
+    conf = JOB_CONF | SMALL_EXECUTOR
     if client.config.s3 is not None:
         conf |= s3a_class_path()
-    target = cluster.target(client.config)
     stream.feed(3)
     job = client.job(JOB)
     job.submit(
@@ -86,12 +68,9 @@ def job(client: HaClient, cluster: StandaloneCluster, stream: Stream) -> JobClie
             request_id=new_id(),
             application=str(APPS / "counts.py"),
             arguments=[*stream.arguments, "0"],
-            conf=conf | {"spark.cores.max": "1", "spark.executor.memory": "512m"},
-            master=target.master,
-            engine=target.engine,
-            engine_options=target.engine_options,
-            driver_memory="1g",
+            conf=conf,
             options=HaOptions(checkpoint_interval=0, restart_delay=0, allow_remote_executors=True),
+            **submitted_to(cluster, client.config),
         )
     )
     return job

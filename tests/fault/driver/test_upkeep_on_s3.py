@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.control.client import HaClient
 from airflow_provider_ha.jobs.model import HaOptions, JobState
-from tests.support.s3.s3_server import S3Access, real_server
 from tests.support.spark.driver_helpers import APPS, Stream
-from tests.support.spark.layered_job import LayeredJob, on_s3
+from tests.support.spark.layered_job import LayeredJob
 from tests.support.spark.supervised_job import terminate_and_compare
 
 
-pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.long,
+    pytest.mark.timeout(900),
+    pytest.mark.usefixtures("jobs_on_s3"),
+]
 
 # What a script does first in the driver's process: a pass every second, and a grace of one second.
 _OFTEN = """\
@@ -43,17 +45,6 @@ working_files.search = search
 working_files.WorkingFilesCollector.collect = collect
 removal_loop.RETRY_SECONDS = 1.0
 """
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[S3Access]:
-    with real_server() as access:
-        yield access
-
-
-@pytest.fixture
-def config(config: HaConfig, s3: S3Access, tmp_path: Path) -> HaConfig:
-    return on_s3(config, s3, tmp_path)
 
 
 def entries(job: LayeredJob, epoch: int, query: str) -> list[int]:

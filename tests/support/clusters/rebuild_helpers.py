@@ -1,7 +1,7 @@
 """What the tests of ``spark-ha tree`` and ``rebuild`` share: a cluster with jobs in every state, without any Spark.
 
-Runs, submissions, results, checkpoints and savepoints are written by the package's own code through a real ZooKeeper;
-only the driver's processes are missing.
+Runs, submissions, results, checkpoints and savepoints are written by the package's own code through a real ZooKeeper,
+into the work area of the cluster's configuration; only the driver's processes are missing.
 """
 
 from __future__ import annotations
@@ -13,9 +13,7 @@ from typing import Any
 
 from airflow_provider_ha.checkpoints.model import BatchEntry, Checkpoint, CheckpointKind, QueryCut, QuerySink, SinkKind
 from airflow_provider_ha.checkpoints.retention.store import CheckpointStore
-from airflow_provider_ha.checkpoints.savepoints.savepoint_files import write_manifest
 from airflow_provider_ha.checkpoints.savepoints.store import SavepointRequest, SavepointStore
-from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.working.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
@@ -91,11 +89,20 @@ class Driver:
 
     def checkpoint(self, batch: int) -> int:
         """Publish a checkpoint at *batch* and return its number."""
-        number, epoch = self.checkpoints.next_number(), self.leadership.epoch
-        pin = self.context.keys.pin(number, epoch)
-        (self.context.config.work_path / pin).mkdir(parents=True)
+        number, area = self.checkpoints.next_number(), self.context.area
+        pin = self.context.keys.pin(number, self.leadership.epoch) if isinstance(area, LinkedWorkArea) else None
+        if pin is not None:
+            area.create(pin)
+        else:
+            self.commit(batch)
         self.checkpoints.add(self.leadership, self.payload(number, batch, pin))
         return number
+
+    def commit(self, batch: int) -> None:
+        """Plan and commit *batch*, and the one before it, as Spark names them."""
+        query = self.context.area.tree(self.key) / "counts"
+        for log, entry in (("offsets", max(batch - 1, 0)), ("offsets", batch), ("commits", batch)):
+            query.write(f"{log}/{entry}", b"v1")
 
     def payload(self, number: int, batch: int, pin: str | None) -> Checkpoint:
         """Return the payload of a checkpoint."""
@@ -119,7 +126,7 @@ class Driver:
         )
 
     def savepoint(self, savepoint_id: str) -> None:
-        """Make a savepoint of nothing: a manifest and its pointer."""
+        """Make a savepoint of no query: a manifest and its pointer."""
         request = SavepointRequest(
             savepoint_id=savepoint_id,
             run=self.run,
@@ -130,9 +137,7 @@ class Driver:
             schedule="hourly",
             label="before the upgrade",
         )
-        savepoint = self.savepoints.copy(request, LocalTree(self.context.config.work_path / self.key))
-        write_manifest(self.savepoints.directory(savepoint_id), savepoint)
-        self.savepoints.publish(self.leadership.commit, savepoint)
+        self.savepoints.create(self.leadership.commit, request, self.context.area.tree(self.key))
 
     def end(self, state: Any = JobState.FINISHED) -> None:
         """Write the run's result and give the lock back."""
@@ -153,8 +158,8 @@ def drive(context: JobContext, run: int) -> Driver:
         timeout=10,
     )
     leadership.start_heartbeats(lambda reason: None)
-    key = context.keys.working_directory(leadership.epoch, "0" * 12)
-    (context.config.work_path / key).mkdir(parents=True)
+    key, area = context.keys.working_directory(leadership.epoch, "0" * 12), context.area
+    area.create(key)
     writer = JobWriter(
         coordinator=context.coordinator,
         paths=context.paths,
@@ -165,14 +170,13 @@ def drive(context: JobContext, run: int) -> Driver:
         run=run,
         clock=context.clock,
     )
-    writer.begin(Origin(OriginKind.FRESH, key, LocalTree(context.config.work_path / key)))
-    work_path = context.config.work_path
+    writer.begin(Origin(OriginKind.FRESH, key, area.tree(key)))
     return Driver(
         context,
         run,
         leadership,
-        CheckpointStore(context.coordinator, context.store, context.paths, context.keys, LinkedWorkArea(work_path)),
-        SavepointStore(context.coordinator, context.paths, context.keys, LinkedWorkArea(work_path)),
+        CheckpointStore(context.coordinator, context.store, context.paths, context.keys, area),
+        SavepointStore(context.coordinator, context.paths, context.keys, area),
         writer,
         key,
     )

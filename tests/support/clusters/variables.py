@@ -11,6 +11,8 @@ _FIELDS = ("zookeeper", "storage_root", "work_root", "home_root", "cluster_id")
 def variables_of(config: HaConfig) -> dict[str, str]:
     """Return the variables; those of S3 are boto3's."""
     found = {ENVIRONMENT[name]: str(getattr(config, name)) for name in _FIELDS if getattr(config, name)}
+    if config.hdfs is not None:
+        found["SPARK_HA_HDFS_NAMENODES"] = ",".join(config.hdfs.namenodes)
     if config.s3 is None or config.s3.access_key is None or config.s3.secret_key is None:
         return found
     return found | {

@@ -227,3 +227,21 @@ def test_a_directory_that_is_empty_may_get_a_base_yet(job: LayeredFiles) -> None
     job.take_over(FIRST, SECOND)
 
     assert tree.fresh().names("offsets") == ["0", "1", "2"]
+
+
+def test_a_file_is_the_same_one_in_the_directory_that_owns_it_and_in_those_that_inherit_it(job: LayeredFiles) -> None:
+    job.take_over(FIRST, SECOND)
+    job.take_over(SECOND, THIRD)
+
+    names = {job.area.tree(key).identity(f"{QUERY}/offsets/2") for key in (FIRST, SECOND, THIRD)}
+
+    assert len(names) == 1
+
+
+def test_a_file_that_hides_an_inherited_one_is_another_one(job: LayeredFiles) -> None:
+    job.take_over(FIRST, SECOND)
+    before = job.area.tree(SECOND).identity(f"{QUERY}/offsets/2")
+
+    (job.area.tree(SECOND) / QUERY).write("offsets/2", job.area.tree(FIRST).read(f"{QUERY}/offsets/2"))
+
+    assert job.area.tree(SECOND).identity(f"{QUERY}/offsets/2") != before

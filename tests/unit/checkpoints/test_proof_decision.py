@@ -182,6 +182,9 @@ def test_a_batch_that_is_not_restorable_is_refuted_unasked() -> None:
         ("org.apache.spark.SparkException", "Python worker failed to connect back."),
         ("STDS_COMMITTED_BATCH_UNAVAILABLE", "No committed batch found"),
         ("Py4JNetworkError", "Answer from Java side is empty"),
+        ("org.apache.hadoop.fs.s3a.auth.NoAuthWithAWSException", "No AWS Credentials provided"),
+        ("org.apache.hadoop.fs.s3a.auth.NoAwsCredentialsException", "Session credentials are missing"),
+        ("org.apache.hadoop.fs.UnsupportedFileSystemException", 'No FileSystem for scheme "s3a"'),
         ("ConnectionRefusedError", "[Errno 111] Connection refused"),
     ],
 )

@@ -20,6 +20,7 @@ from airflow_provider_ha.checkpoints.format.fence_record import FenceRecord
 from airflow_provider_ha.checkpoints.format.layout import BEGUN, COMMITS, OFFSETS, progress, progress_when_listed
 from airflow_provider_ha.checkpoints.trees.files import opened, read
 from airflow_provider_ha.checkpoints.trees.tree import Tree
+from airflow_provider_ha.checkpoints.working.batch_presence import missing_entry
 from airflow_provider_ha.checkpoints.working.layered.base import FILE, Base, BaseEntry
 from airflow_provider_ha.checkpoints.working.layered.inheritance import belongs, cut_of, is_own
 from airflow_provider_ha.checkpoints.working.layered.needs_record import read_needs
@@ -231,8 +232,10 @@ class LayeredWorkArea:
         tree = self.tree(source)
         for query, batch in cut.items():
             refuse_reserved(query)
-            if batch >= 0:
-                self._require_batch(tree / query, batch)
+            offsets, commits = ((tree / query / log).fresh().names() for log in (OFFSETS, COMMITS))
+            missing = missing_entry(batch, offsets=offsets, commits=commits)
+            if missing is not None:  # guard: cuts-of-batches-that-are-gone
+                raise purged(f"{tree / query}/{missing}")
         kept = {query: set(tree.names(f"{SINKS}/{query}/{LOG}")) for query in sinks}
         for log, entry, name in sink_files(cut, sinks):
             if entry not in kept[name.split("/")[1]]:
@@ -328,13 +331,6 @@ class LayeredWorkArea:
         noted = list(started.sinks) if started is not None else []
         begun = [query for query in self.queries(key) if query not in noted]
         return [*reversed(noted), *reversed(begun)]
-
-    def _require_batch(self, directory: Tree, batch: int) -> None:
-        for log, first in ((COMMITS, batch), (OFFSETS, max(batch - 1, 0))):
-            there = set((directory / log).fresh().names())
-            for entry in range(first, batch + 1):
-                if str(entry) not in there:  # guard: cuts-of-batches-that-are-gone
-                    raise purged(f"{directory}/{log}/{entry}")
 
     def _copy(self, source: Tree, name: str, key: str) -> None:
         with opened(source, name) as file:

@@ -6,7 +6,7 @@ it is believed. What is written goes to the own directory, and into no other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
@@ -144,6 +144,14 @@ class LayeredReader:
         """Return what the base says of a listed file; ``None`` for an own one."""
         return self._inherited.get(key)
 
+    def identity(self, key: str) -> Hashable:
+        """Return where a listed file lies, and its size, time and etag: a file that was replaced has another one."""
+        entry = self._inherited.get(key)
+        if entry is not None:
+            return self.uri, entry.place, entry.length, entry.mtime, entry.etag
+        own = self._own[key]
+        return self.uri, own.key, own.size, own.mtime, own.etag
+
     def entries(self, prefix: str) -> dict[str, BaseEntry]:
         """Return path relative to *prefix* -> what a base says of every file of the last listing."""
         own = (BaseEntry(key, key, file.size, file.mtime, file.etag) for key, file in self._own.items())
@@ -204,6 +212,14 @@ class LayeredTree(ObjectTree):
         place = f"{self._place}/" if self._place else ""
         again = LayeredReader(self._reader.files, self._reader.bases, self._reader.query_of)
         return LayeredTree(again, self._prefix + place)
+
+    def identity(self, name: str) -> Hashable | None:
+        """Return what is equal for one stored file in every directory that owns or inherits it.
+
+        :raises FileGoneError: It is not there.
+        :raises UnreadableError: It could not be listed.
+        """
+        return self._reader.identity(self.listed(name).key)
 
     def write(self, name: str, data: bytes) -> None:
         """Write an own file durably, replacing one that exists; an inherited one of this name is hidden by it.
