@@ -200,6 +200,12 @@ def test_a_checkpoint_that_is_read_while_it_waits_for_its_removal_stops_its_job(
     assert there(world) == before
 
 
+def test_a_person_who_collects_notes_what_the_next_takeover_needs(world: World, job: Job) -> None:
+    collect(job)
+
+    assert world.files.info(f"{SECOND}/{QUERY}/_ha_needs") is not None
+
+
 def test_a_work_root_with_links_needs_no_collector(config: HaConfig, coordinator: Coordinator) -> None:
     with led_job(config, coordinator) as job, pytest.raises(ConfigurationError, match="has links"):
         collect(job)

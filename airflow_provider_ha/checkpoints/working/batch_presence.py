@@ -1,7 +1,7 @@
 """Whether the logs of a query still have what a start after a batch needs. By name alone: no file is opened.
 
 Spark, and the collector of a job, remove the entries of the logs before the state that they belong to. So a batch
-whose entries are there has not lost its state to either of them.
+whose entries are there (``WorkArea.log_entries``) has not lost its state to either of them.
 """
 
 from __future__ import annotations

@@ -121,6 +121,10 @@ class LinkedWorkArea:
         """
         return queries(self.tree(key))
 
+    def log_entries(self, query: str, log: str) -> frozenset[str]:
+        """Return the names in a log of a query directory: Spark removes them before the state of their batches."""
+        return frozenset(self.tree(f"{query}/{log}").names())
+
     def list(self, prefix: str) -> Sequence[str]:
         """Return the names of directories directly below *prefix*, sorted, also those with nothing but remains left.
 

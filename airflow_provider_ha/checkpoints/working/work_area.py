@@ -90,6 +90,15 @@ class WorkArea(Directories, Protocol):
         :raises StorageUnavailableError: They could not be listed.
         """
 
+    def log_entries(self, query: str, log: str) -> frozenset[str]:
+        """Return the names in a log of a query directory, without those of batches whose state may have been removed.
+
+        :param query: Key of a query directory.
+        :param log: ``"offsets"`` or ``"commits"``.
+        :raises CheckpointCorruptError: Which files it inherits cannot be read.
+        :raises StorageUnavailableError: They could not be listed.
+        """
+
     def fork(self, source: str, target: str, *, batch: int | None = None, keep_planned: bool) -> int:
         """Make the checkpoint of a query whose last committed batch is *batch*; return the number of its files.
 

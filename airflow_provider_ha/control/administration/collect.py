@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from airflow_provider_ha.checkpoints.retention.working_files import search
-from airflow_provider_ha.checkpoints.working.layered.collector import remove, time_of
+from airflow_provider_ha.checkpoints.working.layered.collector import note_needs, remove, time_of
 from airflow_provider_ha.checkpoints.working.layered.garbage import Garbage, Search
 from airflow_provider_ha.checkpoints.working.open_work_area import open_files
 from airflow_provider_ha.control.job.context import JobContext
@@ -119,6 +119,8 @@ class _Removal:
 
     def _remove(self, prove: Callable[[], None], *, until: float | None) -> None:
         total = len(self._found.search.garbage)
+        if not self._found.removed:
+            note_needs(self._files, self._found.search.known, prove)  # guard: collected-without-a-note
         for item in remove(self._files, list(self._left), prove):
             self._found.removed.append(item)
             self._left.pop(0)

@@ -165,8 +165,7 @@ class _Logs:
         :raises StorageUnavailableError: They could not be listed.
         """
         if query not in self._known:
-            offsets, commits = (frozenset(self._area.tree(f"{query}/{log}").names()) for log in (OFFSETS, COMMITS))
-            self._known[query] = offsets, commits
+            self._known[query] = self._area.log_entries(query, OFFSETS), self._area.log_entries(query, COMMITS)
         offsets, commits = self._known[query]
         return missing_entry(batch, offsets=offsets, commits=commits) is None
 

@@ -140,6 +140,28 @@ def test_a_cut_is_returned_to_though_a_takeover_would_leave_it_out(world: World)
     assert "commits/4" in named(world, SECOND)
 
 
+def test_entries_of_batches_whose_tables_are_gone_are_none_of_its_log(world: World) -> None:
+    """The base of the directory names them until it is over."""
+    world.take_over(SECOND)
+    world.remove_others()
+    world.execute(LAST)
+    world.pass_time()
+
+    world.collect()
+
+    assert "commits/5" in named(world, SECOND)
+    assert batches(world, SECOND) == set(range(LAST - KEPT, LAST + 1))
+
+
+def batches(world: World, key: str) -> set[int]:
+    entries = world.area.log_entries(f"{key}/{QUERY}", "commits")
+    return {int(name) for name in entries if name.isdigit()}  # the recorded job has checksums beside them
+
+
+def test_a_log_has_all_entries_while_the_collector_has_not_looked(world: World) -> None:
+    assert batches(world, FIRST) == set(range(10))
+
+
 def test_the_record_is_no_file_of_the_checkpoint(world: World) -> None:
     note(world)
 

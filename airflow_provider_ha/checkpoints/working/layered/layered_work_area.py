@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.connectors.file_sink_log import LOG
@@ -154,6 +155,20 @@ class LayeredWorkArea:
             name for name in self._files.names(f"{check_key(key)}/") if not name.startswith(".") and name not in OURS
         )
         return [name for name in found if not BEGUN.isdisjoint(self._names(f"{key}/{name}"))]
+
+    def log_entries(self, query: str, log: str) -> frozenset[str]:
+        """Return the names in a log of a query directory, without what the collector knows to be needless.
+
+        A base names entries of batches whose tables are gone: only entries that are own files go before their state.
+
+        :raises CheckpointCorruptError: A base is refused.
+        :raises StorageUnavailableError: They could not be listed.
+        """
+        known = read_needs(self._files, query)
+        entries = self.tree(f"{query}/{log}").entries()
+        named = {name: replace(entry, name=f"{log}/{name}") for name, entry in entries.items()}
+        # guard: bases-name-batches-that-are-gone
+        return frozenset(name for name, entry in named.items() if known is None or not known.needless(entry))
 
     def tree(self, key: str) -> LayeredTree:
         """Return a directory, whether it is there or not."""
