@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig
@@ -74,7 +75,8 @@ class Stage:
             output, conf = f"{self._hdfs.new_root()}/out", dict(CLIENT)
         elif cell.store is Store.S3:
             config, made = on_s3(config, self._s3, root), LayeredJob
-            output, conf = f"s3a://{self._s3.new_bucket()}/out", s3a_class_path()
+            # The connection's keys are for the bucket of the work root alone.
+            output, conf = f"s3a://{urlsplit(config.work_uri).netloc}/out", s3a_class_path()
         if cell.sink is Sink.KAFKA:
             output, conf = self.kafka.new_topic(), conf | {"spark.jars": connector_jars()}
         elif cell.sink is Sink.DELTA:
