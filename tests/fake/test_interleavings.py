@@ -104,7 +104,7 @@ def test_a_submission_while_the_run_before_it_finishes() -> None:
     assert ends["submit: done"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_submissions_of_the_next_run() -> None:
     ends = explore(
         RUNNING,

@@ -160,7 +160,7 @@ def test_a_driver_whose_log_cannot_be_rotated_is_not_called_never_started_while_
 ) -> None:
     """The exit is the proof of death: the next attempt starts at once."""
     tree = MagicMock()
-    for name in ("require_room", "open_store", "get_blob", "JobGraph", "spark_submit", "fetch_application"):
+    for name in ("require_room", "open_store", "fetch_graph", "spark_submit", "fetch_application"):
         monkeypatch.setattr(main, name, MagicMock())
     for name in ("remember", "secret_values", "named_spark_home", "engine_options", "write_private"):
         monkeypatch.setattr(main, name, MagicMock())
