@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -255,10 +255,7 @@ def test_a_move_whose_run_has_written_since_is_ended(
     over: JobContext, target: JobContext, output: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its plan of before would be refused now: the output is ahead of it."""
-    with monkeypatch.context() as patched:
-        patched.setattr(departure, "note_run", _dies)
-        with pytest.raises(KeyboardInterrupt):
-            _move(over, target)
+    _move_and_die(over, target, departure, "note_run", monkeypatch)
     log = output / "_spark_metadata"
     (log / str(LAST + 1)).write_bytes((log / str(LAST)).read_bytes())
 
@@ -290,10 +287,7 @@ def test_a_copy_that_died_is_made_again(over: JobContext, target: JobContext, mo
 def test_a_move_that_is_abandoned_leaves_the_job_where_it_was(
     over: JobContext, target: JobContext, here: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as patched:
-        patched.setattr(arrival, "bring", _dies)
-        with pytest.raises(KeyboardInterrupt):
-            _move(over, target)
+    _move_and_die(over, target, arrival, "bring", monkeypatch)
 
     abandoned = abandon_move(over, target, A_PERSON)
 
@@ -411,10 +405,7 @@ def test_an_output_that_is_another_one_for_the_target_is_refused(target: JobCont
 def test_a_target_that_the_job_is_on_its_way_to_starts_nothing(
     over: JobContext, target: JobContext, there: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as patched:
-        patched.setattr(arrival, "bring", _dies)
-        with pytest.raises(KeyboardInterrupt):
-            _move(over, target)
+    _move_and_die(over, target, arrival, "bring", monkeypatch)
 
     with pytest.raises(JobStateError, match="is being moved here from cluster"):
         there.client.job(JOB).submit(there.request(JOB))
@@ -446,6 +437,16 @@ def test_an_output_that_is_not_there_is_refused(over: JobContext, target: JobCon
         _move(over, target)
 
     assert moved_to(over) is None
+
+
+def _move_and_die(
+    source: JobContext, target: JobContext, module: ModuleType, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Move the job in a process that ends where it would take a step."""
+    with monkeypatch.context() as patched:
+        patched.setattr(module, step, _dies)
+        with pytest.raises(KeyboardInterrupt):
+            _move(source, target)
 
 
 def _dies(*_: object, **__: object) -> None:

@@ -29,10 +29,10 @@ def view(at: Handle | None) -> SubmissionView:
 
 
 def test_a_log_lies_where_the_supervisor_has_reported_it() -> None:
-    found = log_place("orders", 1, view(handle(host="worker1", log="/work/driver.log")))
+    found = log_place("orders", 1, view(handle(host="worker1", log="/logs/driver.log")))
 
     assert found is not None
-    assert (found.host, found.path) == ("worker1", Path("/work/driver.log"))
+    assert (found.host, found.path) == ("worker1", Path("/logs/driver.log"))
     assert printed_place(view(handle())) == ""
 
 
@@ -58,11 +58,11 @@ def test_a_job_shows_where_its_supervisor_printed_until_that_has_reported() -> N
 
     unreported, reported = (
         job_view(JobSnapshot(job_id="orders", run=RunView(run, submissions=(view(at),))), none, Watched()).log
-        for at in (AT_A_MASTER.handle(), handle(host="worker1", log="/work/driver.log"))
+        for at in (AT_A_MASTER.handle(), handle(host="worker1", log="/logs/driver.log"))
     )
 
     assert unreported == printed_place(view(AT_A_MASTER.handle()))
-    assert reported == "worker1:/work/driver.log"
+    assert reported == "worker1:/logs/driver.log"
 
 
 def test_a_run_that_is_given_up_says_where_its_supervisors_printed() -> None:

@@ -195,7 +195,7 @@ def _judge_table(sink: QuerySink, case: SinkCase, top: int, findings: Findings) 
             Verdict.LOSS_POSSIBLE,
             f"the table {sink.table} is gone, and with it what was written up to batch {cut}",
             "put the table back, its log included",
-            "accept LOSS_POSSIBLE by name: the next batch makes a new table, which holds what comes after the cut",
+            "accept LOSS_POSSIBLE by name: the next batch makes a new table, which holds only the rows after the cut",
             OWN_OUTPUT,
         )
     elif reached > top and case.has_fresh_id:

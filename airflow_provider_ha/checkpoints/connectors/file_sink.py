@@ -169,7 +169,7 @@ class FileSink:
             Verdict.LOSS_POSSIBLE,
             f"the file sink {self.output} is gone, and with it what was written up to batch {case.batch}",
             "put the output directory back as it was, its log included",
-            "accept LOSS_POSSIBLE by name: the directory gets a log without files, and holds what comes after the cut",
+            "accept LOSS_POSSIBLE by name: it gets a log without files, and holds only the rows after the cut",
             OWN_OUTPUT,
         )
 

@@ -32,7 +32,7 @@ class OtherSink(SinkType):
                 Verdict.DUPLICATES_POSSIBLE,
                 f"batches {case.batch + 1} to {case.top} are written again to a {sink.format or 'custom'} sink",
                 "restore the newest cut: the fewest batches come again",
-                f"remove from the sink what came after batch {case.batch}",
+                f"remove from the sink the rows after batch {case.batch}",
                 OWN_OUTPUT,
             )
         return {}
@@ -61,7 +61,7 @@ def _judge_beyond(case: SinkCase, top: int, findings: Findings) -> None:
                 Verdict.LOSS_POSSIBLE,
                 f"the fenced function was given batches up to {reached}, but boundaries are recorded up to {top} only",
                 RECORDED_CUT,
-                f"accept LOSS_POSSIBLE by name, once what came after batch {top} is removed from the sink",
+                f"accept LOSS_POSSIBLE by name, once the rows after batch {top} are removed from the sink",
             )
     elif planned_to > top:
         findings.add(

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.connectors.places import is_local
-from airflow_provider_ha.checkpoints.format.layout import queries
+from airflow_provider_ha.checkpoints.format.layout import COMMITS, OFFSETS, queries
 from airflow_provider_ha.checkpoints.trees.links import NO_LINKS
 from airflow_provider_ha.checkpoints.trees.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.trees.tree import Tree
@@ -121,9 +121,9 @@ class LinkedWorkArea:
         """
         return queries(self.tree(key))
 
-    def log_entries(self, query: str, log: str) -> frozenset[str]:
-        """Return the names in a log of a query directory: Spark removes them before the state of their batches."""
-        return frozenset(self.tree(f"{query}/{log}").names())
+    def log_entries(self, query: str) -> Mapping[str, frozenset[str]]:
+        """Return log -> the names in it: Spark removes them before the state of their batches."""
+        return {log: frozenset(self.tree(f"{query}/{log}").names()) for log in (OFFSETS, COMMITS)}
 
     def list(self, prefix: str) -> Sequence[str]:
         """Return the names of directories directly below *prefix*, sorted, also those with nothing but remains left.

@@ -90,11 +90,12 @@ class WorkArea(Directories, Protocol):
         :raises StorageUnavailableError: They could not be listed.
         """
 
-    def log_entries(self, query: str, log: str) -> frozenset[str]:
-        """Return the names in a log of a query directory, without those of batches whose state may have been removed.
+    def log_entries(self, query: str) -> Mapping[str, frozenset[str]]:
+        """Return ``"offsets"`` and ``"commits"`` -> the names in this log of a query directory.
+
+        Those of batches whose state may have been removed are left out.
 
         :param query: Key of a query directory.
-        :param log: ``"offsets"`` or ``"commits"``.
         :raises CheckpointCorruptError: Which files it inherits cannot be read.
         :raises StorageUnavailableError: They could not be listed.
         """

@@ -10,7 +10,7 @@ could write its pointer.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from airflow_provider_ha.checkpoints.format.layout import COMMITS, OFFSETS
@@ -156,7 +156,7 @@ class _Logs:
 
     def __init__(self, area: WorkArea) -> None:
         self._area = area
-        self._known: dict[str, tuple[frozenset[str], frozenset[str]]] = {}
+        self._known: dict[str, Mapping[str, frozenset[str]]] = {}
 
     def hold(self, query: str, batch: int) -> bool:
         """Whether the logs of a query directory have what a start after *batch* needs.
@@ -165,9 +165,9 @@ class _Logs:
         :raises StorageUnavailableError: They could not be listed.
         """
         if query not in self._known:
-            self._known[query] = self._area.log_entries(query, OFFSETS), self._area.log_entries(query, COMMITS)
-        offsets, commits = self._known[query]
-        return missing_entry(batch, offsets=offsets, commits=commits) is None
+            self._known[query] = self._area.log_entries(query)
+        logs = self._known[query]
+        return missing_entry(batch, offsets=logs[OFFSETS], commits=logs[COMMITS]) is None
 
 
 def find_savepoints(keys: JobKeys, area: WorkArea, problems: list[str]) -> Iterator[FoundSavepoint]:

@@ -61,13 +61,19 @@ def goes_on(job: LayeredJob, files: int) -> None:
     terminate_and_compare(job, files)
 
 
-def test_a_running_job_moves_from_a_mounted_directory_to_s3(
-    client: HaClient, there: HaClient, tmp_path: Path, arrived: Arrived
-) -> None:
-    job = SupervisedJob(client, Stream(tmp_path), QUERIES)
+def submitted(client: HaClient, folder: Path) -> SupervisedJob:
+    """Return a job that has read what it was fed."""
+    job = SupervisedJob(client, Stream(folder), QUERIES)
     job.stream.feed(3)
     job.submit()
     job.await_read(1)
+    return job
+
+
+def test_a_running_job_moves_from_a_mounted_directory_to_s3(
+    client: HaClient, there: HaClient, tmp_path: Path, arrived: Arrived
+) -> None:
+    job = submitted(client, tmp_path)
 
     moved = client.move_job(job.job_id, there, request())
 
@@ -80,10 +86,7 @@ def test_a_running_job_moves_from_a_mounted_directory_to_s3(
 def test_a_mover_that_is_killed_while_it_copies_is_followed_by_one_that_goes_on(
     client: HaClient, there: HaClient, tmp_path: Path, arrived: Arrived
 ) -> None:
-    job = SupervisedJob(client, Stream(tmp_path), QUERIES)
-    job.stream.feed(3)
-    job.submit()
-    job.await_read(1)
+    job = submitted(client, tmp_path)
     job.stop("suspend")
     job.await_result()
 

@@ -98,6 +98,12 @@ class Scene:
             wrong=self.wrong,
         )
 
+    def dead(self) -> Outcome:
+        """Wait for the proof of death and for the report; return what was seen."""
+        found = self.await_answer(Gone)
+        self.expect(found[2] == 0, "A process lived on when its death was proven.")
+        return self.outcome(found, self.await_end())
+
 
 def words(answer: Observation) -> str:
     """Return an answer in a word or two. Pure."""
@@ -129,18 +135,14 @@ def rest_kill(job: StandaloneJob) -> Outcome:
     """The cluster is asked to end the driver."""
     scene, _ = started(job)
     scene.happen(lambda: job.engine.terminate(job.handle))
-    found = scene.await_answer(Gone)
-    scene.expect(found[2] == 0, "A process lived on when its death was proven.")
-    return scene.outcome(found, scene.await_end())
+    return scene.dead()
 
 
 def jvm_killed(job: StandaloneJob) -> Outcome:
     """SIGKILL of the JVM that the worker has started."""
     scene, host = started(job)
     scene.happen(host.jvm_of(job.submission_id).kill)
-    found = scene.await_answer(Gone)
-    scene.expect(found[2] == 0, "A process lived on when its death was proven.")
-    return scene.outcome(found, scene.await_end())
+    return scene.dead()
 
 
 def jvm_stopped(job: StandaloneJob) -> Outcome:
@@ -148,9 +150,7 @@ def jvm_stopped(job: StandaloneJob) -> Outcome:
     scene, host = started(job)
     host.jvm_of(job.submission_id).send_signal(signal.SIGSTOP)
     scene.happen(lambda: job.engine.terminate(job.handle))
-    found = scene.await_answer(Gone)
-    scene.expect(found[2] == 0, "A process lived on when its death was proven.")
-    return scene.outcome(found, scene.await_end())
+    return scene.dead()
 
 
 def supervisor_stopped(job: StandaloneJob) -> Outcome:
@@ -158,9 +158,7 @@ def supervisor_stopped(job: StandaloneJob) -> Outcome:
     scene, host = started(job)
     host.supervisor_of(job.submission_id).send_signal(signal.SIGSTOP)
     scene.happen(host.jvm_of(job.submission_id).kill)
-    found = scene.await_answer(Gone)
-    scene.expect(found[2] == 0, "A process lived on when its death was proven.")
-    return scene.outcome(found, scene.await_end())
+    return scene.dead()
 
 
 def worker_frozen(job: StandaloneJob) -> Outcome:

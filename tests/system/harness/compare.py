@@ -69,7 +69,7 @@ def compare_hourly(truth: Truth, output: Output, *, name: str = "hourly_delays")
 
 
 def compare_new_hours(truth: Truth, output: Output, before: Output, *, name: str) -> Comparison:
-    """Compare an output that holds only what came after *before*: every hour from there to its last one, each once."""
+    """Compare an output that holds only the hours after *before*: every hour from there to its last one, each once."""
     had = {key for key, _ in read_hourly(before)}
     rows = list(read_hourly(output))
     last = max((key[0] for key, _ in rows), default="")

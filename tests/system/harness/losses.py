@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Proof of one loss, and what came after it.
+    """Proof of one loss, and the recovery after it.
 
     :param victim: What was lost, for people.
     :param is_of_driver: Whether the driver died with it: then a higher epoch has to follow, else the same one.

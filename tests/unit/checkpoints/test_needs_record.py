@@ -154,7 +154,7 @@ def test_entries_of_batches_whose_tables_are_gone_are_none_of_its_log(world: Wor
 
 
 def batches(world: World, key: str) -> set[int]:
-    entries = world.area.log_entries(f"{key}/{QUERY}", "commits")
+    entries = world.area.log_entries(f"{key}/{QUERY}")["commits"]
     return {int(name) for name in entries if name.isdigit()}  # the recorded job has checksums beside them
 
 

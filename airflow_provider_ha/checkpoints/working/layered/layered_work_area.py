@@ -156,8 +156,8 @@ class LayeredWorkArea:
         )
         return [name for name in found if not BEGUN.isdisjoint(self._names(f"{key}/{name}"))]
 
-    def log_entries(self, query: str, log: str) -> frozenset[str]:
-        """Return the names in a log of a query directory, without what the collector knows to be needless.
+    def log_entries(self, query: str) -> Mapping[str, frozenset[str]]:
+        """Return log -> the names in it, without what the collector knows to be needless.
 
         A base names entries of batches whose tables are gone: only entries that are own files go before their state.
 
@@ -165,10 +165,13 @@ class LayeredWorkArea:
         :raises StorageUnavailableError: They could not be listed.
         """
         known = read_needs(self._files, query)
-        entries = self.tree(f"{query}/{log}").entries()
-        named = {name: replace(entry, name=f"{log}/{name}") for name, entry in entries.items()}
-        # guard: bases-name-batches-that-are-gone
-        return frozenset(name for name, entry in named.items() if known is None or not known.needless(entry))
+        found = {}
+        for log in (OFFSETS, COMMITS):
+            entries = self.tree(f"{query}/{log}").entries()
+            named = {name: replace(entry, name=f"{log}/{name}") for name, entry in entries.items()}
+            # guard: bases-name-batches-that-are-gone
+            found[log] = frozenset(name for name, entry in named.items() if known is None or not known.needless(entry))
+        return found
 
     def tree(self, key: str) -> LayeredTree:
         """Return a directory, whether it is there or not."""
