@@ -25,7 +25,7 @@ from airflow_provider_ha.engines.standalone import StandaloneEngine, spark_relea
 from airflow_provider_ha.errors import JobStateError, StorageUnavailableError
 from airflow_provider_ha.jobs.spark_release import release_of
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.proofs.engines.play import LosesTheAnswer, Outcome, lost_without_masters, masters_away
+from tests.proofs.engines.play import LosesTheAnswer, Outcome, lost_without_masters, masters_away, worker_gives_up
 from tests.proofs.engines.stage import one_job
 from tests.support.clusters.standalone_cluster import (
     PATIENCE,
@@ -256,6 +256,12 @@ def test_masters_that_are_away_for_a_minute_cost_no_driver_and_no_attempt(
 ) -> None:
     """Ten minutes of it: ``make proof SUITE=engines``."""
     outcome = play(submitted, 60.0)
+
+    assert (outcome.wrong, outcome.answer) == ([], "RUNNING")
+
+
+def test_a_worker_that_gives_up_its_masters_ends_its_driver_and_costs_no_attempt(submitted: StandaloneJob) -> None:
+    outcome = worker_gives_up(submitted)
 
     assert (outcome.wrong, outcome.answer) == ([], "RUNNING")
 

@@ -27,6 +27,9 @@ from tests.support.clusters.standalone_jobs import OPTIONS, StandaloneJob
 
 
 TRY_SECONDS = 10.0  # between two recoveries while no master answers
+ONE_ATTEMPT = OPTIONS.model_copy(update={"restart_attempts": 1})
+FEW_TRIES = {"spark.worker.initialRegistrationRetries": "3", "spark.worker.maxRegistrationRetries": "1"}
+"""A worker gives up after 10 to 30 s: its first tries come every 5 to 15 s, and it may fail once."""
 
 
 class Outcome(Judged):
@@ -282,27 +285,53 @@ def masters_away(job: StandaloneJob, seconds: float) -> Outcome:
 
 def lost_without_masters(job: StandaloneJob, seconds: float) -> Outcome:
     """No master answers for so long, and the driver is lost in this time."""
-    scene, host = started(job, OPTIONS.model_copy(update={"restart_attempts": 1}))
+    scene, host = started(job, ONE_ATTEMPT)
     scene.happen(job.cluster.kill_masters)
     host.supervisor_of(job.submission_id).children()[0].kill()  # what plays the driver's own JVM
     reported = scene.await_end()
-    end = time.monotonic() + seconds - reported
-    while time.monotonic() < end:
-        scene.expect(_raises(StorageUnavailableError, lambda: recover(job.job, by="test", wait=False)), "It was taken.")
-        time.sleep(min(TRY_SECONDS, max(0.0, end - time.monotonic())))  # a person, or a watcher, tries again
-    run = job.job.runs.get(1)
-    used = attempts_used(run.submissions, OPTIONS, job.job.clock.now())
-    scene.expect(run.result is None and used == 0, f"{used} attempts were used up, the result is {run.result}.")
+    _try_to_recover(scene, seconds - reported)
     _start_masters(job)
-    recover(job.job, by="test", wait=False)
-    job.await_driver()
-    return scene.outcome(scene.await_answer(Running), reported)
+    return _recovered(scene, reported)
+
+
+def worker_gives_up(job: StandaloneJob) -> Outcome:
+    """No master answers until the worker has had its tries to reach one, and ends."""
+    job.cluster.start_hosts_again(FEW_TRIES)
+    try:
+        scene, host = started(job, ONE_ATTEMPT)
+        scene.happen(job.cluster.kill_masters)
+        reported = scene.await_end()
+        wait_until(lambda: host.worker is None, timeout=PATIENCE, what="the end of the worker")
+        _try_to_recover(scene, TRY_SECONDS)
+        for master in job.cluster.masters:
+            master.start()
+    finally:
+        job.cluster.start_hosts_again({})
+    return _recovered(scene, reported)
 
 
 def _worker(host: TestHost) -> psutil.Process:
     worker = host.worker
     assert worker is not None, "it runs"
     return worker
+
+
+def _try_to_recover(scene: Scene, seconds: float) -> None:
+    """Try again and again, as a person or a watcher does, while no master answers: nothing may come of it."""
+    job, end = scene.job, time.monotonic() + seconds
+    while time.monotonic() < end:
+        scene.expect(_raises(StorageUnavailableError, lambda: recover(job.job, by="test", wait=False)), "It was taken.")
+        time.sleep(min(TRY_SECONDS, max(0.0, end - time.monotonic())))  # the pause between two tries
+    run = job.job.runs.get(1)
+    used = attempts_used(run.submissions, OPTIONS, job.job.clock.now())
+    scene.expect(run.result is None and used == 0, f"{used} attempts were used up, the result is {run.result}.")
+
+
+def _recovered(scene: Scene, reported: float) -> Outcome:
+    """Recover, now that a master leads; return what was seen."""
+    recover(scene.job.job, by="test", wait=False)
+    scene.job.await_driver()
+    return scene.outcome(scene.await_answer(Running), reported)
 
 
 def _start_masters(job: StandaloneJob) -> None:

@@ -71,4 +71,11 @@ def rows(away: float = AWAY_SECONDS) -> tuple[Row, ...]:
             proof=False,
             play=partial(play.lost_without_masters, seconds=away),
         ),
+        Row(
+            "worker-gives-up",
+            "no master until the worker gives up, which ends its driver",
+            "RUNNING",
+            proof=False,
+            play=play.worker_gives_up,
+        ),
     )

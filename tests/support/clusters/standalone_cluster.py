@@ -155,6 +155,8 @@ class TestHost(Daemon):
     """A worker with its own processes, disk, name and address.
 
     Executors with one address read each other's shuffle files from disk.
+
+    :param conf: Of the worker, beside what it needs.
     """
 
     __test__ = False
@@ -163,6 +165,7 @@ class TestHost(Daemon):
     address: str = HOST
     root: Path = field(default_factory=Path)
     masters: str = ""
+    conf: dict[str, str] = field(default_factory=dict)
 
     @property
     def disk(self) -> Path:
@@ -185,9 +188,12 @@ class TestHost(Daemon):
         command = [str(self.spark / "bin" / "spark-class"), "org.apache.spark.deploy.worker.Worker"]
         places = ["--host", self.address, "--cores", "8", "--memory", "8g", "--webui-port", "0", self.masters]
         init = [sys.executable, str(INIT), self.name, str(self.disk), str(self.mount_point)]
-        environment = _daemon_environment(
-            self.spark, {"spark.worker.driverTerminateTimeout": f"{TERMINATE_SECONDS}s", "spark.worker.timeout": "8"}
-        )
+        options = {
+            "spark.worker.driverTerminateTimeout": f"{TERMINATE_SECONDS}s",
+            "spark.worker.timeout": "8",
+            "spark.worker.maxRegistrationRetries": "1000",  # default: it ends after 6 to 18 min alone
+        }
+        environment = _daemon_environment(self.spark, options | self.conf)
         here = {
             "SPARK_LOCAL_IP": self.address,
             "SPARK_WORKER_DIR": str(self.mount_point / "work"),
@@ -304,6 +310,14 @@ class StandaloneCluster:
         """Have no master answer any more."""
         for master in self.masters:
             master.kill()
+
+    def start_hosts_again(self, conf: dict[str, str]) -> None:
+        """Start all workers again, with this conf."""
+        for host in self.hosts:
+            host.kill()
+            host.conf = conf
+            host.start()
+        self.await_workers()
 
     def make_whole(self) -> None:
         """Start what has ended, and continue masters that were frozen."""
