@@ -163,7 +163,7 @@ def _row(client: HaClient, job_id: str) -> JobRow:
 def _losses(client: HaClient, job: JobClient, snapshot: JobSnapshot) -> Losses:
     # The graph is in storage, which may be away: what ZooKeeper knows is shown all the same.
     try:
-        options = job.graph(snapshot.run.run.graph).options if snapshot.run is not None else None
+        options = job.graph_of(snapshot.run.run).options if snapshot.run is not None else None
     except HaError:
         options = None
     return losses_of(snapshot, options, now=client.clock.now())
@@ -187,6 +187,6 @@ def _site_conf(graph: JobGraph, config: HaConfig) -> tuple[str, list[str]] | Non
 def _graph(job: JobClient, snapshot: JobSnapshot) -> GraphView:
     if snapshot.run is None:
         raise UnknownJobError(f"job {job.job_id!r} has no run yet", next_step="Submit it first")
-    blob = snapshot.run.run.graph
-    graph = job.graph(blob)
-    return graph_view(graph, sha256=blob.sha256, pointer=snapshot.graph, site_conf=_site_conf(graph, job.config))
+    run = snapshot.run.run
+    graph = job.graph_of(run)
+    return graph_view(graph, sha256=run.graph.sha256, pointer=snapshot.graph, site_conf=_site_conf(graph, job.config))

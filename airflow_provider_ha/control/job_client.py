@@ -23,7 +23,7 @@ from airflow_provider_ha.control.submission import recovery
 from airflow_provider_ha.control.submit import submit_job
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs import operations
-from airflow_provider_ha.jobs.model import Blob, JobGraph, Operation, OperationKind
+from airflow_provider_ha.jobs.model import Blob, JobGraph, Operation, OperationKind, Run
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
 
 
@@ -68,6 +68,14 @@ class JobClient:
     def graph(self, blob: Blob) -> JobGraph:
         """Read a job graph, for example that of a run."""
         return self._job.graph(blob)
+
+    def graph_of(self, run: Run) -> JobGraph:
+        """Read the job graph of a run. One that is missing or damaged is an error that says what to do.
+
+        :raises ObjectMissingError: It is not in storage.
+        :raises RecordCorruptError: It is there, and not what was written.
+        """
+        return self._job.graph_of(run)
 
     def submit(self, request: SubmitRequest) -> SubmittedRun:
         """Run a script as a new run of the job, or find the request's run again (``control.submit``)."""

@@ -11,9 +11,10 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Op
 from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
+from airflow_provider_ha.jobs.blobs_of_run import needed_by
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
 from airflow_provider_ha.jobs.journal import JobJournal
-from airflow_provider_ha.jobs.model import Blob, JobGraph
+from airflow_provider_ha.jobs.model import Blob, JobGraph, Run
 from airflow_provider_ha.jobs.runs import RunStore
 from airflow_provider_ha.jobs.snapshot import JobSnapshot, read_snapshot
 from airflow_provider_ha.storage.keys import JobKeys
@@ -85,6 +86,16 @@ class JobRecords:
         :raises ObjectMissingError: It is not there.
         """
         return self.graphs.read_graph(blob)
+
+    def graph_of(self, run: Run) -> JobGraph:
+        """Read the job graph of a run. One that is missing or damaged is an error that says what to do.
+
+        :raises ObjectMissingError: It is not in storage.
+        :raises RecordCorruptError: It is there, and not what was written.
+        :raises StorageUnavailableError: Storage could not be read.
+        """
+        with needed_by(self.job_id, run.number, "job graph"):
+            return self.graph(run.graph)
 
 
 def who(by: str) -> str:

@@ -34,6 +34,7 @@ from airflow_provider_ha._process.tree import END_SIGNALS, Death, DeathWatch, Pr
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.errors import ApplicationRefusedError, ConfigurationError, HaError, StorageUnavailableError
 from airflow_provider_ha.jobs.artifacts import fetch_application
+from airflow_provider_ha.jobs.blobs_of_run import fetch_graph, is_of_storage, needed_by
 from airflow_provider_ha.jobs.driver_spec import OWNER_ONLY, DriverSpec, write_private
 from airflow_provider_ha.jobs.engine_options import engine_options, named_spark_home
 from airflow_provider_ha.jobs.submissions import NOT_LAUNCHED
@@ -43,7 +44,6 @@ from airflow_provider_ha.storage.open import open_store
 from airflow_provider_ha.storage.outage import is_outage, outages
 from airflow_provider_ha.supervisor import spark_submit
 from airflow_provider_ha.supervisor.arrival import arrived
-from airflow_provider_ha.supervisor.blobs_of_run import fetch_graph, is_of_storage, needed_by
 from airflow_provider_ha.supervisor.directory_lock import lock_directory
 from airflow_provider_ha.supervisor.log_rotation import rotate_log
 from airflow_provider_ha.supervisor.packed_python import check_python, packed_python
@@ -157,10 +157,10 @@ def start(spec: DriverSpec) -> ProcessTree:
     """
     require_room(spec.home.directory)  # guard: launch-without-room
     store = open_store(spec.config)
-    graph = fetch_graph(store, spec)
+    graph = fetch_graph(store, spec.ticket.graph, spec.job_id, spec.run)
     remember(secret_values(graph.conf) | secret_values(graph.env))
     spark_home = spark_submit.find_spark_home(named_spark_home(engine_options(spec.config, graph.target)))
-    with needed_by(spec, "application"):
+    with needed_by(spec.job_id, spec.run, "application"):
         application = fetch_application(store, graph, spec.home.application_directory)
     if (named := packed_python(graph.conf)) is not None:
         check_python(named, application.files_directory)

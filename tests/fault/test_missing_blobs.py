@@ -18,6 +18,7 @@ from airflow_provider_ha.control.submission.recovery import recover
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.engines.local import LocalEngine
 from airflow_provider_ha.engines.registry import Engines
+from airflow_provider_ha.errors import HaError, ObjectMissingError, RecordCorruptError
 from airflow_provider_ha.jobs.model import JobState, OperationState
 from airflow_provider_ha.jobs.submissions import SubmissionExit
 from airflow_provider_ha.storage import keys
@@ -95,6 +96,20 @@ def test_the_run_goes_on_once_the_object_is_back(job: JobContext) -> None:
 
     assert made.attempt == 2
     assert job.runs.get(1).result is None
+
+
+@pytest.mark.parametrize(("damage", "error"), [(removed, ObjectMissingError), (damaged, RecordCorruptError)])
+def test_a_recovery_without_the_graph_says_what_to_do_and_changes_nothing(
+    job: JobContext, damage: Damage, error: type[HaError]
+) -> None:
+    damage(blob(job, "job graph"))
+    supervise(job)
+
+    with pytest.raises(error, match="the job graph of run 1 is") as caught:
+        recover(job, by="test", wait=False)
+
+    assert "Put the object back" in caught.value.next_step
+    assert len(job.runs.get(1).submissions) == 1
 
 
 def test_a_run_without_its_graph_can_be_canceled(job: JobContext) -> None:

@@ -44,7 +44,7 @@ def ensure_submitted(job: JobContext, run: int, *, by: str) -> int:
         attempt = newest.submission.attempt if newest else 0
         if view.result is not None or (newest and (_on_its_way(newest) or _await_start(job, run, newest.submission))):
             return attempt
-        engine = newest.submission.engine if newest else job.graph(view.run.graph).target.engine
+        engine = newest.submission.engine if newest else job.graph_of(view.run).target.engine
         made = claim(job, run, attempt + 1, by=by, engine=engine)
         if made is not None:
             launch(job, view.run, made)

@@ -73,7 +73,7 @@ def delay_left(job: JobContext, snapshot: JobSnapshot) -> float:
     """
     if snapshot.run is None:
         return 0.0
-    decision = decide(snapshot, job.graph(snapshot.run.run.graph).options, now=job.clock.now())
+    decision = decide(snapshot, job.graph_of(snapshot.run.run).options, now=job.clock.now())
     return decision.after if isinstance(decision, Resubmit) else 0.0
 
 
@@ -91,7 +91,7 @@ def _open_cancel(job: JobContext, run: RunView) -> Operation | None:
 
 
 def _decide(job: JobContext, snapshot: JobSnapshot, run: RunView, *, overdue: bool) -> Decision:
-    options = job.graph(run.run.graph).options
+    options = job.graph_of(run.run).options
     newest = run.newest
     gone = False
     if newest is not None and newest.started is not None and newest.exit is None:
@@ -103,7 +103,7 @@ def _decide(job: JobContext, snapshot: JobSnapshot, run: RunView, *, overdue: bo
 
 def _resubmit(job: JobContext, run: RunView, decision: Resubmit, by: str) -> bool:
     lost = run.newest
-    engine = lost.submission.engine if lost is not None else job.graph(run.run.graph).target.engine
+    engine = lost.submission.engine if lost is not None else job.graph_of(run.run).target.engine
     made = claim(job, run.run.number, decision.attempt, by=by, engine=engine, lost_epoch=decision.lost_epoch)
     if made is None:
         return False

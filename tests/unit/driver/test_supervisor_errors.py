@@ -166,7 +166,7 @@ def test_a_driver_whose_log_cannot_be_rotated_is_not_called_never_started_while_
         monkeypatch.setattr(main, name, MagicMock())
     monkeypatch.setattr(main, "ProcessTree", lambda *_, **__: tree)
     monkeypatch.setattr(main, "rotate_log", failing(RuntimeError("can't start new thread")))
-    spec: Any = SimpleNamespace(home=DriverHome(tmp_path), config=CONFIG, ticket=MagicMock())
+    spec: Any = SimpleNamespace(home=DriverHome(tmp_path), config=CONFIG, ticket=MagicMock(), job_id="flights", run=1)
 
     death = main.run(spec, main._StopFlag())
 

@@ -10,26 +10,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from airflow_provider_ha.errors import HaError, ObjectMissingError, RecordCorruptError
-from airflow_provider_ha.jobs.driver_spec import DriverSpec
-from airflow_provider_ha.jobs.model import JobGraph
+from airflow_provider_ha.jobs.model import Blob, JobGraph
 from airflow_provider_ha.storage.blobs import get_blob
 from airflow_provider_ha.storage.store import ObjectStore
 
 
-def fetch_graph(store: ObjectStore, spec: DriverSpec) -> JobGraph:
-    """Return the job graph of a submission.
+def fetch_graph(store: ObjectStore, graph: Blob, job_id: str, run: int) -> JobGraph:
+    """Return the job graph of a run.
 
+    :param graph: Names it.
     :raises ObjectMissingError: It is not in storage.
     :raises RecordCorruptError: It is there, and not what was written.
     :raises StorageUnavailableError: Storage could not be read.
     """
-    sha256 = spec.ticket.graph.sha256
-    with needed_by(spec, "job graph"):
-        return JobGraph.from_bytes(get_blob(store, sha256), source=f"job graph {sha256[:12]}")
+    with needed_by(job_id, run, "job graph"):
+        return JobGraph.from_bytes(get_blob(store, graph.sha256), source=f"job graph {graph.sha256[:12]}")
 
 
 @contextmanager
-def needed_by(spec: DriverSpec, what: str) -> Iterator[None]:
+def needed_by(job_id: str, run: int, what: str) -> Iterator[None]:
     """Say of which run an object is missing or damaged, and what its user can do.
 
     :param what: What is fetched.
@@ -39,9 +38,9 @@ def needed_by(spec: DriverSpec, what: str) -> Iterator[None]:
     except (ObjectMissingError, RecordCorruptError) as error:
         missing = isinstance(error, ObjectMissingError)
         raise type(error)(
-            f"the {what} of run {spec.run} is {'missing' if missing else 'damaged'}: {error.message}",
+            f"the {what} of run {run} is {'missing' if missing else 'damaged'}: {error.message}",
             next_step="Put the object back from a copy of the storage, and the run goes on by itself; or end it with "
-            f"`spark-ha job cancel {spec.job_id}`, and restore the job with its application",
+            f"`spark-ha job cancel {job_id}`, and restore the job with its application",
         ) from error
 
 
