@@ -60,7 +60,7 @@ if os.fork() == 0:                       # the worker: its own session, an orpha
     if os.fork() == 0:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         (spec.home.directory / "worker.pid").write_text(str(os.getpid()))
-        time.sleep(600)
+        time.sleep(3600)
     os._exit(0)
 os.wait()
 session = KazooCoordinator.connect(spec.config)
@@ -79,7 +79,7 @@ if mode == "orderly":
     session.close()
     spec.home.driver_pid.unlink()
     os._exit(0)
-time.sleep(600)
+time.sleep(3600)
 """
 
 
