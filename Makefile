@@ -30,7 +30,7 @@ quick: venv ## Check style, types and pure tests, in a minute
 	@$(BIN)/pytest tests/unit tests/fake -q -m "not slow and not long and not spark and not airflow and not system" -n $(WORKERS)
 
 # A third of a test's time is waiting for a session to expire or for a process to start: three at a time use two cores.
-test coverage: WORKERS = 3
+test coverage test-long: WORKERS = 3
 
 test: venv ## Run the quick suite (WORKERS=n test processes)
 	@$(BIN)/python -m tests.support.spark.class_archive
