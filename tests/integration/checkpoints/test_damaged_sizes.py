@@ -15,39 +15,14 @@ from tests.support.spark.recorded_job import QUERY, copy_live
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 SIZE = 30 << 30
-# Runs commands in a child whose memory is bounded; ``["look", directory]`` is the start of an adoption.
-PROGRAM = """
-import json, resource, sys
-from pathlib import Path
-resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
-from typer.testing import CliRunner
-from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
-from airflow_provider_ha.checkpoints.restore.adopted_cut import look
-from airflow_provider_ha.checkpoints.verify.restorable import verifier
-from airflow_provider_ha.cli.app import app
-from airflow_provider_ha.cli.session import Target
-from airflow_provider_ha.errors import HaError
-
-def run(words):
-    if words[0] == "look":
-        try:
-            look("q", Path(words[1]), QuerySink(kind=SinkKind.OTHER), verifier("quick", None))
-        except HaError as error:
-            return 1, str(error), ""
-        return 0, "", ""
-    done = CliRunner().invoke(app, words, obj=Target())
-    unexpected = done.exception is not None and not isinstance(done.exception, SystemExit)
-    return done.exit_code, done.output, repr(done.exception) if unexpected else ""
-
-print(json.dumps([run(words) for words in json.loads(sys.argv[1])]))
-"""
+COMMANDS = "tests.support.checkpoints.bounded_commands"
+ROOT = Path(__file__).parents[3]
 
 
 def run_all(*commands: list[str]) -> list[tuple[int, str, str]]:
-    """Return (exit code, output, unexpected exception) of each command."""
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, json.dumps(commands)], capture_output=True, text=True, check=False, timeout=240
-    )
+    """Return (exit code, output, unexpected exception) of each command, of a child whose memory is bounded."""
+    command = [sys.executable, "-m", COMMANDS, json.dumps(commands)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 0, done.stderr
     return [(code, output, raised) for code, output, raised in json.loads(done.stdout.splitlines()[-1])]
 
