@@ -11,7 +11,7 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Op
 from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
-from airflow_provider_ha.jobs.blobs_of_run import needed_by
+from airflow_provider_ha.jobs.blobs_of_run import fetch_graph
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
 from airflow_provider_ha.jobs.journal import JobJournal
 from airflow_provider_ha.jobs.model import Blob, JobGraph, Run
@@ -94,8 +94,7 @@ class JobRecords:
         :raises RecordCorruptError: It is there, and not what was written.
         :raises StorageUnavailableError: Storage could not be read.
         """
-        with needed_by(self.job_id, run.number, "job graph"):
-            return self.graph(run.graph)
+        return fetch_graph(self.store, run.graph, self.job_id, run.number)
 
 
 def who(by: str) -> str:
