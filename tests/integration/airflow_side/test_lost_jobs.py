@@ -26,7 +26,7 @@ from airflow_provider_ha.operators.stop import SparkHaStopOperator
 from airflow_provider_ha.operators.submit import SparkHaSubmitOperator
 from airflow_provider_ha.testing.waiting import wait_until
 from airflow_provider_ha.triggers._kill import end_job
-from tests.integration.airflow_side.task_runner import deferral, run_task
+from tests.integration.airflow_side.task_runner import deferral, resume_task, run_task
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.clusters.airflow_helpers import context
 from tests.support.clusters.cluster_helpers import Cluster, lead_newest
@@ -199,12 +199,11 @@ def test_a_stop_whose_driver_is_lost_before_it_answers_ends_the_job_without_it(
     cluster = Cluster(config, coordinator, tmp_path)
     job = cluster.submitted("flights")
     leadership = lead_newest(config, coordinator, job)
-    with ThreadPoolExecutor(1) as pool:
-        stopping = SparkHaStopOperator(task_id="task", job_id="flights", poll_interval=0.2)
-        task = pool.submit(run_task, stopping, context())
-        wait_until(lambda: coordinator.children(job.paths.operations), timeout=20, what="the request")
-        leadership.release()
-        result, resumed_with = task.result(timeout=60)
+    stopping = SparkHaStopOperator(task_id="task", job_id="flights", poll_interval=0.2)
+    waiting = deferral(stopping, context())
+
+    leadership.release()
+    result, resumed_with = resume_task(stopping, context(), waiting)
 
     assert [event["status"] for event in resumed_with] == ["lost"]
     assert (result["run"], result["checkpoint"]) == (1, None)
