@@ -20,6 +20,8 @@ ELSEWHERE = frozenset({"StandbyException", "RetriableException", "RetryStartFile
 """Another name node is active, or this one is about to be: ask again."""
 
 _IPC = b"HTTP request to a Hadoop IPC port"
+# Of exceptions that are an IOException like any other: the data node's, and the name node's to Java and to WebHDFS.
+_NO_DATA_NODE = ("are bad. Aborting", "minReplication nodes", "Failed to find datanode")
 _QUOTAS = frozenset({"NSQuotaExceededException", "DSQuotaExceededException", "QuotaByStorageTypeExceededException"})
 _STEPS = (
     (frozenset({"SafeModeException"}), "Wait until HDFS has left safe mode: `hdfs dfsadmin -safemode get` says why"),
@@ -77,7 +79,7 @@ def refusal_of(status: int, body: bytes, server: str) -> Refusal:
 
 def _meant(kind: str, message: str) -> str:
     """Return the class that a general one stands for: some servers wrap what happened, and name it in the text."""
-    if "minReplication nodes" in message or "are bad. Aborting" in message:  # an IOException like any other
+    if any(words in message for words in _NO_DATA_NODE):
         return "NoDataNode"
     for kinds, _ in _STEPS:
         for known in kinds:

@@ -16,6 +16,7 @@ from airflow_provider_ha.config import HaConfig, HdfsOptions
 from airflow_provider_ha.errors import ObjectExistsError, StorageUnavailableError
 from airflow_provider_ha.storage._webhdfs import HdfsLimits
 from airflow_provider_ha.storage.hdfs_files import HdfsFileStore
+from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.hdfs.hdfs_server import Hdfs, hdfs_server
 from tests.support.s3.s3_faults import FOR_EVER, Fault, cut_request, lose_answer, s3_proxy
 
@@ -134,6 +135,22 @@ def test_a_quota_of_space_is_called_by_its_name(hdfs: Hdfs) -> None:
 
     assert "Raise the quota" in caught.value.next_step
     assert [file.key for file in files.list("")] == ["a"]
+
+
+def test_a_cluster_without_a_data_node_is_called_so() -> None:
+    quickly_dead = {"dfs.heartbeat.interval": "1", "dfs.namenode.heartbeat.recheck-interval": "500"}
+    with hdfs_server(quickly_dead) as hdfs:
+        files = HdfsFileStore(hdfs.new_root(), hdfs.options(), QUICK)
+        hdfs.datanode.kill()
+
+        def step() -> str:
+            with pytest.raises(StorageUnavailableError) as caught:
+                files.create("a", b"content")
+            return caught.value.next_step if "Failed to find datanode" in str(caught.value) else ""
+
+        # Until the name node has missed its heartbeats, it sends the client there.
+        wait_until(lambda: step() != "", timeout=60, what="the death of the data node")
+        assert "hdfs dfsadmin -report" in step()
 
 
 def test_a_user_without_permission_reads_whose_directory_it_is(hdfs: Hdfs) -> None:

@@ -157,8 +157,8 @@ def wait_for_daemon(folder: Path, name: str, process: subprocess.Popen[bytes], p
 
 
 def wait_for_data_node(folder: Path, process: subprocess.Popen[bytes], web: str) -> None:
-    """Wait until a name node knows one data node."""
-    _wait_for(folder, "DataNode", process, lambda: _live_nodes(web) == 1)
+    """Wait until a name node would place a block on a data node: one that has only registered gets none."""
+    _wait_for(folder, "DataNode", process, lambda: _remaining_bytes(web) > 0)
 
 
 def _wait_for(folder: Path, name: str, process: subprocess.Popen[bytes], ready: Callable[[], bool]) -> None:
@@ -166,13 +166,13 @@ def _wait_for(folder: Path, name: str, process: subprocess.Popen[bytes], ready: 
     assert process.poll() is None, (folder / f"{name}.log").read_text(encoding="utf-8")[-4000:]
 
 
-def _live_nodes(address: str) -> int:
-    """Return the number of DataNodes that the NameNode knows as alive."""
+def _remaining_bytes(address: str) -> int:
+    """Return the room on the DataNodes that have reported to the NameNode; 0 while it does not answer."""
     connection = HTTPConnection(address, timeout=5)
     try:
         connection.request("GET", "/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState")
         beans = json.loads(connection.getresponse().read())["beans"]
-        return int(beans[0]["NumLiveDataNodes"]) if beans else 0
+        return int(beans[0]["CapacityRemaining"]) if beans else 0
     except (OSError, HTTPException, ValueError):
         return 0
     finally:
