@@ -1,4 +1,7 @@
-"""Files on HDFS, exactly once, with Spark's own manager: a rename there creates an entry once, or not at all."""
+"""Files on HDFS, exactly once, with Spark's own manager: a rename there creates an entry once, or not at all.
+
+Each shape on one side of the entry; both sides of all sinks are ``make proof SUITE=sinks``.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.testing.waiting import wait_until
 from java.build_component import build
 from tests.support.hdfs.hdfs_server import Hdfs, hdfs_server
-from tests.support.spark.stored_sinks import QUERY, SHAPES, Request, epoch, truth, write_input
+from tests.support.spark.stored_sinks import QUERY, Request, epoch, truth, write_input
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
@@ -54,7 +57,7 @@ def hdfs() -> Iterator[Hdfs]:
         yield server
 
 
-@pytest.fixture(params=SHAPES)
+@pytest.fixture
 def stage(hdfs: Hdfs, tmp_path: Path, request: pytest.FixtureRequest) -> Stage:
     write_input(tmp_path / "input")
     LinkedWorkArea(tmp_path / "work").create(FIRST)
@@ -81,6 +84,7 @@ def planned(stage: Stage) -> bool:
     return (Path(stage.request.checkpoint) / OFFSETS / str(BATCH)).exists()
 
 
+@pytest.mark.parametrize("stage", ["json", "partitioned"], indirect=True)
 def test_a_driver_that_is_killed_before_the_sinks_entry_is_recovered_exactly_once(stage: Stage) -> None:
     with epoch(stage.request, stage.root, "first") as running:
         wait_until(lambda: planned(stage), timeout=400, what="the batch", interval=POLL)
@@ -90,6 +94,7 @@ def test_a_driver_that_is_killed_before_the_sinks_entry_is_recovered_exactly_onc
     recovered(stage)
 
 
+@pytest.mark.parametrize("stage", ["parquet"], indirect=True)
 def test_a_query_that_ends_between_the_sinks_entry_and_its_commit_is_recovered_exactly_once(stage: Stage) -> None:
     commit = Path(stage.request.checkpoint) / COMMITS / str(BATCH)
     with epoch(stage.request, stage.root, "first") as running:

@@ -22,7 +22,6 @@ from typing import Any, cast
 ROOT = Path(__file__).resolve().parents[3]
 QUERY = "rows"
 FILES, ROWS = 8, 12
-SHAPES = ("json", "parquet", "partitioned")
 CONF = {
     "spark.ui.enabled": "false",
     "spark.driver.memory": "768m",
@@ -41,7 +40,7 @@ CONF = {
 class Request:
     """What an epoch is to do.
 
-    :param shape: One of :data:`SHAPES`.
+    :param shape: ``"json"``, ``"parquet"`` or ``"partitioned"``.
     :param checkpoint: Directory of the query in the epoch's working directory.
     :param output: Where the script writes, as Spark is given it.
     :param s3: Fields of ``S3Options``, for the look at the sink.
