@@ -45,11 +45,13 @@ coverage: venv ## Run the quick suite, and measure which lines and branches it e
 	--cov-report json:build/coverage/coverage.json --cov-report html:build/coverage/html
 	@$(BIN)/python -m tests.support.coverage_figures --keep
 
+# One Airflow at a time: three of them at once are slower than one after the other, for what each does all the time.
 test-long: venv ## Run what takes longer: a real Airflow, real kills, full matrices, soaks (up to 90 minutes)
 	@$(BIN)/python -m tests.support.spark.class_archive
-	@echo "a quarter of an hour of schedules runs beside the others; its report comes last" && mkdir -p build && \
-	{ $(BIN)/pytest -m apart > build/apart.log 2>&1 & } && apart=$$! && trap 'kill $$apart' INT TERM && \
-	{ $(BIN)/pytest -m "(long or system) and not apart" --timeout 1800 -n $(WORKERS) --dist loadfile --no-loadscope-reorder; \
+	@echo "soaks and the tests of a whole Airflow run one by one beside the others; their report comes last" && mkdir -p build && \
+	{ $(BIN)/pytest -m "apart or soak or system" --timeout 1800 > build/apart.log 2>&1 & } && apart=$$! && \
+	trap 'kill $$apart' INT TERM && \
+	{ $(BIN)/pytest -m "long and not (apart or soak or system)" --timeout 1800 -n $(WORKERS) --dist loadfile --no-loadscope-reorder; \
 	others=$$?; wait $$apart; of_apart=$$?; cat build/apart.log; exit $$((others + of_apart)); }
 
 matrix: venv ## Test the wheel with other Pythons, Airflows and Sparks (ONLY=pattern MINUTES=60); it can be interrupted

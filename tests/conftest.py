@@ -30,12 +30,12 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", java_options())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Start what goes on for a set time first, then the longest; Spark beside what waits, so that cores have work."""
+    """Start what goes on for a set time first, and Spark beside what waits: two cores have work all the time."""
     files = list(dict.fromkeys(item.path for item in items))
     spark = {item.path for item in items if _is_quick_spark(item)}
     unit = {path for path in files if path.is_relative_to(Path(__file__).with_name("unit"))}
     place = {path: number for number, path in enumerate(spread(files, spark, unit))}
-    items.sort(key=lambda item: (*(not item.get_closest_marker(first) for first in ("soak", "system")), place[item.path]))
+    items.sort(key=lambda item: (item.get_closest_marker("soak") is None, place[item.path]))
 
 
 def _is_quick_spark(item: pytest.Item) -> bool:
