@@ -47,7 +47,7 @@ coverage: venv ## Run the quick suite, and measure which lines and branches it e
 
 # One Airflow at a time: three of them at once are slower than one after the other, for what each does all the time.
 test-long: venv ## Run what takes longer: a real Airflow, real kills, full matrices, soaks (up to 90 minutes)
-	@$(BIN)/python -m tests.support.spark.class_archive
+	@$(BIN)/python -m tests.support.spark.class_archive --s3a
 	@echo "soaks and the tests of a whole Airflow run one by one beside the others; their report comes last" && mkdir -p build && \
 	{ $(BIN)/pytest -m "apart or soak or system" --timeout 1800 > build/apart.log 2>&1 & } && apart=$$! && \
 	trap 'kill $$apart' INT TERM && \

@@ -1,9 +1,11 @@
-"""Touch the classes of Spark that tests use: a file source, state, a file sink and foreachBatch. Argument: a folder."""
+"""Touch the classes that tests use: a file source, state, a file sink, foreachBatch, S3A. Argument: a folder."""
 
+import contextlib
 import json
 import sys
 from pathlib import Path
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -47,4 +49,24 @@ rocksdb = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvi
 spark.conf.set("spark.sql.streaming.stateStore.providerClass", rocksdb)
 counts = rows().groupBy("key").count().writeStream.outputMode("update")
 counts.format("noop").trigger(availableNow=True).start().awaitTermination()
+context = spark.sparkContext
+jvm = context._jvm  # PySpark has no other way to Hadoop's classes
+assert jvm is not None
+if "hadoop-aws" in jvm.java.lang.System.getProperty("java.class.path"):
+    store = jvm.org.apache.hadoop.conf.Configuration()
+    for name, value in {
+        "fs.s3a.endpoint": "http://127.0.0.1:9",
+        "fs.s3a.endpoint.region": "us-east-1",
+        "fs.s3a.access.key": "a",
+        "fs.s3a.secret.key": "b",
+        "fs.s3a.path.style.access": "true",
+        "fs.s3a.attempts.maximum": "1",
+        "fs.s3a.retry.limit": "0",
+        "fs.s3a.connection.establish.timeout": "1s",
+    }.items():
+        store.set(name, value)
+    opened = jvm.org.apache.hadoop.fs.Path("s3a://bucket/").getFileSystem(store)
+    with contextlib.suppress(Py4JJavaError):  # nothing listens there: the classes of a request are loaded by then
+        opened.getFileStatus(jvm.org.apache.hadoop.fs.Path("s3a://bucket/a"))
+    opened.close()
 spark.stop()

@@ -15,12 +15,15 @@ FOLDER = ROOT / "benchmarks"
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py") if '__name__ == "__main__"' in path.read_text("utf-8"))
 # What they share; a file that is neither here nor a script is a script that nothing starts.
 SHARED = ["__init__", "clones", "counted", "failover_sides", "shared"]
+# Minutes each, of a Spark per round and side, also with --quick: `make bench` runs them.
+HEAVY = ["component_batches", "cost", "failover", "host_loss"]
 PAGE = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
 # How the scripts that need a server of versitygw end where it cannot be built.
 SKIPPED = "Skipped: "
 
 
 def test_every_file_is_a_script_or_shared_by_them() -> None:
+    assert set(HEAVY) <= set(SCRIPTS)
     assert sorted(path.stem for path in FOLDER.glob("*.py")) == sorted([*SCRIPTS, *SHARED])
 
 
@@ -39,7 +42,7 @@ def test_the_page_of_the_figures_has_every_script(script: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize("script", [script for script in SCRIPTS if script not in HEAVY])
 def test_a_script_runs_to_its_end_and_prints_what_it_measured(script: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", f"benchmarks.{script}", "--quick"],

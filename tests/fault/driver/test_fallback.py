@@ -109,12 +109,7 @@ def shorten_state(working: Path) -> None:
     replace(state, state.read_bytes()[:-20])
 
 
-def damage_offsets(working: Path) -> None:
-    entries = [path for path in (working / "windows" / "offsets").iterdir() if path.name.isdigit()]
-    replace(max(entries, key=lambda path: int(path.name)), b"")
-
-
-@pytest.mark.parametrize("damage", [damage_directory, damage_state, shorten_state, damage_offsets])
+@pytest.mark.parametrize("damage", [damage_directory, shorten_state])
 def test_a_damaged_working_directory_is_replaced_by_the_newest_checkpoint(
     gated: Gated, damage: Callable[[Path], None]
 ) -> None:

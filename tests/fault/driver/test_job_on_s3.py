@@ -66,7 +66,7 @@ def test_a_killed_driver_is_followed_by_one_that_goes_on_from_its_base(gated: Ga
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("conf", [{}, CHANGELOG, {PROVIDER: HDFS_BACKED}], ids=["rocksdb", "changelog", "hdfs"])
+@pytest.mark.parametrize("conf", [CHANGELOG, {PROVIDER: HDFS_BACKED}], ids=["changelog", "hdfs"])
 def test_kills_in_a_row_leave_an_exact_output(gated: Gated, conf: dict[str, str]) -> None:
     """Each in the window, then one in the middle of a batch; the directory of each epoch stays as it was left."""
     job = gated("windows", "rows")

@@ -14,7 +14,6 @@ from tests.proofs.sinks.stage import Stage, stage
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1500)]
 
 SAMPLE = (
-    Cell(Sink.PARQUET, Store.S3, Kill.AFTER),
     Cell(Sink.FOREACH_BATCH, Store.S3, Kill.AFTER),
     Cell(Sink.DELTA, Store.HDFS, Kill.AFTER),
     Cell(Sink.KAFKA, Store.HDFS, Kill.BEFORE),

@@ -1,8 +1,9 @@
-"""``python -m tests.support.spark.class_archive``: Spark's classes, loaded and verified once for all tests (AppCDS).
+"""``python -m tests.support.spark.class_archive [--s3a]``: Spark's classes, loaded and verified once (AppCDS).
 
 A Spark that lives for seconds spends a third of its CPU time in loading classes. The archive is made by a small
-streaming query, in 40 s, and made again when Java or PySpark is another one. Without it, or with one that does not fit
-the class path, the JVM loads the classes itself: tests are slower then, and nothing else changes.
+streaming query, in 40 s, and made again when Java or PySpark is another one. Drivers with S3A on their class path have
+an archive of their class path. Without it, or with one that does not fit the class path, the JVM loads the classes
+itself: tests are slower then, and nothing else changes.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 
@@ -23,20 +25,26 @@ _PROGRAM = ROOT / "tests" / "apps" / "archived.py"
 _QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
-def archive(root: Path = ROOT) -> Path | None:
-    """Return where the archive of this Java and this PySpark is kept; ``None`` without one of the two."""
+def archive(root: Path = ROOT, added: Sequence[Path] = ()) -> Path | None:
+    """Return where the archive of this Java and this PySpark is kept; ``None`` without one of the two.
+
+    :param added: Jars in front of those of PySpark.
+    """
     home, spark = os.environ.get("JAVA_HOME"), importlib.util.find_spec("pyspark")
     java = shutil.which("java", path=f"{home}/bin" if home else None)
     if java is None or spark is None or spark.origin is None:
         return None
-    parts = [Path(java).resolve(), Path(spark.origin).parent / "jars"]
+    parts = [Path(java).resolve(), Path(spark.origin).parent / "jars", *added]
     state = [(str(path), path.stat().st_mtime_ns) for path in parts]
     return root / "build" / "class-archives" / f"{hashlib.sha256(repr(state).encode()).hexdigest()[:16]}.jsa"
 
 
-def java_options(root: Path = ROOT) -> str:
-    """Return what a Spark of a test gets on its command line: quick to start, also where that costs time later."""
-    file = archive(root)
+def java_options(root: Path = ROOT, added: Sequence[Path] = ()) -> str:
+    """Return what a Spark of a test gets on its command line: quick to start, also where that costs time later.
+
+    :param added: Jars in front of those of PySpark.
+    """
+    file = archive(root, added)
     # An archive that does not fit is no reason for a line in a log that a test reads.
     used = (
         f" -XX:SharedArchiveFile={file} -Xlog:cds=off -Xlog:cds+dynamic=off"
@@ -46,23 +54,27 @@ def java_options(root: Path = ROOT) -> str:
     return _QUICK + used
 
 
-def make() -> None:
-    """Make the archive unless it is there.
+def make(added: Sequence[Path] = ()) -> None:
+    """Make the archive unless it is there; what older releases of Java and PySpark left goes.
 
+    :param added: Jars in front of those of PySpark.
     :raises subprocess.CalledProcessError: Spark could not run the program.
     """
-    file = archive()
+    file = archive(added=added)
     if file is None or file.exists():
         return
     file.parent.mkdir(parents=True, exist_ok=True)
     for old in file.parent.glob("*.jsa"):
-        old.unlink()
+        if old != archive():
+            old.unlink()
     aside = file.with_suffix(f".{os.getpid()}")
     environment = os.environ | {
         "SPARK_SUBMIT_OPTS": f"{_QUICK} -XX:ArchiveClassesAtExit={aside} -Xlog:cds=off -Xlog:cds+dynamic=off",
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
-    print("archiving Spark's classes, once for this checkout", flush=True)
+    if added:
+        environment["PYSPARK_SUBMIT_ARGS"] = f"--driver-class-path {':'.join(map(str, added))} pyspark-shell"
+    print(f"archiving Spark's classes{' and those of S3A' if added else ''}, once for this checkout", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([sys.executable, str(_PROGRAM), folder], env=environment, check=True, capture_output=True)
     aside.replace(file)
@@ -70,3 +82,7 @@ def make() -> None:
 
 if __name__ == "__main__":
     make()
+    if "--s3a" in sys.argv[1:]:
+        from tests.support.s3.s3a_jars import s3a_jars
+
+        make(s3a_jars())

@@ -19,6 +19,7 @@ from airflow_provider_ha.storage.keys import JobKeys
 from tests.support.hdfs.hdfs_server import Hdfs
 from tests.support.s3.s3_server import S3Access
 from tests.support.s3.s3a_jars import s3a_jars
+from tests.support.spark.class_archive import java_options
 from tests.support.spark.supervised_job import SupervisedJob
 
 
@@ -54,9 +55,13 @@ def on_hdfs(config: HaConfig, hdfs: Hdfs, folder: Path) -> HaConfig:
 
 def s3a_class_path() -> dict[str, str]:
     """Return the conf of a Spark to which the site has added S3A."""
-    return dict.fromkeys(
-        ("spark.driver.extraClassPath", "spark.executor.extraClassPath"), ":".join(map(str, s3a_jars()))
-    )
+    jars = s3a_jars()
+    path = ":".join(map(str, jars))
+    return {
+        "spark.driver.extraClassPath": path,
+        "spark.executor.extraClassPath": path,
+        "spark.driver.extraJavaOptions": java_options(added=jars),
+    }
 
 
 @dataclass
