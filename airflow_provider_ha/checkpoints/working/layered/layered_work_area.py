@@ -35,6 +35,7 @@ from airflow_provider_ha.checkpoints.working.layered.tree import (
     LayeredTree,
 )
 from airflow_provider_ha.checkpoints.working.layered.uris import spark_uri
+from airflow_provider_ha.checkpoints.working.paused_gc import paused_gc
 from airflow_provider_ha.checkpoints.working.pins import SINKS, purged, read_entry, refuse_reserved, sink_files
 from airflow_provider_ha.checkpoints.working.relocation import checked_by, relocated
 from airflow_provider_ha.checkpoints.working.started_queries import FILE as STARTED
@@ -186,6 +187,7 @@ class LayeredWorkArea:
         self._files.create(f"{check_key(key)}/{MARKER}", b"", writer=new_id())
         return self.tree(key)
 
+    @paused_gc()
     def fork(self, source: str, target: str, *, batch: int | None = None, keep_planned: bool) -> int:
         """Make a checkpoint that names the files of another one; return how many.
 
