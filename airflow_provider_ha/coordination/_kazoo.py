@@ -36,7 +36,14 @@ from airflow_provider_ha.coordination._kazoo_client import make_client
 from airflow_provider_ha.coordination._kazoo_reads import PendingReads, node_of
 from airflow_provider_ha.coordination._kazoo_transaction import build_transaction, refused, translate, versions_of
 from airflow_provider_ha.coordination.connection_news import ConnectionNews
-from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Op, SessionCredentials, SessionState
+from airflow_provider_ha.coordination.coordinator import (
+    Coordinator,
+    Create,
+    Op,
+    PathWatch,
+    SessionCredentials,
+    SessionState,
+)
 from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.coordination.reads import Reads, Seen, missing
 from airflow_provider_ha.errors import (
@@ -186,11 +193,11 @@ class KazooCoordinator(Coordinator):
             else:
                 return sorted(names)
 
-    def read(self, reads: Reads) -> Seen:
+    def read(self, reads: Reads, *, watch: PathWatch | None = None) -> Seen:
         """Read all in one round trip; see :meth:`Coordinator.read`."""
         if not reads.nodes and not reads.lists:
             return Seen({}, {})
-        seen: Seen = self._read((reads.nodes + reads.lists)[0], lambda: PendingReads(self._client, reads))
+        seen: Seen = self._read((reads.nodes + reads.lists)[0], lambda: PendingReads(self._client, reads, watch))
         return seen
 
     @property

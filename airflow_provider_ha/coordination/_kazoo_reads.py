@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import Any
 
 from kazoo.client import KazooClient  # noqa: TID253  # part of _kazoo.py
 from kazoo.exceptions import NoNodeError  # noqa: TID253  # as above
 
+from airflow_provider_ha.coordination.coordinator import PathWatch
 from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.coordination.reads import Reads, Seen
+
+
+@dataclass(frozen=True)
+class _NodeWatch:
+    """Calls back with the path; equal for equal paths, so that kazoo keeps one of them however often it is set."""
+
+    callback: PathWatch
+    path: str
+
+    def __call__(self, event: Any) -> None:  # noqa: ARG002  # an event is only a reason to read again
+        self.callback(self.path)
 
 
 class PendingReads:
@@ -17,19 +30,37 @@ class PendingReads:
 
     :param client: A connected client.
     :param reads: What to read.
+    :param watch: Called for each node when it may have changed.
     """
 
-    def __init__(self, client: KazooClient, reads: Reads) -> None:
-        self._nodes = [(path, client.get_async(path)) for path in reads.nodes]
+    def __init__(self, client: KazooClient, reads: Reads, watch: PathWatch | None = None) -> None:
+        self._client = client
+        self._watch = watch
+        self._nodes = [(path, client.get_async(path, watch=self._watch_of(path))) for path in reads.nodes]
         self._lists = [(path, client.get_children_async(path)) for path in reads.lists]
 
     def get(self, timeout: float) -> Seen:
         """Wait for all answers, at most *timeout* seconds together."""
         end = time.monotonic() + timeout
-        answers = {path: _answer(result, end) for path, result in self._nodes}
-        nodes = {path: None if answer is None else node_of(path, answer) for path, answer in answers.items()}
+        nodes = _nodes(self._nodes, end)
+        if self._watch is not None:
+            nodes |= self._await_creation([path for path, node in nodes.items() if node is None], end)
         lists = {path: sorted(_answer(result, end) or ()) for path, result in self._lists}
         return Seen(nodes, lists)
+
+    def _await_creation(self, missing: list[str], end: float) -> dict[str, Node | None]:
+        """Watch nodes that do not exist, which only ``exists`` can; return those that have come in between."""
+        sent = [(path, self._client.exists_async(path, watch=self._watch_of(path))) for path in missing]
+        there = [path for path, result in sent if _answer(result, end)]
+        return _nodes([(path, self._client.get_async(path)) for path in there], end)
+
+    def _watch_of(self, path: str) -> _NodeWatch | None:
+        return None if self._watch is None else _NodeWatch(self._watch, path)
+
+
+def _nodes(sent: list[tuple[str, Any]], end: float) -> dict[str, Node | None]:
+    answers = {path: _answer(result, end) for path, result in sent}
+    return {path: None if answer is None else node_of(path, answer) for path, answer in answers.items()}
 
 
 def _answer(result: Any, end: float) -> Any:

@@ -15,7 +15,7 @@ from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.coordination.reads import Reads, Seen
 
 
-__all__ = ["ANY_VERSION", "Check", "Coordinator", "Create", "Delete", "Op", "SessionState", "SetData"]
+__all__ = ["ANY_VERSION", "Check", "Coordinator", "Create", "Delete", "Op", "PathWatch", "SessionState", "SetData"]
 
 
 ANY_VERSION = -1
@@ -56,6 +56,8 @@ class Delete:
 
 
 Op = Check | Create | SetData | Delete
+# Gets the path of the node that may have changed.
+PathWatch = Callable[[str], None]
 
 
 class SessionState(Enum):
@@ -104,8 +106,12 @@ class Coordinator(Protocol):
     def children(self, path: str, *, watch: Callable[[], None] | None = None) -> list[str]:
         """Return the names of a node's children, sorted; empty when the node does not exist."""
 
-    def read(self, reads: Reads) -> Seen:
-        """Read nodes and lists of children in the order of *reads*, and in one round trip."""
+    def read(self, reads: Reads, *, watch: PathWatch | None = None) -> Seen:
+        """Read nodes and lists of children in the order of *reads*, and in one round trip.
+
+        :param watch: Called once for each node of *reads*, from the event thread, when it may have changed or been
+            created. Nodes that do not exist cost a second round trip, all together.
+        """
 
     def ensure(self, *paths: str) -> None:
         """Create the persistent nodes that do not exist yet, parents included."""

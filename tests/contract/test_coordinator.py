@@ -144,6 +144,29 @@ def test_a_watch_fires_once(cluster: Cluster, coordinator: Coordinator, base: st
     assert calls == [1]
 
 
+def test_a_watch_of_several_reads_names_the_node_that_was_changed_or_created(
+    cluster: Cluster, coordinator: Coordinator, base: str
+) -> None:
+    coordinator.commit(*(Create(f"{base}/{name}") for name in ("a", "b")))
+    moved: list[str] = []
+
+    seen = coordinator.read(Reads((f"{base}/a", f"{base}/b", f"{base}/new", f"{base}/never")), watch=moved.append)
+    coordinator.commit(SetData(f"{base}/a", b"1"), Create(f"{base}/new"))
+    coordinator.commit(SetData(f"{base}/a", b"2"), SetData(f"{base}/new", b"1"))
+
+    cluster.eventually(lambda: sorted(moved) == [f"{base}/a", f"{base}/new"], "both, once")
+    assert [node is None for node in seen.nodes.values()] == [False, False, True, True]
+
+
+def test_a_lost_connection_fires_the_watch_of_every_node_that_was_read(cluster: Cluster, base: str) -> None:
+    moved: set[str] = set()
+    cluster.fragile.read(Reads((base, f"{base}/gone")), watch=moved.add)
+
+    cluster.fragile.drop_connection()
+
+    cluster.eventually(lambda: moved == {base, f"{base}/gone"}, "both watches")
+
+
 def test_a_watch_for_children_waits_for_a_parent_that_is_not_there(
     cluster: Cluster, coordinator: Coordinator, base: str
 ) -> None:

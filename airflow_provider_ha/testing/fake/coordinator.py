@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Op, SessionCredentials, SessionState
+from airflow_provider_ha.coordination.coordinator import (
+    Coordinator,
+    Create,
+    Op,
+    PathWatch,
+    SessionCredentials,
+    SessionState,
+)
 from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.coordination.reads import Reads, Seen, missing
 from airflow_provider_ha.errors import (
@@ -26,6 +33,7 @@ from airflow_provider_ha.testing.fake.servers import Servers
 from airflow_provider_ha.testing.fake.transactions import refuse_too_much, written_by
 from airflow_provider_ha.testing.fake.tree import Tree, lineage
 from airflow_provider_ha.testing.fake.turns import Request
+from airflow_provider_ha.testing.fake.watches import NodeWatch
 
 
 T = TypeVar("T")
@@ -90,7 +98,7 @@ class FakeCoordinator(Coordinator):
             self.connection.watches.on_children(path, watch)
         return names or []
 
-    def read(self, reads: Reads) -> Seen:
+    def read(self, reads: Reads, *, watch: PathWatch | None = None) -> Seen:
         """Read all in one round trip; see :meth:`Coordinator.read`.
 
         Others may act before and after, but not in between: the requests reach a member together. On a real server a
@@ -98,13 +106,17 @@ class FakeCoordinator(Coordinator):
         """
         if not reads.nodes and not reads.lists:
             return Seen({}, {})
-        return self._read(
+        seen = self._read(
             reads.nodes + reads.lists,
             lambda tree: Seen(
                 {path: tree.get(path) for path in reads.nodes},
                 {path: tree.children(path) or [] for path in reads.lists},
             ),
         )
+        if watch is not None:
+            for path in reads.nodes:
+                self.connection.watches.on_data(path, NodeWatch(watch, path))
+        return seen
 
     def ensure(self, *paths: str) -> None:
         """Create the persistent nodes that do not exist yet, parents included."""

@@ -6,11 +6,24 @@ Like kazoo's, they are sets: arming an equal callback again does not pile up.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from airflow_provider_ha.testing.fake.tree import Event, parent_of
 
 
 Callback = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class NodeWatch:
+    """Calls back with the path of the node that it watches; equal for equal paths, as the real one is."""
+
+    callback: Callable[[str], None]
+    path: str
+
+    def __call__(self) -> None:
+        """Say that the node may have changed."""
+        self.callback(self.path)
 
 
 class Watches:

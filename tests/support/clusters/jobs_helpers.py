@@ -95,8 +95,10 @@ class Interrupted:
         self._read()
         return self._inner.children(path, **options)
 
-    def read(self, reads: Reads) -> Seen:
+    def read(self, reads: Reads, **options: Any) -> Seen:
         """Read one after the other: between the requests of one round trip something may happen as well."""
+        if options:
+            raise NotImplementedError("a watch on several nodes")
         nodes = {path: self.find(path) for path in reads.nodes}
         return Seen(nodes, {path: self.children(path) for path in reads.lists})
 

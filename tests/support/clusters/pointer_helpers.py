@@ -183,9 +183,9 @@ class Before:
         self._happen(path)
         return self._inner.find(path, **options)
 
-    def read(self, reads: Reads) -> Seen:
+    def read(self, reads: Reads, **options: Any) -> Seen:
         self._happen(*reads.nodes)
-        return self._inner.read(reads)
+        return self._inner.read(reads, **options)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
