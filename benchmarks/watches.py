@@ -57,7 +57,7 @@ class Waiters:
     async def _wait(self, path: str) -> None:
         async with self._hub.waiter([path]) as waiter:
             while True:
-                await self._hub.read(waiter, lambda client: client.coordinator.find(path))
+                await self._hub.nodes(waiter)
                 self.reads[path] += 1
                 await waiter.wait(NEVER)
 

@@ -30,7 +30,7 @@ class SparkHaBaseOperator(PlainErrors, BaseOperator):
 
     :param job_id: Stable id of the job.
     :param spark_ha_conn_id: Connection of type ``spark_ha``.
-    :param poll_interval: Seconds between two looks of the trigger when no watch fires.
+    :param poll_interval: Seconds between two looks at a job without a leader; a watched change wakes it earlier.
     """
 
     template_fields: Sequence[str] = ("job_id", "spark_ha_conn_id")

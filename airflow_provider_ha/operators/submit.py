@@ -44,8 +44,9 @@ RESOURCES = tuple(field.name for field in fields(Resources))
 class SparkHaSubmitOperator(SparkHaRunOperator):
     """Run a plain PySpark streaming script as a job that survives the loss of its driver.
 
-    The script names its queries and sets no checkpoint location. The task holds no worker slot while it waits. A
-    retry or a clear of the task finds the run again; a clear submits one that FAILED again.
+    Its queries have names, or outputs to be named after; a checkpoint location that it sets is not used. The task holds
+    no worker slot while it waits. A retry or a clear of the task finds the run again; a clear submits one that FAILED
+    again.
 
     Returns ``job_id``, ``run``, ``epoch`` and ``state``.
 
@@ -121,7 +122,7 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
     :param retries: Tries after the first one when the DAG sets none: a try costs nothing, it finds its run again.
     :param retry_delay: Time between two tries; 10 s when the DAG sets no retries.
     :param spark_ha_conn_id: Connection of type ``spark_ha``.
-    :param poll_interval: Seconds between two looks of the trigger when no watch fires.
+    :param poll_interval: Seconds between two looks at a job without a leader; a watched change wakes it earlier.
     """
 
     template_fields: Sequence[str] = (

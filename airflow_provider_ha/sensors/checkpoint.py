@@ -29,7 +29,7 @@ class SparkHaCheckpointSensor(SparkHaBaseSensor):
         uses them: a run that has ended fails the task for good.
     :param retry_delay: Time between two tries; 10 s when the DAG sets no retries.
     :param spark_ha_conn_id: Connection of type ``spark_ha``.
-    :param poll_interval: Seconds between two looks of the trigger when no watch fires.
+    :param poll_interval: Seconds between two looks at a job without a leader; a watched change wakes it earlier.
     """
 
     template_fields = (*SparkHaBaseSensor.template_fields, "newer_than")

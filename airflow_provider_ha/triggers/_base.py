@@ -1,5 +1,8 @@
 """The base of all triggers: look, wait for a change, look again, fire one event.
 
+A look reads the whole job. The nodes that a trigger watches say by themselves whether one is needed: an idle job that
+is led costs its nodes once, and a comparison of them once a minute, which the session makes for all.
+
 Invariants:
 
 * An event is derived from durable state, read after the watches were set; never from a watch event.
@@ -15,6 +18,7 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncIterator, Sequence
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
@@ -22,8 +26,11 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.errors import HaError
-from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID, SparkHaHook
-from airflow_provider_ha.triggers._hub import Hub, Waiter, borrow
+from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID
+from airflow_provider_ha.triggers._config import config_of
+from airflow_provider_ha.triggers._hub import Hub, borrow
+from airflow_provider_ha.triggers._waiter import Waiter
+from airflow_provider_ha.triggers._watched_nodes import Nodes
 from airflow_provider_ha.views.events import error_event
 
 
@@ -35,6 +42,15 @@ if TYPE_CHECKING:
 Event = dict[str, Any]
 
 LOG_EVERY = 60.0  # seconds between two lines about a ZooKeeper that does not answer
+FULL_LOOK = 900.0  # seconds after which a job is read as a whole, also when its nodes stay as they are
+
+
+class Need(Enum):
+    """What the nodes of a trigger say about a look at the whole job."""
+
+    NONE = "none"  # there is nothing to report
+    ON_CHANGE = "on_change"  # one look, and another one when they change
+    ALWAYS = "always"  # what is waited for may come without a change of theirs
 
 
 class SparkHaTrigger(BaseTrigger):
@@ -42,7 +58,7 @@ class SparkHaTrigger(BaseTrigger):
 
     :param job_id: The job.
     :param spark_ha_conn_id: Connection of type ``spark_ha``.
-    :param poll_interval: Seconds between two looks when no watch fires.
+    :param poll_interval: Seconds between two looks at a job whose change no watch would tell of.
     """
 
     def __init__(
@@ -53,6 +69,9 @@ class SparkHaTrigger(BaseTrigger):
         self.job_id = job_id
         self.spark_ha_conn_id = spark_ha_conn_id
         self.poll_interval = poll_interval
+        self._seen: Nodes | None = None
+        # Spread: triggers that a restart of the triggerer makes at once shall not look at once again and again.
+        self._full_look = time.monotonic() + random.uniform(0.0, FULL_LOOK)  # noqa: S311  # not a secret
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return what makes this trigger again in another process."""
@@ -70,6 +89,11 @@ class SparkHaTrigger(BaseTrigger):
     def nodes(self, paths: JobPaths) -> Sequence[str]:
         """Return the znodes whose change is worth a look."""
         raise NotImplementedError
+
+    def need(self, found: Nodes, paths: JobPaths) -> Need:
+        """Return whether the nodes, as they are now, need a look at the whole job."""
+        del found, paths
+        return Need.ALWAYS
 
     def announcement(self, paths: JobPaths) -> Announcement | None:
         """Return how the wait is announced to people; ``None`` when it recovers nothing."""
@@ -93,7 +117,7 @@ class SparkHaTrigger(BaseTrigger):
 
     async def config(self) -> HaConfig:
         """Read the connection."""
-        return await SparkHaHook(self.spark_ha_conn_id).aget_config()
+        return await config_of(self.spark_ha_conn_id)
 
     def paths(self, config: HaConfig) -> JobPaths:
         """Return where the job lies."""
@@ -106,25 +130,43 @@ class SparkHaTrigger(BaseTrigger):
             nodes, announced = self.nodes(paths), self.announcement(paths)
         except HaError as error:
             return error_event(error).to_json()
-        async with borrow(config) as hub, hub.announced(announced), hub.waiter(nodes) as waiter:
-            return await self._wait(hub, waiter, announced)
+        async with borrow(config) as hub, hub.announcing(announced), hub.waiter(nodes) as waiter:
+            return await self._wait(hub, waiter, paths, announced)
 
-    async def _wait(self, hub: Hub, waiter: Waiter, announced: Announcement | None) -> Event:
+    async def _wait(self, hub: Hub, waiter: Waiter, paths: JobPaths, announced: Announcement | None) -> Event:
         outage = Outage(self)
         while True:
+            event, due = None, None
             try:
-                event = await hub.read(waiter, self.look, announced)
+                event, due = await self._look(hub, waiter, paths)
                 outage.over()
+                hub.announce(announced)
             except asyncio.TimeoutError:
-                event = None
                 outage.goes_on("no answer in time")
             except HaError as error:
-                event = None if error.retryable else error_event(error).to_json()
+                if not error.retryable:
+                    return error_event(error).to_json()
                 outage.goes_on(str(error))
             if event is not None:
                 return event
             # Jitter, so that a thousand triggers do not ask in one moment.
-            await waiter.wait(self.pause() * random.uniform(0.8, 1.2))  # noqa: S311  # not a secret
+            pause = self.pause() * random.uniform(0.8, 1.2)  # noqa: S311  # not a secret
+            await waiter.wait(pause if due is None else due - time.monotonic())
+
+    async def _look(self, hub: Hub, waiter: Waiter, paths: JobPaths) -> tuple[Event | None, float | None]:
+        """Read the nodes, and the job if they need it; return the event and when to look again if no watch fires.
+
+        ``None`` for the latter is the trigger's own pause.
+        """
+        found = await hub.nodes(waiter)
+        need = self.need(found, paths)
+        is_due = time.monotonic() >= self._full_look  # guard: whole-jobs-are-never-read-again
+        idle = need is Need.NONE or (need is Need.ON_CHANGE and found == self._seen)  # guard: polls-read-whole-jobs
+        if idle and not is_due:
+            return None, self._full_look
+        event = await hub.call(self.look)
+        self._seen, self._full_look = found, time.monotonic() + FULL_LOOK
+        return event, None if need is Need.ALWAYS else self._full_look
 
 
 class Outage:

@@ -1,29 +1,36 @@
 """One ZooKeeper session for all triggers of one triggerer and connection.
 
 A triggerer runs a thousand triggers in one thread; a session each would be a thousand connections and heartbeats
-(ZooKeeper's default limit is 60 per host). So triggers borrow a :class:`Hub` and give it back.
+(ZooKeeper's default limit is 60 per host). So triggers borrow a :class:`Hub` and give it back. What they ask for in one
+turn of the loop is read together, and one look a second at some of the nodes, in turns, is the poll of all of them.
 
-Invariants: nothing here blocks the event loop; a watch only wakes a waiter early, the waiter then reads the truth
-again; a session that is lost is replaced, because its watches are gone with it. A waiter that announces itself does so
-after it has looked, and what goes wrong with that is no trouble of its wait.
+Invariants: nothing here blocks the event loop, and no turn of it serves more than a few hundred triggers; a watch only
+wakes a waiter early, the waiter then reads the truth again; a session that is lost is replaced, because its watches are
+gone with it. A waiter that announces itself does so after it has looked, and what goes wrong with that is no trouble of
+its wait.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import threading
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
-from itertools import chain
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from functools import partial
+from math import ceil
 from typing import TYPE_CHECKING, TypeVar
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.coordination.coordinator import SessionState
+from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.jobs.presence import Announcement
-from airflow_provider_ha.triggers._announcements import Announcements
+from airflow_provider_ha.triggers._session import Session
 from airflow_provider_ha.triggers._time_limit import within
+from airflow_provider_ha.triggers._waiter import AT_ONCE, Waiter, Waiters
+from airflow_provider_ha.triggers._watched_nodes import Nodes
 
 
 if TYPE_CHECKING:
@@ -34,8 +41,11 @@ T = TypeVar("T")
 OpenClient = Callable[[HaConfig], "HaClient"]
 
 CALL_TIMEOUT = 30.0  # seconds; longer than the coordinator's own bounded retries, so that its error comes first
+POLL = 60.0  # seconds in which each watched node is compared once; longer with more than AT_ONCE nodes a second
+_TICK = 1.0  # seconds between two parts of the poll, and between an announcement and its node
 _THREADS = 4  # a dead ZooKeeper must not occupy the threads that other providers' triggers share
 
+_log = logging.getLogger(__name__)
 _Key = tuple[int, asyncio.AbstractEventLoop, HaConfig]
 _hubs: dict[_Key, Hub] = {}
 
@@ -79,71 +89,132 @@ class Hub:
         self._open_client = open_client
         self._loop = asyncio.get_running_loop()
         self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="spark-ha-hub")
-        self._session: asyncio.Task[_Session] | None = None
-        # By path: with thousands of waiters an event must not look at each of them.
-        self._waiters: dict[str, set[Waiter]] = {}
+        # Nodes have one thread: a watch is set once, and what is kept of it must not be read twice.
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="spark-ha-hub-nodes")
+        self._session: asyncio.Task[Session] | None = None
+        self._waiters = Waiters()
+        self._asked: deque[tuple[Waiter, asyncio.Future[Nodes]]] = deque()
+        self._reading: asyncio.Task[None] | None = None
+        self._fired: deque[str] = deque()
+        self._announced: dict[str, Announcement] = {}
+        self._to_compare: deque[str] = deque()
+        self._upkeep = asyncio.ensure_future(self._look_after_the_session())
 
-    async def read(self, waiter: Waiter, reader: Callable[[HaClient], T], announced: Announcement | None = None) -> T:
-        """Watch the waiter's nodes, then call *reader* in a thread: in this order no change falls in between.
+    def waiter(self, paths: Sequence[str]) -> AbstractAsyncContextManager[Waiter]:
+        """Register interest in *paths* for the time of the block."""
+        return self._waiters.added(paths)
 
-        :param announced: How the wait is shown to people, once *reader* has returned; see :meth:`announced`.
-        :raises HaError: What *reader* raised, or why no session could be opened.
+    async def nodes(self, waiter: Waiter) -> Nodes:
+        """Return the waiter's nodes, ``None`` for one that does not exist; a change after this wakes it.
+
+        :raises HaError: They could not be read, or no session could be opened.
         :raises TimeoutError: No answer within ``CALL_TIMEOUT``.
         """
         waiter.changed.clear()  # first: a session that is lost while this one waits for it wakes the waiter again
-        session = await self._current()
-
-        def call() -> T:
-            session.arm(waiter.paths)
-            found = reader(session.client)
-            session.announcements.announce(announced)
-            return found
-
-        return await within(CALL_TIMEOUT, self._loop.run_in_executor(self._executor, call))
+        answer: asyncio.Future[Nodes] = self._loop.create_future()
+        self._asked.append((waiter, answer))
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.ensure_future(self._read_asked())
+        return await within(CALL_TIMEOUT, answer)
 
     async def call(self, function: Callable[[HaClient], T]) -> T:
-        """Call *function* in a thread, without watching anything. Same errors as :meth:`read`."""
+        """Call *function* in a thread, without watching anything. Same errors as :meth:`nodes`."""
         session = await self._current()
         future = self._loop.run_in_executor(self._executor, function, session.client)
         return await within(CALL_TIMEOUT, future)
 
-    @asynccontextmanager
-    async def waiter(self, paths: Sequence[str]) -> AsyncIterator[Waiter]:
-        """Register interest in *paths* for the time of the block."""
-        waiter = Waiter(frozenset(paths))
-        for path in waiter.paths:
-            self._waiters.setdefault(path, set()).add(waiter)
-        try:
-            yield waiter
-        finally:
-            for path in waiter.paths:
-                self._waiters[path].discard(waiter)
-                if not self._waiters[path]:
-                    del self._waiters[path]
+    def announce(self, announced: Announcement | None) -> None:
+        """Show a wait to people within some seconds, until the block of :meth:`announcing` ends."""
+        if announced is not None:
+            self._announced[announced.path] = announced
 
     @asynccontextmanager
-    async def announced(self, announced: Announcement | None) -> AsyncIterator[None]:
-        """Remove an announcement after the block, without waiting for that: the session lives on without it."""
+    async def announcing(self, announced: Announcement | None) -> AsyncIterator[None]:
+        """Remove an announcement some time after the block: the session lives on without it."""
         try:
             yield
         finally:
-            task = self._session
-            opened = task is not None and task.done() and not task.cancelled() and task.exception() is None
-            if announced is not None and task is not None and opened:
-                # guard: presence-outlives-the-wait
-                self._loop.run_in_executor(self._executor, task.result().announcements.withdraw, announced)
+            if announced is not None:
+                self._announced.pop(announced.path, None)
 
     async def close(self) -> None:
         """End the session; one that is still being opened is closed as soon as it is there."""
+        self._upkeep.cancel()
+        if self._reading is not None:
+            self._reading.cancel()
         task, self._session = self._session, None
         if task is not None:
             await self._discard(task)
         self._executor.shutdown(wait=False)
+        self._reader.shutdown(wait=False)
 
-    async def _current(self) -> _Session:
+    async def _read_asked(self) -> None:
+        """Answer all that ask, as many at once as one turn of the loop can take."""
+        while self._asked:
+            batch, count = [], 0
+            while self._asked and count < AT_ONCE:
+                waiter, answer = self._asked.popleft()
+                if not answer.done():  # it was cancelled, or has given up
+                    batch.append((waiter, answer))
+                    count += len(waiter.paths)
+            try:
+                session = await self._current()
+                paths = [path for waiter, _ in batch for path in waiter.paths]
+                found = await self._in_reader(partial(session.nodes.read, paths))
+            except Exception as error:  # noqa: BLE001  # each that asks raises it
+                await self._fail(error, batch)
+                continue
+            for waiter, answer in batch:
+                if not answer.done():
+                    answer.set_result({path: found[path] for path in waiter.paths})
+
+    async def _fail(self, error: Exception, batch: list[tuple[Waiter, asyncio.Future[Nodes]]]) -> None:
+        """Give all that ask the reason: each of them alone would wait for it as long."""
+        batch.extend(self._asked)
+        self._asked.clear()
+        for number, (_, answer) in enumerate(batch):
+            if not answer.done():
+                answer.set_exception(error)
+            if number % AT_ONCE == AT_ONCE - 1:
+                await asyncio.sleep(0)
+
+    async def _look_after_the_session(self) -> None:
+        """Compare some nodes and keep the announcements, again and again. Raises nothing: looks report an outage."""
+        while True:
+            await asyncio.sleep(_TICK)
+            session = self._opened()
+            if session is None:
+                continue
+            try:
+                await self._in_reader(partial(session.announcements.keep, list(self._announced.values())))
+                await self._compare_some(session)
+            except (HaError, asyncio.TimeoutError):
+                continue  # of an outage those tell that read
+            except Exception:  # noqa: BLE001  # logged: the next turn has to come all the same
+                _log.exception("the session of the triggers could not be looked after")
+
+    async def _compare_some(self, session: Session) -> None:
+        if not self._to_compare:
+            self._to_compare.extend(self._waiters.paths())
+            session.nodes.forget(lambda path: path not in self._waiters)
+        share = min(AT_ONCE, ceil(len(self._waiters.paths()) / POLL * _TICK))
+        some = [self._to_compare.popleft() for _ in range(min(share, len(self._to_compare)))]
+        await self._in_reader(partial(session.nodes.compare, some))
+
+    async def _in_reader(self, function: Callable[[], T]) -> T:
+        return await within(CALL_TIMEOUT, self._loop.run_in_executor(self._reader, function))
+
+    def _opened(self) -> Session | None:
+        """Return the session if it is there and lives."""
+        task = self._session
+        if task is None or not task.done() or task.cancelled() or task.exception() is not None or task.result().lost:
+            return None
+        return task.result()
+
+    async def _current(self) -> Session:
         """Return the session, opening or replacing it when needed; concurrent callers share one attempt."""
         task = self._session
-        if task is not None and task.done() and (task.cancelled() or task.exception() or task.result().lost):
+        if task is not None and task.done() and self._opened() is None:
             self._session = None
             await self._discard(task)
         if self._session is None:
@@ -151,11 +222,11 @@ class Hub:
         # Shielded: one trigger that is cancelled must not take the attempt away from the others.
         return await within(CALL_TIMEOUT, asyncio.shield(self._session))
 
-    async def _open(self) -> _Session:
+    async def _open(self) -> Session:
         client = await self._loop.run_in_executor(self._executor, self._open_client, self._config)
-        return _Session(client, self._wake_from_thread)
+        return Session(client, self._wake_from_thread)
 
-    async def _discard(self, task: asyncio.Task[_Session]) -> None:
+    async def _discard(self, task: asyncio.Task[Session]) -> None:
         if not task.done():
             task.add_done_callback(_close_late)
         elif not task.cancelled() and task.exception() is None:
@@ -165,78 +236,20 @@ class Hub:
 
     def _wake_from_thread(self, path: str | None) -> None:
         with suppress(RuntimeError):  # the loop is gone, and every waiter with it
-            self._loop.call_soon_threadsafe(self._wake, path)
+            if path is None:
+                self._loop.call_soon_threadsafe(self._waiters.wake_all)
+                return
+            self._fired.append(path)
+            if len(self._fired) == 1:  # a connection that is lost fires thousands: one turn of the loop takes some
+                self._loop.call_soon_threadsafe(self._wake_fired)
 
-    def _wake(self, path: str | None) -> None:
-        woken = self._waiters.values() if path is None else (self._waiters.get(path, ()),)
-        for waiter in chain.from_iterable(woken):
-            waiter.changed.set()
+    def _wake_fired(self) -> None:
+        for _ in range(min(AT_ONCE, len(self._fired))):
+            self._waiters.wake(self._fired.popleft())
+        if self._fired:
+            self._loop.call_soon(self._wake_fired)
 
 
-def _close_late(task: asyncio.Task[_Session]) -> None:
+def _close_late(task: asyncio.Task[Session]) -> None:
     if not task.cancelled() and task.exception() is None:
         threading.Thread(target=task.result().close, name="spark-ha-hub-close", daemon=True).start()
-
-
-class Waiter:
-    """One trigger's interest in some nodes.
-
-    :param paths: The nodes.
-    """
-
-    def __init__(self, paths: frozenset[str]) -> None:
-        self.paths = paths
-        self.changed = asyncio.Event()
-
-    async def wait(self, seconds: float) -> None:
-        """Return when one of the nodes may have changed, at the latest after *seconds* (the poll is the backstop)."""
-        with suppress(asyncio.TimeoutError):
-            await within(seconds, self.changed.wait())
-
-
-class _Session:
-    """A client with the watches that are set through it. Used from threads.
-
-    A watch is set once per node, for any number of waiters and polls: a new one per poll would pile up in the
-    client until the node changes, which for a healthy job is never.
-    """
-
-    def __init__(self, client: HaClient, wake: Callable[[str | None], None]) -> None:
-        self.client = client
-        self.lost = False
-        self._wake = wake
-        self._lock = threading.Lock()
-        self._armed: set[str] = set()
-        self.announcements = Announcements(client.coordinator)
-        client.coordinator.add_state_listener(self._state_changed)
-
-    def arm(self, paths: frozenset[str]) -> None:
-        """Make sure that each of *paths* is watched, whether it exists yet or not."""
-        for path in paths:
-            with self._lock:
-                new = path not in self._armed
-                self._armed.add(path)
-            if new:
-                self._arm(path)
-
-    def _arm(self, path: str) -> None:
-        def fired() -> None:
-            with self._lock:
-                self._armed.discard(path)
-            self._wake(path)
-
-        try:
-            self.client.coordinator.find(path, watch=fired)
-        except BaseException:
-            with self._lock:
-                self._armed.discard(path)
-            raise
-
-    def close(self) -> None:
-        """End the session."""
-        self.client.close()
-
-    def _state_changed(self, state: SessionState) -> None:
-        if state is SessionState.LOST:
-            self.lost = True
-        self._wake(None)

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.errors import UnknownJobError
-from airflow_provider_ha.triggers._base import Event, Outage, SparkHaTrigger
+from airflow_provider_ha.triggers._base import Event, Need, Outage, SparkHaTrigger
+from airflow_provider_ha.triggers._watched_nodes import Nodes
+from airflow_provider_ha.triggers.job import leader_of
 from airflow_provider_ha.views.events import HopelessEvent
 
 
@@ -33,6 +36,10 @@ class NewerThanTrigger(SparkHaTrigger):
     def kwargs(self) -> dict[str, Any]:
         """Return the keyword arguments, as plain JSON."""
         return super().kwargs() | {"ended_run": self.ended_run}
+
+    def need(self, found: Nodes, paths: JobPaths) -> Need:
+        """Need one look at each state of a job that is led: what would end the wait changes a node."""
+        return Need.ALWAYS if leader_of(found[paths.leader]) is None else Need.ON_CHANGE
 
     def passed(self, snapshot: JobSnapshot) -> Event | None:
         """Return the event when *snapshot* shows what is waited for."""

@@ -14,19 +14,24 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncIterator, Hashable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
+from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.coordination.paths import ClusterPaths
+from airflow_provider_ha.coordination.reads import Reads
 from airflow_provider_ha.errors import HaError, RecordCorruptError
-from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID, SparkHaHook
+from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID
 from airflow_provider_ha.jobs.model import LeaderInfo
 from airflow_provider_ha.jobs.presence import Announcement
 from airflow_provider_ha.jobs.recoverable import Action, judge, look
 from airflow_provider_ha.triggers._base import Outage
+from airflow_provider_ha.triggers._config import config_of
 from airflow_provider_ha.triggers._hub import Hub, borrow
 from airflow_provider_ha.triggers._notices import GRANTED, KINDS, NO_LEADER, Condition, Event, Notices
+from airflow_provider_ha.triggers._watched_nodes import Nodes
 
 
 if TYPE_CHECKING:
@@ -111,14 +116,14 @@ class SparkHaClusterTrigger(BaseEventTrigger):
         notices, outage = Notices(self.repeat_after), Outage(self)
         while True:
             try:
-                config = await SparkHaHook(self.spark_ha_conn_id).aget_config()
+                config = await config_of(self.spark_ha_conn_id)
             except HaError as error:
                 outage.goes_on(str(error))
                 await asyncio.sleep(self.poll_interval)
                 continue
             cluster = ClusterPaths(config.root, config.cluster_id)
             announced = self.announcement(cluster)
-            async with borrow(config) as hub, hub.announced(announced):
+            async with borrow(config) as hub, hub.announcing(announced):
                 async for event in self._follow(hub, cluster, notices, outage, announced):
                     yield event
 
@@ -131,40 +136,48 @@ class SparkHaClusterTrigger(BaseEventTrigger):
     async def _follow(
         self, hub: Hub, cluster: ClusterPaths, notices: Notices, outage: Outage, announced: Announcement | None
     ) -> AsyncIterator[Event]:
-        jobs: list[str] = []
+        jobs: Sequence[str] = ()
         while True:
             nodes = [cluster.job(job_id).leader for job_id in jobs]  # guard: events-by-watch
             async with hub.waiter(nodes) as waiter:
-                try:
-                    seen = await hub.read(waiter, self.survey, announced)
-                except asyncio.TimeoutError:
-                    outage.goes_on("no answer in time")
-                except HaError as error:
-                    outage.goes_on(str(error))
-                else:
-                    outage.over()
-                    arrived, jobs = sorted(seen) != jobs, sorted(seen)
-                    for event in notices.take(seen, time.monotonic()):
-                        yield event
-                    if arrived:
-                        continue  # at once, to watch the new ones
-                pause = min(self.poll_interval, notices.next_due(time.monotonic()))
-                # Jitter, so that many deployments do not ask in one moment.
-                await waiter.wait(pause * random.uniform(1.0, 1.2))  # noqa: S311  # not a secret
+                arrived = False
+                while not arrived:
+                    try:
+                        leaders = await hub.nodes(waiter)
+                        seen = await hub.call(partial(self.survey, leaders=leaders))
+                    except asyncio.TimeoutError:
+                        outage.goes_on("no answer in time")
+                    except HaError as error:
+                        outage.goes_on(str(error))
+                    else:
+                        outage.over()
+                        hub.announce(announced)
+                        arrived, jobs = sorted(seen) != jobs, sorted(seen)
+                        for event in notices.take(seen, time.monotonic()):
+                            yield event
+                    if not arrived:  # else at once, to watch the new ones
+                        pause = min(self.poll_interval, notices.next_due(time.monotonic()))
+                        # Jitter, so that many deployments do not ask in one moment.
+                        await waiter.wait(pause * random.uniform(1.0, 1.2))  # noqa: S311  # not a secret
 
-    def survey(self, client: HaClient) -> dict[str, Condition]:
-        """Read every job of the cluster. Called in a thread; a job that is led costs one read.
+    def survey(self, client: HaClient, leaders: Nodes) -> dict[str, Condition]:
+        """Read the jobs of the cluster. Called in a thread; a job that is led costs nothing but its own node.
 
+        :param leaders: The leader nodes that are watched.
         :raises NotConnectedError, StorageUnavailableError: ZooKeeper or the storage did not answer.
         """
-        return {job_id: self._condition(client, job_id) for job_id in client.list_jobs()}
+        jobs = {job_id: client.paths.job(job_id) for job_id in client.list_jobs()}
+        new = [paths.leader for paths in jobs.values() if paths.leader not in leaders]
+        known = {**leaders, **client.coordinator.read(Reads(tuple(new))).nodes}
+        unled = {job_id: paths.job_graph for job_id, paths in jobs.items() if known[paths.leader] is None}
+        graphs = client.coordinator.read(Reads(tuple(unled.values()))).nodes
+        return {
+            job_id: self._unled(client, job_id, graphs[unled[job_id]]) if leader is None else self._led(leader.data)
+            for job_id, leader in ((job_id, known[paths.leader]) for job_id, paths in jobs.items())
+        }
 
-    def _condition(self, client: HaClient, job_id: str) -> Condition:
-        paths = client.paths.job(job_id)
-        leader = client.coordinator.find(paths.leader)
-        if leader is not None:
-            return self._led(leader.data)
-        if client.coordinator.find(paths.job_graph) is None:
+    def _unled(self, client: HaClient, job_id: str, graph: Node | None) -> Condition:
+        if graph is None:
             return Condition()  # there is nothing to recover
         sight = look(client.coordinator, client.store, client.paths, job_id)
         judgement, snapshot = judge(sight), sight.snapshot

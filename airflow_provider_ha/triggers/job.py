@@ -12,15 +12,18 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ha.coordination.node import Node
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
+from airflow_provider_ha.errors import RecordCorruptError
 from airflow_provider_ha.jobs.log_place import log_place
-from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.model import JobState, LeaderInfo
 from airflow_provider_ha.jobs.presence import Announcement
 from airflow_provider_ha.jobs.runs import RunStore, RunView
 from airflow_provider_ha.jobs.snapshot import JobSnapshot
 from airflow_provider_ha.jobs.watchers import WhenKilled
-from airflow_provider_ha.triggers._base import Event, SparkHaTrigger
+from airflow_provider_ha.triggers._base import Event, Need, SparkHaTrigger
 from airflow_provider_ha.triggers._kill import kill
+from airflow_provider_ha.triggers._watched_nodes import Nodes
 from airflow_provider_ha.views import events
 
 
@@ -100,7 +103,7 @@ class SparkHaJobTrigger(SparkHaTrigger):
         self.claim = claim
         self.start_timeout = start_timeout
         self._created = time.monotonic()
-        self._led = self._created
+        self._unled: float | None = self._created
         self._loss: Loss | None = None
 
     def kwargs(self) -> dict[str, Any]:
@@ -118,8 +121,21 @@ class SparkHaJobTrigger(SparkHaTrigger):
         }
 
     def nodes(self, paths: JobPaths) -> Sequence[str]:
-        """Return the leader, its status and the run's result."""
-        return (paths.leader, paths.status, paths.run_result(self.number))
+        """Return the leader and the run's result; its status, too, when that is waited for."""
+        always = (paths.leader, paths.run_result(self.number))
+        return (*always, paths.status) if self.wait_for == RUNNING else always
+
+    def need(self, found: Nodes, paths: JobPaths) -> Need:
+        """Need no look while the attempt leads that the log knows."""
+        leader = leader_of(found[paths.leader])
+        if leader is None or leader.run != self.number or found[paths.run_result(self.number)] is not None:
+            self._unled = self._unled or time.monotonic()  # guard: losses-count-from-the-first-look
+            return Need.ALWAYS
+        self._unled = None
+        if self.wait_for == RUNNING or leader.attempt != self.attempt:
+            return Need.ON_CHANGE
+        self._loss = None
+        return Need.NONE
 
     def announcement(self, paths: JobPaths) -> Announcement | None:
         """Return the announcement of the task: ``spark-ha job show`` lists the followers of a job."""
@@ -156,10 +172,9 @@ class SparkHaJobTrigger(SparkHaTrigger):
 
     def _stalled(self, snapshot: JobSnapshot) -> Event | None:
         """Report a submission that neither leads nor ends: its submitter may have died before the engine was asked."""
-        now = time.monotonic()
         if snapshot.leader is not None:
-            self._led = now
-        if snapshot.run is None or now - self._led < self.start_timeout:
+            self._unled = None
+        if snapshot.run is None or self._unled is None or time.monotonic() - self._unled < self.start_timeout:
             return None
         reason = f"the job has had no leader for {self.start_timeout:.0f} s"
         return events.loss_event(snapshot, snapshot.run, reason, status="recover").to_json()
@@ -246,6 +261,17 @@ def leads(snapshot: JobSnapshot) -> bool:
     if leader is None or view is None or view.result is not None:
         return False
     return leader.run == view.run.number and leader.epoch > 0
+
+
+def leader_of(node: Node | None) -> LeaderInfo | None:
+    """Return what a leader says of itself; ``None`` without one that has an epoch and can be read."""
+    if node is None:
+        return None
+    try:
+        leader = LeaderInfo.from_bytes(node.data, source=node.path)
+    except RecordCorruptError:
+        return None  # the look says it
+    return leader if leader.epoch > 0 else None
 
 
 def superseded_event(job_id: str, view: RunView) -> Event:

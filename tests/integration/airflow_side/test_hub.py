@@ -24,6 +24,7 @@ from airflow_provider_ha.triggers.leader import SparkHaLeaderTrigger
 from tests.support.clusters.airflow_helpers import connection_json
 from tests.support.clusters.cluster_helpers import Cluster
 from tests.support.clusters.jobs_helpers import an_exit, lead, submit
+from tests.support.clusters.trigger_helpers import NEVER, cancelled, first_event, looks_of, until
 
 
 pytestmark = pytest.mark.usefixtures("airflow_connection")
@@ -35,34 +36,8 @@ def cluster(config: HaConfig, coordinator: KazooCoordinator, tmp_path: Path) -> 
     return Cluster(config, coordinator, tmp_path)
 
 
-NEVER = 600.0  # a poll that no test waits for: what passes was woken by a watch
-
-
-async def first_event(trigger: Any) -> dict[str, Any]:
-    events: list[dict[str, Any]] = [event.payload async for event in trigger.run()]
-    assert len(events) == 1
-    return events[0]
-
-
 def no_hub_thread() -> bool:
     return not any(thread.name.startswith("spark-ha-hub") for thread in threading.enumerate())
-
-
-async def until(predicate: Any, what: str) -> None:
-    await asyncio.to_thread(wait_until, predicate, timeout=20, what=what)
-
-
-def looks_of(trigger: Any) -> list[Any]:
-    """Return the looks that a trigger has finished, as it goes on: after one, only a watch or its poll wakes it."""
-    look, finished = trigger.look, []
-
-    def noted(client: Any) -> Any:
-        answer = look(client)
-        finished.append(answer)
-        return answer
-
-    trigger.look = noted
-    return finished
 
 
 def test_many_triggers_share_one_session_and_are_woken_by_a_watch(
@@ -136,30 +111,29 @@ def test_a_watch_is_set_once_however_often_a_trigger_looks(
     coordinator: Coordinator, paths: JobPaths, opened: list[Any]
 ) -> None:
     submit(coordinator, paths)
-    watches: list[str] = []
+    watched: list[str] = []
     trigger = SparkHaLeaderTrigger(job_id="flights", poll_interval=0.01)
     looks = looks_of(trigger)
 
     async def watch() -> None:
         waiting = asyncio.ensure_future(first_event(trigger))
-        await until(lambda: opened, "a session")
+        await until(lambda: looks, "a session")
         client = opened[0].coordinator
-        real = client.find
+        real = client.read
 
-        def counted(path: str, **options: Any) -> Any:
+        def counted(reads: Any, **options: Any) -> Any:
             if options.get("watch"):
-                watches.append(path)
-            return real(path, **options)
+                watched.extend(reads.nodes)
+            return real(reads, **options)
 
-        client.find = counted
+        client.read = counted
         seen = len(looks)
         await until(lambda: len(looks) > seen + 10, "ten looks")
-        waiting.cancel()
-        await asyncio.gather(waiting, return_exceptions=True)
+        await cancelled(waiting)
 
     asyncio.run(watch())
 
-    assert len(watches) <= 1
+    assert watched == []
 
 
 def test_the_loop_is_never_blocked_while_the_cluster_does_not_answer(

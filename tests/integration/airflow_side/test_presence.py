@@ -23,11 +23,10 @@ from airflow_provider_ha.triggers.cluster import SparkHaClusterTrigger
 from airflow_provider_ha.triggers.job import SparkHaJobTrigger
 from tests.support.clusters.cluster_helpers import Cluster
 from tests.support.clusters.jobs_helpers import submit
+from tests.support.clusters.trigger_helpers import NEVER, cancelled, until
 
 
 pytestmark = pytest.mark.usefixtures("airflow_connection")
-
-NEVER = 600.0
 
 
 def follower(name: str, **kwargs: Any) -> SparkHaJobTrigger:
@@ -38,16 +37,6 @@ def follower(name: str, **kwargs: Any) -> SparkHaJobTrigger:
 async def waiting(trigger: Any) -> None:
     async for _ in trigger.run():
         return
-
-
-async def until(predicate: Any, what: str) -> Any:
-    return await asyncio.to_thread(wait_until, predicate, timeout=30, what=what)
-
-
-async def cancelled(*tasks: asyncio.Task[None]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def tasks_of(coordinator: Coordinator, paths: JobPaths) -> list[str]:
@@ -117,9 +106,21 @@ def test_the_event_trigger_of_a_cluster_is_shown_for_every_job(
 def test_an_announcement_never_makes_a_job_that_was_erased(coordinator: Coordinator, paths: JobPaths) -> None:
     announcements = Announcements(coordinator)
 
-    announcements.announce(Announcement.of_task(paths, "late"))
+    announcements.keep([Announcement.of_task(paths, "late")])
 
     assert coordinator.find(paths.base) is None
+
+
+def test_a_job_that_was_erased_hides_no_other_task(
+    coordinator: Coordinator, cluster_paths: ClusterPaths, paths: JobPaths
+) -> None:
+    submit(coordinator, paths)
+    erased = Announcement.of_task(cluster_paths.job("erased"), "late")
+
+    Announcements(coordinator).keep([erased, *(Announcement.of_task(paths, name) for name in ("first", "second"))])
+
+    assert tasks_of(coordinator, paths) == ["first", "second"]
+    assert coordinator.find(cluster_paths.job("erased").base) is None
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.triggers._hub import Waiter
 from airflow_provider_ha.triggers._time_limit import within
+from airflow_provider_ha.triggers._waiter import Waiter
 
 
 def test_the_result_comes_back() -> None:
